@@ -167,6 +167,17 @@ class BatchConsumeQueue:
         """The last unit; None without one."""
         return self._unit_at(self._end - BATCH_UNIT_SIZE) if self._end > self._start else None
 
+    def singles_from(self) -> int | None:
+        """Log position of the first of the single messages behind its last inner batch; None:
+        there is none."""
+        found, position = None, self._end - BATCH_UNIT_SIZE
+        while position >= self._start:
+            unit = self._unit_at(position)
+            if unit is None or unit.messages > 1:
+                break
+            found, position = unit.phy_offset, position - BATCH_UNIT_SIZE
+        return found
+
     # -- recovery ------------------------------------------------------------------------------
 
     def recover(self) -> None:

@@ -2,7 +2,8 @@
 
 Used in process `store`; shares the lock of ConsumeQueueTable, since both publish to one queue
 table: a queue is of one kind or the other. It decides which: a record belongs here when its topic
-has queue.type=BatchCQ, or when it is an inner batch. What a queue lacks after a crash is dispatched
+has queue.type=BatchCQ; when nothing is known of its topic, if it is an inner batch or the topic has
+batch queues. What a queue lacks after a crash is dispatched
 again. It must not know who reads the queues. Corresponds to the BatchCQ side of RocketMQ's
 ConsumeQueueStore.
 
@@ -21,6 +22,7 @@ import numpy as np
 from store.batch_consume_queue import BatchConsumeQueue
 from store.batch_topics import BatchTopics
 from store.batch_units import BatchUnit
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.consume_queue_table import ConsumeQueueTable, QueueTablePublisher
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
@@ -70,6 +72,10 @@ class BatchConsumeQueueTable:
         self._queues: dict[tuple[str, int], BatchConsumeQueue] = {}
         self._seen: set[bytes] = set()
         """Topics that were judged since the last look at the topics' settings."""
+        self._must_convert = False
+        """The settings are others than when the queues were last looked through."""
+        self._unfinished: Collection[bytes] = ()
+        """Topics whose queues `convert` builds: what they hold is not published yet."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -133,19 +139,55 @@ class BatchConsumeQueueTable:
                     queue.empty()
 
     def convert(self, end: int) -> None:
-        """Topics that turned out to have batch queues after their records, up to `end`, were given
-        units in simple ones: build the others in their place. Readers see the old ones until the
-        new ones are whole."""
+        """Topics whose settings were known only after their records, up to `end`, were given units
+        in queues of the other kind: build the right ones in their place. Raises DiskFullError,
+        StoreError; called again then, it begins anew."""
+        self._must_convert = True
+        self._to_simple(end)
+        self._to_batch(end)
+        self._must_convert = False
+
+    def _to_simple(self, end: int) -> None:
+        """What a topic that was deleted has left, where it was made again with simple queues: its
+        batch queues go. Single messages at their ends may be the new topic's."""
+        wrong = [queue for queue in self if self._topics.says_simple(queue.topic)]
+        if not wrong:
+            return
+        with self._lock:
+            starts = {queue: queue.singles_from() for queue in wrong}
+        begun = {queue: start for queue, start in starts.items() if start is not None}
+        log.warning("%s: queue.type is SimpleCQ: deleted, but for single messages", wrong)
+        made = self._simple.make([(queue.topic, queue.queue_id) for queue in begun])
+        start = min(begun.values(), default=end)
+        if start < end:
+            self._rebuild(start, end, lambda records: self._dispatch_singles(records, made))
+            self._simple.flush(0)
+        with self._lock:
+            self._destroy(wrong)
+        self._simple.publish_anew([(queue.topic, queue.queue_id) for queue in wrong])
+
+    def _dispatch_singles(self, records: RecordArrays, only: Collection[ConsumeQueue]) -> None:
+        if records.inner_batches is not None:
+            records.in_batch_queues = np.zeros(records.count, np.bool_)
+            records.in_batch_queues[list(records.inner_batches)] = True
+        self._simple.dispatch(records, only)
+
+    def _to_batch(self, end: int) -> None:
+        """Readers see the old queues until the new ones are whole."""
         simple = self._simple.queues_of(self._topics.names)
         if not simple:
             return
         only = {queue.topic.encode() for queue in simple}
+        self._unfinished = only
         start = min(self._simple.first_phy_offset(simple), self._begin_anew(only))
         log.warning("%s: queue.type is BatchCQ: built again from %s on", simple, start)
         if start < end:
             self._rebuild(start, end, lambda records: self._dispatch(records, None, only))
+        # A power failure must not take both kinds: what is older is not dispatched again.
+        self.flush(0)
         self._simple.give_up(simple)
         with self._lock:
+            self._unfinished = ()
             for queue in self._of_topics(only):
                 queue.emptied = False
                 self._publish(queue)
@@ -199,16 +241,16 @@ class BatchConsumeQueueTable:
         others to ConsumeQueueTable, which comes next. Raises DiskFullError, StoreError."""
         if not records.count:
             return
-        if self._now_ms() - self._looked_ms >= _LOOK_MS or not self._seen.issuperset(
-            records.topics
-        ):
+        is_due = self._must_convert or self._now_ms() - self._looked_ms >= _LOOK_MS
+        if is_due or not self._seen.issuperset(records.topics):
             self._look(records)
         self._dispatch(records)
 
     def _look(self, records: RecordArrays) -> None:
         """Look at the topics' settings again: some time has passed, or a topic is new here."""
         self._looked_ms = self._now_ms()
-        if self._topics.refresh():
+        changed = self._topics.refresh() or self._must_convert
+        if changed or any(self._topics.says_simple(topic) for topic, _ in self._queues):
             self._seen.clear()
             self.convert(int(records.phy_offsets[0]))
         self._seen.update(records.topics)
@@ -245,16 +287,24 @@ class BatchConsumeQueueTable:
         if not names and not self._queues and records.inner_batches is None:
             return False
         known = names | {topic for topic, _ in self._queues}
+        topics = [str(topic, "utf-8", "replace") for topic in records.topics]
+        simple = {
+            number
+            for number, topic in enumerate(topics)
+            if (topic in known or records.inner_batches) and self._topics.says_simple(topic)
+        }
         wanted = [
             number
-            for number, topic in enumerate(records.topics)
-            if str(topic, "utf-8", "replace") in known
+            for number, topic in enumerate(topics)
+            if topic in known and number not in simple
         ]
         if not wanted and records.inner_batches is None:
             return False
         marks = np.isin(records.topic_ids, wanted)
-        if records.inner_batches is not None:
-            marks[list(records.inner_batches)] = True
+        for row in records.inner_batches or ():
+            marks[row] = int(records.topic_ids[row]) not in simple
+        if not marks.any():
+            return False
         records.in_batch_queues = marks
         return True
 
@@ -314,6 +364,8 @@ class BatchConsumeQueueTable:
     def _clean_queue(self, queue: BatchConsumeQueue, min_phy_offset: int) -> bool:
         with self._lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
+                return False
+            if queue.topic.encode() in self._unfinished:
                 return False
             deleted = queue.delete_first_expired(min_phy_offset)
             if queue.correct_min_offset(min_phy_offset) or deleted:

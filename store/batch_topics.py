@@ -27,6 +27,9 @@ class BatchTopics:
         """path: of topics.json; it is not read yet."""
         self._path = path
         self._mark: tuple[int, ...] = ()
+        self._text = b""
+        self._all: frozenset[str] | None = frozenset()
+        """Every topic in `_text`; None: not asked for since it was read."""
         self.names: frozenset[str] = frozenset()
         """The topics with queue.type=BatchCQ."""
 
@@ -43,19 +46,35 @@ class BatchTopics:
         except OSError as error:
             log.warning("%s: %s: the queue types that are known stay", self._path, error)
             return False
-        self._mark = mark
+        self._mark, self._text, self._all = mark, data, None
         before, self.names = self.names, self._parse(data)
         return self.names != before
+
+    def says_simple(self, topic: str) -> bool:
+        """Whether the file has `topic`, as one with simple consume queues. Parsed when first asked
+        for: few stores have to know."""
+        if self._all is None:
+            table = self._table(self._text)
+            self._all, self._text = frozenset(table or ()), b""
+        return topic in self._all and topic not in self.names
 
     def _parse(self, data: bytes) -> frozenset[str]:
         if _BATCH.encode() not in data:
             return frozenset()
+        table = self._table(data)
+        if table is None:
+            return self.names
+        return frozenset(name for name, config in table.items() if _is_batch(config))
+
+    def _table(self, data: bytes) -> dict[str, Any] | None:
+        if not data:
+            return {}
         try:
             table = json.loads(data)["topicConfigTable"]
-            return frozenset(name for name, config in table.items() if _is_batch(config))
+            return dict(table.items())
         except (ValueError, KeyError, AttributeError, RecursionError) as error:
             log.warning("%s: %r: the queue types that are known stay", self._path, error)
-            return self.names
+            return None
 
 
 def _is_batch(config: Any) -> bool:

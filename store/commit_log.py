@@ -320,12 +320,14 @@ class CommitLog:
         return [self.put(topic, record) for record in records]
 
     def _put_inner_batch(self, topic: TopicLog, record: Record) -> tuple[int, int]:
-        """One record that uses up a queue offset for each message that it holds."""
+        """One record that uses up a queue offset for each message that it holds; one of a
+        transaction that is prepared or rolled back uses up none, as in `put`."""
         base = topic.next_offsets.get(record.queue_id, 0)
         following = base + inner_num(record.sys_flag, record.properties)
         properties = with_base(record.properties, base)
         place = self.put(topic, msgspec.structs.replace(record, properties=properties))
-        topic.next_offsets[record.queue_id] = following
+        if record.sys_flag & TRANSACTION_MASK not in _UNCOUNTED:
+            topic.next_offsets[record.queue_id] = following
         return place
 
     @staticmethod

@@ -423,6 +423,19 @@ class ConsumeQueueTable:
         self._jumps.forget(queue)
         self._dirty.pop(queue, None)
 
+    def make(self, names: Collection[tuple[str, int]]) -> list[ConsumeQueue]:
+        """The queues of these names, made where there are none; of names that can be."""
+        with self.lock:
+            found = [self._find_or_create(topic, queue_id) for topic, queue_id in names]
+        return [queue for queue in found if queue is not None]
+
+    def publish_anew(self, names: Collection[tuple[str, int]]) -> None:
+        """Those of these queues that are here: their rows told of others meanwhile."""
+        with self.lock:
+            for name in names:
+                if (queue := self._queues.get(name)) is not None:
+                    self._publish(queue)
+
     def queues_of(self, topics: Collection[str]) -> list[ConsumeQueue]:
         """The queues of these topics."""
         return [queue for queue in self if queue.topic in topics] if topics else []

@@ -23,8 +23,10 @@ from store.control_slots import (
     STORE_STATE,
     StoreState,
 )
+from store.errors import DiskFullError
 from store.inner_batch import inner_num, inner_place, prepare_inner_batch
 from store.mapped_file import file_name
+from store.message_codec import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, decode_record
 from store.store_checker import check_store
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.store.test_default_message_store import FILE_SIZE, Life, record
@@ -309,6 +311,130 @@ def test_queues_of_the_wrong_kind_are_built_anew(root: Path) -> None:
     again.stop()
 
 
+def says(life: BatchLife, table: dict[str, dict[str, str]]) -> None:
+    """topics.json has these topics now, with these attributes."""
+    configs = {name: {"topicName": name, "attributes": each} for name, each in table.items()}
+    path = life.config.config_path / "topics.json"
+    path.write_text(json.dumps({"topicConfigTable": configs}))
+
+
+def put_inner(life: BatchLife, topic: str, sys_flag: int = 192) -> tuple[int, int]:
+    made = record(bytes(100), b"KEYS\x01key\x02INNER_NUM\x013")
+    batch = msgspec.structs.replace(made, sys_flag=sys_flag)
+    (place,) = life.log.put_batch(life.log.topic(topic), [batch])
+    life.log.commit()
+    return place
+
+
+def test_an_inner_batch_does_not_make_a_simple_topic_another_one(root: Path) -> None:
+    """4.9 stored whatever sysFlag a client sent: the topic's queue stays the one that is read."""
+    life = BatchLife(root)
+    says(life, {"B": {"queue.type": "BatchCQ"}, "T": {}})
+    life.start()
+    life.put(2)
+    put_inner(life, "T")
+    life.put(2)
+    life.wait_dispatched()
+    assert not (life.config.batch_consume_queue_path / "T").exists()
+    assert life.store._derived.queues.find("T", 0) is not None
+    life.stop()
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "start"])
+def test_what_a_deleted_topic_has_left_goes_when_its_name_is_a_simple_topic_s(
+    root: Path, restart: bool
+) -> None:
+    """Its queues were not deleted: dispatch was behind, or the broker died."""
+    life = BatchLife(root).start()
+    life.put_batches(12, size=500)
+    life.put(2, "B")
+    life.wait_dispatched()
+    if restart:
+        life.stop()
+        life = BatchLife(root)
+    says(life, {"B": {}, "T": {}})
+    if restart:
+        life.start()
+    life.put(1)  # A topic that is new to dispatch: it looks at the settings at once.
+    life.put(3, "B")
+    life.wait_dispatched()
+    assert not life.path.exists()
+    assert life.table.offsets("B", 0)[1] == 41
+    queue = life.store._derived.queues.find("B", 0)
+    assert queue is not None
+    for number, unit in enumerate(queue.read_units(36, 5)):
+        raw = life.reader.record_at(int(unit["phy_offset"]))
+        assert raw is not None
+        assert decode_record(raw, 0)[0].queue_offset == 36 + number
+    life.stop()
+
+
+def test_what_is_built_anew_survives_a_power_failure(root: Path) -> None:
+    """Both kinds of a queue must not be gone: its records are not dispatched again."""
+    life = BatchLife(root)
+    says(life, {})
+    life.start()
+    life.put(12, "B")
+    life.wait_dispatched()
+    life.stop()
+    again = BatchLife(root)
+    synced: list[bool] = []
+    queues = again.store._derived.batch_queues
+    give_up = again.store._derived.queues.give_up
+
+    def watch(simple: Any) -> None:
+        synced.append(all(not queue.is_dirty for queue in queues) and bool(len(queues)))
+        give_up(simple)
+
+    again.store._derived.queues.give_up = watch  # type: ignore[method-assign]
+    again.start()
+    assert synced == [True]
+    again.stop()
+
+
+def test_no_room_while_queues_are_built_anew(root: Path) -> None:
+    """What was begun is done again when there is room; retention does not publish a part of it."""
+    life = BatchLife(root)
+    says(life, {})
+    life.start()
+    life.put(12, "B")
+    life.wait_dispatched()
+    derived = life.store._derived
+    queues, published = derived.batch_queues, []
+    rebuild, full = queues._rebuild, [True]
+
+    def half(start: int, end: int, dispatcher: Any) -> None:
+        rebuild(start, start + (end - start) // 2 if full else end, dispatcher)
+        derived.clean_queues(0, lambda: False)
+        published.append(life.table.offsets("B", 0))
+        if full:
+            full.clear()
+            raise DiskFullError("no room")
+
+    queues._rebuild = half
+    says(life, {"B": {"queue.type": "BatchCQ"}})
+    life.put(1)
+    wait_until(lambda: len(published) == 2)
+    life.wait_dispatched()
+    assert published == [(0, 12), (0, 12)]
+    assert [unit.base for unit in life.units()] == list(range(12))
+    assert not (life.config.consume_queue_path / "B").exists()
+    life.stop()
+
+
+def test_a_prepared_inner_batch_takes_no_place(root: Path) -> None:
+    """As every prepared message: it never gets a unit, and the next one has its queue offset."""
+    life = BatchLife(root).start()
+    life.put_batches(1)
+    for kind in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
+        assert put_inner(life, "B", 192 | kind)[1] == 0
+    assert life.log.topic("B").next_offsets[0] == 3
+    life.put_batches(1)
+    life.wait_dispatched()
+    holds(life, 2)
+    life.stop()
+
+
 # -- small parts -------------------------------------------------------------------------------
 
 
@@ -325,6 +451,7 @@ def test_which_topics(tmp_path: Path) -> None:
     }
     path.write_text(json.dumps({"topicConfigTable": table}))
     assert (topics.refresh(), topics.names) == (True, {"A"})
+    assert [name for name in "ABCDEF" if topics.says_simple(name)] == ["B", "C", "D", "E"]
     assert not topics.refresh()
     path.write_text("{'BatchCQ'")
     assert (topics.refresh(), topics.names) == (False, {"A"})
