@@ -25,10 +25,11 @@ from store.batch_units import BatchUnit
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.consume_queue_table import ConsumeQueueTable, QueueTablePublisher
+from store.log_fences import LogFences
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
 from store.record_arrays import RecordArrays
 from store.resync_request import is_backup_name
-from store.unit_check import LogFiles, is_right
+from store.unit_check import FencedLog, is_right
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class BatchConsumeQueueTable:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def recover(self, max_phy_offset: int, source: LogFiles) -> None:
+    def recover(self, max_phy_offset: int, source: FencedLog) -> None:
         """Load what is on disk; drop the units of records that do not end before `max_phy_offset`,
         and last ones that do not name their record. Raises WrongFileSizeError, OSError."""
         with self._lock:
@@ -103,13 +104,15 @@ class BatchConsumeQueueTable:
         if self._queues:
             log.info("%s batch consume queues", len(self._queues))
 
-    def drop_torn_units(self, start: int) -> None:
-        """After a crash, of records from `start` on, which are dispatched again: the last unit of
-        a queue may have been written in part."""
+    def drop_torn_units(self, start: int, fences: LogFences) -> None:
+        """After a crash, of records from `start` on, which are dispatched again unless they are
+        inside of a fence: the last unit of a queue may have been written in part."""
         with self._lock:
             for queue in self:
                 unit = queue.last_unit
-                if unit is not None and unit.phy_offset >= start:
+                if unit is None or fences.find(unit.phy_offset) is not None:
+                    continue
+                if unit.phy_offset >= start:
                     queue.drop_last()
                     queue.doubtful_from = None
 
@@ -425,10 +428,13 @@ def _units(records: RecordArrays) -> Iterator[tuple[bytes, int, BatchUnit]]:
         )
 
 
-def _drop_wrong_end(queue: BatchConsumeQueue, source: LogFiles) -> None:
-    """The last unit says where a queue continues: it must name its record."""
+def _drop_wrong_end(queue: BatchConsumeQueue, source: FencedLog) -> None:
+    """The last unit says where a queue continues: it must name its record, but for one inside of a
+    fence, whose queue offsets must not be given to other messages."""
     topic, dropped = queue.topic.encode(), 0
     while (unit := queue.last_unit) is not None and dropped < _MOST_WRONG:
+        if source.fences.find(unit.phy_offset) is not None:
+            break
         if is_right(source, unit.phy_offset, unit.size, topic, queue.queue_id, unit.base):
             break
         queue.drop_last()

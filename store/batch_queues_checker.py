@@ -1,7 +1,7 @@
 """Judges batch consume queues offline, against the commit log that was walked before.
 
-One thread, read-only. Units whose record was deleted by retention cannot be judged and are passed
-over.
+One thread, read-only. Units whose record was deleted by retention, or is inside of a fence,
+cannot be judged and are passed over.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _check_queue(
     report.count("batch consumequeue units", len(units))
     first = phy_offsets[0] if len(phy_offsets) else walked.end_offset
     for unit in units:
-        if unit.phy_offset < first:
+        if unit.phy_offset < first or walked.fences.find(unit.phy_offset) is not None:
             continue
         row = int(np.searchsorted(phy_offsets, unit.phy_offset))
         found = (unit.phy_offset, unit.size, number, unit.base)

@@ -260,7 +260,7 @@ class StoreOpening:
             units = queue.read_units(queue.max_offset - 1, 1)
             if len(units) and int(units[0]["phy_offset"]) >= start:
                 queue.truncate(int(units[0]["phy_offset"]))
-        self._batch_queues.drop_torn_units(start)
+        self._batch_queues.drop_torn_units(start, self._derived.source.fences)
 
     # -- a rejoin ------------------------------------------------------------------------------
 

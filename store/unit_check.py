@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from store.errors import RecordDamagedError
 from store.lmq_places import LMQ_PREFIX_BYTES, lmq_places
+from store.log_fences import LogFences
 from store.message_codec import (
     BODY_SIZE_AT,
     HEAD_SIZE,
@@ -78,6 +79,14 @@ class LogFiles(Protocol):
 
     def view_of_file(self, phy_offset: int) -> memoryview | None:
         """The whole file that holds `phy_offset`, lent; None when it was deleted."""
+
+
+class FencedLog(LogFiles, Protocol):
+    """With what is known of its damage."""
+
+    @property
+    def fences(self) -> LogFences:
+        """Damaged ranges."""
 
 
 # -- one unit ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ DefaultMessageStore.getMessage, where each unit counts as the messages that it h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from broker.filter.subscription_filter import tag_code
 from broker.longpolling.pull_header import PullHeader, Wanted
@@ -18,20 +18,11 @@ from broker.store_access.batch_queues import BatchQueues
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.batch_units import BatchUnit
-from store.log_fences import LogFences
-from store.unit_check import LogFiles
+from store.unit_check import FencedLog
 
 _SCAN_TAGS: Final = 800
 _SCAN_PROPERTIES: Final = 100
 """Units looked at in one read with a filter: the loop serves nothing else meanwhile."""
-
-
-class FencedLog(LogFiles, Protocol):
-    """The part of the mapped commit log used here."""
-
-    @property
-    def fences(self) -> LogFences:
-        """Damaged ranges."""
 
 
 class BatchPull:

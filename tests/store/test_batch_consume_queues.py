@@ -435,6 +435,36 @@ def test_a_prepared_inner_batch_takes_no_place(root: Path) -> None:
     life.stop()
 
 
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+def test_offsets_of_a_record_that_is_damaged_are_not_given_again(
+    tmp_path: Path, crash: bool
+) -> None:
+    """Its messages may have been consumed: what got their offsets would be skipped."""
+    root = tmp_path / "store"
+    life = BatchLife(root).start()
+    life.put_batches(5)
+    life.put(3)
+    life.wait_dispatched()
+    last = life.units()[-1]
+    if crash:
+        killed(life)
+    else:
+        life.stop()
+    with (life.config.commit_log_path / file_name(0)).open("r+b") as file:
+        file.seek(last.phy_offset)
+        file.write(bytes(16))
+    for path in (root / "checkpoint", root / "clean.exit"):
+        path.unlink(missing_ok=True)
+    again = BatchLife(root).start()
+    assert again.store._derived.source.fences.find(last.phy_offset) is not None
+    assert put_inner(again, "B")[1] == 15
+    again.wait_dispatched()
+    assert again.table.offsets("B", 0) == (0, 18)
+    again.stop()
+    report = check_store(root, hash_slots=100)
+    assert [error for error in report.errors if "batchconsumequeue" in error] == []
+
+
 # -- small parts -------------------------------------------------------------------------------
 
 
