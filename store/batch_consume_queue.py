@@ -53,6 +53,7 @@ class BatchConsumeQueue:
         "emptied",
         "flushed",
         "generation",
+        "has_gap",
         "max_offset",
         "max_phy_offset",
         "min_offset",
@@ -85,6 +86,8 @@ class BatchConsumeQueue:
         """Set when the queue restarted; cleared by whoever publishes it."""
         self.generation = 0
         """Incremented whenever units are removed."""
+        self.has_gap = False
+        """Units were appended behind queue offsets that have none here."""
         self.doubtful_from: int | None = None
         """Set by recovery: units of records from this log position on may be missing."""
         self.row = -1
@@ -127,6 +130,8 @@ class BatchConsumeQueue:
             return False
         if self._end == self._start:
             self.min_offset = unit.base
+        if unit.base > self.max_offset:
+            self.has_gap = True
         data = memoryview(unit.pack())
         if self._files.write(self.topic, self.queue_id, self._end, data):
             self.names_unsynced = True
@@ -140,6 +145,7 @@ class BatchConsumeQueue:
             self._files.delete(self.topic, self.queue_id, start)
         self._start = self._end = self.flushed = 0
         self.min_offset = self.max_offset = self.max_phy_offset = 0
+        self.has_gap = False
         self.emptied = True
         self.generation += 1
 

@@ -133,6 +133,18 @@ class BatchConsumeQueueTable:
             log.warning("%s batch queues: looking for units from %s on", len(doubtful), start)
             self._rebuild(start, end, lambda records: self._dispatch(records, doubtful))
 
+    def mend_gaps(self, end: int, low: int) -> None:
+        """After the dispatch of a start: queues that got units behind others that are missing (their
+        files were deleted) are built from the log's start."""
+        with self._lock:
+            queues = [queue for queue in self if queue.has_gap]
+            for queue in queues:
+                queue.empty()
+                queue.doubtful_from = 0
+        self.dispatch_doubtful(end, low)
+        for queue in queues:
+            queue.has_gap = False
+
     def empty_late_starters(self, min_phy_offset: int) -> None:
         """Units are missing: queues that lack their first files are emptied, to be built from the
         log's start. Those without a record in the log keep their place."""

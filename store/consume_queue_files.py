@@ -46,10 +46,12 @@ class ConsumeQueueFiles:
         *,
         writable: bool,
         open_files: int = DEFAULT_OPEN_FILES,
+        size_setting: str = "mappedFileSizeConsumeQueue",
     ) -> None:
-        """root: <storePathRootDir>/consumequeue. file_size: mappedFileSizeConsumeQueue, bytes."""
+        """root: <storePathRootDir>/consumequeue. file_size: what `size_setting` says, bytes."""
         self.root = root
         self.file_size = file_size
+        self._size_setting = size_setting
         self._root_text = str(root)
         self._mode = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
         self._cache = DescriptorCache(open_files, self._open)
@@ -96,8 +98,8 @@ class ConsumeQueueFiles:
         path = self.path(topic, queue_id, start)
         if not can_complete or size > self.file_size:
             raise WrongFileSizeError(
-                f"{path} has {size} bytes, mappedFileSizeConsumeQueue is {self.file_size}: set it "
-                "back, or delete the consumequeue directory: it is rebuilt from the commit log"
+                f"{path} has {size} bytes, {self._size_setting} is {self.file_size}: set it back, "
+                f"or delete the {self.root.name} directory: it is rebuilt from the commit log"
             )
         log.warning("%s has only %s of %s bytes: completed", path, size, self.file_size)
         os.truncate(path, self.file_size)

@@ -60,6 +60,7 @@ class DerivedFiles:
                 config.batch_consume_queue_path,
                 config.mapper_file_size_batch_consume_queue,
                 writable=True,
+                size_setting="mapperFileSizeBatchConsumeQueue",
             ),
             self.publisher,
             self.queues,

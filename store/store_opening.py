@@ -373,6 +373,7 @@ class StoreOpening:
             log.info("dispatched %s records from %s to %s again", count, start, end)
         if start > self._counters[MIN_PHY_OFFSET]:
             self._dispatch_again(self._queues.empty_late_starters(), end)
+            self._batch_queues.mend_gaps(end, self._counters[MIN_PHY_OFFSET])
         self._derived.publish_queues()
         self._counters[DISPATCHED_OFFSET] = end
 

@@ -23,7 +23,7 @@ from store.control_slots import (
     STORE_STATE,
     StoreState,
 )
-from store.errors import DiskFullError
+from store.errors import DiskFullError, WrongFileSizeError
 from store.inner_batch import inner_num, inner_place, prepare_inner_batch
 from store.mapped_file import file_name
 from store.message_codec import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, decode_record
@@ -47,10 +47,10 @@ class BatchLife(Life):
         path = self.config.config_path / "topics.json"
         path.write_text(json.dumps({"topicConfigTable": {"B": config}}))
 
-    def put_batches(self, count: int, size: int = 100) -> None:
+    def put_batches(self, count: int, size: int = 100, ago_ms: int = 0) -> None:
         for _ in range(count):
             wait_until(lambda: self.counters[ALLOCATED_END] > self.log.position + FILE_SIZE)
-            self.log.now_ms = self.clock.now_ms()
+            self.log.now_ms = self.clock.now_ms() - ago_ms
             made = record(bytes(size), b"KEYS\x01key\x02INNER_NUM\x013")
             batch = msgspec.structs.replace(made, sys_flag=192)
             self.log.put_batch(self.log.topic("B"), [batch])
@@ -318,9 +318,9 @@ def says(life: BatchLife, table: dict[str, dict[str, str]]) -> None:
     path.write_text(json.dumps({"topicConfigTable": configs}))
 
 
-def put_inner(life: BatchLife, topic: str, sys_flag: int = 192) -> tuple[int, int]:
+def put_inner(life: BatchLife, topic: str, sys_flag: int = 192, queue_id: int = 0) -> tuple[int, int]:
     made = record(bytes(100), b"KEYS\x01key\x02INNER_NUM\x013")
-    batch = msgspec.structs.replace(made, sys_flag=sys_flag)
+    batch = msgspec.structs.replace(made, sys_flag=sys_flag, queue_id=queue_id)
     (place,) = life.log.put_batch(life.log.topic(topic), [batch])
     life.log.commit()
     return place
@@ -433,6 +433,38 @@ def test_a_prepared_inner_batch_takes_no_place(root: Path) -> None:
     life.wait_dispatched()
     holds(life, 2)
     life.stop()
+
+
+def test_a_directory_that_is_deleted_after_a_kill_is_built_again(root: Path) -> None:
+    """Of one of several queues; the start dispatches the end of the log only."""
+    life = BatchLife(root).start()
+    life.put_batches(24, size=2_000, ago_ms=3_600_000)
+    put_inner(life, "B", queue_id=1)
+    life.wait_dispatched()
+    before = life.files()
+    life.stop()
+    life = BatchLife(root).start()
+    life.put_batches(1)
+    life.wait_dispatched()
+    killed(life)
+    shutil.rmtree(life.path)
+    again = BatchLife(root).start()
+    holds(again, 25)
+    assert set(again.files()) == set(before)
+    assert again.table.offsets("B", 1) == (0, 3)
+    again.stop()
+
+
+def test_files_of_another_size(root: Path) -> None:
+    life = BatchLife(root).start()
+    life.put_batches(1)
+    life.wait_dispatched()
+    life.stop()
+    other = Life(root, mapper_file_size_batch_consume_queue=UNIT)
+    with pytest.raises(WrongFileSizeError, match="mapperFileSizeBatchConsumeQueue is 46: set it") as at:
+        other.store.open()
+    assert "delete the batchconsumequeue directory" in str(at.value)
+    other.store.shutdown(writer_has_stopped=True)
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
