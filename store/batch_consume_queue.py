@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from store.batch_codec import BATCH_ITEM_HEAD
 from store.batch_units import BATCH_UNIT_SIZE, BatchUnit, count_valid, parse_unit
 from store.consume_queue_files import ConsumeQueueFiles
 
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 _RECOVERED_FILES: Final = 3
 _SCAN: Final = 20_000 * BATCH_UNIT_SIZE
+_LEAST_ITEM: Final = BATCH_ITEM_HEAD.size + 2
+"""Bytes of the smallest message of a batch."""
 
 
 def find_first(
@@ -48,6 +51,7 @@ class BatchConsumeQueue:
     __slots__ = (
         "_end",
         "_files",
+        "_left_out",
         "_start",
         "doubtful_from",
         "emptied",
@@ -86,6 +90,8 @@ class BatchConsumeQueue:
         """Set when the queue restarted; cleared by whoever publishes it."""
         self.generation = 0
         """Incremented whenever units are removed."""
+        self._left_out = -1
+        """Queue offset of the last record, when it was not believed."""
         self.has_gap = False
         """Units were appended behind queue offsets that have none here."""
         self.doubtful_from: int | None = None
@@ -128,6 +134,15 @@ class BatchConsumeQueue:
         if unit.base < self.max_offset:
             log.error("%r: offset %s already exists, phy %s", self, unit.base, unit.phy_offset)
             return False
+        if not self._believes(unit):
+            log.error(
+                "%r: the record at %s in the log says queue offset %s, there is no room for those "
+                "in between: it gets no unit, the queue goes on with its next record",
+                self,
+                unit.phy_offset,
+                unit.base,
+            )
+            return False
         if self._end == self._start:
             self.min_offset = unit.base
         if unit.base > self.max_offset:
@@ -139,13 +154,24 @@ class BatchConsumeQueue:
         self.max_offset, self.max_phy_offset = unit.following, unit.record_end
         return True
 
+    def _believes(self, unit: BatchUnit) -> bool:
+        """As QueueJumps: one record whose offset cannot be (a bit has flipped) must not end the
+        queue there, a second one in a row that is further on is right."""
+        before, self._left_out = self._left_out, -1
+        missing = unit.base - self.max_offset
+        room = unit.phy_offset - self.max_phy_offset
+        if self._end == self._start or missing * _LEAST_ITEM <= room or 0 <= before < unit.base:
+            return True
+        self._left_out = unit.base
+        return False
+
     def empty(self) -> None:
         """Delete all files; the queue is then like a new one."""
         for start in range(self._start, self._end + 1, self._files.file_size):
             self._files.delete(self.topic, self.queue_id, start)
         self._start = self._end = self.flushed = 0
         self.min_offset = self.max_offset = self.max_phy_offset = 0
-        self.has_gap = False
+        self.has_gap, self._left_out = False, -1
         self.emptied = True
         self.generation += 1
 

@@ -134,8 +134,8 @@ class BatchConsumeQueueTable:
             self._rebuild(start, end, lambda records: self._dispatch(records, doubtful))
 
     def mend_gaps(self, end: int, low: int) -> None:
-        """After the dispatch of a start: queues that got units behind others that are missing (their
-        files were deleted) are built from the log's start."""
+        """After the dispatch of a start: queues that got units behind missing ones (their
+        files were deleted) are built from the start of the log."""
         with self._lock:
             queues = [queue for queue in self if queue.has_gap]
             for queue in queues:
@@ -309,9 +309,7 @@ class BatchConsumeQueueTable:
             if (topic in known or records.inner_batches) and self._topics.says_simple(topic)
         }
         wanted = [
-            number
-            for number, topic in enumerate(topics)
-            if topic in known and number not in simple
+            number for number, topic in enumerate(topics) if topic in known and number not in simple
         ]
         if not wanted and records.inner_batches is None:
             return False

@@ -318,7 +318,9 @@ def says(life: BatchLife, table: dict[str, dict[str, str]]) -> None:
     path.write_text(json.dumps({"topicConfigTable": configs}))
 
 
-def put_inner(life: BatchLife, topic: str, sys_flag: int = 192, queue_id: int = 0) -> tuple[int, int]:
+def put_inner(
+    life: BatchLife, topic: str, sys_flag: int = 192, queue_id: int = 0
+) -> tuple[int, int]:
     made = record(bytes(100), b"KEYS\x01key\x02INNER_NUM\x013")
     batch = msgspec.structs.replace(made, sys_flag=sys_flag, queue_id=queue_id)
     (place,) = life.log.put_batch(life.log.topic(topic), [batch])
@@ -455,13 +457,33 @@ def test_a_directory_that_is_deleted_after_a_kill_is_built_again(root: Path) -> 
     again.stop()
 
 
+def test_an_offset_that_cannot_be_does_not_end_the_queue(tmp_path: Path) -> None:
+    """As in simple queues: one such record gets no unit, a second one is believed."""
+    life = BatchLife(tmp_path / "store").start()
+    life.put_batches(2)
+    offsets = life.log.topic("B").next_offsets
+    offsets[0] = 1 << 40
+    life.put(1, "B")
+    offsets[0] = 6
+    life.put_batches(1)
+    life.wait_dispatched()
+    assert [unit.base for unit in life.units()] == [0, 3, 6]
+    offsets[0] = 9_000
+    life.put_batches(2)
+    life.wait_dispatched()
+    assert [unit.base for unit in life.units()] == [0, 3, 6, 9_003]
+    life.stop()
+
+
 def test_files_of_another_size(root: Path) -> None:
     life = BatchLife(root).start()
     life.put_batches(1)
     life.wait_dispatched()
     life.stop()
     other = Life(root, mapper_file_size_batch_consume_queue=UNIT)
-    with pytest.raises(WrongFileSizeError, match="mapperFileSizeBatchConsumeQueue is 46: set it") as at:
+    with pytest.raises(
+        WrongFileSizeError, match="mapperFileSizeBatchConsumeQueue is 46: set it"
+    ) as at:
         other.store.open()
     assert "delete the batchconsumequeue directory" in str(at.value)
     other.store.shutdown(writer_has_stopped=True)
