@@ -56,8 +56,8 @@ class BatchConsumeQueue:
         "doubtful_from",
         "emptied",
         "flushed",
+        "gap",
         "generation",
-        "has_gap",
         "max_offset",
         "max_phy_offset",
         "min_offset",
@@ -92,8 +92,9 @@ class BatchConsumeQueue:
         """Incremented whenever units are removed."""
         self._left_out = -1
         """Queue offset of the last record, when it was not believed."""
-        self.has_gap = False
-        """Units were appended behind queue offsets that have none here."""
+        self.gap: tuple[int, int] | None = None
+        """Between which log positions records are whose units are missing: a unit was appended
+        further on than where the queue ended."""
         self.doubtful_from: int | None = None
         """Set by recovery: units of records from this log position on may be missing."""
         self.row = -1
@@ -145,8 +146,8 @@ class BatchConsumeQueue:
             return False
         if self._end == self._start:
             self.min_offset = unit.base
-        if unit.base > self.max_offset:
-            self.has_gap = True
+        if unit.base > self.max_offset and self.gap is None:
+            self.gap = self.max_phy_offset, unit.phy_offset
         data = memoryview(unit.pack())
         if self._files.write(self.topic, self.queue_id, self._end, data):
             self.names_unsynced = True
@@ -171,7 +172,7 @@ class BatchConsumeQueue:
             self._files.delete(self.topic, self.queue_id, start)
         self._start = self._end = self.flushed = 0
         self.min_offset = self.max_offset = self.max_phy_offset = 0
-        self.has_gap, self._left_out = False, -1
+        self.gap, self._left_out = None, -1
         self.emptied = True
         self.generation += 1
 

@@ -3,9 +3,8 @@
 Used in process `store`; shares the lock of ConsumeQueueTable, since both publish to one queue
 table: a queue is of one kind or the other. It decides which: a record belongs here when its topic
 has queue.type=BatchCQ; when nothing is known of its topic, if it is an inner batch or the topic has
-batch queues. What a queue lacks after a crash is dispatched
-again. It must not know who reads the queues. Corresponds to the BatchCQ side of RocketMQ's
-ConsumeQueueStore.
+batch queues. What a queue lacks after a crash is dispatched again. It must not know who reads the
+queues. Corresponds to the BatchCQ side of RocketMQ's ConsumeQueueStore.
 
 Long because every step in the life of the queues takes the lock that they share with the others.
 """
@@ -133,17 +132,16 @@ class BatchConsumeQueueTable:
             log.warning("%s batch queues: looking for units from %s on", len(doubtful), start)
             self._rebuild(start, end, lambda records: self._dispatch(records, doubtful))
 
-    def mend_gaps(self, end: int, low: int) -> None:
-        """After the dispatch of a start: queues that got units behind missing ones (their
-        files were deleted) are built from the start of the log."""
+    def mend_gaps(self, end: int, low: int, fences: LogFences) -> None:
+        """After the dispatch of a start, with nobody reading: queues that got units behind missing
+        ones (their files were deleted) are built from the start of the log, but for those where a
+        fence says why."""
         with self._lock:
-            queues = [queue for queue in self if queue.has_gap]
-            for queue in queues:
-                queue.empty()
-                queue.doubtful_from = 0
+            for queue in self:
+                if queue.gap is not None and not _is_explained(queue.gap, fences):
+                    queue.empty()
+                    queue.doubtful_from = 0
         self.dispatch_doubtful(end, low)
-        for queue in queues:
-            queue.has_gap = False
 
     def empty_late_starters(self, min_phy_offset: int) -> None:
         """Units are missing: queues that lack their first files are emptied, to be built from the
@@ -436,6 +434,11 @@ def _units(records: RecordArrays) -> Iterator[tuple[bytes, int, BatchUnit]]:
                 count,
             ),
         )
+
+
+def _is_explained(gap: tuple[int, int], fences: LogFences) -> bool:
+    begin, end = gap
+    return begin > 0 and any(begin <= fence.start < end for fence in fences)
 
 
 def _drop_wrong_end(queue: BatchConsumeQueue, source: FencedLog) -> None:

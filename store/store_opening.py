@@ -373,7 +373,9 @@ class StoreOpening:
             log.info("dispatched %s records from %s to %s again", count, start, end)
         if start > self._counters[MIN_PHY_OFFSET]:
             self._dispatch_again(self._queues.empty_late_starters(), end)
-            self._batch_queues.mend_gaps(end, self._counters[MIN_PHY_OFFSET])
+            if self._counters[STORE_STATE] != StoreState.READY:
+                low = self._counters[MIN_PHY_OFFSET]
+                self._batch_queues.mend_gaps(end, low, self._derived.source.fences)
         self._derived.publish_queues()
         self._counters[DISPATCHED_OFFSET] = end
 
