@@ -396,11 +396,6 @@ class ConsumeQueueTable:
         with self.lock:
             return self._destroy([queue for queue in self if queue.topic == topic])
 
-    def delete_unused_topics(self, retained: Collection[str]) -> int:
-        """Delete the queues of all topics not in `retained` (316); returns their number."""
-        with self.lock:
-            return self._destroy([queue for queue in self if queue.topic not in retained])
-
     def delete_expired_queues(self, min_phy_offset: int, spared: Collection[str]) -> int:
         """Delete queues (306) whose last record is before `min_phy_offset`, except for the topics
         in `spared` (the schedule topic); returns their number."""
