@@ -156,12 +156,13 @@ class DefaultMessageStore:
         """
         rejoins = self._counters[STORE_STATE] == StoreState.READY
         may_lack_bytes = not rejoins and machine_went_down(self._config.abort_path)
+        flush_failed = self._config.fsync_failed_path.exists()
         opening = StoreOpening(self._config, self._page, self._derived, self._progress, self._clock)
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
             if self._compaction is not None:
-                self._compaction.open(check_all=may_lack_bytes)
+                self._compaction.open(check_all=may_lack_bytes, rewrite=flush_failed)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise

@@ -49,10 +49,12 @@ class QueueDeletion:
                 behind = barrier - self._counters[DISPATCHED_OFFSET]
                 raise TimeoutError(f"dispatch is {behind} bytes behind; try again")
             self._pause.wait(_POLL_MS / 1000)
-        deleted = self._queues.delete_topic(topic) + self._batch_queues.delete_topic(topic)
-        if self._compaction is not None:
-            self._compaction.delete_topic(topic)
-        return deleted
+        if self._compaction is None:
+            return self._delete_queues(topic)
+        return self._compaction.delete_topic(topic, lambda: self._delete_queues(topic))
+
+    def _delete_queues(self, topic: str) -> int:
+        return self._queues.delete_topic(topic) + self._batch_queues.delete_topic(topic)
 
     def delete_expired(self) -> int:
         """306: delete the queues whose records are all gone; returns how many. Those of compaction

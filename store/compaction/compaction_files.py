@@ -85,15 +85,6 @@ class CompactionDirectories:
         """Log, then queue."""
         return self.log, self.queue
 
-    def remove(self) -> None:
-        """Delete all files of the queue, and the topic's directories if they are empty. Raises
-        OSError."""
-        for directory in self.both:
-            with contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(directory)
-            with contextlib.suppress(OSError):
-                directory.parent.rmdir()
-
 
 def list_logs(root: Path) -> list[tuple[str, int]]:
     """(topic, queue id) of every compaction log that there is. Other names are left alone, with a
@@ -163,7 +154,36 @@ def decide_replacement(
         make_directory(directory)  # Nothing may be left.
         sync_directory(directory)
     decision = {"old": old, "new": new, "position": position}
-    atomic_write(directories.compacting.log / _DECISION, json.dumps(decision).encode())
+    path = directories.compacting.log / _DECISION
+    try:
+        atomic_write(path, json.dumps(decision).encode())
+    except OSError:
+        # It may have got its name: who gives up must not find it.
+        path.unlink(missing_ok=True)
+        raise
+
+
+def remove_log(directories: CompactionDirectories, starts: list[int]) -> None:
+    """Delete all files of a queue, and the topic's directories if they are empty. `starts` are
+    replaced by nothing first, so that a crash in between leaves no half of it. Raises StoreError,
+    OSError."""
+    finish_replacement(directories)
+    try:
+        decide_replacement(directories, starts, [], -1)
+    except OSError as error:
+        # A full disk is no reason to keep them.
+        log.warning("%s: removed without a decision: %s", directories.log, error)
+    finish_replacement(directories)
+    for directory in directories.both:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(directory)
+        with contextlib.suppress(OSError):
+            directory.parent.rmdir()
+
+
+def is_being_replaced(directories: CompactionDirectories) -> bool:
+    """Whether old and new files may be mixed now."""
+    return (directories.compacting.log / _DECISION).exists()
 
 
 def finish_replacement(directories: CompactionDirectories) -> int | None:

@@ -16,6 +16,7 @@ from store.compaction.compaction_files import (
     CompactionDirectories,
     FileSizes,
     finish_replacement,
+    remove_log,
 )
 from store.compaction.compaction_run import CompactionRun, key_of
 from store.compaction.partition_log import PartitionLog
@@ -66,12 +67,13 @@ class CompactionLog:
     def __repr__(self) -> str:
         return repr(self._files)
 
-    def open(self, *, check_all: bool) -> None:
+    def open(self, *, check_all: bool, copied_again_from: int = 0, rewrite: bool = False) -> None:
         """See PartitionLog.open; a replacement that was decided is done. Raises StoreError,
         OSError."""
         if (position := finish_replacement(self._directories)) is not None:
             self._positions.put(self.topic, self.queue_id, position)
-        self._files.open(check_all=check_all)
+        self._files.open(check_all=check_all, copied_again_from=copied_again_from, rewrite=rewrite)
+        self._need_all_until_flushed()
         self.next_offset = self.max_offset
         self._turn_back_position()
 
@@ -92,9 +94,14 @@ class CompactionLog:
             if found >= 0 and found != read_store_timestamp(record, 0):
                 log.warning("%r: is of a queue that was deleted, and begins anew", self)
                 self._files.cut(0)
+        self._need_all_until_flushed()
         self.next_offset = self.max_offset
         self._turn_back_position()
         self.renew()
+
+    def _need_all_until_flushed(self) -> None:
+        """Whose records of the last file are not on disk is not known."""
+        self._pending_phy_offset = NOTHING_PENDING if self._files.is_flushed else 0
 
     def _turn_back_position(self) -> None:
         """Nothing was looked at that is not there: it may come again."""
@@ -111,10 +118,11 @@ class CompactionLog:
             self.next_offset += 1
             return False
         files = len(self._files.starts)
-        self._files.append(record, tags_code, read_store_timestamp(record, 0), self.next_offset)
+        timestamp_ms = read_store_timestamp(record, 0)
+        if self._files.append(record, tags_code, timestamp_ms, self.next_offset):
+            self._pending_phy_offset = min(self._pending_phy_offset, phy_offset)
         if len(self._files.starts) != files:
             self._closed_phy_offset = phy_offset
-        self._pending_phy_offset = min(self._pending_phy_offset, phy_offset)
         self.next_offset += 1
         return True
 
@@ -160,7 +168,7 @@ class CompactionLog:
     def remove(self) -> None:
         """Delete all files: the topic was deleted. Raises OSError."""
         self.close()
-        self._directories.remove()
+        remove_log(self._directories, self._files.starts)
         self._positions.forget(self.topic, self.queue_id)
         # The generation stays known: files of a new log must not be taken for those of this one.
         self._next_generation()

@@ -8,13 +8,18 @@ not agree is read again once the new generation is published. Owned by: the thre
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ipc.queue_table import QueueTableReader
-from store.compaction.compaction_files import CompactionDirectories, FileSizes
+from store.compaction.compaction_files import (
+    CompactionDirectories,
+    FileSizes,
+    is_being_replaced,
+)
 from store.compaction.sparse_units import (
     NO_UNIT,
     SPARSE_UNIT,
@@ -29,8 +34,10 @@ from store.mapped_file_queue import list_store_files
 from store.message_codec import RECORD_PLACE
 from store.message_store_config import MessageStoreConfig
 
+log = logging.getLogger(__name__)
+
 _OPEN_FILES: Final = 64
-_LOOKS: Final = 2
+_LOOKS: Final = 3
 _UNITS: Final = 128
 """Units looked at for one read, at most."""
 
@@ -97,6 +104,7 @@ class CompactionReader:
     ) -> Compacted:
         """The next records from `queue_offset` on, which is below the max offset; of one file."""
         nothing = Compacted(queue_offset, [], 0, False)
+        place = None
         for _ in range(_LOOKS):
             with contextlib.suppress(FileNotFoundError):
                 place = self._find(topic, queue_id, queue_offset)
@@ -105,6 +113,9 @@ class CompactionReader:
                     return found
             # Files are just being replaced.
             self._forget(topic, queue_id)
+        with contextlib.suppress(FileNotFoundError):
+            if place is not None:
+                return self._pass_over(place, nothing)
         return nothing
 
     def close(self) -> None:
@@ -136,6 +147,21 @@ class CompactionReader:
                 size_given += size
         return Compacted(next_offset, records, looked_at, slow)
 
+    def _pass_over(self, place: tuple[FileKey, int], nothing: Compacted) -> Compacted:
+        """What is not the record of its unit although nobody replaces files is damaged: who reads
+        goes on behind it."""
+        key, number = place
+        directories = CompactionDirectories.of(self._root, *key[:2])
+        if is_being_replaced(directories):
+            return nothing
+        for position, size, _, _, offset, *_ in self._units(key, number)[:1]:
+            if self._record(key, position, size, offset) is None:
+                self._forget(*key[:2])
+                if not is_being_replaced(directories):
+                    log.error("%s: no record at %s: passed over", directories.log, position)
+                    return nothing._replace(next_offset=offset + 1, looked_at=1)
+        return nothing
+
     def _units(self, key: FileKey, number: int) -> list[tuple[int, ...]]:
         data = os.pread(self._queues.get(key), _UNITS * SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
         whole = len(data) // SPARSE_UNIT_SIZE * SPARSE_UNIT_SIZE
@@ -151,11 +177,11 @@ class CompactionReader:
     def _record(self, key: FileKey, position: int, size: int, queue_offset: int) -> bytes | None:
         """None: it is not the one of the unit."""
         start = key[2]
-        if not start <= position < start + self._sizes.log:
+        if not start <= position <= start + self._sizes.log - size:
             return None
         record = os.pread(self._logs.get(key), size, position - start)
         place = (size, key[1], queue_offset, position)
-        if len(record) < size or RECORD_PLACE.unpack_from(record) != place:
+        if len(record) < max(size, RECORD_PLACE.size) or RECORD_PLACE.unpack_from(record) != place:
             return None
         return record
 
@@ -176,9 +202,11 @@ class CompactionReader:
         self, files: _Files, topic: str, queue_id: int, queue_offset: int
     ) -> tuple[FileKey, int] | None:
         at = max(sum(first <= queue_offset for first in files.first_offsets) - 1, 0)
-        for start in files.starts[at:]:
+        for start, first_offset in zip(files.starts[at:], files.first_offsets[at:], strict=True):
             key = (topic, queue_id, start)
             fd = self._queues.get(key)
+            if queue_offset_of(os.pread(fd, SPARSE_UNIT_SIZE, 0)) != first_offset:
+                return None  # Replaced: what is wanted may be in a file before it now.
             number = find_unit(fd, self._sizes.queue, queue_offset)
             unit = os.pread(fd, SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
             if queue_offset_of(unit) != NO_UNIT:

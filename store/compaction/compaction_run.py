@@ -23,7 +23,7 @@ import numpy as np
 from store.compaction.compaction_files import decide_replacement, finish_replacement
 from store.compaction.offset_map import OffsetMap, digest_of
 from store.compaction.partition_log import PartitionLog
-from store.compaction.sparse_units import read_units
+from store.compaction.sparse_units import SparseUnits, read_units
 from store.errors import RecordDamagedError, StoreError
 from store.mapped_file import file_name
 from store.message_codec import (
@@ -143,7 +143,7 @@ class CompactionRun:
             first = int(np.searchsorted(units["queue_offset"], behind + 1))
             stored: list[_Stored] = []
             taken = 0
-            for position, size, *rest in units[first:].tolist():
+            for position, size, *rest in _each(units[first:]):
                 record = os.pread(records.fileno(), size, position - start)
                 self._check(record, position, size, rest[2])
                 stored.append(_Stored(record, *rest[:3]))
@@ -163,6 +163,12 @@ class CompactionRun:
             f"{self._current!r}: no record at position {position} for queue offset {queue_offset}; "
             "the log is not compacted, its files stay as they are"
         )
+
+
+def _each(units: SparseUnits) -> Iterator[tuple[int, ...]]:
+    """As numbers, a slice at a time: those of a whole file would be many."""
+    for at in range(0, len(units), _SLICE):
+        yield from units[at : at + _SLICE].tolist()
 
 
 def _has_body(record: bytes) -> bool:

@@ -35,6 +35,7 @@ from store.compaction.compaction_slots import (
 )
 from store.compaction.followed_queues import FollowedQueues
 from store.compaction.position_checkpoint import PositionCheckpoint
+from store.compaction.sparse_units import NO_UNIT
 from store.consume_queue_files import is_safe_topic
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET
@@ -53,6 +54,7 @@ _IDLE_MS: Final = 500
 """Between two looks at the topics, too."""
 _PACE_MS: Final = 2
 _DISK_FULL_RETRY_MS: Final = 1_000
+_FINISH_MS: Final = 2_000
 
 _Key = tuple[str, int]
 
@@ -123,16 +125,19 @@ class CompactionStore(ServiceThread):
 
     # -- the start -----------------------------------------------------------------------------
 
-    def open(self, *, check_all: bool) -> None:
+    def open(self, *, check_all: bool, rewrite: bool = False) -> None:
         """Open the logs that there are; main thread, before the start, the consume queues are
-        published. check_all: what was not flushed may be lost. Raises StoreError, OSError."""
+        published. check_all: what was not flushed may be lost; rewrite: a flush has failed. Raises
+        StoreError, OSError."""
         self._positions.load()
         self._topics = self._find_topics()
         for topic, queue_id in list_logs(self._root):
-            self._open_log(topic, queue_id, check_all=check_all)
+            self._open_log(topic, queue_id, check_all=check_all, rewrite=rewrite)
         self._note_all()
 
-    def _open_log(self, topic: str, queue_id: int, *, check_all: bool) -> CompactionLog:
+    def _open_log(
+        self, topic: str, queue_id: int, *, check_all: bool = False, rewrite: bool = False
+    ) -> CompactionLog:
         found = CompactionLog(
             CompactionDirectories.of(self._root, topic, queue_id),
             self._sizes,
@@ -142,7 +147,8 @@ class CompactionStore(ServiceThread):
             self._queues.publish_compacted,
             generation=self._table.compacted(topic, queue_id)[0] + 1,
         )
-        found.open(check_all=check_all)
+        low, high = self._followed.bounds(topic, queue_id)
+        found.open(check_all=check_all, copied_again_from=low if high else NO_UNIT, rewrite=rewrite)
         self._agree_with_queue(found)
         found.publish()
         found.put_off(self._clock, self._config.compaction_schedule_internal)
@@ -176,12 +182,8 @@ class CompactionStore(ServiceThread):
     def step(self) -> None:
         """One round, then a rest."""
         try:
-            with self._lock:
-                taken = self._follow()
-                self._flush_sometimes()
-                is_busy = self._compact_some()
+            taken, is_busy = self._round()
         except DiskFullError as error:
-            self._give_up_run()
             self._flags.set(RunningFlag.DISK_FULL, str(error), by=self.name)
             self.wait_for_running(_DISK_FULL_RETRY_MS)
             return
@@ -189,12 +191,25 @@ class CompactionStore(ServiceThread):
         if not is_busy:
             self.wait_for_running(_PACE_MS if taken else _IDLE_MS)
 
+    def _round(self) -> tuple[int, bool]:
+        """How many records were taken, and whether a compaction goes on."""
+        with self._lock:
+            try:
+                taken = self._follow()
+                self._flush_sometimes()
+                return taken, self._compact_some()
+            except DiskFullError:
+                self._give_up_run()
+                raise
+
     def finish(self) -> None:
-        """At an orderly stop: what is dispatched is taken, everything flushed."""
+        """At an orderly stop: what is dispatched is taken, everything flushed. Where that would
+        take long, the next start goes on."""
+        deadline_ms = self._clock.monotonic_ms() + _FINISH_MS
         try:
             with self._lock:
                 self._note_all()
-                while self._follow():
+                while self._follow() and self._clock.monotonic_ms() < deadline_ms:
                     pass
                 self._flush()
         except DiskFullError as error:
@@ -204,9 +219,10 @@ class CompactionStore(ServiceThread):
             each.close()
         self._followed.close()
 
-    def delete_topic(self, topic: str) -> int:
-        """Delete the logs of a topic whose queues were deleted; returns how many. Any thread.
-        Raises OSError."""
+    def delete_topic(self, topic: str, delete_queues: Callable[[], int]) -> int:
+        """Delete the logs of a topic, then its queues; returns what delete_queues does. In this
+        order a crash leaves queues that are followed again, not a log without its queue, which a
+        new topic of that name would go on with. Any thread. Raises StoreError, OSError."""
         with self._lock:
             if self._current is not None and self._current[0].topic == topic:
                 self._give_up_run()
@@ -215,7 +231,7 @@ class CompactionStore(ServiceThread):
                 self._logs.pop(key).remove()
                 self._moved.pop(key, None)
             self._counters[COMPACTION_LOGS] = len(self._logs)
-        return len(keys)
+            return delete_queues()
 
     # -- following -----------------------------------------------------------------------------
 
@@ -265,10 +281,13 @@ class CompactionStore(ServiceThread):
         """Take a batch; how many records, and whether nothing more can be had now."""
         low, high = self._followed.bounds(topic, queue_id)
         found = self._logs.get((topic, queue_id))
+        if found is not None:
+            # What a full disk has kept back; no more is taken before.
+            found.publish()
         if high <= (found.next_offset if found is not None else 0) or not is_safe_topic(topic):
             return 0, True
         if found is None:
-            found = self._open_log(topic, queue_id, check_all=False)
+            found = self._open_log(topic, queue_id)
         if low > found.next_offset:
             log.warning("%r: goes on at %s, no more in the commit log", found, low)
             found.skip_to(low)

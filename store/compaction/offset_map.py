@@ -78,8 +78,11 @@ class OffsetMap:
         """Recent entries into the array, which has none of their keys."""
         if not self._recent:
             return
-        digests = np.concatenate([np.array(list(self._recent), _DIGEST), self._digests])
-        offsets = np.concatenate([np.array(list(self._recent.values()), np.int64), self._offsets])
+        digests = np.array(list(self._recent), _DIGEST)
+        offsets = np.array(list(self._recent.values()), np.int64)
         order = np.argsort(digests)
-        self._digests, self._offsets = digests[order], offsets[order]
+        # All others are in order: to sort them again is half a second for four million.
+        at = np.searchsorted(self._digests, digests[order])
+        self._digests = np.insert(self._digests, at, digests[order])
+        self._offsets = np.insert(self._offsets, at, offsets[order])
         self._recent.clear()

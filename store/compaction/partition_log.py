@@ -42,6 +42,7 @@ from store.message_codec import (
 log = logging.getLogger(__name__)
 
 _POSITION: Final = Struct(">q")
+_STEP: Final = 1 << 20
 
 
 class PartitionLog:
@@ -75,19 +76,25 @@ class PartitionLog:
 
     # -- the start -----------------------------------------------------------------------------
 
-    def open(self, *, check_all: bool) -> None:
+    def open(self, *, check_all: bool, copied_again_from: int = 0, rewrite: bool = False) -> None:
         """Find the files, and where they end; what is behind it goes.
 
         check_all: bytes that were not flushed may be lost, so that all records of the last file are
-        looked at. Raises StoreError, OSError.
+        looked at; copied_again_from: by queue offset, those that can be copied again, for which the
+        commit log was kept because they might not be on disk. A damaged one before them is no
+        reason to drop what follows. rewrite: a flush has failed, so that pages of the last file may
+        count as clean that the disk does not have. Raises StoreError, OSError.
         """
         self.starts = list_starts(self.directories, self.sizes)
         for start in self.starts[:-1]:
             self._check_first(start)
         while self.starts:
             self._open_last()
-            if count := self._count_right(check_all=check_all):
+            if count := self._count_right(check_all, copied_again_from):
                 self._end_behind(count)
+                if rewrite:
+                    _rewrite(self._log_fd, self._log_end)
+                    _rewrite(self._queue_fd, self._queue_end)
                 return
             self._remove_last()
         self.max_offset = 0
@@ -119,14 +126,18 @@ class PartitionLog:
             "still holds is compacted again"
         )
 
-    def _count_right(self, *, check_all: bool) -> int:
+    def _count_right(self, check_all: bool, copied_again_from: int) -> int:
         """Units of the last file, up to the first one that does not name its record."""
         count = find_unit(self._queue_fd, self.sizes.queue, NO_UNIT)
         start = self.starts[-1]
         for number in range(count) if check_all else ():
-            if not self._read_right(self._log_fd, start, self._unit(number), check_crc=True):
+            unit = self._unit(number)
+            if self._read_right(self._log_fd, start, unit, check_crc=True):
+                continue
+            if queue_offset_of(unit) >= copied_again_from:
                 log.warning("%r: records from number %s of the last file on are lost", self, number)
                 return number
+            log.error("%r: record number %s of the last file is damaged", self, number)
         while count and not self._read_right(self._log_fd, start, self._unit(count - 1)):
             count -= 1
         return count
@@ -181,7 +192,7 @@ class PartitionLog:
         if size + BLANK_SIZE > self.sizes.log:
             log.error("%r: record %s of %s bytes is larger than a file", self, queue_offset, size)
             return False
-        if not self.starts or not self._has_room(size):
+        if not self.starts or self._is_closed or not self._has_room(size):
             self._roll()
         at = len(self._records)
         position = self.starts[-1] + self._log_end
@@ -319,3 +330,12 @@ def _write(fd: int, pending: bytearray, end: int) -> None:
     while pending:
         written = os.pwrite(fd, pending, end - len(pending))
         del pending[:written]
+
+
+def _rewrite(fd: int, end: int) -> None:
+    """Make all pages dirty: the same bytes once more (see store/cache_repair.py)."""
+    for at in range(0, end, _STEP):
+        data = os.pread(fd, min(_STEP, end - at), at)
+        while data:
+            written = os.pwrite(fd, data, at)
+            data, at = data[written:], at + written
