@@ -88,16 +88,20 @@ class CompactionLog:
         another time says that this log is of an older queue: it begins anew. Raises OSError."""
         log.warning("%r: ends at %s, its queue at %s: cut", self, self.max_offset, queue_offset)
         self._files.cut(queue_offset)
-        record = self._files.last_record()
-        if record is not None:
-            found = stored_ms(self.max_offset - 1)
-            if found >= 0 and found != read_store_timestamp(record, 0):
-                log.warning("%r: is of a queue that was deleted, and begins anew", self)
-                self._files.cut(0)
+        if not self.is_of(stored_ms):
+            log.warning("%r: is of a queue that was deleted, and begins anew", self)
+            self._files.cut(0)
         self._need_all_until_flushed()
         self.next_offset = self.max_offset
         self._turn_back_position()
         self.renew()
+
+    def is_of(self, stored_ms: Callable[[int], int]) -> bool:
+        """Whether its last record is that of the queue, as far as this can be said; stored_ms: see
+        `cut`. Raises OSError."""
+        record = self._files.last_record()
+        found = -1 if record is None else stored_ms(self.max_offset - 1)
+        return found < 0 or record is None or found == read_store_timestamp(record, 0)
 
     def _need_all_until_flushed(self) -> None:
         """Whose records of the last file are not on disk is not known."""

@@ -132,8 +132,17 @@ class CompactionStore(ServiceThread):
         self._positions.load()
         self._topics = self._find_topics()
         for topic, queue_id in list_logs(self._root):
-            self._open_log(topic, queue_id, check_all=check_all, rewrite=rewrite)
+            if self._is_deleted(topic, queue_id):
+                log.warning("compaction log %s/%s: left alone, no such topic", topic, queue_id)
+            else:
+                self._open_log(topic, queue_id, check_all=check_all, rewrite=rewrite)
         self._note_all()
+
+    def _is_deleted(self, topic: str, queue_id: int) -> bool:
+        """Java deletes a topic without its logs. When there is a message of a new one of the name,
+        such a log is found to be of another queue."""
+        is_known = topic in self._topics or self._config.is_slave
+        return not is_known and self._followed.bounds(topic, queue_id)[1] == 0
 
     def _open_log(
         self, topic: str, queue_id: int, *, check_all: bool = False, rewrite: bool = False
@@ -158,13 +167,18 @@ class CompactionStore(ServiceThread):
 
     def _agree_with_queue(self, found: CompactionLog) -> None:
         """A log that ends behind its queue: the commit log has lost the last records, or the queue
-        was deleted."""
+        was deleted. One that is of a deleted queue begins anew."""
         topic, queue_id = found.topic, found.queue_id
         _low, high = self._followed.bounds(topic, queue_id)
+
+        def stored_ms(queue_offset: int) -> int:
+            return self._followed.stored_ms(topic, queue_id, queue_offset)
+
         if found.max_offset <= high:
-            return
-        if high:
-            found.cut(high, lambda at: self._followed.stored_ms(topic, queue_id, at))
+            if not found.is_of(stored_ms):
+                found.cut(0, stored_ms)
+        elif high:
+            found.cut(high, stored_ms)
         elif topic in self._topics and not self._config.is_slave:
             log.warning("%r: its consume queue is gone and goes on at %s", found, found.max_offset)
             self._queues.reserve(topic, queue_id, found.max_offset)

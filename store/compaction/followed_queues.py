@@ -13,6 +13,7 @@ from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
 from store.generation_aware_reader import GenerationAwareReader
+from store.message_codec import read_store_timestamp
 from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import is_right
@@ -45,9 +46,10 @@ class FollowedQueues:
         return -1 if len(data) < CQ_UNIT_SIZE else int(CQ_UNIT.unpack(data)[0])
 
     def stored_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """When a record was stored, ms; -1 if the commit log does not have it."""
-        phy_offset = self.phy_offset_at(topic, queue_id, queue_offset)
-        return self._log.store_timestamp_at(phy_offset) if phy_offset >= 0 else -1
+        """When a record was stored, ms; -1 if the commit log does not have it, whole and right."""
+        for _, _, record in self.read(topic, queue_id, queue_offset, queue_offset + 1):
+            return -1 if record is None else read_store_timestamp(record, 0)
+        return -1
 
     def read(
         self, topic: str, queue_id: int, queue_offset: int, high: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -290,3 +291,61 @@ def test_a_long_way_to_go_holds_no_stop_up(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(compaction_store.CompactionStore, "_follow", lambda self: 1)
     life.stop()
     assert (tmp_path / "clean.exit").exists()
+
+
+# -- logs of queues that are gone ----------------------------------------------------------------
+
+
+def _left_by_java(root: Path) -> None:
+    """A store of which Java has deleted the topic: its compaction log is there."""
+    life = CompactionLife(root).start()
+    for _ in range(3):
+        life.put("key", b"old")
+    life.wait_followed()
+    life.stop()
+    for name in ("commitlog", "consumequeue", "index", "queues.exit", "clean.exit"):
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_topic_that_java_deleted_is_created_anew(tmp_path: Path, count: int) -> None:
+    """While this broker runs; the old log's messages are not served, the new ones are, however
+    many there are when the topic is found."""
+    _left_by_java(tmp_path)
+    topics: list[str] = []
+    life = CompactionLife(tmp_path)
+    compaction = life.store._compaction
+    assert compaction is not None
+    compaction._find_topics = lambda: frozenset(topics)
+    life.start()
+    assert life.table.compacted(TOPIC, 0) == (0, 0)
+    for number in range(count):
+        assert life.put("key", b"new") == number
+    wait_until(lambda: life.table.offsets(TOPIC, 0)[1] == count)
+    topics.append(TOPIC)
+    life.wait_followed()
+    assert [message.body for message in life.read_all()] == [b"new"] * count
+    life.stop()
+
+
+def test_a_damaged_record_does_not_say_that_a_queue_is_another_one(
+    tmp_path: Path,
+) -> None:
+    """Everything that is kept would go for it: what can only be a guess is not asked."""
+    life = CompactionLife(tmp_path).start()
+    for _ in range(5):
+        life.put("key", b"value")
+    life.wait_followed()
+    compaction = life.store._compaction
+    assert compaction is not None
+    followed = compaction._followed
+    with compaction._lock:
+        assert followed.stored_ms(TOPIC, 0, 4) > 0
+        phy_offset = followed.phy_offset_at(TOPIC, 0, 4)
+        with (tmp_path / "commitlog" / file_name(0)).open("r+b") as file:
+            file.seek(phy_offset + HEAD_SIZE)
+            file.write(b"V")
+        assert followed.stored_ms(TOPIC, 0, 4) == -1
+        assert followed.stored_ms(TOPIC, 0, 9) == -1
+    life.stop()
