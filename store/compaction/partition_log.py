@@ -87,7 +87,7 @@ class PartitionLog:
         """
         self.starts = list_starts(self.directories, self.sizes)
         for start in self.starts[:-1]:
-            self._check_first(start)
+            self._check_pair(start)
         while self.starts:
             self._open_last()
             if count := self._count_right(check_all, copied_again_from):
@@ -110,13 +110,16 @@ class PartitionLog:
             self._remove_last()
         self.max_offset = 0
 
-    def _check_first(self, start: int) -> None:
-        """Raises StoreError: log and queue do not belong together."""
+    def _check_pair(self, start: int) -> None:
+        """One right record of three is enough: a damaged one is no reason not to start. Raises
+        StoreError: log and queue do not belong together."""
         log_fd, queue_fd = self._open_pair(start, os.O_RDONLY)
         try:
-            unit = os.pread(queue_fd, SPARSE_UNIT_SIZE, 0)
-            if queue_offset_of(unit) != NO_UNIT and self._read_right(log_fd, start, unit):
-                return
+            count = find_unit(queue_fd, self.sizes.queue, NO_UNIT)
+            for number in dict.fromkeys((0, count // 2, count - 1)) if count else ():
+                unit = os.pread(queue_fd, SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
+                if self._read_right(log_fd, start, unit):
+                    return
         finally:
             os.close(queue_fd)
             os.close(log_fd)

@@ -188,6 +188,14 @@ def test_after_a_power_loss_damage_ends_no_log_that_was_on_disk(world: World) ->
     assert world.log.max_offset == 3
 
 
+def test_a_damaged_first_record_stops_no_start(world: World) -> None:
+    world.fill(60)
+    with (world.directories.log / file_name(0)).open("r+b") as file:
+        file.write(struct.pack(">i", 77))
+    world.open()
+    assert [message.queue_offset for message in world.read_all()] == list(range(1, 60))
+
+
 def test_readers_pass_over_a_damaged_record(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.fill(60)
     units = (world.directories.queue / file_name(0)).read_bytes()
