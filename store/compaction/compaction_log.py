@@ -32,7 +32,10 @@ Publish = Callable[[str, int, int, int], None]
 
 
 class CompactionLog:
-    """See the module."""
+    """See the module.
+
+    Many methods because following, flushing, reading and compacting meet in the files of one queue.
+    """
 
     def __init__(
         self,
