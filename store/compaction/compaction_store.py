@@ -177,6 +177,7 @@ class CompactionStore(ServiceThread):
 
         if found.max_offset <= high:
             if not found.is_of(stored_ms):
+                log.warning("%r: is of a queue that was deleted, and begins anew", found)
                 found.cut(0, stored_ms)
         elif high:
             found.cut(high, stored_ms)
