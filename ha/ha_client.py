@@ -83,6 +83,7 @@ class HAClient(ServiceThread):
         tls: ssl.SSLContext | None,
         on_connected: Callable[[str, str], None],
         validators: RecordValidators,
+        uncompared: UncomparedEnd,
         on_named: Callable[[], None] = lambda: None,
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
@@ -121,7 +122,7 @@ class HAClient(ServiceThread):
         self._checked_address: str | None = None
         """The HA port of a master of ours: one that cannot be asked is taken for the same, and its
         frames are checked, until it says that it is none."""
-        self._uncompared = UncomparedEnd()
+        self._uncompared = uncompared
         self._asked = 0
         """Which end of ours the inspection is about that is under way beside the link."""
         self._passing_at = -1

@@ -34,6 +34,7 @@ from ha.selector_factory import SelectorFactory
 from ha.slave_progress import ReplicaState, SlaveProgress
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, describe_proof
+from ha.uncompared_end import UncomparedEnd, uncompared_path
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.bell import Bell
@@ -41,6 +42,7 @@ from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.log_directories import LogDirectories
 from store.replica_log import ReplicaLog
 
 if TYPE_CHECKING:
@@ -200,6 +202,7 @@ class HAService:
                 self._clock,
                 check_crc=self._config.ha_ack_level is not HaAckLevel.received,
             ),
+            uncompared=UncomparedEnd(uncompared_path(LogDirectories.of(source.place).first)),
             new_selector=self._new_selector,
             on_failure=self._on_failure,
         )

@@ -19,6 +19,7 @@ from ha.record_validator import RecordValidator, RecordValidators
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.trusted_peers import TrustedPeers
+from ha.uncompared_end import UncomparedEnd, uncompared_path
 from ha.wait_notify_object import WaitNotifyObject
 from ipc.bell import Bell
 from ipc.clock import SystemClock
@@ -133,6 +134,7 @@ class SlaveWorld:
             tls=self.tls,
             on_connected=lambda *ends: self.connected.append(ends),
             validators=self.new_validators(),
+            uncompared=UncomparedEnd(uncompared_path(self.directory)),
             new_selector=new_selector,
             on_failure=self._fail,
         )

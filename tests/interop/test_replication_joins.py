@@ -141,6 +141,7 @@ Groups = list[tuple[str, ...]]
 def assert_followed(group: Group, slave: harness.Broker, start: int) -> None:
     """The slave goes on with its master; the same log from `start` on, and the same queues."""
     fill(group.master, _TOPIC, _FILE // 8)
+    wait_until(lambda: log_end(group.master) > 0, "the end of the master's log")
     end = log_end(group.master)
     wait_until(lambda: log_end(slave) == end, f"{slave.process.name} at {end}")
     assert assert_same_log(group.master, slave, end) == start

@@ -345,6 +345,8 @@ def test_a_master_with_access_control_is_not_compared(tmp_path: Path, code: int)
     desk = Desk(ReplicaPair(tmp_path, common=3, ours=1, theirs=5))
     desk.pair.master.refusal = "AclException: no accessKey is configured"
     desk.pair.master.refuses = (code,)
+    assert desk.inspect().verdict is Verdict.WAIT, "it may have booted just now"
+    desk.clock.advance(10_000)
     result = desk.inspect()
     assert result.verdict is Verdict.GO
     assert "AclException" in result.text
