@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.support.program import Forking
 from tests.support.run_results import PROVED_KEY, ResultsFile
 from tests.support.stolen_time import WORKERS
 
@@ -64,7 +65,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The results are written where the reports of all workers come together."""
+    """Programs are forked; the results are written where the reports of all workers come
+    together."""
+    Forking.allowed = True
     path = config.getoption("results")
     if path is not None and not hasattr(config, "workerinput"):
         results = ResultsFile(path, config.invocation_params.args)

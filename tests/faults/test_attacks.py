@@ -28,6 +28,7 @@ from remoting.remoting_command import RemotingCommand
 from tests.bench.measuring import MemoryWatch
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker, pull_fields
+from tests.support.program import own_interpreters
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -45,7 +46,9 @@ Attack = Callable[[OurBroker], "contextlib.AbstractContextManager[None]"]
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurBroker]:
     made = OurBroker(tmp_path_factory.mktemp("attacked"))
-    with made.start(), made.client() as client:
+    with own_interpreters():
+        made.start()
+    with made, made.client() as client:
         # Something to pull: 64 messages of 64 KiB.
         for _ in range(64):
             assert client.send(TOPIC, 0, bytes(1 << 16)).code == 0

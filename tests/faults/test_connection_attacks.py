@@ -19,6 +19,7 @@ from tests.faults.test_attacks import MOST_BYTES, TOPIC, GoodClient
 from tests.namesrv.test_namesrv_main import Start, boot_port, start
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
+from tests.support.program import own_interpreters
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.fault(41)]
 
@@ -90,7 +91,9 @@ def test_many_connections(
     tmp_path: Path, more_descriptors: None, count: int, proved: Callable[[str], None]
 ) -> None:
     """Half of them silent, half with a part of a frame."""
-    with OurBroker(tmp_path).start() as broker, contextlib.ExitStack() as stack:
+    with own_interpreters():
+        started = OurBroker(tmp_path).start()
+    with started as broker, contextlib.ExitStack() as stack:
         with broker.client() as client:
             assert client.send(TOPIC, 1, b"first").code == 0
         with GoodClient(broker) as alone:

@@ -1,14 +1,16 @@
 """Starting programs of ours, as `python -m` does, without the second that an interpreter imports.
 
 `start_program` has a server fork them (tests/support/program_server.py), one for each process of
-the tests, started at the first use. A program that is to have an environment, limits, a umask or
-namespaces that only a new process takes over whole, such as a library to be loaded first, gets an
-interpreter of its own. So do those that tests start through bin/, from the wheel, the Dockerfile or
-mqchaos, which prove the start itself. Any thread.
+the tests, started at the first use; only within pytest (tests/conftest.py), since benchmarks
+measure what an interpreter costs, too, and not within `own_interpreters`. A program that is to have
+an environment, limits, a umask or namespaces that only a new process takes over whole, such as a
+library to be loaded first, gets an interpreter of its own. So do those that tests start through
+bin/, from the wheel, the Dockerfile or mqchaos, which prove the start itself. Any thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +34,23 @@ _OF_A_PROGRAM: Final = {"HOME", "ROCKETMQ_HOME", "ROCKETMQ_RUN_DIR", "PYTEST_CUR
 _LIMITS: Final = 16
 """Kinds of resource limits that Linux has."""
 _LOOK_S: Final = 0.1
+
+
+class Forking:
+    """Whether programs may be forked. Set by the main thread."""
+
+    allowed = False
+
+
+@contextlib.contextmanager
+def own_interpreters() -> Iterator[None]:
+    """Programs that start meanwhile have interpreters of their own: what they share with the server
+    would count as memory of each."""
+    before, Forking.allowed = Forking.allowed, False
+    try:
+        yield
+    finally:
+        Forking.allowed = before
 
 
 class ForkedProgram:
@@ -140,7 +159,8 @@ def start_program(
 ) -> ForkedProgram | subprocess.Popen[bytes]:
     """`command` in a session of its own, without input; all that it prints goes to the descriptor
     `output`. Forked if it is this interpreter with `-m` and one of PROGRAMS."""
-    if list(command[:2]) == [sys.executable, "-m"] and command[2] in PROGRAMS:
+    is_ours = list(command[:2]) == [sys.executable, "-m"] and command[2] in PROGRAMS
+    if is_ours and Forking.allowed:
         request = Request(command[2], list(command[3:]), dict(environment), str(directory))
         program = _SERVER.start(request, output)
         if program is not None:
