@@ -31,6 +31,8 @@ _HOME: Final = Path(__file__).parents[2]
 _OF_A_PROGRAM: Final = {"HOME", "ROCKETMQ_HOME", "ROCKETMQ_RUN_DIR", "PYTEST_CURRENT_TEST"}
 """Variables that are read when a program runs, and by nobody before."""
 
+_OF_SPARK: Final = ("SPARK_", "PYSPARK_")
+"""PySpark sets some for itself when it starts; no broker reads them."""
 _LIMITS: Final = 16
 """Kinds of resource limits that Linux has."""
 _LOOK_S: Final = 0.1
@@ -140,7 +142,11 @@ def _start_server() -> socket.socket:
 
 def _inherited(environment: Mapping[str, str]) -> object:
     """What a program has from its start on and cannot be given later."""
-    variables = {k: v for k, v in environment.items() if k not in _OF_A_PROGRAM}
+    variables = {
+        name: text
+        for name, text in environment.items()
+        if name not in _OF_A_PROGRAM and not name.startswith(_OF_SPARK)
+    }
     if variables.get("PYTHONPATH", str(_HOME)) == str(_HOME):
         variables.pop("PYTHONPATH", None)
     umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)

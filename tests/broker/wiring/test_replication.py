@@ -13,6 +13,7 @@ import pytest
 from broker.out.broker_outer_api import BrokerIdentity, TimerCheckPointAnswer
 from broker.processor.admin_ha_processor import MasterNews
 from broker.settings.startup_options import StartupOptions
+from broker.slave import master_inspector
 from broker.slave.sync_kind import SyncKind
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
@@ -254,6 +255,7 @@ def test_tables_wait_for_the_first_comparison_and_make_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The master is silent first, then it lets nobody compare: nothing else is to be had there."""
+    monkeypatch.setattr(master_inspector, "_BLIND_WAIT_MS", 0)
     tables = Tables(world)
     world.replication.on_master(MASTER, "10.0.0.1:10912")
     asked: list[int] = []
