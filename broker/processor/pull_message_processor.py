@@ -34,7 +34,7 @@ from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_answer import answer_head, pull_header_of
-from broker.processor.pull_read import PullRead as _Read
+from broker.processor.pull_read import PullRead
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
@@ -288,7 +288,7 @@ class PullMessageProcessor:
         if moved.shows_bounds:
             low, high = self._table.offsets(header.topic, header.queueId)
         code = ResponseCode.PULL_OFFSET_MOVED
-        self._answer(request, _Read(code, b"OFFSET_RESET", moved.offset, low, high), group)
+        self._answer(request, PullRead(code, b"OFFSET_RESET", moved.offset, low, high), group)
         return True
 
     def _hold_ms(self, header: PullHeader) -> int:
@@ -394,7 +394,7 @@ class PullMessageProcessor:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read(self, header: PullHeader, queue_offset: int, wanted: Wanted) -> _Read:
+    def _read(self, header: PullHeader, queue_offset: int, wanted: Wanted) -> PullRead:
         compaction = self._compaction
         if compaction is not None and compaction.serves(header.topic):
             return compaction.read(header, queue_offset, wanted, self._settings)
@@ -416,14 +416,14 @@ class PullMessageProcessor:
 
     def _nothing(
         self, status: bytes, moved: bool, asked: int, corrected: int, low: int, high: int
-    ) -> _Read:
+    ) -> PullRead:
         settings = self._settings
         code = ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
         if settings.is_slave and not settings.offset_check_in_slave:
             corrected = asked
             if moved:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        return _Read(code, status, corrected, low, high)
+        return PullRead(code, status, corrected, low, high)
 
     def _read_found(
         self,
@@ -432,7 +432,7 @@ class PullMessageProcessor:
         wanted: Wanted,
         low: int,
         high: int,
-    ) -> _Read:
+    ) -> PullRead:
         """The hot loop: views of the records of up to 32 units (see tests/bench/compare.py)."""
         settings = self._settings
         codes, properties = wanted
@@ -504,7 +504,7 @@ class PullMessageProcessor:
             cold.add(header.consumerGroup, raw[: scanned * CQ_UNIT_SIZE], codes)
         if count:
             next_offset = queue_offset + scanned
-            return _Read(
+            return PullRead(
                 0,
                 b"FOUND",
                 next_offset,
@@ -518,9 +518,9 @@ class PullMessageProcessor:
         if raw:
             status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            return _Read(code, status, queue_offset + scanned, low, high, slow)
+            return PullRead(code, status, queue_offset + scanned, low, high, slow)
         # The unit here is wrong: the pull waits, and is run again when the queue is rebuilt.
-        return _Read(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", queue_offset, low, high)
+        return PullRead(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", queue_offset, low, high)
 
     def _mark(
         self,
@@ -540,7 +540,7 @@ class PullMessageProcessor:
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _answer(self, request: PullRequest, read: _Read, group: SubscriptionGroupConfig) -> None:
+    def _answer(self, request: PullRequest, read: PullRead, group: SubscriptionGroupConfig) -> None:
         header = request.header
         if read.code == ResponseCode.PULL_OFFSET_MOVED and request.mapped is None:
             self._note_moved(
@@ -572,7 +572,7 @@ class PullMessageProcessor:
         request.connection.write_many([head, *read.pieces], len(head) + read.size)
 
 
-def _place(read: _Read) -> PullPlace:
+def _place(read: PullRead) -> PullPlace:
     return PullPlace(read.code, read.next_offset, read.min_offset, read.max_offset)
 
 
