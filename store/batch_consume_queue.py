@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from store.batch_codec import BATCH_ITEM_HEAD
-from store.batch_units import BATCH_UNIT_SIZE, BatchUnit, count_valid, parse_unit
+from store.batch_units import BatchUnit, count_valid, parse_unit
 from store.consume_queue_files import ConsumeQueueFiles
+from store.message_store_config import BATCH_UNIT_SIZE
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 from store.batch_consume_queue import find_first
-from store.batch_units import BATCH_UNIT_SIZE, BatchUnit, parse_unit
+from store.batch_units import BatchUnit, parse_unit
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.mapped_file import find_start_offset
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 
 
 class BatchQueueReader:

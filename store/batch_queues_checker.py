@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from store.batch_units import BATCH_UNIT_SIZE, BatchUnit, parse_unit
+from store.batch_units import BatchUnit, parse_unit
 from store.check_report import CheckReport
 from store.commit_log_checker import WalkedLog
 from store.mapped_file_queue import list_store_files
+from store.message_store_config import BATCH_UNIT_SIZE
 from store.resync_request import is_backup_name
 
 

@@ -25,8 +25,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.message_store_config import BATCH_UNIT_SIZE
+
 BATCH_UNIT: Final = Struct(">qiqqqhii")
-BATCH_UNIT_SIZE: Final = 46
 assert BATCH_UNIT.size == BATCH_UNIT_SIZE
 _BATCH_UNIT_DTYPE: Final = np.dtype(
     [

@@ -21,7 +21,7 @@ from store.errors import StoreError
 from store.log_directories import LogDirectories
 
 CQ_ENTRY_SIZE: Final = 20
-_BATCH_UNIT_SIZE: Final = 46
+BATCH_UNIT_SIZE: Final = 46
 _HOUR: Final = re.compile(r"\d{1,2}", re.ASCII)
 _RECORD_MARGIN: Final = 65_536
 _READ_ONLY: Final = "readOnlyCommitLogStorePaths"
@@ -393,8 +393,8 @@ class MessageStoreConfig(CompactionConfig):
     def __post_init__(self) -> None:
         entries = -(-self.mapped_file_size_consume_queue // CQ_ENTRY_SIZE)
         object.__setattr__(self, "mapped_file_size_consume_queue", entries * CQ_ENTRY_SIZE)
-        units = -(-self.mapper_file_size_batch_consume_queue // _BATCH_UNIT_SIZE)
-        object.__setattr__(self, "mapper_file_size_batch_consume_queue", units * _BATCH_UNIT_SIZE)
+        units = -(-self.mapper_file_size_batch_consume_queue // BATCH_UNIT_SIZE)
+        object.__setattr__(self, "mapper_file_size_batch_consume_queue", units * BATCH_UNIT_SIZE)
 
     # -- paths ---------------------------------------------------------------------------------
 

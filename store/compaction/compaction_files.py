@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Final
 
 from store.atomic_write import atomic_write
-from store.compaction.sparse_units import SPARSE_UNIT_SIZE
 from store.errors import StoreError
 from store.mapped_file import file_name, make_directory, sync_directory
 from store.mapped_file_queue import list_store_files
+from store.message_store_config import BATCH_UNIT_SIZE
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class FileSizes:
     def of(cls, log_size: int, queue_size: int) -> FileSizes:
         """From compactionMappedFileSize and compactionCqMappedFileSize, rounded as by RocketMQ:
         whole units, and a log file of whole queue files."""
-        queue = queue_size // SPARSE_UNIT_SIZE * SPARSE_UNIT_SIZE
+        queue = queue_size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE
         times, rest = divmod(log_size, queue)
         if times < _LEAST_LOG:
             return cls(queue * _LEAST_LOG, queue)

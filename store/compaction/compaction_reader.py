@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ipc.queue_table import QueueTableReader
+from store.batch_units import BATCH_UNIT
 from store.compaction.compaction_files import (
     CompactionDirectories,
     FileSizes,
@@ -22,8 +23,6 @@ from store.compaction.compaction_files import (
 )
 from store.compaction.sparse_units import (
     NO_UNIT,
-    SPARSE_UNIT,
-    SPARSE_UNIT_SIZE,
     find_unit,
     queue_offset_of,
 )
@@ -32,7 +31,7 @@ from store.descriptor_cache import DescriptorCache, FileKey
 from store.mapped_file import file_name
 from store.mapped_file_queue import list_store_files
 from store.message_codec import RECORD_PLACE
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 
 log = logging.getLogger(__name__)
 
@@ -163,15 +162,15 @@ class CompactionReader:
         return nothing
 
     def _units(self, key: FileKey, number: int) -> list[tuple[int, ...]]:
-        data = os.pread(self._queues.get(key), _UNITS * SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
-        whole = len(data) // SPARSE_UNIT_SIZE * SPARSE_UNIT_SIZE
+        data = os.pread(self._queues.get(key), _UNITS * BATCH_UNIT_SIZE, number * BATCH_UNIT_SIZE)
+        whole = len(data) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE
         high = self._table.compacted(key[0], key[1])[1]
         found = []
-        for at in range(0, whole, SPARSE_UNIT_SIZE):
-            unit = data[at : at + SPARSE_UNIT_SIZE]
+        for at in range(0, whole, BATCH_UNIT_SIZE):
+            unit = data[at : at + BATCH_UNIT_SIZE]
             if queue_offset_of(unit) >= high:
                 break  # No unit, or not published yet.
-            found.append(SPARSE_UNIT.unpack(unit))
+            found.append(BATCH_UNIT.unpack(unit))
         return found
 
     def _record(self, key: FileKey, position: int, size: int, queue_offset: int) -> bytes | None:
@@ -205,10 +204,10 @@ class CompactionReader:
         for start, first_offset in zip(files.starts[at:], files.first_offsets[at:], strict=True):
             key = (topic, queue_id, start)
             fd = self._queues.get(key)
-            if queue_offset_of(os.pread(fd, SPARSE_UNIT_SIZE, 0)) != first_offset:
+            if queue_offset_of(os.pread(fd, BATCH_UNIT_SIZE, 0)) != first_offset:
                 return None  # Replaced: what is wanted may be in a file before it now.
             number = find_unit(fd, self._sizes.queue, queue_offset)
-            unit = os.pread(fd, SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
+            unit = os.pread(fd, BATCH_UNIT_SIZE, number * BATCH_UNIT_SIZE)
             if queue_offset_of(unit) != NO_UNIT:
                 return key, number
         return None
@@ -222,7 +221,7 @@ class CompactionReader:
             for file in list_store_files(directories.queue):
                 with contextlib.suppress(FileNotFoundError):
                     fd = self._queues.get((topic, queue_id, file.start_offset))
-                    first = queue_offset_of(os.pread(fd, SPARSE_UNIT_SIZE, 0))
+                    first = queue_offset_of(os.pread(fd, BATCH_UNIT_SIZE, 0))
                     if first != NO_UNIT:
                         known.starts.append(file.start_offset)
                         known.first_offsets.append(first)

@@ -17,12 +17,11 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from store.batch_units import BATCH_UNIT
 from store.compaction.compaction_files import CompactionDirectories, FileSizes, list_starts
 from store.compaction.sparse_units import (
     END_UNIT,
     NO_UNIT,
-    SPARSE_UNIT,
-    SPARSE_UNIT_SIZE,
     encode_unit,
     find_unit,
     queue_offset_of,
@@ -38,6 +37,7 @@ from store.message_codec import (
     check_record,
     encode_blank,
 )
+from store.message_store_config import BATCH_UNIT_SIZE
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class PartitionLog:
         try:
             count = find_unit(queue_fd, self.sizes.queue, NO_UNIT)
             for number in dict.fromkeys((0, count // 2, count - 1)) if count else ():
-                unit = os.pread(queue_fd, SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
+                unit = os.pread(queue_fd, BATCH_UNIT_SIZE, number * BATCH_UNIT_SIZE)
                 if self._read_right(log_fd, start, unit):
                     return
         finally:
@@ -146,13 +146,13 @@ class PartitionLog:
         return count
 
     def _unit(self, number: int) -> bytes:
-        return os.pread(self._queue_fd, SPARSE_UNIT_SIZE, number * SPARSE_UNIT_SIZE)
+        return os.pread(self._queue_fd, BATCH_UNIT_SIZE, number * BATCH_UNIT_SIZE)
 
     def _read_right(
         self, log_fd: int, start: int, unit: bytes, *, check_crc: bool = False
     ) -> bytes | None:
         """The record of a unit; None if it is not there."""
-        position, size, _, _, queue_offset, *_ = SPARSE_UNIT.unpack(unit)
+        position, size, _, _, queue_offset, *_ = BATCH_UNIT.unpack(unit)
         if not start <= position <= start + self.sizes.log - size:
             return None
         record = os.pread(log_fd, size, position - start)
@@ -172,8 +172,8 @@ class PartitionLog:
 
     def _end_behind(self, count: int) -> None:
         """The last file has `count` units, zeros follow."""
-        position, size, _, _, queue_offset, *_ = SPARSE_UNIT.unpack(self._unit(count - 1))
-        self._queue_end = count * SPARSE_UNIT_SIZE
+        position, size, _, _, queue_offset, *_ = BATCH_UNIT.unpack(self._unit(count - 1))
+        self._queue_end = count * BATCH_UNIT_SIZE
         self._log_end = position + size - self.starts[-1]
         self.max_offset = queue_offset + 1
         for fd, end, whole in (
@@ -203,7 +203,7 @@ class PartitionLog:
         _POSITION.pack_into(self._records, at + PHY_OFFSET_AT, position)
         self._units += encode_unit(position, size, tags_code, store_timestamp_ms, queue_offset)
         self._log_end += size
-        self._queue_end += SPARSE_UNIT_SIZE
+        self._queue_end += BATCH_UNIT_SIZE
         self.max_offset = queue_offset + 1
         self._unflushed = True
         return True
@@ -211,7 +211,7 @@ class PartitionLog:
     def _has_room(self, size: int) -> bool:
         return (
             size + BLANK_SIZE <= self.sizes.log - self._log_end
-            and self._queue_end + SPARSE_UNIT_SIZE < self.sizes.queue
+            and self._queue_end + BATCH_UNIT_SIZE < self.sizes.queue
         )
 
     def _roll(self) -> None:
@@ -237,7 +237,7 @@ class PartitionLog:
             self._records += encode_blank(self.sizes.log - self._log_end)
             self._units += END_UNIT
             self._log_end += BLANK_SIZE
-            self._queue_end += SPARSE_UNIT_SIZE
+            self._queue_end += BATCH_UNIT_SIZE
             self._is_closed = True
         self.write_out()
         self.flush()
@@ -283,8 +283,8 @@ class PartitionLog:
             count = find_unit(file.fileno(), self.sizes.queue, NO_UNIT)
             if not count:
                 return -1
-            file.seek((count - 1) * SPARSE_UNIT_SIZE)
-            return queue_offset_of(file.read(SPARSE_UNIT_SIZE))
+            file.seek((count - 1) * BATCH_UNIT_SIZE)
+            return queue_offset_of(file.read(BATCH_UNIT_SIZE))
 
     def has_replaced(self, old: list[int], new: list[int]) -> None:
         """The closed files `old` were replaced by `new`."""

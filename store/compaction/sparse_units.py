@@ -16,15 +16,14 @@ RocketMQ's SparseConsumeQueue, whose units are those of BatchConsumeQueue.
 from __future__ import annotations
 
 import os
-from struct import Struct
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-SPARSE_UNIT: Final = Struct(">qiqqqhii")
-SPARSE_UNIT_SIZE: Final = 46
-assert SPARSE_UNIT.size == SPARSE_UNIT_SIZE
+from store.batch_units import BATCH_UNIT
+from store.message_store_config import BATCH_UNIT_SIZE
+
 SPARSE_UNIT_DTYPE: Final = np.dtype(
     [
         ("position", ">i8"),
@@ -37,10 +36,10 @@ SPARSE_UNIT_DTYPE: Final = np.dtype(
         ("reserved", ">i4"),
     ]
 )
-assert SPARSE_UNIT_DTYPE.itemsize == SPARSE_UNIT_SIZE
+assert SPARSE_UNIT_DTYPE.itemsize == BATCH_UNIT_SIZE
 SparseUnits = NDArray[np.void]
 
-END_UNIT: Final = SPARSE_UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
+END_UNIT: Final = BATCH_UNIT.pack(-1, 0, 0, 0, 0, 0, -1, 0)
 NO_UNIT: Final = 1 << 63
 """Queue offset of what is no unit: behind all that are."""
 
@@ -49,14 +48,14 @@ def encode_unit(
     position: int, size: int, tags_code: int, store_timestamp_ms: int, queue_offset: int
 ) -> bytes:
     """Its 46 bytes."""
-    return SPARSE_UNIT.pack(position, size, tags_code, store_timestamp_ms, queue_offset, 1, -1, 0)
+    return BATCH_UNIT.pack(position, size, tags_code, store_timestamp_ms, queue_offset, 1, -1, 0)
 
 
 def queue_offset_of(data: bytes) -> int:
     """Queue offset of the unit in `data`; NO_UNIT if that is none."""
-    if len(data) < SPARSE_UNIT_SIZE:
+    if len(data) < BATCH_UNIT_SIZE:
         return NO_UNIT
-    position, size, _, _, queue_offset, records, _, _ = SPARSE_UNIT.unpack(data)
+    position, size, _, _, queue_offset, records, _, _ = BATCH_UNIT.unpack(data)
     is_unit = position >= 0 and size > 0 and queue_offset >= 0 and records > 0
     return queue_offset if is_unit else NO_UNIT
 
@@ -64,10 +63,10 @@ def queue_offset_of(data: bytes) -> int:
 def find_unit(fd: int, file_size: int, queue_offset: int) -> int:
     """Number of the first unit of a file whose queue offset is `queue_offset` or more; the number
     of its units if there is none. Raises OSError."""
-    low, high = 0, file_size // SPARSE_UNIT_SIZE
+    low, high = 0, file_size // BATCH_UNIT_SIZE
     while low < high:
         middle = (low + high) // 2
-        found = queue_offset_of(os.pread(fd, SPARSE_UNIT_SIZE, middle * SPARSE_UNIT_SIZE))
+        found = queue_offset_of(os.pread(fd, BATCH_UNIT_SIZE, middle * BATCH_UNIT_SIZE))
         if found < queue_offset:
             low = middle + 1
         else:
@@ -78,5 +77,5 @@ def find_unit(fd: int, file_size: int, queue_offset: int) -> int:
 def read_units(fd: int, file_size: int) -> SparseUnits:
     """All units of a file. Raises OSError."""
     count = find_unit(fd, file_size, NO_UNIT)
-    data = os.pread(fd, count * SPARSE_UNIT_SIZE, 0)
-    return np.frombuffer(data, SPARSE_UNIT_DTYPE, len(data) // SPARSE_UNIT_SIZE)
+    data = os.pread(fd, count * BATCH_UNIT_SIZE, 0)
+    return np.frombuffer(data, SPARSE_UNIT_DTYPE, len(data) // BATCH_UNIT_SIZE)
