@@ -12,7 +12,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from remoting.request_code import RequestCode
@@ -341,3 +342,15 @@ def _our_env(directory: Path) -> dict[str, str]:
         "ROCKETMQ_HOME": str(REPO_DIR),
         "ROCKETMQ_RUN_DIR": str(directory / "run"),
     }
+
+
+@contextmanager
+def served(broker: Broker) -> Iterator[FrameClient]:
+    """`broker` while it serves, with a client; stopped in order, or killed where a test fails."""
+    broker.start()
+    try:
+        with broker.client() as client:
+            yield client
+        broker.stop()
+    finally:
+        broker.kill()

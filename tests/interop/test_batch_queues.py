@@ -7,8 +7,8 @@ byte; Java's producer sends batches that its consumer gets one by one.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,8 @@ QUEUE = {"topic": TOPIC, "queueId": "0"}
 ROUNDS = 30
 
 
-@contextmanager
-def served(kind: str, home: Path, store: Path) -> Iterator[FrameClient]:
-    broker = harness.broker(kind, home, None, store_dir=store, conf=CONF).start()
-    try:
-        with broker.client() as client:
-            yield client
-        broker.stop()
-    finally:
-        broker.kill()
+def served(kind: str, home: Path, store: Path) -> AbstractContextManager[FrameClient]:
+    return harness.served(harness.broker(kind, home, None, store_dir=store, conf=CONF))
 
 
 def create(client: FrameClient, topic: str = TOPIC, queues: int = 1) -> None:

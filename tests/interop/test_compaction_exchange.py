@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -34,18 +34,14 @@ CONF = {
 KEYS = 40
 
 
-@contextmanager
-def served(kind: str, tmp_path: Path, namesrv: str, port: int) -> Iterator[FrameClient]:
+def served(
+    kind: str, tmp_path: Path, namesrv: str, port: int
+) -> AbstractContextManager[FrameClient]:
     home = tmp_path / f"{kind}-{time.monotonic_ns()}"
     broker = harness.broker(
         kind, home, namesrv, name="broker-comp", port=port, store_dir=tmp_path / "s", conf=CONF
-    ).start()
-    try:
-        with FrameClient(("127.0.0.1", port)) as client:
-            yield client
-        broker.stop()
-    finally:
-        broker.kill()
+    )
+    return harness.served(broker)
 
 
 def send_some(client: FrameClient, ledger: Ledger, chooser: random.Random) -> None:
@@ -55,8 +51,14 @@ def send_some(client: FrameClient, ledger: Ledger, chooser: random.Random) -> No
 
 
 def wait_compacted(client: FrameClient, ledger: Ledger) -> None:
-    """At most the keys that live, and what the two last files hold."""
-    wait_until(lambda: len(read_all(client, TOPIC, 0)) < KEYS + 100, "a compaction", timeout_s=60)
+    """At most the keys that live, and what the two last files hold: all that was sent has come."""
+    last, _key, _body = ledger.events[-1]
+
+    def is_compacted() -> bool:
+        found = read_all(client, TOPIC, 0)
+        return bool(found) and found[-1].queue_offset == last and len(found) < KEYS + 100
+
+    wait_until(is_compacted, "a compaction", timeout_s=60)
     ledger.check(read_all(client, TOPIC, 0))
 
 

@@ -6,8 +6,7 @@ Each delivers what the other took, once, not before its time; what is far stays 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -36,18 +35,14 @@ CONF = {
 }
 
 
-@contextmanager
-def served(kind: str, tmp_path: Path, namesrv: str, port: int) -> Iterator[FrameClient]:
+def served(
+    kind: str, tmp_path: Path, namesrv: str, port: int
+) -> AbstractContextManager[FrameClient]:
     home = tmp_path / f"{kind}-{time.monotonic_ns()}"
     broker = harness.broker(
         kind, home, namesrv, name="broker-timers", port=port, store_dir=tmp_path / "s", conf=CONF
-    ).start()
-    try:
-        with FrameClient(("127.0.0.1", port)) as client:
-            yield client
-        broker.stop()
-    finally:
-        broker.kill()
+    )
+    return harness.served(broker)
 
 
 def send(client: FrameClient, first: int, deliver_ms: list[int]) -> dict[str, int]:
