@@ -97,3 +97,9 @@ def test_a_umask_of_its_own_needs_an_interpreter_of_its_own(tmp_path: Path) -> N
         os.umask(before)
     assert isinstance(program, subprocess.Popen)
     assert program.wait(30) == 0
+
+
+def test_what_the_tests_of_the_report_set_needs_none(tmp_path: Path) -> None:
+    program = start(tmp_path, "-h", JAVA_HOME="/no/java", PYSPARK_PYTHON="/no/python")
+    assert isinstance(program, ForkedProgram)
+    assert program.wait(30) == 0

@@ -30,9 +30,12 @@ from tools.chaos.processes import is_running
 _HOME: Final = Path(__file__).parents[2]
 _OF_A_PROGRAM: Final = {"HOME", "ROCKETMQ_HOME", "ROCKETMQ_RUN_DIR", "PYTEST_CURRENT_TEST"}
 """Variables that are read when a program runs, and by nobody before."""
+_OF_A_JVM: Final = {"JAVA_HOME"}
+"""The tests of the report set it for good; no broker reads it."""
 
 _OF_SPARK: Final = ("SPARK_", "PYSPARK_")
 """PySpark sets some for itself when it starts; no broker reads them."""
+Inherited = dict[str, object]
 _LIMITS: Final = 16
 """Kinds of resource limits that Linux has."""
 _LOOK_S: Final = 0.1
@@ -105,7 +108,7 @@ class _Server:
     def __init__(self) -> None:
         self.lock: Final = threading.Lock()
         self._asking: socket.socket | None = None
-        self._inherited: object = None
+        self._inherited: Inherited = {}
 
     def start(self, request: Request, output: int) -> ForkedProgram | None:
         """None: it has to have an interpreter of its own."""
@@ -115,6 +118,11 @@ class _Server:
                 self._inherited = _inherited(os.environ)
                 self._asking = _start_server()
             if inherited != self._inherited:
+                # A test that leaves something changed makes every later start of its worker dear.
+                print(
+                    "not forked, since it would inherit others:",
+                    _differing(self._inherited, inherited),
+                )
                 return None
             told, telling = os.pipe()
             try:
@@ -140,12 +148,19 @@ def _start_server() -> socket.socket:
     return asking
 
 
-def _inherited(environment: Mapping[str, str]) -> object:
-    """What a program has from its start on and cannot be given later."""
+def _differing(ours: Inherited, wanted: Inherited) -> str:
+    """What of it is another one, for who looks why programs are not forked."""
+    return ", ".join(
+        sorted(name for name in ours.keys() | wanted.keys() if ours.get(name) != wanted.get(name))
+    )
+
+
+def _inherited(environment: Mapping[str, str]) -> Inherited:
+    """What a program has from its start on and cannot be given later, by its name."""
     variables = {
         name: text
         for name, text in environment.items()
-        if name not in _OF_A_PROGRAM and not name.startswith(_OF_SPARK)
+        if name not in _OF_A_PROGRAM | _OF_A_JVM and not name.startswith(_OF_SPARK)
     }
     if variables.get("PYTHONPATH", str(_HOME)) == str(_HOME):
         variables.pop("PYTHONPATH", None)
@@ -154,7 +169,8 @@ def _inherited(environment: Mapping[str, str]) -> object:
     limits = [resource.getrlimit(kind) for kind in range(_LIMITS)]
     share = (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0))
     namespaces = sorted(os.readlink(entry) for entry in Path("/proc/self/ns").iterdir())
-    return variables, limits, umask[1], share, namespaces
+    others = {"limits": limits, "umask": umask[1], "share": share, "namespaces": namespaces}
+    return {**variables, **others}
 
 
 _SERVER: Final = _Server()
