@@ -15,7 +15,6 @@ and offset in step, and that is seen in one place only.
 
 from __future__ import annotations
 
-import heapq
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
@@ -30,6 +29,7 @@ from broker.pop.buffered_pops import (
     is_of,
     merge_key,
 )
+from broker.pop.due_check_points import DueCheckPoints
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
 from broker.pop.revive_records import Refused, Stored
@@ -103,8 +103,7 @@ class PopBufferMergeService:
         self._flushed_offset = flushed_offset
         self._queues: dict[QueueKey, OffsetQueue] = {}
         self._buffer: dict[MergeKey, PopCheckPointWrapper] = {}
-        self._due: list[tuple[int, int, PopCheckPointWrapper]] = []
-        self._due_number = 0
+        self._due = DueCheckPoints()
         self._unflushed: list[PopCheckPointWrapper] = []
         """Stored, and not known to be on disk."""
         self._recovered: set[PopCheckPointWrapper] = set()
@@ -276,15 +275,13 @@ class PopBufferMergeService:
         if popped.diffs and key in self._buffer:
             return None
         row = self._journal.add(
-            JournalRow(
-                owner.number,
-                popped.revive_queue_id,
-                popped.start_offset,
-                popped.pop_time_ms,
-                popped.invisible_time_ms,
-                popped.next_offset,
-                popped.diffs,
-            )
+            owner.number,
+            popped.diffs,
+            popped.revive_queue_id,
+            popped.start_offset,
+            popped.pop_time_ms,
+            popped.invisible_time_ms,
+            popped.next_offset,
         )
         if row is None:
             log.warning("the pop journal is full: nothing is handed out")
@@ -306,11 +303,7 @@ class PopBufferMergeService:
             popped.pop_time_ms + settings.stay_ms,
             wrapper.revive_time_ms - settings.stay_timeout_ms,
         )
-        self._push(wrapper, 0 if at_once else due_ms)
-
-    def _push(self, wrapper: PopCheckPointWrapper, due_ms: int) -> None:
-        self._due_number += 1
-        heapq.heappush(self._due, (due_ms, self._due_number, wrapper))
+        self._due.push(0 if at_once else due_ms, wrapper)
 
     # -- acks ----------------------------------------------------------------------------------
 
@@ -428,9 +421,9 @@ class PopBufferMergeService:
         every SCAN_MS."""
         now_ms, due = self._now_ms(), self._due
         for _ in range(_PER_SCAN):
-            if not due or due[0][0] > now_ms:
+            wrapper = due.pop(now_ms)
+            if wrapper is None:
                 break
-            wrapper = heapq.heappop(due)[2]
             if not wrapper.is_leaving and self._is_here(wrapper):
                 self._store(wrapper)
         self._follow_flushes()
@@ -499,7 +492,7 @@ class PopBufferMergeService:
         log.warning("check point of %s is not stored yet: %s", popped, remark)
         wrapper.is_leaving = False
         self._buffer[merge_key(popped)] = wrapper
-        self._push(wrapper, self._now_ms() + _AGAIN_MS)
+        self._due.push(self._now_ms() + _AGAIN_MS, wrapper)
 
     # -- forgetting ----------------------------------------------------------------------------
 

@@ -7,8 +7,6 @@ enablePopMessageThreshold is set.
 
 from __future__ import annotations
 
-from remoting.key_builder import polling_key
-
 
 class PopInflightMessageCounter:
     """See the module."""
@@ -16,12 +14,12 @@ class PopInflightMessageCounter:
     def __init__(self, started_ms: int) -> None:
         """started_ms: wall clock; messages popped before are not counted here."""
         self._started_ms = started_ms
-        self._counts: dict[str, int] = {}
+        self._counts: dict[tuple[str, str, int], int] = {}
 
     def increment(self, topic: str, group: str, queue_id: int, count: int) -> None:
         """`count` messages were handed out."""
         if count:
-            key = polling_key(topic, group, queue_id)
+            key = (topic, group, queue_id)
             self._counts[key] = self._counts.get(key, 0) + count
 
     def decrement(
@@ -30,7 +28,7 @@ class PopInflightMessageCounter:
         """`count` messages of a pop were acknowledged, or are visible again."""
         if pop_time_ms < self._started_ms:
             return
-        key = polling_key(topic, group, queue_id)
+        key = (topic, group, queue_id)
         left = self._counts.get(key, 0) - count
         if left > 0:
             self._counts[key] = left
@@ -39,8 +37,8 @@ class PopInflightMessageCounter:
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:
         """An ordered pop hands out all of the queue's messages again."""
-        self._counts.pop(polling_key(topic, group, queue_id), None)
+        self._counts.pop((topic, group, queue_id), None)
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
         """Messages of a queue that are handed out now."""
-        return self._counts.get(polling_key(topic, group, queue_id), 0)
+        return self._counts.get((topic, group, queue_id), 0)

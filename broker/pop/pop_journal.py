@@ -73,8 +73,8 @@ class JournalQueue:
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """A check point as found in the file or to be written; times in ms. next_offset -1: it stands
-    in no offset queue (its invisible time was changed)."""
+    """A check point as found in the file; times in ms. next_offset -1: it stands in no offset queue
+    (its invisible time was changed)."""
 
     queue: int
     revive_queue_id: int
@@ -184,8 +184,18 @@ class PopJournal:
 
     # -- rows ----------------------------------------------------------------------------------
 
-    def add(self, row: JournalRow) -> int | None:
-        """Write a row; its number, None: the file, or the disk, is full."""
+    def add(
+        self,
+        queue: int,
+        diffs: tuple[int, ...],
+        revive_queue_id: int,
+        start_offset: int,
+        pop_time_ms: int,
+        invisible_time_ms: int,
+        next_offset: int,
+    ) -> int | None:
+        """Write a row (fields as in JournalRow); its number, None: the file, or the disk, is
+        full."""
         if self._free_rows:
             number = self._free_rows.pop()
         else:
@@ -202,15 +212,15 @@ class PopJournal:
         _ROW_BODY.pack_into(
             self._map,
             at + _ROW_BODY_AT,
-            row.queue,
-            len(row.diffs),
-            row.revive_queue_id,
-            row.start_offset,
-            row.pop_time_ms,
-            row.invisible_time_ms,
-            row.next_offset,
+            queue,
+            len(diffs),
+            revive_queue_id,
+            start_offset,
+            pop_time_ms,
+            invisible_time_ms,
+            next_offset,
         )
-        _DIFFS[len(row.diffs)].pack_into(self._map, at + _DIFFS_AT, *row.diffs)
+        _DIFFS[len(diffs)].pack_into(self._map, at + _DIFFS_AT, *diffs)
         words, word = self._words, at >> 3
         words[word + 1] = words[word + 2] = 0
         self._sequence += 1

@@ -27,8 +27,9 @@ from remoting.key_builder import (
 NORMAL_TOPIC: Final = "0"
 RETRY_TOPIC: Final = "1"
 RETRY_TOPIC_V2: Final = "2"
-_ALWAYS_FITS: Final = 10
-"""Characters: an int of fewer digits is one in Java; acks are on the hot path."""
+_ALWAYS_FITS: Final = {31: 10, 63: 19}
+"""Characters, by the bits of the number: one of fewer digits is one in Java; acks are on the hot
+path."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 
 
@@ -124,7 +125,7 @@ def offset_count_item(retry: str, queue_id: int, queue_offset: int, count: int) 
 
 def _integer(text: str, bits: int) -> int:
     """Java's Long.valueOf or Integer.parseInt. Raises ValueError in its words."""
-    if len(text) < _ALWAYS_FITS and text.isdecimal() and text.isascii():
+    if len(text) < _ALWAYS_FITS[bits] and text.isdecimal() and text.isascii():
         return int(text)
     if _INTEGER.fullmatch(text) is None or not -(1 << bits) <= int(text) < 1 << bits:
         raise ValueError(f'For input string: "{text}"')
