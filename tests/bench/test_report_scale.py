@@ -118,7 +118,7 @@ def allowed_memory() -> int:
 
 @pytest.mark.parametrize(
     "groups",
-    [pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)],
+    [pytest.param(10, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)],
 )
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("java")
