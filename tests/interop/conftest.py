@@ -25,7 +25,7 @@ from tests.interop.driver import Driver
 from tests.interop.java_peers import CLIENT_VERSIONS, missing_tools
 from tests.interop.replication import Group
 
-collect_ignore_glob = ["lib-*"]
+collect_ignore_glob = ["lib-*", "target"]
 """What tests.interop.prepare fetches; clients bring tests of their own."""
 
 
