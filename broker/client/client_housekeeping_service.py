@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.client.consumer_manager import ConsumerManager
+from broker.client.known_heartbeats import KnownHeartbeats
 from broker.client.producer_manager import ProducerManager
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.request_processor import ConnectionLike
@@ -19,9 +20,12 @@ SCAN_PERIOD_MS: Final = 10_000
 class ClientHousekeepingService:
     """Keeps ConsumerManager and ProducerManager free of dead connections."""
 
-    def __init__(self, producers: ProducerManager, consumers: ConsumerManager) -> None:
+    def __init__(
+        self, producers: ProducerManager, consumers: ConsumerManager, heartbeats: KnownHeartbeats
+    ) -> None:
         self._producers = producers
         self._consumers = consumers
+        self._heartbeats = heartbeats
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Scan each SCAN_PERIOD_MS."""
@@ -42,5 +46,6 @@ class ClientHousekeepingService:
 
     def on_close(self, connection: ConnectionLike, reason: str) -> None:
         """Closed, failed or idle: remove it from both tables and notify the rest of its groups."""
+        self._heartbeats.forget(connection)
         self._producers.on_connection_close(connection)
         self._consumers.on_connection_close(connection)

@@ -8,6 +8,7 @@ lock. Listeners are called without the lock. In memory only.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Collection, Sequence
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 CHANNEL_EXPIRED_MS: Final = 120_000
 """A client without a heartbeat for longer is removed and disconnected."""
+_REVISIONS: Final = itertools.count(1)
 
 
 class ConsumerGroupListener(Protocol):
@@ -94,6 +96,7 @@ class ConsumerGroupInfo:
         "group_name",
         "members",
         "message_model",
+        "revision",
         "subscriptions",
     )
 
@@ -101,13 +104,19 @@ class ConsumerGroupInfo:
         self.group_name = data.group_name
         self.members: dict[ConnectionLike, ClientChannelInfo] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
-        self.set_mode(data)
-
-    def set_mode(self, data: ConsumerData) -> None:
-        """The newest heartbeat wins, silently, as in RocketMQ."""
+        self.revision = next(_REVISIONS)
+        """Another number, never used before, when mode or subscriptions are others."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
+
+    def set_mode(self, data: ConsumerData) -> None:
+        """The newest heartbeat wins, silently, as in RocketMQ."""
+        mode = (data.consume_type, data.message_model, data.consume_from_where)
+        if mode == (self.consume_type, self.message_model, self.consume_from_where):
+            return
+        self.consume_type, self.message_model, self.consume_from_where = mode
+        self.revision = next(_REVISIONS)
 
     def update_member(self, info: ClientChannelInfo) -> bool:
         """Record a heartbeat; True for a new connection."""
@@ -133,10 +142,12 @@ class ConsumerGroupInfo:
             changed |= old is None
             if old is None or subscription.sub_version > old.sub_version:
                 self.subscriptions[subscription.topic] = subscription
+                self.revision = next(_REVISIONS)
         named = {subscription.topic for subscription in subscriptions}
         for topic in [topic for topic in self.subscriptions if topic not in named]:
             log.warning("group %s: no longer subscribes to topic %s", self.group_name, topic)
             del self.subscriptions[topic]
+            self.revision = next(_REVISIONS)
             changed = True
         return changed
 
@@ -252,6 +263,26 @@ class ConsumerManager:
             # It closed while its heartbeat was queued for a thread: nothing else would remove it.
             self.on_connection_close(info.connection)
         return changed
+
+    def revision(self, group: str) -> int:
+        """Of a group's mode and subscriptions: another number when they are others; 0 for a group
+        without members."""
+        info = self._groups.get(group)
+        return 0 if info is None else info.revision
+
+    def renew(self, group: str, connection: ConnectionLike, revision: int) -> bool:
+        """A member was heard again, with what it said when the group had this revision. False: the
+        group has another one, or the connection is no member."""
+        with self._lock:
+            info = self._groups.get(group)
+            if info is None or info.revision != revision:
+                return False
+            member = info.members.get(connection)
+            if member is None:
+                return False
+            member.last_update_ms = self._clock.now_ms()
+            member.heard_ms = self._clock.monotonic_ms()
+        return True
 
     def unregister_consumer(self, group: str, connection: ConnectionLike, *, notify: bool) -> None:
         """The client leaves `group`."""

@@ -56,6 +56,17 @@ class ProducerManager:
             # It closed while its heartbeat was queued for a thread: nothing else would remove it.
             self.on_connection_close(info.connection)
 
+    def renew(self, group: str, connection: ConnectionLike, client_id: str) -> bool:
+        """A member was heard again. False: the connection is none."""
+        with self._lock:
+            known = self._groups.get(group, {}).get(connection)
+            if known is None:
+                return False
+            known.last_update_ms = self._clock.now_ms()
+            known.heard_ms = self._clock.monotonic_ms()
+            self._clients[client_id] = connection
+        return True
+
     def unregister_producer(self, group: str, connection: ConnectionLike) -> None:
         """The client leaves `group`."""
         with self._lock:

@@ -9,10 +9,12 @@ ClientManageProcessor of RocketMQ; the managers hold the clients' state.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.consumer_manager import ConsumerManager
+from broker.client.known_heartbeats import KnownHeartbeat, KnownHeartbeats
 from broker.client.producer_manager import ProducerManager
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.selector_parser import InvalidSelectorError
@@ -61,6 +63,7 @@ class ClientManageProcessor(TableProcessor):
         groups: SubscriptionGroupManager,
         topics: TopicConfigManager,
         new_topics: HeldForTopics,
+        heartbeats: KnownHeartbeats,
     ) -> None:
         self.config = config
         """Replaced whole when a setting changes."""
@@ -70,6 +73,7 @@ class ClientManageProcessor(TableProcessor):
         self._groups = groups
         self._topics = topics
         self._new_topics = new_topics
+        self._heartbeats = heartbeats
         self._factory = FilterFactory()
         super().__init__(
             {
@@ -88,12 +92,16 @@ class ClientManageProcessor(TableProcessor):
             )
             text = f"a heartbeat of {len(request.body)} bytes, over the limit of {_MAX_BYTES}"
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
+        self._heartbeats.forget(connection)
+        began_ms = self._clock.now_ms()
         heartbeat = HeartbeatData.from_json_bytes(request.body)
         self._check_size(connection, heartbeat)
         for consumer in heartbeat.consumer_data_set:
             if self._groups.find(consumer.group_name) is None:
                 validate_group(consumer.group_name)
         info = self._channel_info(connection, heartbeat.client_id, request)
+        groups = [consumer.group_name for consumer in heartbeat.consumer_data_set]
+        found = [self._consumers.revision(name) for name in groups]
         notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
         if self._new_topics.busy:
             names = [retry_topic(each.group_name) for each in heartbeat.consumer_data_set]
@@ -106,7 +114,51 @@ class ClientManageProcessor(TableProcessor):
         for producer in heartbeat.producer_data_set:
             member = self._channel_info(connection, heartbeat.client_id, request)
             self._producers.register_producer(producer.group_name, member)
+        if found == [self._consumers.revision(name) for name in groups]:
+            self._note(connection, heartbeat, found, request.body, began_ms)
         return request.response(ResponseCode.SUCCESS)
+
+    def _note(
+        self,
+        connection: ConnectionLike,
+        heartbeat: HeartbeatData,
+        revisions: list[int],
+        body: bytes,
+        began_ms: int,
+    ) -> None:
+        """A heartbeat that changed nothing is known from now on. revisions: of its groups.
+
+        Not one whose time counts: a property filter expires by its last one, and of subscriptions
+        without a version, which is then that of their parsing, the newest wins.
+        """
+        consumers = heartbeat.consumer_data_set
+        for consumer in consumers:
+            for each in consumer.subscription_data_set:
+                if not is_tag_type(each.expression_type) or each.sub_version >= began_ms:
+                    return
+        groups = [consumer.group_name for consumer in consumers]
+        known = KnownHeartbeat(
+            body,
+            heartbeat.client_id,
+            tuple(zip(groups, revisions, strict=True)),
+            tuple(producer.group_name for producer in heartbeat.producer_data_set),
+            self._is_current(groups),
+        )
+        self._heartbeats.note(connection, known)
+
+    def _is_current(self, groups: list[str]) -> Callable[[], bool]:
+        """Whether settings, groups and retry topics are still what they are now: none to be made
+        by another heartbeat, and the same limits."""
+        config, names = self.config, [(group, retry_topic(group)) for group in groups]
+
+        def present() -> list[tuple[bool, bool]]:
+            return [
+                (self._groups.find(group) is not None, self._topics.find(retry) is not None)
+                for group, retry in names
+            ]
+
+        before = present()
+        return lambda: self.config is config and present() == before
 
     def unregister_client(
         self, connection: ConnectionLike, request: RemotingCommand

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.client.client_housekeeping_service import ClientHousekeepingService
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.client.known_heartbeats import KnownHeartbeats
 from broker.client.producer_manager import ProducerManager
 from broker.client.rebalance_lock_manager import RebalanceLockManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
@@ -80,7 +81,10 @@ class BrokerTables:
             ),
         )
         self.locks: Final = RebalanceLockManager(clock)
-        self.housekeeping: Final = ClientHousekeepingService(self.producers, self.consumers)
+        self.heartbeats: Final = KnownHeartbeats(self.consumers, self.producers)
+        self.housekeeping: Final = ClientHousekeepingService(
+            self.producers, self.consumers, self.heartbeats
+        )
         self.broadcast: Final = BroadcastOffsetManager(
             self.offsets,
             lambda group, client_id: self.consumers.find_member(group, client_id) is not None,

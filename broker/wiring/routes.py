@@ -232,6 +232,7 @@ class RouteTable:
                 groups=tables.groups,
                 topics=tables.topics,
                 new_topics=messages.new_topics,
+                heartbeats=tables.heartbeats,
             ),
             ConsumerManageProcessor(
                 tables.consumers,

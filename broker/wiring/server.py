@@ -17,6 +17,7 @@ from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_auth_processor import AdminAuthProcessor
 from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
 from broker.processor.admin_mode_processor import AdminModeProcessor
+from broker.processor.known_heartbeat_route import HEARTBEAT_PREFIX, KnownHeartbeatRoute
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
@@ -150,6 +151,7 @@ class ServerBuilder:
     ) -> RemotingServer:
         """Without listeners yet."""
         send, pull = self._messages.send, self._pull
+        heartbeats = KnownHeartbeatRoute(self._tables.heartbeats, self._statistics.hot_path)
         idle_s = self._options.server.server_channel_max_idle_time_seconds
         return RemotingServer(
             loop,
@@ -162,6 +164,7 @@ class ServerBuilder:
                 (LITE_PULL_PREFIX, pull.process_fast),
                 (POP_PREFIX, self._pop.path.pop.process_fast),
                 (ACK_PREFIX, self._pop.path.ack.process_fast),
+                (HEARTBEAT_PREFIX, heartbeats.process_fast),
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from broker.client.broker2client import Broker2Client
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.client.known_heartbeats import KnownHeartbeats
 from broker.client.producer_manager import ProducerManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
@@ -76,6 +77,7 @@ class World:
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
         )
+        self.heartbeats = KnownHeartbeats(self.consumers, self.producers)
         self.stats = BrokerStatsManager(self.clock, config.broker_cluster_name)
         self.totals = BrokerStats(lambda: 55, lambda: 53)
         self.connection = FakeConnection()
@@ -98,6 +100,7 @@ class World:
             groups=self.groups,
             topics=self.topics,
             new_topics=self.new_topics,
+            heartbeats=self.heartbeats,
         )
 
     def consumer_manage(self) -> ConsumerManageProcessor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.client_housekeeping_service import SCAN_PERIOD_MS, ClientHousekeepingService
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
+from broker.client.known_heartbeats import KnownHeartbeat, KnownHeartbeats
 from broker.client.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
 from ipc.scheduled_executor import ScheduledExecutor
 from tests.broker.broker_fakes import FakeClock, FakeConnection, FakeGroupFilters
@@ -18,7 +19,8 @@ class World:
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
         )
-        self.service = ClientHousekeepingService(self.producers, self.consumers)
+        self.heartbeats = KnownHeartbeats(self.consumers, self.producers)
+        self.service = ClientHousekeepingService(self.producers, self.consumers, self.heartbeats)
 
     def client(self) -> FakeConnection:
         connection = FakeConnection()
@@ -40,8 +42,11 @@ def test_close() -> None:
     connection = world.client()
     world.service.on_open(connection)
     assert not world.is_empty()
+    world.heartbeats.note(connection, KnownHeartbeat(b"", "c", (), (), lambda: True))
+    assert len(world.heartbeats) == 1
     world.service.on_close(connection, "peer closed")
     assert world.is_empty()
+    assert len(world.heartbeats) == 0
 
 
 def test_scan_each_10_s() -> None:

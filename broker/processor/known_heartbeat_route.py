@@ -1,0 +1,65 @@
+"""KnownHeartbeatRoute: request code 34 of a client that says what it said 30 seconds ago.
+
+Runs on the loop thread, as a fast route. Everything else a heartbeat may be is
+ClientManageProcessor's, in its pool: there and back takes 200 us of processor time, this 40.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import msgspec
+
+from remoting.connection import Connection
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+
+HEARTBEAT_PREFIX: Final = b'{"code":34,'
+
+
+class _Frame(msgspec.Struct, gc=False):
+    """The JSON header of a heartbeat."""
+
+    code: int
+    opaque: int
+    flag: int = 0
+
+
+_decode_frame: Final = msgspec.json.Decoder(_Frame).decode
+
+
+class RenewsHeartbeats(Protocol):
+    """The part of KnownHeartbeats used here."""
+
+    def renew(self, connection: Connection, body: memoryview) -> bool:
+        """Whether it is the heartbeat that is known, and its client was heard."""
+
+
+class HeartbeatStats(Protocol):
+    """Where answers are counted."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+
+class KnownHeartbeatRoute:
+    """Owned by: the loop thread."""
+
+    def __init__(self, heartbeats: RenewsHeartbeats, stats: HeartbeatStats) -> None:
+        self._heartbeats = heartbeats
+        self._stats = stats
+
+    def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
+        """FastHandler for JSON frames of code 34; False hands the frame to the general path."""
+        try:
+            frame = _decode_frame(header)
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        if frame.flag or not self._heartbeats.renew(connection, body):
+            return False
+        self._stats.add_answers(RequestCode.HEART_BEAT, ResponseCode.SUCCESS)
+        connection.send_command(
+            RemotingCommand(int(ResponseCode.SUCCESS), opaque=frame.opaque, flag=RESPONSE_FLAG)
+        )
+        return True
