@@ -286,17 +286,17 @@ def test_long_names_of_a_heartbeat_are_not_kept(tmp_path: Path, place: str) -> N
 
 def test_many_heartbeats_of_a_connection_are_bounded_together(tmp_path: Path) -> None:
     """The same groups may be named again and again, others only in their place."""
-    world = World(tmp_path)
+    world = World(tmp_path, replace(CONFIG, heartbeat_max_groups=100))
     processor = world.client_manage()
     for _ in range(3):
-        processor.process_request(world.connection, heartbeat_of(600, 400))
-    others = heartbeat_of(0, 401)
-    with pytest.raises(RequestError, match="1001 groups, over the limit of 1000"):
+        processor.process_request(world.connection, heartbeat_of(60, 40))
+    others = heartbeat_of(0, 41)
+    with pytest.raises(RequestError, match="101 groups, over the limit of 100"):
         processor.process_request(world.connection, others)
-    assert world.producers.find_group("p400") is None
+    assert world.producers.find_group("p40") is None
     world.consumers.unregister_consumer("c0", world.connection, notify=False)
     processor.process_request(world.connection, others)
-    assert world.producers.find_group("p400") is not None
+    assert world.producers.find_group("p40") is not None
 
 
 def test_the_largest_heartbeat_waits_once(tmp_path: Path) -> None:
