@@ -112,7 +112,13 @@ class BrokerController:
             on_failure=service_guard("remoting"),
         )
         self._send = self._messages.send
-        self._cold = ColdData(self._resources, store, tables, on_failure=service_guard("remoting"))
+        self._cold = ColdData(
+            self._resources,
+            store,
+            tables,
+            call_soon=self.loop.call_soon_threadsafe,
+            on_failure=service_guard("remoting"),
+        )
         self._pull = pull_processor(
             self._resources,
             store,
@@ -120,6 +126,7 @@ class BrokerController:
             self._stats,
             self._messages.offset_moved,
             self._cold.pulls,
+            self._cold.pages,
         )
         self._pop = PopServices(self._resources, store, tables, self._messages, self._stats)
         self._follower = store_follower(

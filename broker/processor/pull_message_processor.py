@@ -45,6 +45,7 @@ from broker.processor.pull_subscription import (
     forbidden,
 )
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.pages_ahead import PagesAhead, PagesMissingError
 from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
@@ -136,17 +137,19 @@ class PullMessageProcessor:
         cold: ColdPulls | None = None,
         compaction: CompactionPull | None = None,
         batch: BatchPull | None = None,
+        pages: PagesAhead | None = None,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
         start: None where no pull is ever told to begin elsewhere. static_topics: false while there
         are none; their pulls come to `pull`, already mapped. cold: flow control, if any.
         compaction: reads compaction topics, if there may be any. batch: where there may be topics
-        with batch consume queues."""
+        with batch consume queues. pages: brings old records into memory; None: the loop waits."""
         self._start = start
         self._static_topics = static_topics
         self._cold = cold
         self._compaction = compaction
         self._batch = batch
+        self._pages = pages
         self._settings = settings
         self._counters = page.counters
         self._table = table
@@ -227,7 +230,8 @@ class PullMessageProcessor:
 
     # -- one pull ------------------------------------------------------------------------------
 
-    def _pull(self, request: PullRequest) -> None:
+    def _pull(self, request: PullRequest, since_ms: int | None = None) -> None:
+        """since_ms: when a pull came whose records were brought into memory meanwhile."""
         connection, header = request.connection, request.header
         group = self._check(connection, header)
         wanted = self._subscriptions.wanted(header, group)
@@ -239,7 +243,12 @@ class PullMessageProcessor:
         if start is not None and self._tell_start(start, request, group, client):
             self._stats.add_answers(request.code, ResponseCode.PULL_OFFSET_MOVED)
             return
-        read = self._read(header, header.queueOffset, wanted)
+        pages = self._pages if since_ms is None else None
+        try:
+            read = self._read(header, header.queueOffset, wanted, pages)
+        except PagesMissingError as missing:
+            self._wait_for_pages(request, missing.units)
+            return
         if start is not None and client is not None:
             is_moved = read.code == ResponseCode.PULL_OFFSET_MOVED
             start.note(header, client, read.next_offset if is_moved else header.queueOffset)
@@ -261,8 +270,28 @@ class PullMessageProcessor:
                 group_name, topic, queue_id = header.consumerGroup, header.topic, header.queueId
                 self._note_pull(group_name, topic, queue_id, read.next_offset)
                 return
-        self._stats.add_answers(request.code, read.code)
+        if since_ms is None:
+            self._stats.add_answers(request.code, read.code)
+        else:
+            held_ms = self._monotonic_ms() - since_ms
+            self._stats.add_late_answer(request.code, read.code, held_ms)
         self._answer(request, read, group)
+
+    def _wait_for_pages(self, request: PullRequest, units: bytes) -> None:
+        """The pull goes on when the records are in memory; then it waits for nothing more."""
+        since_ms = self._monotonic_ms()
+
+        def go_on() -> None:
+            if not request.connection.is_open:
+                return
+            try:
+                self._pull(request, since_ms)
+            except RequestError as error:
+                self._stats.add_answers(request.code, error.code)
+                _refuse(request, error)
+
+        assert self._pages is not None
+        self._pages.bring(units, go_on)
 
     def _commit(self, connection: Connection, header: PullHeader) -> None:
         if header.sysFlag & FLAG_COMMIT_OFFSET and self._settings.commits_offsets:
@@ -394,7 +423,14 @@ class PullMessageProcessor:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _read(self, header: PullHeader, queue_offset: int, wanted: Wanted) -> PullRead:
+    def _read(
+        self,
+        header: PullHeader,
+        queue_offset: int,
+        wanted: Wanted,
+        pages: PagesAhead | None = None,
+    ) -> PullRead:
+        """Raises PagesMissingError if `pages` finds that records are not in memory."""
         compaction = self._compaction
         if compaction is not None and compaction.serves(header.topic):
             return compaction.read(header, queue_offset, wanted, self._settings)
@@ -404,7 +440,7 @@ class PullMessageProcessor:
                 return batch.read(header, queue_offset, wanted, self._settings, (low, high))
             low = low if high else -1
         if low <= queue_offset < high:
-            return self._read_found(header, queue_offset, wanted, low, high)
+            return self._read_found(header, queue_offset, wanted, low, high, pages)
         if high == 0:
             moved = queue_offset != 0
             return self._nothing(b"NO_MESSAGE_IN_QUEUE", moved, queue_offset, 0, low, high)
@@ -432,6 +468,7 @@ class PullMessageProcessor:
         wanted: Wanted,
         low: int,
         high: int,
+        pages: PagesAhead | None,
     ) -> PullRead:
         """The hot loop: views of the records of up to 32 units (see tests/bench/compare.py)."""
         settings = self._settings
@@ -444,10 +481,12 @@ class PullMessageProcessor:
         count_limit = min(max_count, settings.count_in_memory)
         topic, queue_id = header.topic, header.queueId
         if all_wanted:
-            raw = self._units.read(topic, queue_id, queue_offset, scan, high)
+            raw = self._units.read(topic, queue_id, queue_offset, scan, high, pages)
         else:
             checked = count_limit if properties is None else 0
-            raw = self._units.read_filtered(topic, queue_id, queue_offset, scan, codes, checked)
+            raw = self._units.read_filtered(
+                topic, queue_id, queue_offset, scan, codes, checked, pages
+            )
         if properties is not None:
             raw = self._mark(raw, header, queue_offset, codes, properties, count_limit)
             codes = MARKED_CODES

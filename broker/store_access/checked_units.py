@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from store.stored_units import CQ_UNIT_SIZE
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.unit_check import (
     LogFiles,
     as_units,
@@ -28,6 +28,9 @@ _BLOCK: Final = 1_024
 """Units; 20 KB."""
 _BLOCKS: Final = 500
 """Queues whose last block is kept."""
+_SPARSE_BYTES: Final = 64 << 20
+"""Of the log between a block's first and last record: of a queue with so few messages each check is
+a read of its own, so only what is wanted is checked."""
 
 ReadUnits = Callable[[str, int, int, int], bytes]
 """(topic, queue id, queue offset, count) -> up to `count` units from there on; fewer at a file's
@@ -42,6 +45,13 @@ class Generations(Protocol):
 
     def generation_of(self, topic: str, queue_id: int) -> int:
         """Another number when the queue's files are others."""
+
+
+class LogPages(Protocol):
+    """The part of PagesAhead used here."""
+
+    def check(self, units: bytes) -> None:
+        """Raises PagesMissingError unless the records of these units are in memory."""
 
 
 class _Block(NamedTuple):
@@ -68,9 +78,18 @@ class CheckedUnits:
         self._note_damaged = note_damaged
         self._blocks: OrderedDict[tuple[str, int], _Block] = OrderedDict()
 
-    def read(self, topic: str, queue_id: int, queue_offset: int, count: int, high: int) -> bytes:
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        count: int,
+        high: int,
+        pages: LogPages | None = None,
+    ) -> bytes:
         """Up to `count` right units from `queue_offset`, fewer before a wrong one (none if it is
-        the first) and at a file's end. high: the queue's max offset, which is not reached."""
+        the first) and at a file's end. high: the queue's max offset, which is not reached. pages:
+        asked before a record is looked at; what it raises ends the reading."""
         key = topic, queue_id
         generation = self._table.generation_of(topic, queue_id)
         block = self._blocks.get(key)
@@ -82,6 +101,10 @@ class CheckedUnits:
         ):
             ahead = min(max(count, _BLOCK), high - queue_offset)
             raw = self._read_units(topic, queue_id, queue_offset, ahead)
+            if ahead > count and _is_sparse(raw):
+                raw = raw[: count * CQ_UNIT_SIZE]
+            if pages is not None:
+                pages.check(raw)
             good = count_right(self._log, raw, topic.encode(), queue_id, queue_offset)
             if good < count and (good < len(raw) / CQ_UNIT_SIZE or not raw):
                 self._note_damaged(topic, queue_id, queue_offset + good)
@@ -100,20 +123,25 @@ class CheckedUnits:
         count: int,
         codes: frozenset[int] | None,
         limit: int,
+        pages: LogPages | None = None,
     ) -> bytes:
         """Up to `count` units from `queue_offset`, fewer before one that cannot be right. Of those
         with a tag code in `codes` (None: all) the first `limit` are checked, and the units end
-        before the next of them. With a limit of 0 whoever uses a unit checks it.
+        before the next of them. With a limit of 0 whoever uses a unit checks it. pages: see `read`.
         """
         raw = self._read_units(topic, queue_id, queue_offset, count)
         units = as_units(raw)
         good = count_plausible(units)
+        if pages is not None and not limit:
+            pages.check(raw[: good * CQ_UNIT_SIZE])
         if limit:
             tags = units["tags_code"][:good].astype(np.int64).astype(np.int32)
             wanted = np.ones(good, np.bool_) if codes is None else _is_one_of(tags, codes)
             chosen = np.flatnonzero(wanted)
             end = int(chosen[limit]) if len(chosen) > limit else good
             chosen = chosen[:limit]
+            if pages is not None:
+                pages.check(units[chosen].tobytes())
             right = right_units(
                 self._log, units[chosen], topic.encode(), queue_id, chosen + queue_offset
             )
@@ -139,6 +167,13 @@ class CheckedUnits:
         if len(self._blocks) >= _BLOCKS:
             self._blocks.popitem(last=False)
         self._blocks[key] = block
+
+
+def _is_sparse(raw: bytes) -> bool:
+    if len(raw) < 2 * CQ_UNIT_SIZE:
+        return False
+    last = CQ_UNIT.unpack_from(raw, len(raw) // CQ_UNIT_SIZE * CQ_UNIT_SIZE - CQ_UNIT_SIZE)[0]
+    return bool(last - CQ_UNIT.unpack_from(raw)[0] > _SPARSE_BYTES)
 
 
 def _is_one_of(tags: NDArray[np.int32], codes: frozenset[int]) -> NDArray[np.bool_]:

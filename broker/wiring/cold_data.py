@@ -1,10 +1,12 @@
-"""Flow control of cold reads put together: counters, page cache, pulls that are slowed.
+"""Cold reads put together: what brings old records into memory; flow control with its counters, the
+look at the page cache, and pulls that are slowed.
 
 Built once on the main thread, also where it is off: a request may turn it on (25).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.coldctr.cold_ctr_strategy import (
@@ -18,12 +20,14 @@ from broker.processor.cold_pulls import ColdPulls
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.memory_limit import memory_limit_bytes
 from broker.settings.startup_options import StartupOptions
+from broker.store_access.pages_ahead import PagesAhead
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ipc.service_thread import FailureHandler
 from remoting.body.heartbeat import ConsumeType
 from remoting.selector_loop import SelectorLoop
+from store.control_slots import MAX_PHY_OFFSET
 from store.mapped_file_queue import list_store_files
 
 _PID_AIM: Final = 0.8
@@ -39,8 +43,10 @@ class ColdData:
         store: StoreSide,
         tables: BrokerTables,
         *,
+        call_soon: Callable[[Callable[[], None]], None],
         on_failure: FailureHandler,
     ) -> None:
+        """call_soon: runs a function on the loop; any thread."""
         options, clock = resources.options, resources.clock
         config = options.store
         self._clock: Final = clock
@@ -51,6 +57,14 @@ class ColdData:
             memory_limit_bytes(config.access_message_in_memory_hot_ratio),
             lambda: list_store_files(config.log_directories),
             on_failure=on_failure,
+        )
+
+        self.pages: Final = PagesAhead(
+            config.log_directories.path_of,
+            config.mapped_file_size_commit_log,
+            lambda: resources.page.counters[MAX_PHY_OFFSET],
+            call_soon,
+            reads_on=config.data_read_ahead_enable,
         )
 
         def consume_type(group: str) -> ConsumeType | None:
@@ -82,10 +96,12 @@ class ColdData:
         self.pulls.use(_ctr_settings(options))
         self._check.use(_scan_settings(options))
         self._reader.read_ahead(options.store.data_read_ahead_enable)
+        self.pages.reads_on = options.store.data_read_ahead_enable
 
     def shutdown(self) -> None:
-        """Stop looking at the page cache."""
+        """Stop looking at the page cache, and bringing pages into it."""
         self._check.shutdown()
+        self.pages.shutdown()
 
 
 def _ctr_settings(options: StartupOptions) -> ColdCtrSettings:

@@ -13,6 +13,7 @@ from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_start import PullStart
+from broker.store_access.pages_ahead import PagesAhead
 from broker.store_access.store_follower import StoreFollower
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
@@ -30,6 +31,7 @@ def pull_processor(
     stats: HotPathStats,
     offset_moved: OffsetMovedEvents,
     cold: ColdPulls,
+    pages: PagesAhead,
 ) -> PullMessageProcessor:
     """Codes 11 and 361, with the service that holds pulls."""
     return PullMessageProcessor(
@@ -53,6 +55,7 @@ def pull_processor(
         cold=cold,
         compaction=_compaction_pull(resources, store, tables),
         batch=BatchPull(store.batch_queues, store.loop_reader),
+        pages=pages,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.longpolling.hold_quota import MAX_PULLS_OF_A_QUEUE
+from broker.store_access.pages_ahead import PagesMissingError
 from ipc.queue_table import RING_SIZE, QueueTableWriter
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
@@ -18,6 +20,7 @@ from remoting.headers.pull_message import ForbiddenType
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.java_hash import string_hash
 from store.mapped_file import file_name
@@ -852,3 +855,117 @@ def test_a_connection_has_so_many_pulls_held_and_the_others_answered(world: HotP
     world.turn()
     assert [a.code for a in client.answers()] == [FOUND] * MAX_PULLS_OF_A_QUEUE
     assert world.hold.is_empty
+
+
+# -- records that are on disk only -----------------------------------------------------------------
+
+
+class Disk:
+    """LogPages and their threads: what is missing comes when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[bytes] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.has_all = False
+
+    def check(self, units: bytes) -> None:
+        self.asked.append(units)
+        if not self.has_all:
+            raise PagesMissingError(units)
+
+    def bring(self, units: bytes, then: Callable[[], None]) -> None:
+        assert units == self.asked[-1]
+        self.waiting.append(then)
+
+
+@pytest.fixture
+def disk(world: HotPathWorld) -> Disk:
+    found = Disk()
+    world.pull_processor._pages = found  # type: ignore[assignment]
+    return found
+
+
+SQL = {"expressionType": "SQL92", "subscription": "a = 1"}
+TAGS = {"subscription": "t"}
+
+
+@pytest.mark.parametrize("wanted", [{}, TAGS, SQL])
+def test_the_answer_comes_when_the_records_are_in_memory(
+    tmp_path: Path, wanted: dict[str, Any]
+) -> None:
+    world = make_world(tmp_path, pull={"enable_property_filter": True})
+    client, disk = world.client(), Disk()
+    world.pull_processor._pages = disk  # type: ignore[assignment]
+    fill(world, 5, tag="t")
+    disk.has_all = True
+    expected = client.call(pull_request(**wanted))
+    world.checked_units._blocks.clear()
+    disk.has_all = False
+    client.send(pull_request(**wanted, commitOffset=3, sysFlag=5))
+    world.turn()
+    assert client.answers() == []
+    others = world.client()
+    others.send(send_request())
+    world.turn()
+    assert [answer.code for answer in others.answers()] == [0], "nobody waits with it"
+    (go_on,) = disk.waiting
+    go_on()
+    world.turn()
+    (answer,) = client.answers()
+    assert (answer.code, answer.body) == (expected.code, expected.body)
+    assert len(disk.waiting) == 1, "it does not wait twice"
+
+
+def test_records_of_the_same_block_are_looked_at_once(
+    world: HotPathWorld, client: Client, disk: Disk
+) -> None:
+    fill(world, 100)
+    disk.has_all = True
+    for offset in (0, 32, 64):
+        assert client.call(pull_request(queueOffset=offset)).code == FOUND
+    assert len(disk.asked) == 1
+    assert len(disk.asked[0]) == 100 * CQ_UNIT_SIZE
+
+
+def test_of_a_queue_with_few_messages_no_more_is_looked_at_than_is_wanted(
+    world: HotPathWorld, client: Client, disk: Disk
+) -> None:
+    fill(world, 100)
+    disk.has_all = True
+    read = world.checked_units._read_units
+
+    def far_apart(*place: Any) -> bytes:
+        units = bytearray(read(*place))
+        if len(units) > CQ_UNIT_SIZE:
+            CQ_UNIT.pack_into(units, len(units) - CQ_UNIT_SIZE, 1 << 30, 100, 0)
+        return bytes(units)
+
+    world.checked_units._read_units = far_apart
+    assert client.call(pull_request(maxMsgNums=10)).code == FOUND
+    assert len(disk.asked[0]) == 10 * CQ_UNIT_SIZE
+
+
+def test_who_closed_meanwhile_gets_nothing_and_commits_nothing(
+    world: HotPathWorld, client: Client, disk: Disk
+) -> None:
+    fill(world, 5)
+    client.send(pull_request(commitOffset=3, sysFlag=5))
+    world.turn()
+    client.connection.close("gone")
+    (go_on,) = disk.waiting
+    go_on()
+    assert world.commits.seen == []
+
+
+def test_a_topic_that_went_meanwhile_is_told(
+    world: HotPathWorld, client: Client, disk: Disk
+) -> None:
+    fill(world, 5)
+    client.send(pull_request())
+    world.turn()
+    world.topics.delete("T")
+    (go_on,) = disk.waiting
+    go_on()
+    world.turn()
+    (answer,) = client.answers()
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST

@@ -1,0 +1,163 @@
+"""What consumers that drain old messages cost senders: `bin/bench drain`.
+
+A broker with --gb of messages of 1 KiB is stopped, the pages of its files are dropped, and it is
+started again: nothing of it is in memory. --rate sends a second then go on for --seconds without
+consumers, and again while four queues are drained from their beginnings, in requests of 32 messages
+each, once over or as often as the time holds. Latencies count from the moment a send was due.
+Printed for ours and, with --java, Java's 4.9: the sends' p50, p99, p99.9 of both times and what is
+drained, MB a second, first from disk, then from memory. --disk-mb-s makes the disk slow for the
+broker's reads (as root, where there are blkio cgroups): a virtual machine's own is often its host's
+memory. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.bench.measuring import JAVA_JVM, RECORD_OVERHEAD, SIDES, quiet_cpu_s, run_load
+from tests.interop import harness
+from tests.interop.processes import free_port, process_tree
+
+OLD: Final = "bench-drain-old"
+NEW: Final = "bench-drain-new"
+BODY: Final = 1024
+QUEUES: Final = 4
+GOAL: Final = 1.2
+"""Most by which p99 of the sends may grow (issue: consumers' load no longer slows senders)."""
+_BLKIO: Final = Path("/sys/fs/cgroup/blkio")
+Figures = dict[str, float]
+
+
+def drop_pages(directory: Path) -> None:
+    """What the page cache has of the files, once they are on disk; nobody may have them mapped."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+@contextlib.contextmanager
+def slow_reads(pid: int, directory: Path, mb_s: float | None) -> Iterator[None]:
+    """The processes of a broker read so much a second from the disk of `directory`."""
+    if mb_s is None:
+        yield
+        return
+    group, device = _BLKIO / f"bench-drain-{pid}", directory.stat().st_dev
+    limit = f"{os.major(device)}:{os.minor(device)} {int(mb_s * 1e6)}"
+    try:
+        group.mkdir()
+        (group / "blkio.throttle.read_bps_device").write_text(limit)
+    except OSError as error:
+        raise SystemExit(f"--disk-mb-s needs root and blkio cgroups: {error}") from None
+    for process in process_tree(pid):
+        (group / "cgroup.procs").write_text(str(process.pid))
+    yield
+
+
+class Consumers:
+    """Drain the old topic, again and again, until told to end; a group of its own each time."""
+
+    def __init__(self, broker: harness.Broker) -> None:
+        self._broker = broker
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="Consumers")
+        self.rounds: list[Figures] = []
+        self.failure: Exception | None = None
+
+    def __enter__(self) -> Consumers:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                group = f"bench-drain-{len(self.rounds)}"
+                self.rounds.append(run_load("pull", self._broker, OLD, group, QUEUES, 32))
+        except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+            self.failure = error
+
+
+def sends(broker: harness.Broker, options: argparse.Namespace) -> Figures:
+    """An open loop over four connections."""
+    total = int(options.rate * options.seconds)
+    return run_load("send", broker, NEW, 4, 64, total, BODY, QUEUES, options.rate)
+
+
+def measure(side: str, options: argparse.Namespace) -> None:
+    """One broker, from empty to its end; prints."""
+    directory = Path(tempfile.mkdtemp(prefix=f"bench-drain-{side}-", dir=options.dir))
+    jvm = JAVA_JVM if side == "java" else ()
+    broker = harness.broker(SIDES[side], directory, None, port=free_port(-2, 1), jvm=jvm)
+    try:
+        broker.start()
+        count = int(options.gb * 1e9 / (BODY + RECORD_OVERHEAD))
+        run_load("send", broker, OLD, 4, 64, count, BODY, QUEUES)
+        quiet_cpu_s(broker.process.pid)
+        broker.stop()
+        drop_pages(directory)
+        broker.start()
+        run_load("send", broker, NEW, 4, 64, 20_000, BODY, QUEUES)
+        quiet_cpu_s(broker.process.pid)
+        with slow_reads(broker.process.pid, directory, options.disk_mb_s):
+            alone = sends(broker, options)
+            with Consumers(broker) as consumers:
+                beside = sends(broker, options)
+        report(side, alone, beside, consumers)
+    finally:
+        broker.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+        for group in _BLKIO.glob("bench-drain-*"):
+            with contextlib.suppress(OSError):  # Of a run beside this one.
+                group.rmdir()
+
+
+def report(side: str, alone: Figures, beside: Figures, consumers: Consumers) -> None:
+    """Two lines: the sends, the consumers."""
+    if consumers.failure is not None:
+        raise consumers.failure
+    ratio = beside["p99_us"] / alone["p99_us"]
+    verdict = "held" if ratio <= GOAL else "MISSED"
+    told = [
+        f"{name} {figures['p50_us']:,.0f}, {figures['p99_us']:,.0f}, {figures['p999_us']:,.0f}"
+        for name, figures in (("alone", alone), ("beside consumers", beside))
+    ]
+    print(f"{side:5} sends, us, p50, p99, p99.9: {'; '.join(told)}")
+    print(f"{'':5} p99 beside / alone {ratio:.1f}, goal {GOAL}: {verdict}")
+    speeds = ", ".join(f"{figures['mb_per_s']:,.0f}" for figures in consumers.rounds)
+    print(f"{'':5} drained, MB/s, the first time from disk: {speeds}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--gb", type=float, default=8)
+    parser.add_argument("--rate", type=float, default=5_000)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--disk-mb-s", type=float, help="MB a second of the broker's reads")
+    parser.add_argument("--java", action="store_true", help="Java's broker, too")
+    parser.add_argument("--dir", type=Path, help="where the stores live while it runs")
+    options = parser.parse_args()
+    for side in SIDES if options.java else ("ours",):
+        measure(side, options)
+
+
+if __name__ == "__main__":
+    main()
