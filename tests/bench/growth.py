@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="fewer and smaller points, fewer messages"
     )
     parser.add_argument(
-        "--max", action="append", default=[], metavar="CURVE=N", help="where a curve ends"
+        "--max", action="append", default=[], metavar="CURVE=N", help="its last point"
     )
     parser.add_argument("--messages", type=int, help=f"sent in a round ({MESSAGES})")
     parser.add_argument("--rounds", type=int, help=f"of each point ({ROUNDS})")
@@ -78,8 +78,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pictures", type=Path, help="a directory for growth-CURVE.svg")
     parser.add_argument("--dir", type=Path, help="where the stores live while it runs")
     options = parser.parse_args(arguments)
-    options.messages = options.messages or (MESSAGES // 10 if options.quick else MESSAGES)
-    options.rounds = options.rounds or (1 if options.quick else ROUNDS)
+    if options.messages is None:
+        options.messages = MESSAGES // 10 if options.quick else MESSAGES
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else ROUNDS
     if options.messages < 1 or options.rounds < 1:
         parser.error("--messages and --rounds must be at least 1")
     try:
@@ -102,14 +104,15 @@ def plan(names: str | None, limits: Sequence[str], *, quick: bool) -> Plan:
     unknown = [name for name in (*chosen, *most) if name not in CURVES]
     if unknown:
         raise ValueError(f"no curve {', '.join(unknown)}; known: {', '.join(CURVES)}")
+    if absent := most.keys() - chosen:
+        raise ValueError(f"--max {', '.join(sorted(absent))}: not among the chosen curves")
     found = {}
     for name in chosen:
-        curve = CURVES[name]
-        points = curve.quick if quick else curve.points
+        points = CURVES[name].quick if quick else CURVES[name].points
         try:
-            found[name] = points_up_to(points, most.get(name))
+            found[name] = points_up_to(points, most[name]) if name in most else points
         except ValueError as error:
-            raise ValueError(f"--max {name}: {error}") from error
+            raise ValueError(f"--max {name}={most[name]:g}: {error}") from error
     return found
 
 

@@ -201,19 +201,16 @@ class Verdict:
         return "falls" if self.ratio * FLAT_WITHIN < 1 else "flat"
 
 
-def points_up_to(points: Sequence[float], most: float | None) -> tuple[float, ...]:
-    """The points up to `most`, which itself is the last where it cuts some off.
+def points_up_to(points: Sequence[float], most: float) -> tuple[float, ...]:
+    """The points below `most`, and `most` as the last.
 
-    Raises ValueError when fewer than two are left.
+    Raises ValueError when that is not behind the first, or a fraction where no point is one.
     """
-    if most is None:
-        return tuple(points)
-    kept = [point for point in points if point < most]
-    if most in points or (math.isfinite(most) and most < points[-1]):
-        kept.append(most)
-    if len(kept) < 2:
-        raise ValueError(f"must be more than {points[0]:g}, where the curve begins")
-    return tuple(kept)
+    if not points[0] < most < math.inf:
+        raise ValueError(f"must be a number above {points[0]:g}, where the curve begins")
+    if most % 1 and not any(point % 1 for point in points):
+        raise ValueError("must be a whole number")
+    return (*(point for point in points if point < most), most)
 
 
 def label(curve: str, at: float) -> str:

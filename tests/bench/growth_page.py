@@ -55,13 +55,13 @@ def _introduction(report: Report) -> str:
     stolen = max((point.stolen for points in report.curves.values() for point in points), default=0)
     return (
         f"`bin/bench growth`, {report.date}: {report.machine['cpus']} cores, Linux"
-        f" {report.machine['kernel']}, Python {report.python}; {report.rounds} rounds of"
-        f" {report.messages:,} messages where a curve does not say otherwise, medians.{beside} The"
-        f" host took at most {stolen:.0%} of the machine away in a round.\n\n"
+        f" {report.machine['kernel']}, Python {report.python}; {report.rounds} ×"
+        f" {report.messages:,} messages at each point unless its curve says otherwise, medians."
+        f"{beside} The host took at most {stolen:.0%} of the machine away in a round.\n\n"
         "Cost is processor time of all processes of the broker, from the first message until it is"
         " quiet again: dispatch and flush count, and so does what it does by itself meanwhile. Flat"
         f" means that the last point costs at most {FLAT_WITHIN:g} times what the first does, and"
-        f" not less than the {FLAT_WITHIN:g}th part. In the pictures a bar reaches from the lowest"
+        f" at least 1/{FLAT_WITHIN:g} of it. In the pictures a bar reaches from the lowest"
         " round to the highest."
     )
 

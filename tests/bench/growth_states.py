@@ -113,7 +113,7 @@ class Site:
     def directory(self) -> Iterator[Path]:
         """A new one, deleted afterwards."""
         self._made += 1
-        path = self._root / f"{self._made}-{self.side}"
+        path = self._root / str(self._made)
         path.mkdir(parents=True)
         try:
             yield path

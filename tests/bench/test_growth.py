@@ -106,14 +106,16 @@ def test_there_is_no_verdict_without_two_points_that_cost_something() -> None:
         Verdict.of([0.0, 1.0])
 
 
-def test_a_curve_can_end_earlier() -> None:
-    assert points_up_to((0, 1, 4, 20), None) == (0, 1, 4, 20)
+def test_a_curve_can_end_elsewhere() -> None:
     assert points_up_to((0, 1, 4, 20), 4) == (0, 1, 4)
     assert points_up_to((0, 1, 4, 20), 5) == (0, 1, 4, 5)
-    assert points_up_to((0, 1, 4, 20), 99) == (0, 1, 4, 20)
-    for most in (0, -1, float("nan")):
-        with pytest.raises(ValueError, match="must be more than 0"):
+    assert points_up_to((0, 1, 4, 20), 99) == (0, 1, 4, 20, 99)
+    assert points_up_to((0, 0.5, 20), 2.5) == (0, 0.5, 2.5)
+    for most in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="must be a number above 0"):
             points_up_to((0, 1, 4, 20), most)
+    with pytest.raises(ValueError, match="must be a whole number"):
+        points_up_to((1, 2, 3), 2.5)
 
 
 def test_labels() -> None:
@@ -158,8 +160,11 @@ def test_quick_is_less_of_everything() -> None:
         (["--max", "stord=5"], "no curve stord"),
         (["--max", "stored"], "--max stored: not CURVE=NUMBER"),
         (["--max", "stored=much"], "--max stored=much: not CURVE=NUMBER"),
-        (["--max", "slaves=1"], "--max slaves: must be more than 1, where the curve begins"),
-        (["--messages", "-1"], "--messages and --rounds must be at least 1"),
+        (["--max", "slaves=1"], "--max slaves=1: must be a number above 1, where the curve begins"),
+        (["--max", "slaves=1.5"], "--max slaves=1.5: must be a whole number"),
+        (["--curves", "size", "--max", "slaves=2"], "--max slaves: not among the chosen curves"),
+        (["--messages", "0"], "--messages and --rounds must be at least 1"),
+        (["--rounds", "0"], "--messages and --rounds must be at least 1"),
     ],
 )
 def test_wrong_options_are_refused_in_words(
@@ -361,7 +366,7 @@ def test_the_page_has_tables_verdicts_and_the_reasons_that_were_found() -> None:
         "| **grows** |\n" in text
     )
     assert "Java's broker is 4.9.7." in text
-    assert "2026-11-25: 2 cores, Linux 6.1, Python 3.11.9; 3 rounds of 1,000 messages" in text
+    assert "2026-11-25: 2 cores, Linux 6.1, Python 3.11.9; 3 × 1,000 messages" in text
 
 
 def test_refused_sends_are_said() -> None:
