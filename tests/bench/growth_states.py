@@ -245,8 +245,9 @@ def measure_topics(site: Site, points: Sequence[float]) -> Iterator[Point]:
 
 def send_round(port: int, sends: Sends, messages: int) -> Done:
     """4 connections x 64 in flight."""
-    total = max(_FEWEST, messages)
-    return Done(messages=total, seconds=drive(port, sends, lanes=4, window=64, total=total))
+    before, total = sends.refused, max(_FEWEST, messages)
+    seconds = drive(port, sends, lanes=4, window=64, total=total)
+    return Done(messages=total, seconds=seconds, refused=sends.refused - before)
 
 
 def measure_connections(site: Site, points: Sequence[float]) -> Iterator[Point]:

@@ -227,6 +227,15 @@ def test_an_answer_that_is_no_success_ends_the_load() -> None:
         check_success(b'{"code":14,"remark":"no room"}')
 
 
+def test_sends_that_find_the_broker_busy_are_counted() -> None:
+    sends = Sends([send_frame("T", 0)])
+    for header in (b'{"code":0,"flag":1}', b'{"code":2,"flag":1}', b'{"code":2,"flag":1}'):
+        sends.answered(0, header)
+    assert sends.refused == 2
+    with pytest.raises(RuntimeError, match='"code":1'):
+        sends.answered(0, b'{"code":1,"flag":1}')
+
+
 def test_groups_pull_in_turn_and_begin_again() -> None:
     pulls = GroupPulls("T", 1, groups=2, queue_messages=64)
     seen = []
