@@ -145,7 +145,7 @@ class GroupPulls:
     """
 
     def __init__(self, topic: str, queues: int, groups: int, queue_messages: int) -> None:
-        """queue_messages: how many are in each queue, a multiple of what a pull gets."""
+        """queue_messages: so many of each queue are pulled, a multiple of what a pull gets."""
         self._topic = topic
         self._queue_messages = queue_messages
         self._groups = [f"growth-group-{number}" for number in range(groups)]
