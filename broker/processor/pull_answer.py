@@ -1,21 +1,36 @@
-"""The header of a pull in any form, and of its answer in all forms but the fast one.
+"""The header of a pull in any form, and of its answer.
 
-Pure, used by PullMessageProcessor on the loop thread and by StaticTopicProcessor in its pool. The
+Used by PullMessageProcessor on the loop thread and by StaticTopicProcessor in its pool. The
 answer to a pull of a static topic has the offsets that its client sees, and `offsetDelta`, which
 the client adds to those of the messages.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from broker.longpolling.pull_header import PULL_NUMBERS, PullHeader, PullRequest
 from broker.processor.header_numbers import plain_numbers
+from broker.processor.pull_read import PullRead
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem
-from remoting.errors import HeaderError
+from remoting.errors import HeaderError, RequestError
+from remoting.frame import JsonAnswer
 from remoting.logic_queue import PullPlace
 from remoting.remoting_codec import encode_header
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+
+_NUMBER: Final = b'"%d"'
+_ANSWER: Final = JsonAnswer(
+    {
+        "suggestWhichBrokerId": _NUMBER,
+        "nextBeginOffset": _NUMBER,
+        "minOffset": _NUMBER,
+        "maxOffset": _NUMBER,
+    },
+    remark=True,
+)
 
 
 def pull_header_of(request: RemotingCommand) -> PullHeader:
@@ -31,10 +46,25 @@ def pull_header_of(request: RemotingCommand) -> PullHeader:
         raise HeaderError("PullMessageRequestHeader", field, str(error)) from error
 
 
-def answer_head(
-    request: PullRequest, place: PullPlace, suggested: int, status: str, size: int
-) -> bytes:
-    """The head of the answer's frame. place: what was found in the physical queue."""
+def place_of(read: PullRead) -> PullPlace:
+    """What was found in the physical queue."""
+    return PullPlace(read.code, read.next_offset, read.min_offset, read.max_offset)
+
+
+def answer_head(request: PullRequest, read: PullRead, suggested: int) -> bytes:
+    """The head of the answer's frame. suggested: the broker id to pull from next."""
+    if request.serialize_type == SerializeType.JSON and request.mapped is None:
+        values = (
+            read.code,
+            suggested,
+            read.next_offset,
+            read.min_offset,
+            read.max_offset,
+            request.opaque,
+            read.status,
+        )
+        return _ANSWER.render(values, read.size)
+    place = place_of(read)
     fields = {"suggestWhichBrokerId": str(suggested)}
     if request.mapped is None:
         fields |= offset_fields(place)
@@ -45,11 +75,24 @@ def answer_head(
         int(place.code),
         opaque=request.opaque,
         flag=RESPONSE_FLAG,
-        remark=status,
+        remark=read.status.decode(),
         ext_fields=fields,
         serialize_type=request.serialize_type,
     )
-    return encode_header(command, size)
+    return encode_header(command, read.size)
+
+
+def refuse(request: PullRequest, error: RequestError) -> None:
+    """Answer with an error."""
+    answer = RemotingCommand(
+        int(error.code),
+        opaque=request.opaque,
+        flag=RESPONSE_FLAG,
+        remark=error.remark,
+        ext_fields=error.ext_fields,
+        serialize_type=request.serialize_type,
+    )
+    request.connection.send_command(answer)
 
 
 def offset_fields(place: PullPlace, item: LogicQueueMappingItem | None = None) -> dict[str, str]:

@@ -33,7 +33,7 @@ from broker.offset.broadcast_offset_manager import BroadcastClient
 from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
-from broker.processor.pull_answer import answer_head, pull_header_of
+from broker.processor.pull_answer import answer_head, place_of, pull_header_of, refuse
 from broker.processor.pull_read import PullRead
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
@@ -52,10 +52,9 @@ from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.connection import Buffer, Connection
 from remoting.errors import RequestError
-from remoting.frame import JsonAnswer
 from remoting.headers.pull_message import ForbiddenType
-from remoting.logic_queue import LogicPull, PullPlace
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
+from remoting.logic_queue import LogicPull
+from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -72,18 +71,6 @@ _LONGEST_HOLD_MS: Final = 3_600_000
 """RocketMQ's clients ask for 20 s; without a limit a peer could have each pull noted for good."""
 
 _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
-
-_NUMBER: Final = b'"%d"'
-_ANSWER: Final = JsonAnswer(
-    {
-        "suggestWhichBrokerId": _NUMBER,
-        "nextBeginOffset": _NUMBER,
-        "minOffset": _NUMBER,
-        "maxOffset": _NUMBER,
-    },
-    remark=True,
-)
-
 
 CommitOffset = Callable[[str, str, str, int, int], None]
 """Remember how far a group has come: (remote address, group, topic, queue id, offset)
@@ -200,7 +187,7 @@ class PullMessageProcessor:
             self._pull(request)
         except RequestError as error:
             self._stats.add_answers(frame.code, error.code)
-            _refuse(request, error)
+            refuse(request, error)
         return True
 
     def process_request(
@@ -256,7 +243,7 @@ class PullMessageProcessor:
         if (
             read.code == ResponseCode.PULL_NOT_FOUND
             and header.sysFlag & FLAG_SUSPEND
-            and (request.mapped is None or request.mapped.waits(header.queueOffset, _place(read)))
+            and (request.mapped is None or request.mapped.waits(header.queueOffset, place_of(read)))
         ):
             now_ms = self._monotonic_ms()
             held = HeldPull(
@@ -288,7 +275,7 @@ class PullMessageProcessor:
                 self._pull(request, since_ms)
             except RequestError as error:
                 self._stats.add_answers(request.code, error.code)
-                _refuse(request, error)
+                refuse(request, error)
 
         assert self._pages is not None
         self._pages.bring(units, go_on)
@@ -337,7 +324,7 @@ class PullMessageProcessor:
                 pull.wanted = self._subscriptions.wanted(header, group)
         except RequestError as error:
             self._count_late(pull, error.code)
-            _refuse(request, error)
+            refuse(request, error)
             return True
         start = self._start
         client = None if start is None else start.broadcast_client(request.connection, header)
@@ -594,34 +581,5 @@ class PullMessageProcessor:
             suggested = group.which_broker_when_consume_slowly if read.slow else group.broker_id
         self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
         self._note_pull(header.consumerGroup, header.topic, header.queueId, read.next_offset)
-        if request.serialize_type == SerializeType.JSON and request.mapped is None:
-            values = (
-                read.code,
-                suggested,
-                read.next_offset,
-                read.min_offset,
-                read.max_offset,
-                request.opaque,
-                read.status,
-            )
-            head = _ANSWER.render(values, read.size)
-        else:
-            status = read.status.decode()
-            head = answer_head(request, _place(read), suggested, status, read.size)
+        head = answer_head(request, read, suggested)
         request.connection.write_many([head, *read.pieces], len(head) + read.size)
-
-
-def _place(read: PullRead) -> PullPlace:
-    return PullPlace(read.code, read.next_offset, read.min_offset, read.max_offset)
-
-
-def _refuse(request: PullRequest, error: RequestError) -> None:
-    answer = RemotingCommand(
-        int(error.code),
-        opaque=request.opaque,
-        flag=RESPONSE_FLAG,
-        remark=error.remark,
-        ext_fields=error.ext_fields,
-        serialize_type=request.serialize_type,
-    )
-    request.connection.send_command(answer)

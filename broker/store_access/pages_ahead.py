@@ -89,10 +89,11 @@ class PagesAhead:
             phy_offset = CQ_UNIT.unpack_from(units, number * CQ_UNIT_SIZE)[0]
             if phy_offset >= edge:
                 return
-            if not self._is_in_memory(phy_offset):
-                raise PagesMissingError(units)
-            if not self._is_known:
+            found = self._is_in_memory(phy_offset)
+            if found is None:
                 return
+            if not found:
+                raise PagesMissingError(units)
 
     def bring(self, units: bytes, then: Callable[[], None]) -> None:
         """Have the records read; `then` runs on the loop when they were, or could not be."""
@@ -121,7 +122,8 @@ class PagesAhead:
 
     # -- loop ----------------------------------------------------------------------------------
 
-    def _is_in_memory(self, phy_offset: int) -> bool:
+    def _is_in_memory(self, phy_offset: int) -> bool | None:
+        """None: the kernel does not tell."""
         position = phy_offset % self._file_size
         fd = self._descriptor(phy_offset - position)
         if fd is None:
@@ -135,6 +137,7 @@ class PagesAhead:
                 return True
             log.info("records are not brought into memory ahead of pulls here: %s", error)
             self._is_known = False
+            return None
         return True
 
     def _descriptor(self, start: int) -> int | None:
