@@ -86,10 +86,14 @@ class PagesAhead:
         edge = self._log_end() - _YOUNG_BYTES
         step = -(-count // _SAMPLES)
         for number in range(0, count, step):
-            phy_offset = CQ_UNIT.unpack_from(units, number * CQ_UNIT_SIZE)[0]
+            phy_offset, size, _tags = CQ_UNIT.unpack_from(units, number * CQ_UNIT_SIZE)
             if phy_offset >= edge:
                 return
-            found = self._is_in_memory(phy_offset)
+            # The last byte: the first ones of a file are read at every start.
+            position = phy_offset % self._file_size + max(size, 1) - 1
+            if position >= self._file_size:
+                continue
+            found = self._is_in_memory(phy_offset - phy_offset % self._file_size, position)
             if found is None:
                 return
             if not found:
@@ -122,10 +126,9 @@ class PagesAhead:
 
     # -- loop ----------------------------------------------------------------------------------
 
-    def _is_in_memory(self, phy_offset: int) -> bool | None:
-        """None: the kernel does not tell."""
-        position = phy_offset % self._file_size
-        fd = self._descriptor(phy_offset - position)
+    def _is_in_memory(self, start: int, position: int) -> bool | None:
+        """A byte of the file that begins at `start`. None: the kernel does not tell."""
+        fd = self._descriptor(start)
         if fd is None:
             return True
         try:
