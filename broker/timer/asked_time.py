@@ -18,6 +18,8 @@ from broker.topic.system_topics import SYSTEM_TOPIC_PREFIX
 from store.message_codec import RecordHead
 
 _DIGITS: Final = 18
+_DELAY: Final = "TIMER_DELAY_"
+"""Begins the names of both delays."""
 
 
 def find_asked_ms(record: RecordHead, precision_ms: int) -> int | None:
@@ -29,9 +31,9 @@ def find_asked_ms(record: RecordHead, precision_ms: int) -> int | None:
     topic = find_property(properties, REAL_TOPIC)
     if not topic or topic.startswith(SYSTEM_TOPIC_PREFIX) or not _is_number(out):
         return None
-    if find_property(properties, TIMER_DELETE_KEY):
+    if TIMER_DELETE_KEY in properties and find_property(properties, TIMER_DELETE_KEY):
         return None
-    is_delay = asks_for_delay(properties)
+    is_delay = _DELAY in properties and asks_for_delay(properties)
     if is_delay and find_property(properties, ROLL_TIMES):
         # It was stored anew on its way: when its delay began is not in the record.
         return None

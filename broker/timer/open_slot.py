@@ -41,7 +41,7 @@ class _Waiting(NamedTuple):
 
     asked_ms: int
     pos: int
-    phy_offset: int
+    unit: TimerUnit
 
 
 class OpenSlot:
@@ -107,7 +107,7 @@ class OpenSlot:
         if self._at == self._from > self._top:
             self._from = self._at = self._top
             return
-        self._known.difference_update(waiting.phy_offset for waiting in self._heap)
+        self._known.difference_update(each.unit.phy_offset for each in self._heap)
         self._heap.clear()
         self._recalled.clear()
         self._top = self._from = self._at = _NONE
@@ -126,7 +126,7 @@ class OpenSlot:
         asked_ms = None if unit.rolls or is_full else self._reads.asked_ms(unit.phy_offset)
         if asked_ms is not None:
             self._known.add(unit.phy_offset)
-            heapq.heappush(self._heap, _Waiting(asked_ms, pos, unit.phy_offset))
+            heapq.heappush(self._heap, _Waiting(asked_ms, pos, unit))
 
     # -- delivering ----------------------------------------------------------------------------
 
@@ -150,22 +150,19 @@ class OpenSlot:
         """Take out the message that is due; without one there is none to deliver, or it is left
         until the slot is over. Raises StoreError."""
         waiting = self._heap[0]
-        unit = self._reads.units.unit(waiting.pos)
-        message = None
-        if unit is not None and unit.phy_offset == waiting.phy_offset:
-            message = self._reads.message(waiting.phy_offset)
+        message = self._reads.message(waiting.unit.phy_offset)
         heapq.heappop(self._heap)
         if message is None:
-            return DueMessage(unit, None, lost=True)
+            return DueMessage(waiting.unit, None, lost=True)
         if is_recalled(message, self._recalled):
-            return DueMessage(unit, None)
+            return DueMessage(waiting.unit, None)
         self._put = waiting
-        return DueMessage(unit, message)
+        return DueMessage(waiting.unit, message)
 
     def count_one(self) -> int:
         """What was taken out is delivered, or never will be; its phy offset."""
         assert self._put is not None
-        phy_offset, self._put = self._put.phy_offset, None
+        phy_offset, self._put = self._put.unit.phy_offset, None
         self.delivered.add(phy_offset)
         return phy_offset
 
