@@ -14,11 +14,17 @@ from typing import Final
 
 from ipc.control_page import ControlPage
 from store.control_slots import LOG_FENCES, MAX_PHY_OFFSET, MIN_PHY_OFFSET
-from store.errors import StoreError
+from store.errors import RecordDamagedError, StoreError
 from store.log_directories import LogDirectories
 from store.log_fences import LogFences, fences_path, load_fences
 from store.mapped_file_queue import MappedFileQueue
-from store.message_codec import RecordKind, check_record, read_store_timestamp
+from store.message_codec import (
+    RecordHead,
+    RecordKind,
+    check_record,
+    read_head,
+    read_store_timestamp,
+)
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +103,20 @@ class CommitLogReader:
         if found.kind is not RecordKind.MESSAGE:
             return None
         return bytes(view[position : position + found.size])
+
+    def head_at(self, phy_offset: int) -> RecordHead | None:
+        """What the record that starts at `phy_offset` says of itself; None when none does. Its body
+        is neither read nor checked."""
+        if phy_offset < 0 or phy_offset + _LEAST_RECORD > self.max_phy_offset:
+            return None
+        view = None if self.fences.find(phy_offset) else self.view_of_file(phy_offset)
+        if view is None:
+            return None
+        try:
+            head = read_head(view, phy_offset % self.file_size)
+        except RecordDamagedError:
+            return None
+        return head if head.phy_offset == phy_offset else None
 
     def store_timestamp_at(self, phy_offset: int) -> int:
         """Wall clock ms at which the record was stored; of one inside a fence that of the record

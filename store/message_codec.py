@@ -260,8 +260,17 @@ def decode_record(view: Buffer, position: int) -> tuple[Message, int]:
     return message, found.end - position
 
 
-def read_properties(view: Buffer, position: int) -> bytes:
-    """The properties of the V1 or V2 record at `position`, nothing else copied.
+class RecordHead(NamedTuple):
+    """What a record says of itself, without its body. Times in ms."""
+
+    phy_offset: int
+    born_timestamp: int
+    store_timestamp: int
+    properties: bytes
+
+
+def read_head(view: Buffer, position: int) -> RecordHead:
+    """The head of the V1 or V2 record at `position`; its body is not looked at.
 
     Raises RecordDamagedError when the record's sizes contradict each other.
     """
@@ -269,7 +278,13 @@ def read_properties(view: Buffer, position: int) -> bytes:
     if isinstance(found, RecordCheck):
         text = found.reason or found.kind.name.lower()
         raise RecordDamagedError(f"no message at position {position} of the buffer: {text}")
-    return bytes(view[found.topic_end + 2 : found.end])
+    properties = bytes(view[found.topic_end + 2 : found.end])
+    return RecordHead(found.fields[6], found.fields[8], found.fields[10], properties)
+
+
+def read_properties(view: Buffer, position: int) -> bytes:
+    """The properties alone, as `read_head`."""
+    return read_head(view, position).properties
 
 
 def check_record(

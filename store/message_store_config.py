@@ -517,6 +517,11 @@ class MessageStoreConfig(CompactionConfig):
         return self.root / "timerprogress"
 
     @property
+    def timer_early_path(self) -> Path:
+        """Our own: which timers of open slots are delivered, for after a kill of our processes."""
+        return self.root / "timerearly"
+
+    @property
     def compaction_path(self) -> Path:
         """What compaction topics keep."""
         return self.root / "compaction"

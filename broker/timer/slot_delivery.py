@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +26,7 @@ _NONE: Final = -1
 @dataclass(frozen=True, slots=True)
 class DueMessage:
     """A message of a slot; `message` is None where there is nothing to deliver: recalled, itself a
-    recall, or `lost` (its record cannot be read)."""
+    recall, delivered before, or `lost` (its record cannot be read)."""
 
     unit: TimerUnit | None
     message: Message | None
@@ -42,9 +43,10 @@ class SlotDelivery:
         delivered: tuple[int, int],
         units: TimerLogReader,
         read_message: Callable[[int], Message | None],
+        early: AbstractSet[int] = frozenset(),
     ) -> None:
         """delivered: as TimerProgress has it. read_message: the record of the timer topic at a phy
-        offset."""
+        offset. early: the records that were delivered while the slot was open (EarlyDeliveries)."""
         self.slot_ms: Final = slot_ms
         self.delivered, self._delivered_pos = delivered
         """Messages from the oldest on that are in the log or dropped."""
@@ -53,7 +55,9 @@ class SlotDelivery:
         self._next_pos = last_pos
         self._units = units
         self._read_message = read_message
+        self._early = early
         self._positions = array("q")
+        """From the newest unit on; ~position where there is nothing to deliver any more."""
         self._recalled: set[str] = set()
 
     @property
@@ -74,7 +78,8 @@ class SlotDelivery:
                 break
             if unit.deletes and not unit.rolls:
                 self._note_recall(unit)
-            self._positions.append(self._next_pos)
+            is_gone = unit.phy_offset in self._early
+            self._positions.append(~self._next_pos if is_gone else self._next_pos)
             if not 0 <= unit.prev_pos < self._next_pos:
                 break
             self._next_pos = unit.prev_pos
@@ -85,22 +90,33 @@ class SlotDelivery:
             # Of a slot that was built anew: rather twice than never.
             self.delivered = 0
 
+    def count_one(self) -> None:
+        """The oldest that was not delivered is, or never will be."""
+        self.delivered += 1
+        self.waits = False
+
+    def put_back(self) -> None:
+        """It was not stored: it is due again."""
+        self.waits = False
+
     @property
     def last_pos(self) -> int:
         """Position of the newest unit that is delivered; -1: none."""
         if not 0 < self.delivered <= len(self._positions):
             return _NONE
-        return self._positions[-self.delivered]
+        pos = self._positions[-self.delivered]
+        return pos if pos >= 0 else ~pos
 
     def next_due(self) -> DueMessage:
         """The oldest message that is not delivered. Raises StoreError."""
-        unit = self._units.unit(self._positions[-1 - self.delivered])
+        pos = self._positions[-1 - self.delivered]
+        unit = None if pos < 0 else self._units.unit(pos)
         if unit is None or (unit.deletes and not unit.rolls):
             return DueMessage(unit, None)
         message = self._read_message(unit.phy_offset)
         if message is None:
             return DueMessage(unit, None, lost=True)
-        if self._is_recalled(message) or (
+        if is_recalled(message, self._recalled) or (
             not unit.rolls and message.find_property(TIMER_DELETE_KEY)
         ):
             return DueMessage(unit, None)
@@ -112,8 +128,10 @@ class SlotDelivery:
         if key:
             self._recalled.add(key)
 
-    def _is_recalled(self, message: Message) -> bool:
-        if not self._recalled:
-            return False
-        topic, key = message.find_property(REAL_TOPIC), message.find_property(_UNIQUE_KEY)
-        return f"{topic}+{key}" in self._recalled
+
+def is_recalled(message: Message, recalled: AbstractSet[str]) -> bool:
+    """Whether a recall of `recalled` (their TIMER_DEL_UNIQKEY) means this message."""
+    if not recalled:
+        return False
+    topic, key = message.find_property(REAL_TOPIC), message.find_property(_UNIQUE_KEY)
+    return f"{topic}+{key}" in recalled

@@ -5,8 +5,7 @@ of transactions (it keeps no state). Corresponds to the timer part of RocketMQ's
 SendMessageProcessor's words.
 
 The time is TIMER_DELAY_SEC or TIMER_DELAY_MS from now, or TIMER_DELIVER_MS. It becomes the slot
-TIMER_OUT_MS: the last multiple of the precision before it. A slot is delivered when it is over, so
-a message never comes early, and not later than one precision plus its way.
+TIMER_OUT_MS: the last multiple of the precision before it. asked_time.py finds the time again.
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ TIMER_DELETE_KEY: Final = "TIMER_DEL_UNIQKEY"
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _LONG_BOUND: Final = 1 << 63
 _DRAWS: Final = 1000
+_DELAYS: Final = ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1))
+"""Those go before a time that is named, the first before the second; their unit in ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class TimerHook:
         if not settings.enabled:
             raise self._disabled()
         now_ms = self._clock.now_ms()
-        deliver_ms = _deliver_ms(properties, now_ms)
+        deliver_ms = find_deliver_ms(properties, now_ms)
         due = deliver_ms is not None and deliver_ms <= now_ms
         if due and not find_property(properties, TIMER_DELETE_KEY):
             return None
@@ -172,9 +173,15 @@ class TimerHook:
         )
 
 
-def _deliver_ms(properties: str, now_ms: int) -> int | None:
-    """The time that a message names, None when that is not a number."""
-    for name, unit_ms in ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1)):
+def asks_for_delay(properties: str) -> bool:
+    """Whether a message names a delay, which goes before a time that it names."""
+    return any(find_property(properties, name) for name, _ in _DELAYS)
+
+
+def find_deliver_ms(properties: str, now_ms: int) -> int | None:
+    """The time that a message names, a delay counted from `now_ms`; None when that is not a
+    number."""
+    for name, unit_ms in _DELAYS:
         text = find_property(properties, name)
         if text:
             delay = _number(text)

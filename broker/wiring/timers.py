@@ -14,7 +14,9 @@ from broker.metrics.runtime_info import TimerInfo
 from broker.processor.recall_message_processor import RecallMessageProcessor, RecallSettings
 from broker.processor.timer_processor import TimerProcessor
 from broker.settings.startup_options import StartupOptions
-from broker.timer.timer_dequeue_service import DequeueParts, DequeueStats, TimerDequeueService
+from broker.timer.dequeue_parts import DequeueParts, DequeueStats
+from broker.timer.early_deliveries import EarlyDeliveries
+from broker.timer.timer_dequeue_service import TimerDequeueService
 from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.timer.timer_progress import TimerProgress
 from broker.timer.timer_put import TimerPut
@@ -79,6 +81,7 @@ class Timers:
             enabled=self._is_enabled,
         )
         self._progress = TimerProgress(options.store.timer_progress_path, self._precision_ms)
+        self._early = EarlyDeliveries(options.store.timer_early_path, self._precision_ms)
         units = TimerLogReader(
             options.store.timer_log_path, options.store.mapped_file_size_timer_log
         )
@@ -90,6 +93,7 @@ class Timers:
                 wheel=wheel,
                 units=units,
                 progress=self._progress,
+                early=self._early,
                 counters=self._counters,
                 safe_offset=self._safe_offset,
                 stats=stats,
@@ -116,6 +120,7 @@ class Timers:
     def follow(self) -> None:
         """This is a slave: its master delivers."""
         self._progress.remove()
+        self._early.remove()
 
     def info(self) -> TimerInfo:
         """For request 28; any thread."""

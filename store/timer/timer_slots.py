@@ -15,9 +15,14 @@ Constants only; any process. Each slot has one writer.
 
 The rules of the game, for W = TIMER_WRITE_TIME_MS and R = TIMER_READ_TIME_MS:
 
-* `store` changes slots >= W only; the delivery reads slots < W only, R <= W. So a slot that is
-  being delivered never changes, and W > slot says that the slot's end has come by the wall clock:
-  nothing is early.
+* `store` changes slots >= W only. The delivery takes all that is left of slots < W, R <= W: these
+  never change, and W > slot says that the slot's end has come by the wall clock.
+* To a slot >= W `store` only adds: units are written before the slot's last position, and what is
+  there stays. Of these the delivery may take messages whose own ms has come (broker/timer/
+  open_slots.py); it remembers them by their records, as units may be written anew, and skips them
+  when the slot is < W. R does not know them.
+* A record is entered before TIMER_COMMIT_QUEUE_OFFSET passes it: what was put before a slot began
+  is in the wheel when that has passed the timer topic's end of then.
 * W grows to the precision's last multiple before now, when every record that the log held at that
   time is dispatched and entered. A record that comes later still ("late": its slot is < W) is
   entered into slot W: it is delivered one precision later and never lost.

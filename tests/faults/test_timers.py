@@ -7,6 +7,7 @@ measured by the bench.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -248,6 +249,37 @@ def test_the_clock_is_set(tmp_path: Path) -> None:
         shift(7_300_000)
         assert bodies(wait_for(client, "T", 3)) == [b"hour", b"soon", b"two hours"]
     assert broker.check().errors == []
+
+
+def test_messages_come_at_their_millisecond_by_the_clients_clock(tmp_path: Path) -> None:
+    """Of slots of a second, whose ends alone would make messages 500 ms late on average. Half of
+    them name a delay; the client's clock is read before it sends, and when it has received."""
+    count = 40
+    asked_ms: dict[bytes, int] = {}
+    late_ms: dict[bytes, int] = {}
+    with OurBroker(tmp_path).start() as broker, broker.client() as client:
+        wait_until(lambda: client.send("Exact", 0, b"first").code == 0, 20)
+        for number in range(count):
+            body, sent_ms = b"%d" % number, now_ms()
+            delay_ms = 2_500 + number * 53
+            asked_ms[body] = sent_ms + delay_ms
+            if number % 2:
+                send_timer(client, "Exact", body, TIMER_DELAY_MS=delay_ms)
+            else:
+                send_timer(client, "Exact", body, TIMER_DELIVER_MS=asked_ms[body])
+        assert len(stored(client, "Exact")) == 1, "the machine is too slow for this test"
+        offset, deadline = 1, time.monotonic() + 60
+        while len(late_ms) < count and time.monotonic() < deadline:
+            pulled = client.take_pull(client.post_pull("Exact", 0, offset, suspend_ms=1_000))
+            for message in pulled.messages:
+                assert message.body not in late_ms
+                late_ms[message.body] = now_ms() - asked_ms[message.body]
+                offset += 1
+                assert message.store_timestamp >= asked_ms[message.body]
+    assert late_ms.keys() == asked_ms.keys()
+    assert min(late_ms.values()) >= 0
+    assert max(late_ms.values()) < _LATE_MS
+    assert statistics.median(late_ms.values()) < 250
 
 
 @pytest.mark.slow

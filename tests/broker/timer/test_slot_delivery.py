@@ -105,6 +105,24 @@ def test_the_progress_of_a_slot_that_was_built_anew(slot: Slot) -> None:
     assert delivered(slot.delivery((9, 104))) == [0, 1, 2, 3]
 
 
+def test_what_was_delivered_while_the_slot_was_open(slot: Slot) -> None:
+    """Passed and counted, so that the progress of a kill means the same."""
+    for key in "abcde":
+        slot.add(home(key))
+
+    def opened(done: tuple[int, int] = (0, 0)) -> SlotDelivery:
+        read = slot.messages.get
+        found = SlotDelivery(SLOT_MS, slot.last_pos, done, slot.log.reader, read, {0, 3, 99})
+        found.walk(10)
+        return found
+
+    assert delivered(opened()) == [1, 2, 4]
+    half = opened()
+    half.delivered = 4
+    assert half.last_pos == 3 * 52
+    assert delivered(opened((4, half.last_pos))) == [4]
+
+
 def test_the_properties_of_a_delivered_message() -> None:
     """As golden five-x/store-pop-timer has them: REAL_TOPIC, REAL_QID, TIMER_OUT_MS stay."""
     unit = TimerUnit(-1, MAGIC_DEFAULT, 1795391985000, 7000, 0, 0, 0)
