@@ -1,0 +1,42 @@
+"""The Java client that bin/bench compare measures with sends what it says, to a broker of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.java_client import JavaClient
+from tests.interop import harness
+from tests.support.our_broker import drain
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_synchronous_sends_of_several_threads(tmp_path: Path) -> None:
+    names = harness.name_server("ours", tmp_path / "namesrv").start()
+    broker = harness.broker("ours", tmp_path / "broker", names.address)
+    client = JavaClient(names.address, tmp_path / "client")
+    try:
+        broker.start()
+        figures = client.send("BenchClient", 8, 80, 100)
+        assert (figures["threads"], figures["total"], figures["not_success"]) == (8, 80, 0)
+        assert 0 < figures["p50_us"] <= figures["max_us"]
+        with broker.client() as frames:
+            queues = [drain(frames, "BenchClient", queue_id) for queue_id in range(4)]
+        messages = [message for queue in queues for message in queue]
+        assert len(messages) == 81  # the first one made the topic
+        assert {len(message.body) for message in messages} == {100}
+    finally:
+        client.close()
+        broker.kill()
+        names.stop()
+
+
+def test_a_client_that_ends_says_why(tmp_path: Path) -> None:
+    client = JavaClient("127.0.0.1:1", tmp_path / "client")
+    try:
+        with pytest.raises(RuntimeError, match="NegativeArraySizeException"):
+            client.send("T", 1, 1, -1)
+    finally:
+        client.close()
