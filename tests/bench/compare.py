@@ -25,12 +25,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from tests.bench.client_process import missing_tool
 from tests.bench.compare_report import Start, print_report, report
 from tests.bench.machine import describe_machine
 from tests.bench.measuring import OUT_DIR, SIDES
 from tests.bench.rows import SETUPS, all_rows
 from tests.bench.session import Lengths, Session
-from tests.bench.shapes import Boot, Shape
+from tests.bench.shapes import Boot, ClientSend, Shape
 from tests.interop.java_peers import server_version
 
 QUICK = Lengths(counts=0.25, seconds=0.05)
@@ -89,6 +90,18 @@ def chosen_rows(names: str | None, boot_gb: float) -> list[Shape]:
     return [shape for name, shape in known.items() if name in chosen]
 
 
+def possible_rows(shapes: Sequence[Shape]) -> list[Shape]:
+    """Those that this machine can run; says which it cannot, and why."""
+    possible = []
+    for shape in shapes:
+        missing = missing_tool(shape.language) if isinstance(shape, ClientSend) else None
+        if missing is None:
+            possible.append(shape)
+        else:
+            print(f"{shape.name}: not measured, there is no {missing} on the PATH")
+    return possible
+
+
 def by_setup(shapes: Sequence[Shape]) -> dict[str, list[Shape]]:
     """The rows of each setup, which are neighbours."""
     return {setup: list(rows) for setup, rows in groupby(shapes, lambda shape: shape.setup)}
@@ -105,6 +118,7 @@ def main(arguments: list[str]) -> int:
     shapes = chosen_rows(options.rows, options.boot_gb)
     if options.no_boot:
         shapes = [shape for shape in shapes if not isinstance(shape, Boot)]
+    shapes = possible_rows(shapes)
     rounds = options.rounds or (1 if options.quick else 3)
     sides = [options.only] if options.only else list(SIDES)
     java = server_version("4.9") if "java" in sides else "-"

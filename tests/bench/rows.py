@@ -105,10 +105,11 @@ def _filtered(name: str, expression: str, goal: float) -> Pull:
     )
 
 
-def _client(threads: int, total: int) -> ClientSend:
+def _client(language: str, threads: int, total: int) -> ClientSend:
     return ClientSend(
-        name=f"client-{threads}",
+        name=f"client-{language}-{threads}",
         setup="client",
+        language=language,
         threads=threads,
         body=128,
         total=total,
@@ -172,9 +173,10 @@ def all_rows(boot_gb: float) -> list[Shape]:
             total=200_000,
             goals=(Goal("msg_per_s", 1.2),),
         ),
-        _client(1, 30_000),
-        _client(16, 100_000),
-        _client(64, 100_000),
+        _client("java", 1, 30_000),
+        _client("java", 16, 100_000),
+        _client("java", 64, 100_000),
+        _client("go", 16, 100_000),
         Boot(
             name="boot-clean",
             setup="boot",

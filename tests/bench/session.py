@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.bench.java_client import JavaClient
+from tests.bench.client_process import ClientProcess
 from tests.bench.measuring import (
     JAVA_JVM,
     SIDES,
@@ -68,7 +68,7 @@ class Session:
         self._directory = directory
         self._setup = setup
         self._names: harness.NameServer | None = None
-        self._client: JavaClient | None = None
+        self._clients: dict[str, ClientProcess] = {}
         self._syncs = SyncCounter(directory / "syncs") if setup.counts_syncs else None
         if setup.has_name_server:
             self._names = harness.name_server("ours", directory / "namesrv")
@@ -108,8 +108,8 @@ class Session:
         self._end()
 
     def _end(self) -> None:
-        if self._client:
-            self._client.close()
+        for client in self._clients.values():
+            client.close()
         self.broker.kill()
         if self._names:
             self._names.stop()
@@ -147,15 +147,15 @@ class Session:
         figures["rss_anon_max"] = memory.highest
         return figures
 
-    def client(self) -> JavaClient:
-        """The Java client of this session, started and warmed up by the first who asks."""
-        if self._client is None:
+    def client(self, language: str) -> ClientProcess:
+        """The official client of a language, started and warmed up by the first who asks."""
+        if language not in self._clients:
             assert self._names is not None, f"setup {self._setup.name} has no name server"
-            self._client = JavaClient(self._names.address, self._directory / "client")
-            self._client.send(
-                "bench-client-warm-up", 16, self.lengths.count(_CLIENT_WARM_UP, 16), 128
-            )
-        return self._client
+            directory = self._directory / f"client-{language}"
+            self._clients[language] = ClientProcess(language, self._names.address, directory)
+            count = self.lengths.count(_CLIENT_WARM_UP, 16)
+            self._clients[language].send(f"bench-warm-up-{language}", 16, count, 128)
+        return self._clients[language]
 
     def boot_s(self) -> float:
         """Start the broker again, after its end; the time to its boot line."""

@@ -173,14 +173,15 @@ class LongPoll(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSend(Row):
-    """Synchronous sends of the official Java client."""
+    """Synchronous sends of the official client of a language, "java" or "go"."""
 
+    language: str
     threads: int
     body: int
     total: int
 
     def run(self, session: Session) -> dict[str, float]:
-        client = session.client()
+        client = session.client(self.language)
         total = session.lengths.count(self.total, self.threads)
         topic = f"bench-{self.name}"
         return send_figures(

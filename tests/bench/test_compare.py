@@ -11,7 +11,15 @@ import pytest
 
 from tests.bench import machine
 from tests.bench.busy_loops import busy_loops
-from tests.bench.compare import QUICK, Bench, by_setup, chosen_rows, lengths_of, parse
+from tests.bench.compare import (
+    QUICK,
+    Bench,
+    by_setup,
+    chosen_rows,
+    lengths_of,
+    parse,
+    possible_rows,
+)
 from tests.bench.compare_report import Start, report, table
 from tests.bench.goals import Goal, judge, ratios
 from tests.bench.rows import SETUPS, all_rows
@@ -33,6 +41,7 @@ def test_rows_of_one_start(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_sync_flush_counts_what_reaches_the_disk(tmp_path: Path) -> None:
     rows = chosen_rows("sync-flush-4x64-128", 1)
     [run] = Bench(tmp_path, TINY).measure("ours", "sync-flush", rows).runs.values()
@@ -73,10 +82,20 @@ def test_every_row_has_a_setup_and_goals() -> None:
 
 
 def test_rows_are_chosen_by_name() -> None:
-    chosen = chosen_rows("client-1,send-1x1-128", 1)
-    assert [row.name for row in chosen] == ["send-1x1-128", "client-1"]
+    chosen = chosen_rows("client-java-1,send-1x1-128", 1)
+    assert [row.name for row in chosen] == ["send-1x1-128", "client-java-1"]
     with pytest.raises(SystemExit, match="no row nothing; known: send-1x1-128, "):
-        chosen_rows("client-1,nothing", 1)
+        chosen_rows("client-java-1,nothing", 1)
+
+
+def test_a_client_that_cannot_be_built_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    rows = chosen_rows("client-java-16,client-go-16", 1)
+    assert [row.name for row in possible_rows(rows)] == ["client-java-16"]
+    words = "client-go-16: not measured, there is no go on the PATH\n"
+    assert capsys.readouterr().out == words
 
 
 def test_lengths() -> None:

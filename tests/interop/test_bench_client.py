@@ -1,4 +1,4 @@
-"""The Java client that bin/bench compare measures with sends what it says, to a broker of ours."""
+"""The clients that bin/bench compare measures with send what they say, to a broker of ours."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.java_client import JavaClient
+from tests.bench.client_process import ClientProcess, missing_tool
 from tests.interop import harness
 from tests.support.our_broker import drain
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_synchronous_sends_of_several_threads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", ["java", pytest.param("go", marks=pytest.mark.long)])
+def test_synchronous_sends_of_several_threads(tmp_path: Path, language: str) -> None:
+    if missing := missing_tool(language):
+        pytest.skip(f"needs {missing} on the PATH")
     names = harness.name_server("ours", tmp_path / "namesrv").start()
     broker = harness.broker("ours", tmp_path / "broker", names.address)
-    client = JavaClient(names.address, tmp_path / "client")
+    client = ClientProcess(language, names.address, tmp_path / "client")
     try:
         broker.start()
         figures = client.send("BenchClient", 8, 80, 100)
@@ -34,7 +37,7 @@ def test_synchronous_sends_of_several_threads(tmp_path: Path) -> None:
 
 
 def test_a_client_that_ends_says_why(tmp_path: Path) -> None:
-    client = JavaClient("127.0.0.1:1", tmp_path / "client")
+    client = ClientProcess("java", "127.0.0.1:1", tmp_path / "client")
     try:
         with pytest.raises(RuntimeError, match="NegativeArraySizeException"):
             client.send("T", 1, 1, -1)
