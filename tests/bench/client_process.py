@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.measuring import OUT_DIR
-from tests.interop.java_peers import INTEROP_DIR, bench_classpath, java_command
+from tests.interop.java_peers import INTEROP_DIR, QUIET_JVM, bench_classpath, java_command
 
 _GO_SOURCES: Final = INTEROP_DIR / "src" / "go"
-_JVM: Final = ("-server", "-Xms256m", "-Xmx1g", "-XX:+UseG1GC")
+_JVM: Final = (
+    *("-server", "-Xms256m", "-Xmx1g", "-XX:+UseG1GC"),
+    *(*QUIET_JVM, "-XX:+DisplayVMOutputToStderr"),  # stdout is for figures
+)
 _END_S: Final = 10
 
 

@@ -2,6 +2,7 @@ package bench;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.util.Arrays;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -20,6 +21,7 @@ import org.apache.rocketmq.common.message.Message;
 public final class SyncSends {
     private static final int ROUTE_TRIES = 300;
     private static final int ROUTE_WAIT_MS = 100;
+    private final PrintStream figures = System.out;
     private final DefaultMQProducer producer = new DefaultMQProducer("bench-client");
 
     public static void main(String[] args) {
@@ -33,6 +35,7 @@ public final class SyncSends {
     }
 
     private void serve(String nameServer) throws Exception {
+        System.setOut(System.err);  // whatever the client's libraries print
         producer.setNamesrvAddr(nameServer);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setSendMsgTimeout(10_000);
@@ -42,7 +45,7 @@ public final class SyncSends {
             String[] words = line.split(" ");
             Message message = new Message(words[0], "TagA", new byte[Integer.parseInt(words[3])]);
             awaitRoute(message);
-            System.out.println(run(message, Integer.parseInt(words[1]), Integer.parseInt(words[2])));
+            figures.println(run(message, Integer.parseInt(words[1]), Integer.parseInt(words[2])));
         }
         producer.shutdown();
     }
