@@ -24,6 +24,7 @@ import time
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tests.bench.client_process import missing_tool
 from tests.bench.compare_report import Start, print_report, report
@@ -31,8 +32,9 @@ from tests.bench.machine import describe_machine
 from tests.bench.measuring import OUT_DIR, SIDES
 from tests.bench.rows import SETUPS, all_rows
 from tests.bench.session import Lengths, Session
-from tests.bench.shapes import Boot, ClientSend, Shape
+from tests.bench.shapes import Boot, ClientSend, LostError, Shape
 from tests.interop.java_peers import server_version
+from tests.interop.processes import PeerError
 
 QUICK = Lengths(counts=0.25, seconds=0.05)
 
@@ -46,14 +48,18 @@ class Bench:
         self._starts = 0
 
     def measure(self, side: str, setup: str, shapes: Sequence[Shape]) -> Start:
-        """One start: each shape, all of `setup`, once."""
+        """One start: each shape, all of `setup`, once. One that fails does not end the others."""
         self._starts += 1
         directory = self._directory / f"{self._starts}-{side}"
         with Session(side, directory, SETUPS[setup], self._lengths) as session:
             start = Start(side, setup, session.first_touch_gb_s, session.rss_anon_idle)
             for shape in shapes:
                 begin = time.monotonic()
-                start.runs[shape.name] = shape.run(session)
+                try:
+                    start.runs[shape.name] = shape.run(session)
+                except (LostError, PeerError, RuntimeError) as error:
+                    start.failures[shape.name] = str(error)
+                    print(f"  {shape.name}: {error}", file=sys.stderr)
                 took_s = time.monotonic() - begin
                 print(f"  {shape.name}: {took_s:.1f} s", file=sys.stderr)
         return start
@@ -136,12 +142,17 @@ def main(arguments: list[str]) -> int:
                     starts.append(bench.measure(side, setup, rows))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    data = report(starts, shapes, java, machine)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(data, indent=1))
+        if starts:  # what was measured before an error or ^C, too
+            finish(report(starts, shapes, java, machine), options.json)
+    return 1 if any(start.failures for start in starts) else 0
+
+
+def finish(data: dict[str, Any], path: Path) -> None:
+    """Write and print a report."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=1))
     print_report(data)
-    print(f"written: {options.json}")
-    return 0
+    print(f"written: {path}")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ class Start:
     rss_anon_idle: int
     runs: dict[str, dict[str, float]] = field(default_factory=dict)
     """Figures by the shape's name."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why a shape has no figures."""
 
 
 def summary(starts: Sequence[Start], side: str, shape: str) -> dict[str, float] | None:
@@ -66,6 +68,11 @@ def _row(starts: Sequence[Start], shape: Shape) -> dict[str, Any]:
         "runs": {side: _speeds(starts, side, shape.name) for side in SIDES},
         "ratios": ratios(ours, theirs),
         "goals": judge(shape.goals, ours, theirs),
+        "failures": [
+            f"{start.side}: {start.failures[shape.name]}"
+            for start in starts
+            if shape.name in start.failures
+        ],
     }
 
 
@@ -98,6 +105,7 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     for row in rows:
         lines += [_line(row, side) for side in SIDES if row[side]]
         lines += [f"{'':8}{text}" for text in row["goals"]]
+        lines += [f"{row['shape']:22}FAILED, {text.splitlines()[0]}" for text in row["failures"]]
     return lines
 
 

@@ -65,6 +65,8 @@ class Session:
         self.rss_anon_idle = 0
         self.sent: Final[dict[str, dict[str, float]]] = {}
         """By topic: what the load that filled it counted."""
+        self.first_sends: Final[dict[str, float]] = {}
+        """By topic: how many messages it has besides."""
         self._directory = directory
         self._setup = setup
         self._names: harness.NameServer | None = None
@@ -124,8 +126,9 @@ class Session:
         return run_load(mode, self.broker, topic, *arguments)
 
     def make_topic(self, topic: str) -> None:
-        """By a send to each of its queues."""
-        self.load("send", topic, 1, 1, 4, 128)
+        """By a send to each of its queues; `first_sends` has how many of them were taken."""
+        figures = self.load("send", topic, 1, 1, 4, 128)
+        self.first_sends[topic] = figures["total"] - figures["not_success"]
 
     def wait_quiet(self) -> float:
         """Until the broker has worked off what it had to do; its CPU seconds so far."""

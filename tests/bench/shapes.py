@@ -124,7 +124,7 @@ class Pull(Row):
         options = [self.expression] if self.expression else []
         if self.is_orderly:
             options.append(f"lock={session.broker.name}")
-        expected = self._expected(session.sent[topic])
+        expected = self._expected(session)
         group = f"{_GROUP}-{self.name}"
         figures = session.measured(
             lambda: session.load("pull", topic, group, 4, self.batch, *options)
@@ -141,14 +141,12 @@ class Pull(Row):
             **_used(figures, figures["msgs"]),
         }
 
-    def _expected(self, sent: dict[str, float]) -> float:
-        """How many of the topic's messages a pull has to bring.
-
-        Besides those of the load there are the four that made the topic, of no kind.
-        """
+    def _expected(self, session: Session) -> float:
+        """How many messages a pull has to bring: those that made the topic are of no kind."""
+        sent = session.sent[self.source.topic]
         if self.expression:
             return sent["kind0"]
-        return sent["total"] - sent["not_success"] + 4
+        return sent["total"] - sent["not_success"] + session.first_sends[self.source.topic]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

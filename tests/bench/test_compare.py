@@ -23,7 +23,7 @@ from tests.bench.compare import (
 from tests.bench.compare_report import Start, report, table
 from tests.bench.goals import Goal, judge, ratios
 from tests.bench.rows import SETUPS, all_rows
-from tests.bench.session import Lengths
+from tests.bench.session import Lengths, Session
 from tests.bench.shapes import LostError, Pull, Send, send_figures
 from tests.bench.sync_counter import SyncCounter
 from tools.chaos.processes import is_running
@@ -164,15 +164,20 @@ def test_the_table_shows_medians_ratios_goals_and_what_was_refused() -> None:
 
 
 def test_a_pull_that_lacks_messages_is_no_figure(tmp_path: Path) -> None:
-    source = Send(name="few", setup="plain", conns=1, inflight=1, body=1, total=4_000)
+    source = Send(name="few", conns=1, inflight=1, body=1, total=4_000)
 
     class Forgetful(Pull):
-        def _expected(self, sent: dict[str, float]) -> float:
-            return sent["total"] + 5
+        def _expected(self, session: Session) -> float:
+            return session.sent[source.topic]["total"] + 5
 
-    row = Forgetful(name="pull-few", source=source)
-    with pytest.raises(LostError, match="pull-few: 9 sent, 8 received"):
-        Bench(tmp_path, TINY).measure("ours", "plain", [row])
+    rows = [Forgetful(name="pull-few", source=source), Pull(name="pull-all", source=source)]
+    start = Bench(tmp_path, TINY).measure("ours", "plain", rows)
+    assert start.failures == {"pull-few": "pull-few: 9 sent, 8 received"}
+    assert start.runs["pull-all"]["received"] == 8
+    data = report([start], rows, "-", {})
+    assert table([data["rows"][0]])[1:] == [
+        "pull-few              FAILED, ours: pull-few: 9 sent, 8 received"
+    ]
     assert list(tmp_path.iterdir()) == []
 
 
