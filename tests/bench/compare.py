@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -57,7 +58,7 @@ class Bench:
                 begin = time.monotonic()
                 try:
                     start.runs[shape.name] = shape.run(session)
-                except (LostError, PeerError, RuntimeError) as error:
+                except (LostError, PeerError, RuntimeError, subprocess.SubprocessError) as error:
                     start.failures[shape.name] = str(error)
                     print(f"  {shape.name}: {error}", file=sys.stderr)
                 took_s = time.monotonic() - begin
