@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.client_process import ClientProcess, missing_tool
 from tests.interop import harness
+from tests.interop.processes import wait_until
 from tests.support.our_broker import drain
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -26,9 +27,14 @@ def test_synchronous_sends_of_several_threads(tmp_path: Path, language: str) -> 
         assert (figures["threads"], figures["total"], figures["not_success"]) == (8, 80, 0)
         assert 0 < figures["p50_us"] <= figures["max_us"]
         with broker.client() as frames:
+            # The first one made the topic. Dispatch follows a send.
+            wait_until(
+                lambda: sum(frames.offset(30, "BenchClient", q) for q in range(4)) >= 81,
+                "81 messages in the queues",
+            )
             queues = [drain(frames, "BenchClient", queue_id) for queue_id in range(4)]
         messages = [message for queue in queues for message in queue]
-        assert len(messages) == 81  # the first one made the topic
+        assert len(messages) == 81
         assert {len(message.body) for message in messages} == {100}
     finally:
         client.close()
