@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,14 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 def test_synchronous_sends_of_several_threads(tmp_path: Path, language: str) -> None:
     if missing := missing_tool(language):
         pytest.skip(f"needs {missing} on the PATH")
-    names = harness.name_server("ours", tmp_path / "namesrv").start()
-    broker = harness.broker("ours", tmp_path / "broker", names.address)
-    client = ClientProcess(language, names.address, tmp_path / "client")
-    try:
+    with contextlib.ExitStack() as ends:
+        names = harness.name_server("ours", tmp_path / "namesrv").start()
+        ends.callback(names.stop)
+        broker = harness.broker("ours", tmp_path / "broker", names.address)
+        ends.callback(broker.kill)
         broker.start()
+        client = ClientProcess(language, names.address, tmp_path / "client")
+        ends.callback(client.close)
         figures = client.send("BenchClient", 8, 80, 100)
         assert (figures["threads"], figures["total"], figures["not_success"]) == (8, 80, 0)
         assert 0 < figures["p50_us"] <= figures["max_us"]
@@ -36,10 +40,6 @@ def test_synchronous_sends_of_several_threads(tmp_path: Path, language: str) -> 
         messages = [message for queue in queues for message in queue]
         assert len(messages) == 81
         assert {len(message.body) for message in messages} == {100}
-    finally:
-        client.close()
-        broker.kill()
-        names.stop()
 
 
 def test_a_client_that_ends_says_why(tmp_path: Path) -> None:
