@@ -70,7 +70,7 @@ class Backlog:
         )
         with pair:
             pair.master.start()
-            run_load("send", pair.master, f"bench-{body}", 4, 64, count, body, _QUEUES)
+            run_load("send", pair.master, f"bench-{body}", 4, 64, count, body, f"queues={_QUEUES}")
             quiet_cpu_s(pair.master.process.pid, _QUIET_S)
             end = log_end(pair.master)
         os.sync()

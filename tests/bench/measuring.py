@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import subprocess
 import threading
 import time
@@ -89,11 +90,23 @@ def first_touch_gb_s(size: int = 256 * MIB) -> float:
 
 def build(name: str) -> Path:
     """out/<name>, compiled from <name>.c when that is newer."""
+    return _compiled(name, name)
+
+
+def build_library(name: str) -> Path:
+    """out/<name>.so, to be loaded before a program's own libraries."""
+    return _compiled(name, f"{name}.so", "-shared", "-fPIC", "-ldl")
+
+
+def _compiled(name: str, output: str, *flags: str) -> Path:
+    """Put in place when it is whole: tests build at the same time."""
     OUT_DIR.mkdir(exist_ok=True)
-    program, source = OUT_DIR / name, BENCH_DIR / f"{name}.c"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
-    return program
+    target, source = OUT_DIR / output, BENCH_DIR / f"{name}.c"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        part = target.with_suffix(f".{os.getpid()}.part")
+        subprocess.run(["cc", "-O2", "-o", str(part), str(source), *flags], check=True)
+        part.rename(target)
+    return target
 
 
 def run_load(

@@ -18,7 +18,7 @@ from tests.bench.slave_lag import log_end_of, percentile, sample_lags
 from tests.interop.processes import wait_until
 
 _BODY: Final = 128
-_QUEUES: Final = 4
+_ON_QUEUES: Final = "queues=4"
 _RATE: Final = 20_000
 _SETTLED_S: Final = 1.5
 _LAG_S: Final = 10
@@ -55,7 +55,7 @@ def measure_sends(side: str, directory: Path, scale: float) -> Sends:
         def send(conns: int, inflight: int, count: int, *, waits: bool) -> dict[str, float]:
             word = str(waits).lower()
             total = max(conns * inflight, int(count * scale))
-            arguments = (conns, inflight, total, _BODY, _QUEUES, 0, word)
+            arguments = (conns, inflight, total, _BODY, _ON_QUEUES, f"wait={word}")
             figures = run_load("send", pair.master, f"bench-{conns}-{word}", *arguments)
             if figures["not_success"]:
                 refused, code = figures["not_success"], figures["first_code"]
@@ -85,13 +85,13 @@ def measure_lag(directory: Path) -> Lag:
         pair.new_slave().start()
         pids = pair.master.process.pid, pair.slave.process.pid
         with log_end_of(pids[0]) as master_end, log_end_of(pids[1]) as slave_end:
-            run_load("send", pair.master, "bench-lag", 4, 64, 1000, _BODY, _QUEUES)
+            run_load("send", pair.master, "bench-lag", 4, 64, 1000, _BODY, _ON_QUEUES)
             wait_until(lambda: slave_end() == master_end(), "the slave has the first messages")
             # Fresh files are populated then: see AllocateMappedFileService.
             for pid in pids:
                 quiet_cpu_s(pid)
             total = int(_RATE * (_SETTLED_S + _LAG_S))
-            arguments = (4, 64, total, _BODY, _QUEUES, _RATE)
+            arguments = (4, 64, total, _BODY, _ON_QUEUES, f"rate={_RATE}")
             load = pool.submit(run_load, "send", pair.master, "bench-lag", *arguments)
             lags = sample_lags(master_end, slave_end, until=load.done)
             figures = load.result()

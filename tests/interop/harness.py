@@ -189,11 +189,12 @@ def broker(
     store_dir: Path | None = None,
     conf: Mapping[str, str] | None = None,
     jvm: tuple[str, ...] = (*QUICK_JVM, "-Xms256m", "-Xmx512m"),
+    env: Mapping[str, str] | None = None,
 ) -> Broker:
     """A broker of `kind` that registers with `namesrv` ("ip:port;ip:port").
 
     `conf` overrides settings (Java's key names, also for ours). `namesrv` None: ours serves the
-    routes itself.
+    routes itself. `env`: more of its environment.
     """
     port = port or free_port(-2, 1)
     store = store_dir or directory / "store"
@@ -205,13 +206,15 @@ def broker(
     label = f"{kind} broker {name}"
     if kind == "ours":
         command = [sys.executable, "-m", "broker", *args]
-        process = ServerProcess(label, command, log, _BROKER_READY, _our_env(directory))
+        own = {**_our_env(directory), **(env or {})}
+        process = ServerProcess(label, command, log, _BROKER_READY, own)
         return Broker(kind, process, name, port, store, namesrv)
     home = _java_home(directory)
     main = "org.apache.rocketmq.broker.BrokerStartup"
     flags = (*jvm, *_DISK_FLAGS, f"-Drocketmq.home.dir={home}")
     command = java_command(_server_classpath(kind), main, home, jvm=flags, args=args)
-    process = ServerProcess(label, command, log, _BROKER_READY, {"ROCKETMQ_HOME": str(home)})
+    own = {"ROCKETMQ_HOME": str(home), **(env or {})}
+    process = ServerProcess(label, command, log, _BROKER_READY, own)
     return Broker(kind, process, name, port, store, namesrv)
 
 

@@ -78,6 +78,13 @@ def driver_classpath(version: str) -> str:
     return f"{_compiled(jar, sources, lib, 'interop')}:{lib}/*"
 
 
+def bench_classpath() -> str:
+    """Class path of what tests/bench measures with: a 4.9.8 client (src/bench)."""
+    lib = _jars("4.9.8", "clients")
+    sources = sorted((INTEROP_DIR / "src" / "bench").glob("*.java"))
+    return f"{_compiled(TARGET_DIR / 'bench-4.9.8.jar', sources, lib, 'bench')}:{lib}/*"
+
+
 def _compiled(jar: Path, sources: Sequence[Path], lib: Path, package: str) -> Path:
     """`jar`, made of `sources`, all of `package`, when it is not there or one of them is newer."""
     classes = TARGET_DIR / f"classes-{jar.stem}"

@@ -1,0 +1,167 @@
+"""One start of one broker under measurement: its store, its loads, and what it uses meanwhile.
+
+Runs in the process of the benchmark. A session knows no row: shapes.py says what is done in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.bench.client_process import ClientProcess
+from tests.bench.measuring import (
+    JAVA_JVM,
+    SIDES,
+    MemoryWatch,
+    first_touch_gb_s,
+    quiet_cpu_s,
+    rss_anon,
+    run_load,
+)
+from tests.bench.sync_counter import SyncCounter
+from tests.interop import harness
+from tests.interop.processes import free_port
+
+_WARM_UP: Final = 200_000
+_CLIENT_WARM_UP: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Factors on what the rows do: on counts of messages, and on seconds of open loops."""
+
+    counts: float = 1.0
+    seconds: float = 1.0
+
+    def count(self, full: int, unit: int = 1) -> int:
+        """The count of messages for `full` of them: a multiple of `unit`, at least one."""
+        return max(1, int(full * self.counts) // unit) * unit
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How the broker of some rows is started."""
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    has_name_server: bool = False
+    counts_syncs: bool = False
+    warms_up: bool = True
+
+
+class Session:
+    """A broker on a fresh store, which goes with it. Used by one thread."""
+
+    def __init__(self, side: str, directory: Path, setup: Setup, lengths: Lengths) -> None:
+        """side: "ours" or "java"."""
+        self.side = side
+        self.lengths = lengths
+        self.first_touch_gb_s = first_touch_gb_s()
+        self.rss_anon_idle = 0
+        self.sent: Final[dict[str, dict[str, float]]] = {}
+        """By topic: what the load that filled it counted."""
+        self.first_sends: Final[dict[str, float]] = {}
+        """By topic: how many messages it has besides."""
+        self._directory = directory
+        self._setup = setup
+        self._names: harness.NameServer | None = None
+        self._clients: dict[str, ClientProcess] = {}
+        self._syncs = SyncCounter(directory / "syncs") if setup.counts_syncs else None
+        if setup.has_name_server:
+            self._names = harness.name_server("ours", directory / "namesrv")
+        self.broker: Final = harness.broker(
+            SIDES[side],
+            directory,
+            self._names.address if self._names else None,
+            port=free_port(-2, 1),
+            conf=setup.settings,
+            jvm=JAVA_JVM if side == "java" else (),
+            env=self._syncs.environment if self._syncs else {},
+        )
+
+    def __enter__(self) -> Self:
+        """Start, note the idle memory, warm up."""
+        try:
+            if self._names:
+                self._names.start()
+            self.broker.start()
+            self.wait_quiet()
+            self.rss_anon_idle = rss_anon(self.broker.process.pid)
+            if self._setup.warms_up:
+                self._warm_up()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(self.broker.log_tail())
+        self._end()
+
+    def _end(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self.broker.kill()
+        if self._names:
+            self._names.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _warm_up(self) -> None:
+        self.load("send", "bench-warm-up", 4, 64, self.lengths.count(_WARM_UP), 128)
+        self.load("pull", "bench-warm-up", "bench-warm", 4, 32)
+
+    def load(self, mode: str, topic: str, *arguments: object) -> dict[str, float]:
+        """Run the load generator against the broker; its figures."""
+        return run_load(mode, self.broker, topic, *arguments)
+
+    def make_topic(self, topic: str) -> None:
+        """By a send to each of its queues; `first_sends` has how many of them were taken."""
+        figures = self.load("send", topic, 1, 1, 4, 128)
+        self.first_sends[topic] = figures["total"] - figures["not_success"]
+
+    def wait_quiet(self) -> float:
+        """Until the broker has worked off what it had to do; its CPU seconds so far."""
+        return quiet_cpu_s(self.broker.process.pid)
+
+    def measured(self, action: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """What `action` gives, with what the broker used from before it until it is quiet again.
+
+        Added are cpu_s, rss_anon_max (bytes) and, where they are counted, syncs (while the action
+        ran).
+        """
+        before_s = self.wait_quiet()
+        syncs = self._syncs.read() if self._syncs else 0
+        with MemoryWatch(self.broker.process.pid) as memory:
+            figures = dict(action())
+            if self._syncs:
+                figures["syncs"] = self._syncs.read() - syncs
+            figures["cpu_s"] = self.wait_quiet() - before_s
+        figures["rss_anon_max"] = memory.highest
+        return figures
+
+    def client(self, language: str) -> ClientProcess:
+        """The official client of a language, started and warmed up by the first who asks."""
+        if language not in self._clients:
+            assert self._names is not None, f"setup {self._setup.name} has no name server"
+            directory = self._directory / f"client-{language}"
+            self._clients[language] = ClientProcess(language, self._names.address, directory)
+            count = self.lengths.count(_CLIENT_WARM_UP, 16)
+            self._clients[language].send(f"bench-warm-up-{language}", 16, count, 128)
+        return self._clients[language]
+
+    def boot_s(self) -> float:
+        """Start the broker again, after its end; the time to its boot line."""
+        begin = time.perf_counter()
+        self.broker.start()
+        return time.perf_counter() - begin
