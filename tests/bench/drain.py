@@ -97,7 +97,7 @@ class Consumers:
 def sends(broker: harness.Broker, options: argparse.Namespace) -> Figures:
     """An open loop over four connections."""
     total = int(options.rate * options.seconds)
-    return run_load("send", broker, NEW, 4, 64, total, BODY, QUEUES, options.rate)
+    return run_load("send", broker, NEW, 4, 64, total, BODY, f"rate={options.rate}")
 
 
 def measure(side: str, options: argparse.Namespace) -> None:
@@ -108,12 +108,12 @@ def measure(side: str, options: argparse.Namespace) -> None:
     try:
         broker.start()
         count = int(options.gb * 1e9 / (BODY + RECORD_OVERHEAD))
-        run_load("send", broker, OLD, 4, 64, count, BODY, QUEUES)
+        run_load("send", broker, OLD, 4, 64, count, BODY)
         quiet_cpu_s(broker.process.pid)
         broker.stop()
         drop_pages(directory)
         broker.start()
-        run_load("send", broker, NEW, 4, 64, 20_000, BODY, QUEUES)
+        run_load("send", broker, NEW, 4, 64, 20_000, BODY)
         quiet_cpu_s(broker.process.pid)
         with slow_reads(broker.process.pid, directory, options.disk_mb_s):
             alone = sends(broker, options)

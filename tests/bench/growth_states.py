@@ -195,7 +195,7 @@ class FreshTopics:
         self._count += 1
         run_load("send", self._broker, self.topic, 1, 1, QUEUES, self._body)
         total = max(QUEUES * self._window, int(messages * self._share))
-        arguments = (QUEUES, self._window, total, self._body, QUEUES)
+        arguments = (QUEUES, self._window, total, self._body, f"queues={QUEUES}")
         figures = run_load("send", self._broker, self.topic, *arguments)
         refused = int(figures["not_success"])
         self._wait_dispatched(total - refused)

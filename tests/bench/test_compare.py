@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +30,10 @@ from tests.bench.sync_counter import SyncCounter
 from tools.chaos.processes import is_running
 
 TINY = Lengths(counts=0.001, seconds=0.001)
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 
+@needs_compiler
 def test_rows_of_one_start(tmp_path: Path) -> None:
     rows = chosen_rows("pull-tag-1of10,pull-sql-1of10", 1)
     start = Bench(tmp_path, TINY).measure("ours", "filter", rows)
@@ -42,6 +45,7 @@ def test_rows_of_one_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@needs_compiler
 def test_sync_flush_counts_what_reaches_the_disk(tmp_path: Path) -> None:
     rows = chosen_rows("sync-flush-4x64-128", 1)
     [run] = Bench(tmp_path, TINY).measure("ours", "sync-flush", rows).runs.values()
@@ -49,6 +53,7 @@ def test_sync_flush_counts_what_reaches_the_disk(tmp_path: Path) -> None:
     assert run["syncs_per_s"] > 0
 
 
+@needs_compiler
 def test_all_kinds_of_syncs_are_counted_in_all_processes(tmp_path: Path) -> None:
     counter = SyncCounter(tmp_path / "syncs")
     script = (
@@ -163,6 +168,7 @@ def test_the_table_shows_medians_ratios_goals_and_what_was_refused() -> None:
     ]
 
 
+@needs_compiler
 def test_a_pull_that_lacks_messages_is_no_figure(tmp_path: Path) -> None:
     source = Send(name="few", conns=1, inflight=1, body=1, total=4_000)
 

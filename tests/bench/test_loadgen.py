@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -12,6 +13,8 @@ from tests.bench.measuring import build, run_load
 from tests.interop import harness
 from tests.interop.processes import wait_until
 from tests.support.our_broker import SMALL_FILES, FrameClient, drain
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 QUEUES = 4
 CONF = {
