@@ -89,10 +89,13 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def hangup_as_usual() -> None:
-    """Under nohup our children would ignore SIGHUP; what we catch, they get with its default."""
+def signals_as_usual() -> None:
+    """Under nohup our children would ignore SIGHUP, in the background of a script SIGINT; what we
+    catch, they get with its default."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda _number, _frame: None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -100,6 +100,8 @@ def test_a_umask_of_its_own_needs_an_interpreter_of_its_own(tmp_path: Path) -> N
 
 
 def test_what_the_tests_of_the_report_set_needs_none(tmp_path: Path) -> None:
-    program = start(tmp_path, "-h", JAVA_HOME="/no/java", PYSPARK_PYTHON="/no/python")
+    home = str(Path(__file__).parents[1])
+    more = {"JAVA_HOME": "/no/java", "PYSPARK_PYTHON": "/no/python", "PYTHONPATH": f"{home}:{home}"}
+    program = start(tmp_path, "-h", **more)
     assert isinstance(program, ForkedProgram)
     assert program.wait(30) == 0

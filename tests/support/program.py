@@ -162,7 +162,8 @@ def _inherited(environment: Mapping[str, str]) -> Inherited:
         for name, text in environment.items()
         if name not in _OF_A_PROGRAM | _OF_A_JVM and not name.startswith(_OF_SPARK)
     }
-    if variables.get("PYTHONPATH", str(_HOME)) == str(_HOME):
+    # Those of the report put the checkout there once more.
+    if set(variables.get("PYTHONPATH", "").split(os.pathsep)) <= {"", str(_HOME)}:
         variables.pop("PYTHONPATH", None)
     umask = re.search(r"^Umask:\s+(\d+)", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert umask is not None
