@@ -453,12 +453,16 @@ class FrameClient:
         return found
 
 
+_REBUILT_MS = 10_000
+
+
 def drain(client: FrameClient, topic: str, queue_id: int) -> list[Message]:
-    """Every message of a queue, pulled from its minimum to the maximum of this moment."""
+    """Every message of a queue, pulled from its minimum to the maximum of this moment. A pull waits
+    as consumers' do, for units that are being rebuilt."""
     at, end = client.offset(31, topic, queue_id), client.offset(30, topic, queue_id)
     messages: list[Message] = []
     while at < end:
-        pulled = client.pull(topic, queue_id, at)
+        pulled = client.take_pull(client.post_pull(topic, queue_id, at, suspend_ms=_REBUILT_MS))
         assert pulled.code == 0, f"pull of {topic}/{queue_id} at {at} of {end}: {pulled.code}"
         assert pulled.next_offset > at
         messages += pulled.messages

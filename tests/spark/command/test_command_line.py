@@ -334,7 +334,7 @@ def test_a_stdout_that_cannot_be_written_loses_no_report(tmp_path: Path, stdout:
         pytest.param(signal.SIGINT, 2, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, 2, marks=pytest.mark.long),
         (signal.SIGTERM, 4),
-        (signal.SIGKILL, 2),
+        pytest.param(signal.SIGKILL, 2, marks=pytest.mark.long),
     ],
 )
 def test_a_run_that_is_stopped_leaves_the_old_result(
