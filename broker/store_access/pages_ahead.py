@@ -55,21 +55,22 @@ class PagesAhead:
         self,
         path_of: Callable[[int], Path],
         file_size: int,
-        log_end: Callable[[], int],
+        log_bounds: Callable[[], tuple[int, int]],
         call_soon: Callable[[Callable[[], None]], None],
         *,
         reads_on: bool,
     ) -> None:
-        """path_of: the log's file that begins at an offset. log_end: of what is published.
+        """path_of: the log's file that begins at an offset. log_bounds: of what is published.
         call_soon: runs a function on the loop; any thread. reads_on: whether the kernel is asked
         for what follows, too (dataReadAheadEnable)."""
         self._path_of = path_of
         self._file_size = file_size
-        self._log_end = log_end
+        self._log_bounds = log_bounds
         self._call_soon = call_soon
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="PagesAheadThread")
         self._files: OrderedDict[int, int] = OrderedDict()
         """Descriptors, by where their file begins; the one that was used last is the last."""
+        self._dropped_below = 0
         self._byte = bytearray(1)
         self.reads_on = reads_on
         self._is_known = True
@@ -83,7 +84,10 @@ class PagesAhead:
         if not self._is_known or not units:
             return
         count = len(units) // CQ_UNIT_SIZE
-        edge = self._log_end() - _YOUNG_BYTES
+        low, high = self._log_bounds()
+        if low != self._dropped_below:
+            self._drop_below(low)
+        edge = high - _YOUNG_BYTES
         step = -(-count // _SAMPLES)
         for number in range(0, count, step):
             phy_offset, size, _tags = CQ_UNIT.unpack_from(units, number * CQ_UNIT_SIZE)
@@ -142,6 +146,12 @@ class PagesAhead:
             self._is_known = False
             return None
         return True
+
+    def _drop_below(self, low: int) -> None:
+        """Deleted files free their space only when nobody has them open."""
+        self._dropped_below = low
+        for start in [start for start in self._files if start + self._file_size <= low]:
+            os.close(self._files.pop(start))
 
     def _descriptor(self, start: int) -> int | None:
         fd = self._files.get(start)

@@ -27,7 +27,7 @@ from broker.wiring.store_side import StoreSide
 from ipc.service_thread import FailureHandler
 from remoting.body.heartbeat import ConsumeType
 from remoting.selector_loop import SelectorLoop
-from store.control_slots import MAX_PHY_OFFSET
+from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.mapped_file_queue import list_store_files
 
 _PID_AIM: Final = 0.8
@@ -59,10 +59,11 @@ class ColdData:
             on_failure=on_failure,
         )
 
+        counters = resources.page.counters
         self.pages: Final = PagesAhead(
             config.log_directories.path_of,
             config.mapped_file_size_commit_log,
-            lambda: resources.page.counters[MAX_PHY_OFFSET],
+            lambda: (counters[MIN_PHY_OFFSET], counters[MAX_PHY_OFFSET]),
             call_soon,
             reads_on=config.data_read_ahead_enable,
         )

@@ -33,11 +33,15 @@ class Log:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.calls: list[Callable[[], None]] = []
-        self.end = FILES * FILE_SIZE + YOUNG
+        self.begin, self.end = 0, FILES * FILE_SIZE + YOUNG
         for number in range(FILES):
             self.path(number * FILE_SIZE).write_bytes(os.urandom(FILE_SIZE))
         self.pages = PagesAhead(
-            self.path, FILE_SIZE, lambda: self.end, self.calls.append, reads_on=True
+            self.path,
+            FILE_SIZE,
+            lambda: (self.begin, self.end),
+            self.calls.append,
+            reads_on=True,
         )
 
     def path(self, start: int) -> Path:
@@ -136,6 +140,15 @@ def test_few_files_stay_open(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) - before <= 8
     made.pages.shutdown()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_files_that_are_deleted_are_not_kept_open(log: Log) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    assert not log.is_missing()
+    assert len(os.listdir("/proc/self/fd")) == before + FILES
+    log.begin = 2 * FILE_SIZE
+    assert not log.is_missing(units((2 * FILE_SIZE, 1000)))
+    assert len(os.listdir("/proc/self/fd")) == before + 1
 
 
 def test_after_the_end_nothing_is_brought(log: Log) -> None:
