@@ -156,8 +156,8 @@ ANSWERED = [name for name in COMMANDS if name not in REFUSED]
 def willing(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCluster:
     """A cluster that does whatever it is asked; every topic lies at broker-g."""
     monkeypatch.chdir(tmp_path)
-    Path(LOG).write_bytes(record())
-    Path(LIST).write_text('[{"topicName": "T", "groupName": "g"}]')
+    (tmp_path / LOG).write_bytes(record())
+    (tmp_path / LIST).write_text('[{"topicName": "T", "groupName": "g"}]')
     for code in (18, 225, 355, 401, 513, 908, 1009, 1011, 2001, 2002, 2004, 200056):
         cluster.always(RequestCode(code))
     for code in (15, 17, 25, 50, 51, 53, 100, 102, 200, 207, 215, 216, 222, 306, 316, 318, 329):
