@@ -103,6 +103,9 @@ def _decoded(kind: SerializeType) -> Callable[[bytes], None]:
         """What was read is written and read again: the same."""
         command = decode_command(header, kind)
         command.serialize_type = kind
+        if kind is SerializeType.ROCKETMQ:
+            # A block of nothing but empty names is read as fields, and not written.
+            command.has_ext_fields = bool(command.ext_fields)
         written = encode_header(command)
         again = decode_command(written[8:], kind)
         again.serialize_type = kind

@@ -361,3 +361,12 @@ class TestMasterFlushOffset:
         outcome = mqadmin.run("resetMasterFlushOffset", "-b", cluster.address, "-o", offset)
         assert outcome.code == 2
         assert cluster.asked(RequestCode.RESET_MASTER_FLUSH_OFFSET) == []
+
+
+def test_cold_data_with_numbers_that_no_broker_sends(mqadmin: Bench, cluster: FakeCluster) -> None:
+    row = b'{"coldAcc":0.5,"createTimeMills":99999999999999999999,"lastColdReadTimeMills":-1}'
+    body = b'{"runtimeTable":{"g":' + row + b"}}"
+    cluster.always(RequestCode.GET_COLD_DATA_FLOW_CTR_INFO, body=body)
+    outcome = mqadmin.run("getColdDataFlowCtrInfo", "-b", cluster.address)
+    assert outcome.code == 0
+    assert '"coldAcc": 0.5' in outcome.out

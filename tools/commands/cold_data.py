@@ -23,6 +23,8 @@ from tools.properties_text import setting_body
 from tools.report import Report, safe_line
 from tools.targets import ADDRESS_OPTION, headed_targets, master_targets
 
+_LAST_MS: Final = 253_402_300_800_000
+"""The year 10000: no date that can be shown."""
 _TIMES: Final = {
     "lastColdReadTimeMills": "lastColdReadTimeFormat",
     "createTimeMills": "createTimeFormat",
@@ -104,7 +106,8 @@ def get_cold_data_flow_ctr_info(
             lines.append(f"Broker[{target}] has no cold ctr table !")
             continue
         data[target] = _info(target, bytes(response.body))
-        shown = json.dumps(_with_times(data[target]), ensure_ascii=False, indent=2)
+        # Fractions are Decimals (loads_body), which json does not know.
+        shown = json.dumps(_with_times(data[target]), ensure_ascii=False, indent=2, default=float)
         lines += [safe_line(line) for line in shown.splitlines()]
     return Report("\n".join(lines), data)
 
@@ -131,7 +134,7 @@ def _row(row: Any) -> Any:
         return row
     shown = {key: value for key, value in row.items() if key not in _TIMES}
     for key, name in _TIMES.items():
-        if isinstance(row.get(key), int):
+        if isinstance(row.get(key), int) and 0 <= row[key] < _LAST_MS:
             moment = time.localtime(row[key] / 1000)
             shown[name] = time.strftime("%Y-%m-%d %H:%M:%S", moment)
     return shown
