@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 _BYTES: Final = (
-    "a message of 1 MiB has 65,536 times the bytes of one of 16, and costs by its bytes: 2.4 ns "
+    "A message of 1 MiB has 65,536 times the bytes of one of 16, and costs by its bytes: 2.4 ns "
     "each from 64 KiB on"
 )
 REASONS: Final[dict[str, str]] = {
