@@ -24,11 +24,11 @@ from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from ipc.clock import Clock
 from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, Record, TopicLog, record_again
 from store.commit_log_reader import CommitLogReader
 from store.errors import MessageIllegalError
 from store.message import Message
-from store.message_codec import STORE_HOST_V6_FLAG, decode_record
+from store.message_codec import decode_record
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
@@ -282,17 +282,7 @@ class ScheduleMessageService:
         except MessageIllegalError as error:
             self._skip(level, 1, f"message at {message.phy_offset}: {error}")
             return
-        record = Record(
-            queue_id=home[1],
-            flag=message.flag,
-            sys_flag=message.sys_flag & ~STORE_HOST_V6_FLAG | self._log.store_host_flag,
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            reconsume_times=message.reconsume_times,
-            prepared_transaction_offset=message.prepared_transaction_offset,
-            body=message.body,
-            properties=message.properties,
-        )
+        record = record_again(message, home[1], message.properties, self._log.store_host_flag)
         queue_offset = level.next_offset
         level.next_offset = queue_offset + 1
         self._unsafe += 1

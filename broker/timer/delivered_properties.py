@@ -1,4 +1,4 @@
-"""The properties and the record of a message that leaves the timer wheel. Pure, any thread.
+"""The properties of a message that leaves the timer wheel. Pure, any thread.
 
 Corresponds to TimerMessageStore.convert of RocketMQ.
 """
@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from store.commit_log import Record
-from store.message import Message
-from store.message_codec import STORE_HOST_V6_FLAG
 from store.message_properties import append_properties, find_property
 from store.timer.timer_log import TimerUnit
 
@@ -30,23 +27,6 @@ def delivered_properties(properties: bytes, unit: TimerUnit, now_ms: int) -> byt
         if name in properties:
             properties = _without(properties, name)
     return append_properties(properties, more)
-
-
-def delivered_record(
-    message: Message, queue_id: int, properties: bytes, store_host_flag: int
-) -> Record:
-    """The record that is put for a message of the timer topic. store_host_flag: of the log."""
-    return Record(
-        queue_id=queue_id,
-        flag=message.flag,
-        sys_flag=message.sys_flag & ~STORE_HOST_V6_FLAG | store_host_flag,
-        born_timestamp=message.born_timestamp,
-        born_host=message.born_host,
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=message.prepared_transaction_offset,
-        body=message.body,
-        properties=properties,
-    )
 
 
 def _without(properties: bytes, name: bytes) -> bytes:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.append.diverted_messages import REAL_TOPIC, home_of
-from broker.timer.delivered_properties import delivered_properties, delivered_record
+from broker.timer.delivered_properties import delivered_properties
 from broker.timer.dequeue_parts import DequeueLoop, DequeueParts
 from broker.timer.open_slot import OpenSlot, SlotReads
 from broker.timer.open_slots import OpenSlots
@@ -32,7 +32,7 @@ from broker.timer.timer_progress import SLOTS
 from broker.timer.timer_records import TimerRecords
 from broker.topic.system_topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 from remoting.response_code import ResponseCode
-from store.commit_log import Record, TopicLog
+from store.commit_log import Record, TopicLog, record_again
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
@@ -105,7 +105,6 @@ class TimerDequeueService:
         """Closed ones that are being delivered; the order is whose turn it is."""
         self._next_ms = 0
         """The next slot to look at; 0: not known yet."""
-        self._has_changed = False
         self._changed: set[SlotDelivery] = set()
         self._early: list[tuple[int, int]] = []
         """Slot and record of what was delivered of open slots."""
@@ -157,9 +156,8 @@ class TimerDequeueService:
 
     def turn_end(self) -> None:
         """The log's records of this turn are published: they are delivered."""
-        if not self._has_changed:
+        if not self._changed and not self._early:
             return
-        self._has_changed = False
         parts, end = self._parts, self._log.position
         for slot_ms, phy_offset in self._early:
             parts.early.record(slot_ms, phy_offset, end)
@@ -337,7 +335,7 @@ class TimerDequeueService:
         except MessageIllegalError as error:
             self._give_up(slot, str(error))
             return
-        record = delivered_record(message, home[1], properties, self._log.store_host_flag)
+        record = record_again(message, home[1], properties, self._log.store_host_flag)
         real_topic = message.find_property(REAL_TOPIC) or home[0]
         self._parts.append_queue.append(_Delivery(self, slot, topic, real_topic, (record,)))
 
@@ -365,7 +363,6 @@ class TimerDequeueService:
         self._count(slot)
 
     def _count(self, slot: SlotDelivery | OpenSlot) -> None:
-        self._has_changed = True
         if isinstance(slot, OpenSlot):
             self._early.append((slot.slot_ms, slot.count_one()))
         else:

@@ -16,10 +16,9 @@ from typing import Final
 
 from broker.append.send_properties import append_pairs, find_property, without_property
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
-from store.commit_log import Record, own_record
+from store.commit_log import Record, own_record, record_again
 from store.message import Message
 from store.message_codec import (
-    STORE_HOST_V6_FLAG,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     encode_message_id,
@@ -56,32 +55,20 @@ def with_number(half: Message, name: str, value: int) -> bytes:
 
 def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
     """The committed message, with the half's phy_offset and the commit bits in its sysFlag."""
-    flag = half.sys_flag & ~(TRANSACTION_MASK | STORE_HOST_V6_FLAG)
-    return Record(
-        queue_id=queue_id,
-        flag=half.flag,
-        sys_flag=flag | TRANSACTION_COMMIT | store_host_flag,
-        born_timestamp=half.born_timestamp,
-        born_host=half.born_host,
-        reconsume_times=half.reconsume_times,
+    return record_again(
+        half,
+        queue_id,
+        half.properties,
+        store_host_flag,
+        sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
         prepared_transaction_offset=half.phy_offset,
-        body=half.body,
-        properties=half.properties,
     )
 
 
 def half_copy(half: Message, properties: bytes, store_host_flag: int) -> Record:
     """A copy of the half, to be stored in queue 0 of the half topic or of the discard topic."""
-    return Record(
-        queue_id=HALF_QUEUE_ID,
-        flag=half.flag,
-        sys_flag=half.sys_flag & ~STORE_HOST_V6_FLAG | store_host_flag,
-        born_timestamp=half.born_timestamp,
-        born_host=half.born_host,
-        reconsume_times=half.reconsume_times,
-        prepared_transaction_offset=0,
-        body=half.body,
-        properties=properties,
+    return record_again(
+        half, HALF_QUEUE_ID, properties, store_host_flag, prepared_transaction_offset=0
     )
 
 
