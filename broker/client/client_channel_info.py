@@ -36,7 +36,11 @@ class ClientChannelInfo:
 
     def renew(self, newer: ClientChannelInfo) -> None:
         """Another heartbeat of the same client."""
-        self.last_update_ms, self.heard_ms = newer.last_update_ms, newer.heard_ms
+        self.hear(newer.last_update_ms, newer.heard_ms)
+
+    def hear(self, now_ms: int, monotonic_ms: int) -> None:
+        """The client was heard now, by both clocks."""
+        self.last_update_ms, self.heard_ms = now_ms, monotonic_ms
 
     def __repr__(self) -> str:
         return f"{self.client_id} at {self.connection.remote_address}"

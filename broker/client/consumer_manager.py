@@ -283,8 +283,7 @@ class ConsumerManager:
             member = info.members.get(connection)
             if member is None:
                 return False
-            member.last_update_ms = self._clock.now_ms()
-            member.heard_ms = self._clock.monotonic_ms()
+            member.hear(self._clock.now_ms(), self._clock.monotonic_ms())
         return True
 
     def unregister_consumer(self, group: str, connection: ConnectionLike, *, notify: bool) -> None:

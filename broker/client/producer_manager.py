@@ -62,8 +62,7 @@ class ProducerManager:
             known = self._groups.get(group, {}).get(connection)
             if known is None:
                 return False
-            known.last_update_ms = self._clock.now_ms()
-            known.heard_ms = self._clock.monotonic_ms()
+            known.hear(self._clock.now_ms(), self._clock.monotonic_ms())
             self._clients[client_id] = connection
         return True
 

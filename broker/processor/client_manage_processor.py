@@ -100,8 +100,7 @@ class ClientManageProcessor(TableProcessor):
             if self._groups.find(consumer.group_name) is None:
                 validate_group(consumer.group_name)
         info = self._channel_info(connection, heartbeat.client_id, request)
-        groups = [consumer.group_name for consumer in heartbeat.consumer_data_set]
-        found = [self._consumers.revision(name) for name in groups]
+        found = self._revisions(heartbeat)
         notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
         if self._new_topics.busy:
             names = [retry_topic(each.group_name) for each in heartbeat.consumer_data_set]
@@ -114,15 +113,20 @@ class ClientManageProcessor(TableProcessor):
         for producer in heartbeat.producer_data_set:
             member = self._channel_info(connection, heartbeat.client_id, request)
             self._producers.register_producer(producer.group_name, member)
-        if found == [self._consumers.revision(name) for name in groups]:
+        if found == self._revisions(heartbeat):
             self._note(connection, heartbeat, found, request.body, began_ms)
         return request.response(ResponseCode.SUCCESS)
+
+    def _revisions(self, heartbeat: HeartbeatData) -> tuple[tuple[str, int], ...]:
+        """The consumer groups that it names, as they are now (KnownHeartbeat.consumers)."""
+        names = [consumer.group_name for consumer in heartbeat.consumer_data_set]
+        return tuple((name, self._consumers.revision(name)) for name in names)
 
     def _note(
         self,
         connection: ConnectionLike,
         heartbeat: HeartbeatData,
-        revisions: list[int],
+        revisions: tuple[tuple[str, int], ...],
         body: bytes,
         began_ms: int,
     ) -> None:
@@ -131,18 +135,16 @@ class ClientManageProcessor(TableProcessor):
         Not one whose time counts: a property filter expires by its last one, and of subscriptions
         without a version, which is then that of their parsing, the newest wins.
         """
-        consumers = heartbeat.consumer_data_set
-        for consumer in consumers:
+        for consumer in heartbeat.consumer_data_set:
             for each in consumer.subscription_data_set:
                 if not is_tag_type(each.expression_type) or each.sub_version >= began_ms:
                     return
-        groups = [consumer.group_name for consumer in consumers]
         known = KnownHeartbeat(
             body,
             heartbeat.client_id,
-            tuple(zip(groups, revisions, strict=True)),
+            revisions,
             tuple(producer.group_name for producer in heartbeat.producer_data_set),
-            self._is_current(groups),
+            self._is_current([group for group, _revision in revisions]),
         )
         self._heartbeats.note(connection, known)
 
