@@ -12,6 +12,7 @@ import mmap
 import os
 from pathlib import Path
 
+from store.clean_exit import boot_id
 from store.mapped_file import NO_SPACE
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,23 @@ def take_blocks(fd: int, start: int, size: int) -> bool:
             return False
         raise
     return True
+
+
+def boot_mark() -> bytes:
+    """The boot id in ASCII, 64 bytes with zeros behind: what such files are believed by."""
+    return boot_id().encode()[:64].ljust(64, b"\0")
+
+
+def open_unflushed(path: Path, size: int) -> tuple[mmap.mmap, bool]:
+    """Map a file of `size` bytes, all with blocks, made or made that long where it is not; and
+    whether it was not. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        is_new = os.fstat(fd).st_size != size
+        os.ftruncate(fd, size)
+        return map_unflushed(fd, size, size, path), is_new
+    finally:
+        os.close(fd)
 
 
 def map_unflushed(fd: int, size: int, taken: int, path: Path) -> mmap.mmap:

@@ -11,11 +11,12 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -170,25 +171,27 @@ class PagesAhead:
     # -- threads -------------------------------------------------------------------------------
 
     def _read(self, start: int, end: int) -> None:
-        position = start % self._file_size
         left = end - start
         buffer = memoryview(bytearray(min(_STEP, left)))
-        fd = os.open(self._path_of(start - position), os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with self._file_at(start) as (fd, position):
             while left > 0:
                 size = os.preadv(fd, [buffer[: min(_STEP, left)]], position)
                 if not size:
                     return
                 position += size
                 left -= size
-        finally:
-            os.close(fd)
 
     def _ask_for_more(self, end: int) -> None:
-        position = end % self._file_size
-        fd = os.open(self._path_of(end - position), os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with self._file_at(end) as (fd, position):
             os.posix_fadvise(fd, position, _AHEAD, os.POSIX_FADV_WILLNEED)
+
+    @contextlib.contextmanager
+    def _file_at(self, phy_offset: int) -> Iterator[tuple[int, int]]:
+        """A descriptor of the file that holds the offset, and the offset's place in it."""
+        position = phy_offset % self._file_size
+        fd = os.open(self._path_of(phy_offset - position), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield fd, position
         finally:
             os.close(fd)
 

@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import logging
 import mmap
-import os
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
 from broker.timer.open_slot import CAPACITY
-from store.clean_exit import boot_id
-from store.unflushed_map import map_unflushed
+from store.unflushed_map import boot_mark, open_unflushed
 
 log = logging.getLogger(__name__)
 
@@ -58,17 +56,16 @@ class EarlyDeliveries:
         Raises OSError."""
         if not self._path.exists():
             return
-        is_new = self._path.stat().st_size != _SIZE
-        self._map = self._open()
+        self._map, is_new = open_unflushed(self._path, _SIZE)
         size, precision_ms, end, boot = _HEAD.unpack_from(self._map)
-        is_ours = boot in (_boot(), _STOPPED) and (size, precision_ms) == (
+        is_ours = boot in (boot_mark(), _STOPPED) and (size, precision_ms) == (
             _SIZE,
             self._precision_ms,
         )
         if is_new or not is_ours or end > log_end:
             self.clear(log_end)
             return
-        _HEAD.pack_into(self._map, 0, size, precision_ms, end, _boot())
+        _HEAD.pack_into(self._map, 0, size, precision_ms, end, boot_mark())
         if boot == _STOPPED:
             # From here on another boot must not believe it.
             self._map.flush(0, _HEAD_SIZE)
@@ -77,7 +74,7 @@ class EarlyDeliveries:
         """Nothing was delivered early."""
         if self._map is not None:
             self._map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
-            _HEAD.pack_into(self._map, 0, _SIZE, self._precision_ms, log_end, _boot())
+            _HEAD.pack_into(self._map, 0, _SIZE, self._precision_ms, log_end, boot_mark())
 
     def of_slot(self, slot_ms: int) -> frozenset[int]:
         """Phy offsets of the records that are delivered of a slot."""
@@ -143,21 +140,13 @@ class EarlyDeliveries:
         if self._cannot_open:
             return False
         try:
-            self._map = self._open()
+            self._map, _is_new = open_unflushed(self._path, _SIZE)
         except OSError as error:
             log.error("%s: timers come when their slot is over: %s", self._path, error)
             self._cannot_open = True
             return False
         self.clear(log_end)
         return True
-
-    def _open(self) -> mmap.mmap:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.ftruncate(fd, _SIZE)
-            return map_unflushed(fd, _SIZE, _SIZE, self._path)
-        finally:
-            os.close(fd)
 
     def _find(self, number: int) -> int | None:
         if self._map is not None:
@@ -173,7 +162,3 @@ def _place_at(place: int) -> int:
 
 def _list_at(place: int) -> int:
     return _HEAD_SIZE + place * CAPACITY * _PHY_OFFSET.size
-
-
-def _boot() -> bytes:
-    return boot_id().encode()[:64].ljust(64, b"\0")

@@ -22,13 +22,11 @@ from __future__ import annotations
 
 import logging
 import mmap
-import os
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from store.clean_exit import boot_id
-from store.unflushed_map import map_unflushed
+from store.unflushed_map import boot_mark, open_unflushed
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +50,7 @@ class TimerProgress:
     def open(self, log_end: int) -> None:
         """Take up what an earlier life has left, if it is to be believed. log_end: of the log now.
         Raises OSError."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            is_new = os.fstat(fd).st_size != _SIZE
-            os.ftruncate(fd, _SIZE)
-            self._map = map_unflushed(fd, _SIZE, _SIZE, self._path)
-        finally:
-            os.close(fd)
+        self._map, is_new = open_unflushed(self._path, _SIZE)
         head = self._head(log_end)
         slots, precision_ms, end, boot = _HEAD.unpack_from(self._map)
         if is_new or (slots, precision_ms, boot) != (head[0], head[1], head[3]) or end > log_end:
@@ -102,4 +94,4 @@ class TimerProgress:
         return _HEAD.size + number % SLOTS * _ENTRY.size
 
     def _head(self, log_end: int) -> tuple[int, int, int, bytes]:
-        return 1 + SLOTS, self._precision_ms, log_end, boot_id().encode()[:64].ljust(64, b"\0")
+        return 1 + SLOTS, self._precision_ms, log_end, boot_mark()

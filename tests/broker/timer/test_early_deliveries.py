@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.timer import early_deliveries
 from broker.timer.early_deliveries import EarlyDeliveries
 
 SLOT_MS = 1_795_391_992_000
@@ -62,7 +61,7 @@ def test_what_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found(path) == frozenset()
     path.unlink()
     left_behind(path)
-    monkeypatch.setattr(early_deliveries, "boot_id", lambda: "another")
+    monkeypatch.setattr("store.unflushed_map.boot_id", lambda: "another")
     assert found(path) == frozenset()
 
 
@@ -70,9 +69,9 @@ def test_an_orderly_stop_outlives_the_boot_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_behind(path := tmp_path / "timerearly").close()
-    monkeypatch.setattr(early_deliveries, "boot_id", lambda: "another")
+    monkeypatch.setattr("store.unflushed_map.boot_id", lambda: "another")
     assert found(path) == {300, 700}
-    monkeypatch.setattr(early_deliveries, "boot_id", lambda: "a third")
+    monkeypatch.setattr("store.unflushed_map.boot_id", lambda: "a third")
     assert found(path) == frozenset()
 
 

@@ -191,7 +191,7 @@ def test_an_orderly_stop_is_believed_by_another_boot(
     world.pass_ms(2_200, 20)
     world.service.stop()
     world.service.finish()
-    monkeypatch.setattr("broker.timer.early_deliveries.boot_id", lambda: "another")
+    monkeypatch.setattr("store.unflushed_map.boot_id", lambda: "another")
     world.service = world.new_service()
     world.pass_ms(2_000, 20)
     assert world.keys() == ["a", "b"]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.timer import timer_progress
 from broker.timer.timer_progress import SLOTS, TimerProgress
 
 SLOT_MS = 1_795_391_992_000
@@ -46,7 +45,7 @@ def test_another_precision(tmp_path: Path) -> None:
 
 def test_another_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left_behind(path := tmp_path / "timerprogress")
-    monkeypatch.setattr(timer_progress, "boot_id", lambda: "another")
+    monkeypatch.setattr("store.unflushed_map.boot_id", lambda: "another")
     assert found(path) == (0, 0)
 
 
