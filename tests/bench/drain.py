@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.bench.measuring import JAVA_JVM, RECORD_OVERHEAD, SIDES, quiet_cpu_s, run_load
+from tests.bench.measuring import RECORD_OVERHEAD, SIDES, quiet_cpu_s, run_load, side_broker
 from tests.interop import harness
-from tests.interop.processes import free_port, process_tree
+from tests.interop.processes import process_tree
 
 OLD: Final = "bench-drain-old"
 NEW: Final = "bench-drain-new"
@@ -103,8 +103,7 @@ def sends(broker: harness.Broker, options: argparse.Namespace) -> Figures:
 def measure(side: str, options: argparse.Namespace) -> None:
     """One broker, from empty to its end; prints."""
     directory = Path(tempfile.mkdtemp(prefix=f"bench-drain-{side}-", dir=options.dir))
-    jvm = JAVA_JVM if side == "java" else ()
-    broker = harness.broker(SIDES[side], directory, None, port=free_port(-2, 1), jvm=jvm)
+    broker = side_broker(side, directory)
     try:
         broker.start()
         count = int(options.gb * 1e9 / (BODY + RECORD_OVERHEAD))

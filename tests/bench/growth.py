@@ -40,6 +40,7 @@ from tests.bench.growth_curves import (
     series,
 )
 from tests.bench.growth_states import MEASURES, PARKED_ON_ONE, Site
+from tests.bench.machine import describe_machine
 from tests.bench.measuring import OUT_DIR
 from tests.interop.java_peers import server_version
 
@@ -149,6 +150,7 @@ class Bench:
         self._sites = [
             Site(directory / side, side, options.messages, options.rounds) for side in sides
         ]
+        self._machine = describe_machine(directory)
         self._curves: dict[str, list[Point]] = {}
 
     def run(self, curve: Curve, points: Sequence[float]) -> None:
@@ -171,7 +173,7 @@ class Bench:
         return Report(
             date=datetime.datetime.now(datetime.UTC).date().isoformat(),
             java_version=self._java_version,
-            machine={"cpus": os.cpu_count(), "kernel": platform.release()},
+            machine=self._machine,
             python=platform.python_version(),
             messages=self._options.messages,
             rounds=self._options.rounds,

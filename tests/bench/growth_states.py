@@ -29,11 +29,11 @@ from tests.bench.growth_traffic import (
     send_frame,
     walk,
 )
-from tests.bench.measuring import JAVA_JVM, RECORD_OVERHEAD, SIDES, quiet_cpu_s, run_load
+from tests.bench.measuring import RECORD_OVERHEAD, quiet_cpu_s, run_load, side_broker
 from tests.bench.replica_pair import log_end
 from tests.bench.topics import name_of, write_topics
 from tests.interop import harness
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.stolen_time import StolenTime
 
 QUEUES: Final = 4
@@ -126,14 +126,7 @@ class Site:
         with self.directory() as path:
             if topics:
                 write_topics(path / "store", topics, queues)
-            broker = harness.broker(
-                SIDES[self.side],
-                path,
-                None,
-                port=free_port(-2, 1),
-                conf=_FULL_DISK,
-                jvm=JAVA_JVM if self.side == "java" else (),
-            )
+            broker = side_broker(self.side, path, conf=_FULL_DISK)
             with ending(broker):
                 broker.start()
                 yield broker
@@ -348,12 +341,11 @@ def replica(directory: Path, names: str, broker_id: int) -> harness.Broker:
     seconds, as by default."""
     role = "SLAVE" if broker_id else "ASYNC_MASTER"
     settings = {"brokerRole": role, "brokerId": str(broker_id), "slaveSyncInterval": "10000"}
-    return harness.broker(
+    return side_broker(
         "ours",
         directory / str(broker_id),
         names,
         name="growth-group",
-        port=free_port(-2, 1),
         conf={**_FULL_DISK, **settings},
     )
 

@@ -13,10 +13,10 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.interop import harness
-from tests.interop.processes import process_tree
+from tests.interop.processes import free_port, process_tree
 
 BENCH_DIR: Final = Path(__file__).resolve().parent
 OUT_DIR: Final = BENCH_DIR / "out"
@@ -27,6 +27,15 @@ RECORD_OVERHEAD: Final = 190  # bytes of loadgen's records besides the body
 
 _QUIET_SHARE: Final = 0.07  # of a core
 _QUIET_STEP_S: Final = 0.3
+
+
+def side_broker(
+    side: str, directory: Path, namesrv: str | None = None, **more: Any
+) -> harness.Broker:
+    """The broker of a side at a free port, not started; Java's with the heap of a server. namesrv,
+    more: as harness.broker takes them."""
+    jvm = JAVA_JVM if side == "java" else ()
+    return harness.broker(SIDES[side], directory, namesrv, port=free_port(-2, 1), jvm=jvm, **more)
 
 
 class MemoryWatch:

@@ -14,9 +14,8 @@ from typing import Final, Self
 
 from remoting.body.kv_table import KVTable
 from remoting.request_code import RequestCode
-from tests.bench.measuring import JAVA_JVM, SIDES
+from tests.bench.measuring import side_broker
 from tests.interop import harness
-from tests.interop.processes import free_port
 from tests.support.our_broker import FrameClient
 
 # The largest multiple of a MiB that a Java int holds: a whole backlog in one "2 GB" file.
@@ -91,15 +90,13 @@ class ReplicaPair:
             time.sleep(0.05)
 
     def _broker(self, name: str, settings: dict[str, str], store: Path | None) -> harness.Broker:
-        return harness.broker(
-            SIDES[self._side],
+        return side_broker(
+            self._side,
             self._directory / name,
             self._name_server.address,
             name=_BROKER_NAME,
-            port=free_port(-2, 1),
             store_dir=store,
             conf={"mappedFileSizeCommitLog": str(LOG_FILE_SIZE), **settings},
-            jvm=JAVA_JVM if self._side == "java" else (),
         )
 
 

@@ -15,17 +15,15 @@ from typing import Final, Self
 
 from tests.bench.client_process import ClientProcess
 from tests.bench.measuring import (
-    JAVA_JVM,
-    SIDES,
     MemoryWatch,
     first_touch_gb_s,
     quiet_cpu_s,
     rss_anon,
     run_load,
+    side_broker,
 )
 from tests.bench.sync_counter import SyncCounter
 from tests.interop import harness
-from tests.interop.processes import free_port
 
 _WARM_UP: Final = 200_000
 _CLIENT_WARM_UP: Final = 30_000
@@ -74,13 +72,11 @@ class Session:
         self._syncs = SyncCounter(directory / "syncs") if setup.counts_syncs else None
         if setup.has_name_server:
             self._names = harness.name_server("ours", directory / "namesrv")
-        self.broker: Final = harness.broker(
-            SIDES[side],
+        self.broker: Final = side_broker(
+            side,
             directory,
             self._names.address if self._names else None,
-            port=free_port(-2, 1),
             conf=setup.settings,
-            jvm=JAVA_JVM if side == "java" else (),
             env=self._syncs.environment if self._syncs else {},
         )
 
