@@ -15,8 +15,8 @@ from tools import mqshutdown
 from tools.mqshutdown import main
 
 UNWILLING = """
-import signal, sys
-signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"asked\\n"))
 print("ready", flush=True)
 sys.stdin.read()
 """
