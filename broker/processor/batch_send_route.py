@@ -126,19 +126,19 @@ class BatchSendRoute:
             topic=topic.entry.name_bytes,
             properties=append_pairs(text, self._cluster_pair).encode(),
         )
-        try:
-            phy_offsets = self._log.put_sent_batch(topic.entry, common, body)
-        except struct.error:
-            return False
+        phy_offsets = self._log.put_sent_batch(topic.entry, common, body)
         if phy_offsets is None:
             return False
         self._count(fields.b, text, len(phy_offsets), self._log.position - before)
         ids = self._message_ids(phy_offsets)
         unique_key = find_unique_key(text)
-        template, values = self._answer, (0, queue_id, ids, first_offset, frame.opaque)
+        values: tuple[int | bytes, ...]
         if unique_key:
             template, key = self._answer_with_key, _encode_json(unique_key)
-            values = (*values[:-1], key, frame.opaque)
+            values = (0, queue_id, ids, first_offset, key, frame.opaque)
+        else:
+            template = self._answer
+            values = (0, queue_id, ids, first_offset, frame.opaque)
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):

@@ -316,8 +316,8 @@ class SendRecords:
         common = append_pairs(header.i, self._cluster_pair)
         records: list[Record] = []
         for item, text in self._items(request, header, place.sys_flag):
-            own = place._replace(properties=append_pairs(text, common))
-            records.append(_record(header, own, peer, item.flag, item.body))
+            own = append_pairs(text, common)
+            records.append(_record(header, place, peer, item.flag, item.body, own))
         return records
 
     def _inner_batch(
@@ -363,9 +363,15 @@ class SendRecords:
 
 
 def _record(
-    header: SendHeader, place: Diversion, peer: PeerHost, flag: int, body: Buffer
+    header: SendHeader,
+    place: Diversion,
+    peer: PeerHost,
+    flag: int,
+    body: Buffer,
+    text: str | None = None,
 ) -> Record:
-    properties = place.properties.encode()
+    """text: the properties, if they are not those of `place`."""
+    properties = (place.properties if text is None else text).encode()
     size = len(properties)
     if place.sys_flag & INNER_BATCH_FLAG:
         properties = prepare_inner_batch(properties)

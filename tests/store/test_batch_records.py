@@ -206,5 +206,4 @@ def test_the_longest_properties(number: int, more: int) -> None:
 @pytest.mark.parametrize("number", [1, 4])
 def test_numbers_that_do_not_fit(number: int, changes: dict[str, int]) -> None:
     body = memoryview(batch_of([(0, b"x", b"")] * number))
-    with pytest.raises(struct.error):
-        encode_batch(body, msgspec.structs.replace(COMMON, **changes), PLACE)
+    assert encode_batch(body, msgspec.structs.replace(COMMON, **changes), PLACE) is None
