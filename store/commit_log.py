@@ -341,19 +341,20 @@ class CommitLog:
     def put_sent_batch(
         self, topic: TopicLog, common: BatchCommon, body: memoryview
     ) -> Sequence[int] | None:
-        """Place the messages of the batch `body`, as a client sent it; phy_offset of each.
-
-        None: not a plain batch (encode_batch), or no room in this file: `put_batch` is for those.
-        """
+        """Place the messages of the batch `body`, as a client sent it; phy_offset of each. None: not
+        a plain batch (encode_batch), or no room in this file: `put_batch` is for those."""
         queue_offset = topic.next_offsets.get(common.queue_id, 0)
         place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host)
         records = encode_batch(body, common, place)
-        if records is None or self.position + len(records.data) + BLANK_SIZE > self._file_end:
+        if records is None:
             return None
-        self._pending.append(records.data)
-        topic.next_offsets[common.queue_id] = queue_offset + len(records.phy_offsets)
-        self.position += len(records.data)
-        return records.phy_offsets
+        data, phy_offsets = records
+        if self.position + len(data) + BLANK_SIZE > self._file_end:
+            return None
+        self._pending.append(data)
+        topic.next_offsets[common.queue_id] = queue_offset + len(phy_offsets)
+        self.position += len(data)
+        return phy_offsets
 
     def commit(self) -> None:
         """Copy what was put since the last commit into the file, publish it, ring."""

@@ -35,8 +35,6 @@ from store.commit_log import CommitLog
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _SEND_BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
-_NOT_PLAIN: Final = ("DELAY\x01", "TRAN_MSG\x01", TIMER_MARK, "INNER_")
-"""Begin properties of the whole batch that the general path looks at."""
 _PHY_OFFSET_SIZE: Final = 8
 _encode_json: Final = msgspec.json.encode
 
@@ -109,9 +107,8 @@ class BatchSendRoute:
             if queue_id is None:
                 return False
         text = fields.i
-        for mark in _NOT_PLAIN:
-            if mark in text:
-                return False
+        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text or "INNER_" in text:
+            return False
         if len(body) > self._max_message_size or not self._log.writable:
             return False
         peer = PeerHost.of(connection)

@@ -69,7 +69,7 @@ def _encode_batch(data: bytes) -> None:
     made = encode_batch(memoryview(data), _COMMON, BatchPlace(0, 0, 0, bytes(8)))
     if made is None:
         return
-    records = [decode_record(made.data, at)[0] for at in made.phy_offsets]
+    records = [decode_record(made[0], at)[0] for at in made[1]]
     items = list(iterate_batch(data))
     assert [(r.flag, r.body) for r in records] == [(i.flag, bytes(i.body)) for i in items]
     assert [r.queue_offset for r in records] == list(range(len(items)))

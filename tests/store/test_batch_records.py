@@ -95,7 +95,7 @@ def check(body: bytearray, common: BatchCommon = COMMON, place: BatchPlace = PLA
         assert made is None
         return False
     assert made is not None
-    assert (made.data, list(made.phy_offsets)) == expected
+    assert (made[0], list(made[1])) == expected
     return True
 
 
