@@ -341,8 +341,8 @@ class CommitLog:
     def put_sent_batch(
         self, topic: TopicLog, common: BatchCommon, body: memoryview
     ) -> Sequence[int] | None:
-        """Place the messages of the batch `body`, as a client sent it; phy_offset of each. None: not
-        a plain batch (encode_batch), or no room in this file: `put_batch` is for those."""
+        """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
+        plain batch (encode_batch), or no room in this file: `put_batch` is for those."""
         queue_offset = topic.next_offsets.get(common.queue_id, 0)
         place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host)
         records = encode_batch(body, common, place)

@@ -28,6 +28,7 @@ from broker.processor.send_records import (
 )
 from broker.processor.stored_answer import StoredAnswer, stored_form
 from remoting.connection import Connection
+from remoting.java_text import to_java_escapes
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
@@ -131,7 +132,8 @@ class BatchSendRoute:
         unique_key = find_unique_key(text)
         values: tuple[int | bytes, ...]
         if unique_key:
-            template, key = self._answer_with_key, _encode_json(unique_key)
+            key = bytes(to_java_escapes(_encode_json(unique_key)))
+            template = self._answer_with_key
             values = (0, queue_id, ids, first_offset, key, frame.opaque)
         else:
             template = self._answer

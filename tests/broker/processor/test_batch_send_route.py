@@ -198,6 +198,7 @@ def test_both_paths_do_the_same(
     [
         (PLAIN, "WAIT\x01true"),
         (PLAIN, "UNIQ_KEY\x01ABC\x02WAIT\x01true"),
+        (PLAIN, 'UNIQ_KEY\x01\x0b 100 % "\\ \x7f \u2028 é'),
         (PLAIN, ""),
         (batch_body((0, b"alone", b"")), "WAIT\x01true"),
         (batch_body(*[(0, b"body", b"UNIQ_KEY\x01ABC\x02WAIT\x01true")] * 16), "WAIT\x01true"),
