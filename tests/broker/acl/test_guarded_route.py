@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -188,7 +189,7 @@ class GeneralGate:
         self._guard.check(connection, request)
 
 
-def batch_request(body: bytes, **fields: object) -> RemotingCommand:
+def batch_request(body: bytes, **fields: Any) -> RemotingCommand:
     """A batch of one message."""
     item = BATCH_ITEM_HEAD.pack(22 + len(body), 0, 0, 0, len(body)) + body + bytes(2)
     code = RequestCode.SEND_BATCH_MESSAGE
