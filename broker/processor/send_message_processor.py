@@ -1,11 +1,12 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
 Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 is decoded
-directly into a typed one, and its body stays in the receive buffer; every other form (V1 names,
-binary headers) is converted to the same header and takes the same path. Records get their
-place immediately; at the end of the loop's turn the log publishes them, and the responses are sent
-or wait for the flush and the replicas (DurabilityWaiters). SendRecords builds the records of the
-other forms. Checks, their order, codes and texts follow RocketMQ's SendMessageProcessor.
+directly into a typed one, and its body stays in the receive buffer, as that of a batch does
+(BatchSendRoute); every other form (V1 names, binary headers) is converted to the same header and
+takes the same path. Records get their place immediately; at the end of the loop's turn the log
+publishes them, and the responses are sent or wait for the flush and the replicas
+(DurabilityWaiters). SendRecords builds the records of the other forms. Checks, their order, codes
+and texts follow RocketMQ's SendMessageProcessor.
 
 Long because the fast path is written out plainly for speed (docs/STYLE.md, 12) beside the general
 path, and both share the checks, the held sends and the response templates.
@@ -221,7 +222,7 @@ class SendMessageProcessor:
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
-        """FastHandler for batches."""
+        """The fast path of batches."""
 
     # -- entries -------------------------------------------------------------------------------
 
