@@ -42,7 +42,7 @@ from tests.support.stolen_time import StolenTime
 BOOT_GOAL_S: Final = 10.0
 REGISTRATION_GOAL_S: Final = 1.0
 MEMORY_GOAL: Final = 600 * MIB
-DESCRIPTORS_GOAL: Final = 1_024
+DESCRIPTORS_GOAL: Final = 21_000
 """What a process may have by default nearly everywhere."""
 _WINDOW: Final = 200
 _LONG_S: Final = 600.0
