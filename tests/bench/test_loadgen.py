@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from store.message import Message
-from tests.bench.measuring import build, run_load
+from tests.bench.measuring import build_loadgen, run_load
 from tests.interop import harness
 from tests.interop.processes import wait_until
 from tests.support.our_broker import SMALL_FILES, FrameClient, drain
@@ -160,7 +160,7 @@ def test_refused_sends_are_counted(broker: harness.Broker) -> None:
     ],
 )
 def test_what_it_cannot_do_is_refused(arguments: list[str], words: str) -> None:
-    command = [str(build("loadgen")), "send", "127.0.0.1", "1", "T", "1", "1", *arguments]
+    command = [str(build_loadgen()), "send", "127.0.0.1", "1", "T", "1", "1", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert words in done.stderr
