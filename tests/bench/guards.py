@@ -56,7 +56,7 @@ def tls(side: str, directory: Path) -> Guard:
         "tls.server.certPath": str(pair.certificate),
         "tls.server.keyPath": str(pair.key),
     }
-    options = {mode: ("tls=true",) for mode in ("send", "pull")}
+    options = dict.fromkeys(("send", "pull"), ("tls=true",))
     if side == "java":
         return Guard(jvm=tuple(f"-D{key}={to}" for key, to in settings.items()), options=options)
     return Guard(settings=settings, options=options)

@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -17,16 +18,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.interop import harness
-from tests.interop.processes import free_port, process_tree
+from tests.interop.processes import ServerProcess, free_port, process_tree
 
 BENCH_DIR: Final = Path(__file__).resolve().parent
 OUT_DIR: Final = BENCH_DIR / "out"
 MIB: Final = 1024 * 1024
 SIDES: Final = {"ours": "ours", "java": "java-4.9"}
+LIMIT: Final = "limit"
+"""Not a broker, but stripped_broker.py, where a side may be named."""
 JAVA_JVM: Final = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch")
 RECORD_OVERHEAD: Final = 190  # bytes of loadgen's records besides the body
 
 _OPENSSL: Final = ("-DWITH_OPENSSL", "-lssl", "-lcrypto")
+_STRIPPED_READY: Final = r"The broker\[(stripped), ([0-9.]+):(\d+)\] boot success"
 _QUIET_SHARE: Final = 0.07  # of a core
 _QUIET_STEP_S: Final = 0.3
 
@@ -41,8 +45,18 @@ def side_broker(
 ) -> harness.Broker:
     """The broker of a side at a free port, not started; Java's with the heap of a server. namesrv,
     more: as harness.broker takes them. jvm: more options of a Java broker."""
+    if side == LIMIT:
+        return _stripped_broker(directory)
     jvm = (*JAVA_JVM, *jvm) if side == "java" else ()
     return harness.broker(SIDES[side], directory, namesrv, port=free_port(-2, 1), jvm=jvm, **more)
+
+
+def _stripped_broker(directory: Path) -> harness.Broker:
+    port = free_port()
+    command = [sys.executable, "-m", "tests.bench.stripped_broker", str(port)]
+    env = {"PYTHONPATH": str(harness.REPO_DIR)}
+    process = ServerProcess("stripped broker", command, directory / "log", _STRIPPED_READY, env)
+    return harness.Broker(LIMIT, process, "stripped", port, directory, None)
 
 
 class MemoryWatch:

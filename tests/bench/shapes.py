@@ -41,7 +41,14 @@ class Shape(Protocol):
     def setup(self) -> str: ...
     @property
     def goals(self) -> tuple[Goal, ...]: ...
+    @property
+    def beside(self) -> str: ...
     def run(self, session: Session) -> dict[str, float]: ...
+
+
+def has_limit(shape: Shape) -> bool:
+    """Whether stripped_broker.py runs it, too."""
+    return any(goal.figure == "of_limit" for goal in shape.goals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,8 @@ class Row:
     name: str
     setup: str = "plain"
     goals: tuple[Goal, ...] = ()
+    beside: str = ""
+    """Another row: what is asked for here besides is what the difference costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
