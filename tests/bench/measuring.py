@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.interop import harness
 from tests.interop.processes import ServerProcess, free_port, process_tree
@@ -155,8 +155,16 @@ def _compiled(name: str, output: str, *flags: str, is_attempt: bool = False) -> 
     return target
 
 
+class Target(Protocol):
+    """A broker that is loaded."""
+
+    @property
+    def port(self) -> int: ...
+    def log_tail(self) -> str: ...
+
+
 def run_load(
-    mode: str, broker: harness.Broker, topic: str, *args: object, timeout_s: float = 600
+    mode: str, broker: Target, topic: str, *args: object, timeout_s: float = 600
 ) -> dict[str, float]:
     """Run the load generator; gives its figures, refused sends among them (`not_success`).
 
