@@ -17,7 +17,7 @@ from tests.bench.cores_model import HOSTS, TWO_GROUPS, models
 from tests.bench.goals import MORE_IS_BETTER
 from tests.bench.performance_page import CORES_PICTURE, FIGURES, PUBLISHED, ROWS_PICTURE
 
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "performance",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -69,8 +69,9 @@ def draw_goals(data: Mapping[str, Any]) -> Figure:
     for kind, words in FIGURES.items():
         of_it = [(share, names.index(name)) for name, one, share in found if one == kind]
         if of_it:
-            style = {"marker": _MARKS[kind], "color": _COLORS[kind], "label": words}
-            axes.scatter(*zip(*of_it, strict=True), s=26, **style)
+            at, lines = zip(*of_it, strict=True)
+            mark, color = _MARKS[kind], _COLORS[kind]
+            axes.plot(at, lines, linestyle="", marker=mark, markersize=5, color=color, label=words)
     axes.axvline(1.0, color="#444444", linewidth=1)
     axes.set_xscale("log")
     ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]

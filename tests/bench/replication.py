@@ -187,16 +187,17 @@ def sends_lines(runs: list[Sends]) -> list[Line]:
         return median(runs, "ours", name), median(runs, "java", name)
 
     many_sync, many_async = both("sync_msg_s"), both("async_msg_s")
-    shares = [
+    ours, java = (
         sync / other if sync and other else None
         for sync, other in zip(many_sync, many_async, strict=True)
-    ]
+    )
+    goal = Goal("of_not_waiting", 0.6, of_ratio=False)
     return [
         Line("SYNC_MASTER 1 x 1: p50, us", *both("sync_p50_us"), Goal("p50_us", 0.7)),
         Line("1 x 1, not waiting: p50, us", *both("async_p50_us")),
         Line("SYNC_MASTER 4 x 64: msg/s", *many_sync, Goal("msg_per_s", 1.8)),
         Line("4 x 64, not waiting: msg/s", *many_async),
-        Line("4 x 64: waiting / not waiting", *shares, Goal("of_not_waiting", 0.6, of_ratio=False)),
+        Line("4 x 64: waiting / not waiting", ours, java, goal),
     ]
 
 

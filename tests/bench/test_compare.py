@@ -216,10 +216,10 @@ def test_the_stripped_broker_loses_nothing(tmp_path: Path) -> None:
 @needs_compiler
 @pytest.mark.parametrize("guard", ["acl", "tls"])
 def test_guarded_rows_are_sent(guard: str, tmp_path: Path) -> None:
-    [row] = possible_rows(chosen_rows(f"{guard}-4x64-128", 1)) or [None]
-    if row is None:
+    rows = possible_rows(chosen_rows(f"{guard}-4x64-128", 1))
+    if not rows:
         pytest.skip("no headers of OpenSSL")
-    [run] = Bench(tmp_path, TINY).measure("ours", guard, [row]).runs.values()
+    [run] = Bench(tmp_path, TINY).measure("ours", guard, rows).runs.values()
     assert (run["messages"], run["refused"]) == (200, 0)
 
 
