@@ -20,6 +20,7 @@ import argparse
 import datetime
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,8 @@ def main(arguments: list[str]) -> int:
     rounds = options.rounds or (1 if options.quick else 3)
     sides = [options.only] if options.only else list(SIDES)
     java = server_version("4.9") if "java" in sides else "-"
+    # So that SIGTERM ends the brokers and deletes the stores, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("compare: ended by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="compare-", dir=options.dir))
     machine = describe_machine(directory)
     bench = Bench(directory, lengths_of(options))
