@@ -1,10 +1,10 @@
 """What more cores bring, measured on two: `bin/bench cores` (or `python -m tests.bench.cores`).
 
 A container of ours (bin/mqbrokercontainer) with one broker group or with two, whose processes and
-load generators may run on both cores or are pinned to one (sched_setaffinity). For each layout and
-load, sends of 1 KiB and pulls of these: messages a second of all groups together, processor time a
-message of each process, and how many cores each kept busy. Layouts take turns, --rounds times, each
-time on fresh stores; printed are medians.
+load generators may run on both cores or are pinned to one (sched_setaffinity); beside it Java's 4.9
+broker on one core and on two. For each layout and load, sends of 1 KiB and pulls of these: messages
+a second of all groups together, processor time a message of each process, and how many cores each
+kept busy. Layouts take turns, --rounds times, each time on fresh stores; printed are medians.
 
 Beneath it what would follow for hosts with more cores, by the formula of cores_model.py. The load
 generators run on the same two cores as the brokers: that is why processor time, not speed, is what
@@ -14,6 +14,7 @@ the formula takes.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -24,17 +25,30 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.broker_figures import Process, look_at
-from tests.bench.cores_model import HOSTS, ONE_GROUP, RECORD_KB, TWO_GROUPS, models
+from tests.bench.cores_model import (
+    HOSTS,
+    JAVA_ON_ONE,
+    JAVA_ON_TWO,
+    ONE_CORE,
+    ONE_GROUP,
+    PINNED_GROUP,
+    PINNED_GROUPS,
+    RECORD_KB,
+    TWO_GROUPS,
+    java_at_best,
+    models,
+)
 from tests.bench.machine import describe_machine
-from tests.bench.measuring import OUT_DIR, quiet_cpu_s, run_load
+from tests.bench.measuring import OUT_DIR, quiet_cpu_s, run_load, side_broker
 from tests.broker.container.container_world import OurContainer, broker_file
+from tests.interop.java_peers import server_version
 
 Cores = tuple[int, ...]
 """Places among the usable cores, from 0."""
@@ -50,6 +64,7 @@ _LARGE_FILES: Final = {
 }
 _BODY: Final = 1024
 _WARM_UP: Final = 50_000
+_JAVA_WARM_UP: Final = 200_000
 _COUNT: Final = 200_000
 _QUEUES: Final = 4
 _NAMES: Final = "ab"
@@ -66,33 +81,84 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The groups of one container."""
+    """The groups of one container, or a Java broker."""
 
     name: str
     groups: tuple[Group, ...]
+    side: str = "ours"
 
 
 LAYOUTS: Final = (
-    Layout("one group, one core", (Group(_FIRST, _FIRST, _SECOND),)),
+    Layout(ONE_CORE, (Group(_FIRST, _FIRST, _SECOND),)),
     Layout(ONE_GROUP, (Group(),)),
-    Layout("one group, remoting has a core", (Group(_FIRST, _SECOND, _SECOND),)),
+    Layout(PINNED_GROUP, (Group(_FIRST, _SECOND, _SECOND),)),
     Layout(TWO_GROUPS, (Group(), Group())),
-    Layout("two groups, a core each", (Group(_FIRST, _FIRST), Group(_SECOND, _SECOND))),
+    Layout(PINNED_GROUPS, (Group(_FIRST, _FIRST), Group(_SECOND, _SECOND))),
+    Layout(JAVA_ON_ONE, (Group(_FIRST, _FIRST, _SECOND),), "java"),
+    Layout(JAVA_ON_TWO, (Group(),), "java"),
 )
 LOADS: Final = {"send 4x64": (4, 64), "send 64x1": (64, 1), "pull 32": None}
 """Connections and requests in flight on each; pulls drain what the first load sent."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Target:
-    """A broker of the container, as the load generator needs it."""
+    """A broker under load, as the load generator needs it."""
 
     port: int
-    container: OurContainer
+    log_tail: Callable[[], str]
 
-    def log_tail(self) -> str:
-        """The container's last words."""
-        return self.container.output()[-3000:]
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What runs: the processes of all groups, by their roots, and where they are reached."""
+
+    roots: Sequence[int]
+    targets: Sequence[Target]
+
+    def processes(self) -> list[Process]:
+        """All that live now."""
+        return [one for pid in self.roots for one in look_at(pid)]
+
+    def wait_quiet(self) -> None:
+        """Until all have worked off what they had to do."""
+        for pid in self.roots:
+            quiet_cpu_s(pid)
+
+
+@contextlib.contextmanager
+def container_of(root: Path, groups: int) -> Iterator[Host]:
+    """A container of ours on fresh stores, which ends in order."""
+    names = _NAMES[:groups]
+    container = OurContainer(root)
+
+    def log_tail() -> str:
+        return container.output()[-3000:]
+
+    try:
+        container.start(*(broker_file(root, name, **_LARGE_FILES) for name in names))
+        addresses = container.wait_registered(*names)
+        supervisors = container.supervisors()
+        ports = [int(addresses[name].rpartition(":")[2]) for name in names]
+        yield Host(
+            [supervisors[name] for name in names], [Target(port, log_tail) for port in ports]
+        )
+    finally:
+        if container.is_alive:
+            container.terminate()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def java_broker(root: Path) -> Iterator[Host]:
+    """Java's, on a fresh store."""
+    broker = side_broker("java", root)
+    try:
+        broker.start()
+        yield Host([broker.process.pid], [Target(broker.port, broker.log_tail)])
+    finally:
+        broker.kill()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @dataclass(slots=True)
@@ -116,29 +182,22 @@ class Bench:
         self._cores = sorted(os.sched_getaffinity(0))
 
     def measure(self, layout: Layout) -> dict[str, Run]:
-        """A fresh container; every load, each in all groups at once."""
-        names = _NAMES[: len(layout.groups)]
-        root = self._directory / "container"
-        container = OurContainer(root)
-        files = [broker_file(root, name, **_LARGE_FILES) for name in names]
-        try:
-            container.start(*files)
-            ports = container.wait_registered(*names)
-            for name, group in zip(names, layout.groups, strict=True):
-                self._pin(container.supervisors()[name], group)
-            targets = [Target(int(ports[name].rpartition(":")[2]), container) for name in names]
-            self._together(layout, targets, "warm-up", "send", (4, 64, self._count(_WARM_UP)))
-            return {load: self._run(layout, container, targets, load) for load in LOADS}
-        finally:
-            _end(container)
-            shutil.rmtree(root, ignore_errors=True)
+        """A fresh start; every load, each in all groups at once."""
+        is_java = layout.side == "java"
+        root = self._directory / "host"
+        with java_broker(root) if is_java else container_of(root, len(layout.groups)) as host:
+            for pid, group in zip(host.roots, layout.groups, strict=True):
+                self._pin(pid, group)
+            warm_up = (4, 64, self._count(_JAVA_WARM_UP if is_java else _WARM_UP))
+            self._together(layout, host, "warm-up", "send", warm_up)
+            return {load: self._run(layout, host, load) for load in LOADS}
 
     def _count(self, full: int) -> int:
         return max(64, int(full * self._factor))
 
-    def _pin(self, supervisor: int, group: Group) -> None:
+    def _pin(self, root: int, group: Group) -> None:
         """All threads of the group; what it starts later stays with who starts it."""
-        for process in look_at(supervisor):
+        for process in look_at(root):
             cores = group.remoting if process.name == "remoting" else group.others
             for task in Path(f"/proc/{process.pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), self._own(cores))
@@ -146,33 +205,30 @@ class Bench:
     def _own(self, cores: Cores) -> list[int]:
         return [self._cores[at] for at in cores]
 
-    def _run(
-        self, layout: Layout, container: OurContainer, targets: Sequence[Target], load: str
-    ) -> Run:
+    def _run(self, layout: Layout, host: Host, load: str) -> Run:
         shape = LOADS[load]
         topic = "cores-4" if shape is None else f"cores-{shape[0]}"
-        quiet_cpu_s(container.pid)
-        before, used_s, began = _processes(container), _children_s(), time.perf_counter()
+        host.wait_quiet()
+        before, used_s, began = host.processes(), _children_s(), time.perf_counter()
         if shape is None:
-            done = self._together(layout, targets, topic, "pull", ("cores", _QUEUES, 32))
+            done = self._together(layout, host, topic, "pull", ("cores", _QUEUES, 32))
         else:
-            sizes = (*shape, self._count(_COUNT))
-            done = self._together(layout, targets, topic, "send", sizes)
+            done = self._together(layout, host, topic, "send", (*shape, self._count(_COUNT)))
         passed_s, loads_s = time.perf_counter() - began, _children_s() - used_s
-        meanwhile = _processes(container)
-        quiet_cpu_s(container.pid)
+        meanwhile = host.processes()
+        host.wait_quiet()
         return figures(
             done,
             passed_s,
             loads_s,
             _spent(before, meanwhile),
-            _spent(before, _processes(container)),
+            _spent(before, host.processes()),
         )
 
     def _together(
         self,
         layout: Layout,
-        targets: Sequence[Target],
+        host: Host,
         topic: str,
         mode: str,
         arguments: tuple[object, ...],
@@ -182,22 +238,10 @@ class Bench:
 
         def load(target: Target, group: Group) -> dict[str, float]:
             os.sched_setaffinity(0, self._own(group.load))
-            done = run_load(mode, target, topic, *arguments, *more)
-            if done.get("not_success"):
-                raise RuntimeError(f"{done['not_success']:.0f} sends were refused")
-            return done
+            return run_load(mode, target, topic, *arguments, *more)
 
-        with ThreadPoolExecutor(len(targets)) as pool:
-            return list(pool.map(load, targets, layout.groups))
-
-
-def _end(container: OurContainer) -> None:
-    if container.is_alive:
-        container.terminate()
-
-
-def _processes(container: OurContainer) -> list[Process]:
-    return [one for pid in container.supervisors().values() for one in look_at(pid)]
+        with ThreadPoolExecutor(len(host.targets)) as pool:
+            return list(pool.map(load, host.targets, layout.groups))
 
 
 def _children_s() -> float:
@@ -212,6 +256,7 @@ def _spent(before: Sequence[Process], after: Sequence[Process]) -> dict[str, flo
     earlier = {one.pid: one.cpu_s for one in before}
     for one in after:
         name = "supervisor" if one.name.startswith("supervisor") else one.name
+        name = "java" if name == "broker" else name
         spent[name] = spent.get(name, 0.0) + one.cpu_s - earlier.get(one.pid, 0.0)
     return spent
 
@@ -224,10 +269,10 @@ def figures(
     spent_s: Mapping[str, float],
 ) -> Run:
     """Of the loads of all groups. meanwhile_s: what each process used while they ran; spent_s:
-    until it was quiet again."""
+    until it was quiet again. Sends that were refused (a Java broker in haste) are no messages."""
     counts = [one.get("total", one.get("msgs", 0.0)) for one in done]
     longest_s = max(count / one["msg_per_s"] for count, one in zip(counts, done, strict=True))
-    messages = sum(counts)
+    messages = sum(counts) - sum(one.get("not_success", 0.0) for one in done)
     return Run(
         msg_per_s=messages / longest_s,
         p50_us=max(one.get("p50_us", 0.0) for one in done),
@@ -259,14 +304,18 @@ def medians(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def report(
-    runs: Mapping[str, Mapping[str, Sequence[Run]]], machine: Mapping[str, Any], rounds: int
+    runs: Mapping[str, Mapping[str, Sequence[Run]]],
+    machine: Mapping[str, Any],
+    rounds: int,
+    java: str,
 ) -> dict[str, Any]:
-    """As it is kept. runs: by layout and load, the rounds."""
+    """As it is kept. runs: by layout and load, the rounds. java: the release of Java's broker."""
     return {
         "run": {
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "rounds": rounds,
         },
+        "java_version": java,
         "machine": machine,
         "layouts": [
             {"name": name, "loads": {load: medians(of_it) for load, of_it in loads.items()}}
@@ -289,6 +338,9 @@ def lines(data: Mapping[str, Any]) -> list[str]:
             f"{load}: remoting {model.remoting_us:.1f}, others {model.others_us:.1f} us; two groups"
             f" keep {model.kept:.2f} of what one's figures promise"
         )
+        java = java_at_best(data, load)
+        if java:
+            found.append(f"  Java {java:.1f} us: on N cores at best N * {1e6 / java:,.0f}")
         for cores in HOSTS:
             most = model.on_each(cores)
             found.append(
@@ -331,7 +383,7 @@ def main(arguments: Sequence[str]) -> int:
                     runs.setdefault(layout.name, {}).setdefault(load, []).append(run)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    data = report(runs, machine, options.rounds)
+    data = report(runs, machine, options.rounds, server_version("4.9"))
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(data, indent=1))
     print("\n".join(lines(data)))

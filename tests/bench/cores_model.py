@@ -18,6 +18,9 @@ groups at once, N cores with the clients elsewhere would take
 messages a second. e is measured, too: what two groups took here together, of the 2 / (r1 + s1 + l1)
 that one group's own figures, with the load generator's l1, would let two cores take; at most 1 (a
 short load may look better, since some of its work is done behind it).
+
+A Java broker is one process for all cores of a host. With its j microseconds a message, measured on
+two cores, N cores take at most N / j: as if nothing in it waited for anything.
 """
 
 from __future__ import annotations
@@ -26,8 +29,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+ONE_CORE: Final = "one group, one core"
 ONE_GROUP: Final = "one group, two cores"
+PINNED_GROUP: Final = "one group, remoting has a core"
 TWO_GROUPS: Final = "two groups, two cores"
+PINNED_GROUPS: Final = "two groups, a core each"
+JAVA_ON_ONE: Final = "Java, one core"
+JAVA_ON_TWO: Final = "Java, two cores"
+GAINS: Final = (
+    ("a second core for one group", ONE_GROUP, ONE_CORE),
+    ("a second core for Java", JAVA_ON_TWO, JAVA_ON_ONE),
+    ("a second group on two cores", TWO_GROUPS, ONE_GROUP),
+    ("pinning one group's remoting", PINNED_GROUP, ONE_GROUP),
+    ("pinning two groups to a core each", PINNED_GROUPS, TWO_GROUPS),
+    ("two groups beside Java, two cores", TWO_GROUPS, JAVA_ON_TWO),
+)
+"""What is gained by one layout over another, in words."""
 HOSTS: Final = (8, 16, 32, 64)
 """Cores that the page shows."""
 RECORD_KB: Final = 1.2
@@ -69,3 +86,11 @@ def models(report: Mapping[str, Any]) -> dict[str, Model]:
     layouts = {layout["name"]: layout["loads"] for layout in report["layouts"]}
     one, two = (layouts.get(name, {}) for name in (ONE_GROUP, TWO_GROUPS))
     return {load: Model.of(one[load], two[load]) for load in one if load in two}
+
+
+def java_at_best(report: Mapping[str, Any], load: str) -> float | None:
+    """Java's processor time a message of a load, on two cores; None where it was not measured."""
+    for layout in report["layouts"]:
+        if layout["name"] == JAVA_ON_TWO and load in layout["loads"]:
+            return float(sum(layout["loads"][load]["cpu_us"].values()))
+    return None

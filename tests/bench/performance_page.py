@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.cores_model import HOSTS, RECORD_KB, Model, models
+from tests.bench.cores_model import GAINS, HOSTS, RECORD_KB, Model, java_at_best, models
 from tests.bench.measuring import OUT_DIR
 
 Data = Mapping[str, Any]
@@ -188,14 +188,15 @@ def cores_text(data: Data) -> str:
             _layout_rows(data),
         ),
         "**What it brings**, messages/s as multiples:",
-        _table(("of", "against", *found), _gains(data, list(found))),
+        _table(("what", *found), _gains(data, list(found))),
         "**Model.** With r µs of `remoting` and s µs of all other processes for a message, and e of"
         " what one group's figures promise kept when two work at once, N cores take"
         " (N / 2) · e / max(r, s) messages a second with a group on each pair of cores"
-        " (`--auto`), and N · e / (r + s) with a group on each core.",
+        " (`--auto`), and N · e / (r + s) with a group on each core. A Java broker is one process:"
+        " with its r, at most N / r.",
         _table(
             ("load", "r", "s", "e", *(f"{cores} cores" for cores in HOSTS)),
-            (_model_row(load, model) for load, model in found.items()),
+            _model_rows(data, found),
         ),
         "Millions of messages a second, from pairs to cores; what is above two cores is"
         " **extrapolated, not measured**. " + _boundary(found),
@@ -223,28 +224,28 @@ def _layout_rows(data: Data) -> Iterator[list[str]]:
 
 
 def _gains(data: Data, loads: Sequence[str]) -> Iterator[list[str]]:
-    """Each layout against the first; two groups pinned against two that are not, and so on."""
-    layouts = data["layouts"]
-    for at, layout in enumerate(layouts):
-        for against in layouts[:at]:
-            ratios = [
-                layout["loads"][load]["msg_per_s"] / against["loads"][load]["msg_per_s"]
+    layouts = {layout["name"]: layout["loads"] for layout in data["layouts"]}
+    for words, of, against in GAINS:
+        if of in layouts and against in layouts:
+            speeds = [
+                (layouts[of][load]["msg_per_s"], layouts[against][load]["msg_per_s"])
                 for load in loads
             ]
-            yield [layout["name"], against["name"], *(f"{ratio:.2f}" for ratio in ratios)]
+            yield [words, *(f"{one / other:.2f}" for one, other in speeds)]
 
 
-def _model_row(load: str, model: Model) -> list[str]:
-    speeds = [
-        f"{model.on_pairs(cores) / 1e6:.2f} to {model.on_each(cores) / 1e6:.2f}" for cores in HOSTS
-    ]
-    return [
-        load,
-        f"{model.remoting_us:.1f}",
-        f"{model.others_us:.1f}",
-        f"{model.kept:.2f}",
-        *speeds,
-    ]
+def _model_rows(data: Data, found: Mapping[str, Model]) -> Iterator[list[str]]:
+    for load, model in found.items():
+        inputs = (f"{figure:.1f}" for figure in (model.remoting_us, model.others_us))
+        speeds = [
+            f"{model.on_pairs(cores) / 1e6:.2f} to {model.on_each(cores) / 1e6:.2f}"
+            for cores in HOSTS
+        ]
+        yield [load, *inputs, f"{model.kept:.2f}", *speeds]
+        java_us = java_at_best(data, load)
+        if java_us is not None:
+            most = [f"≤ {cores / java_us:.2f}" for cores in HOSTS]
+            yield [f"{load}, Java {data['java_version']}", f"{java_us:.1f}", "–", "–", *most]
 
 
 def _boundary(found: Mapping[str, Model]) -> str:

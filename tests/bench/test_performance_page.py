@@ -16,7 +16,15 @@ from tests.bench.compare import description, parse
 from tests.bench.compare_report import Start, report
 from tests.bench.cores import LAYOUTS, LOADS, Bench, Run, figures, lines
 from tests.bench.cores import report as cores_report
-from tests.bench.cores_model import ONE_GROUP, TWO_GROUPS, Model, models
+from tests.bench.cores_model import (
+    JAVA_ON_TWO,
+    ONE_GROUP,
+    PINNED_GROUPS,
+    TWO_GROUPS,
+    Model,
+    java_at_best,
+    models,
+)
 from tests.bench.goals import Goal
 from tests.bench.performance_page import PAGE, SECTIONS, main, marks, replaced
 from tests.bench.replicated_sends import Lag
@@ -57,8 +65,10 @@ def cores() -> dict[str, Any]:
     """A report of one load in two layouts."""
     one = Run(100_000, 1, 2, 1.0, {"remoting": 8.0, "store": 3.0}, {"remoting": 0.9})
     two = Run(150_000, 1, 2, 1.0, {"remoting": 9.0, "store": 3.0}, {"remoting": 1.4})
-    runs = {ONE_GROUP: {"send 4x64": [one]}, TWO_GROUPS: {"send 4x64": [two, two]}}
-    return cores_report(runs, MACHINE, 2)
+    java = Run(60_000, 1, 2, 1.0, {"java": 20.0}, {"java": 1.5})
+    runs = {ONE_GROUP: [one], TWO_GROUPS: [two, two], JAVA_ON_TWO: [java]}
+    of_load = {name: {"send 4x64": rounds} for name, rounds in runs.items()}
+    return cores_report(of_load, MACHINE, 2, "4.9.7")
 
 
 def replicated() -> dict[str, Any]:
@@ -114,7 +124,9 @@ def test_every_section_is_written_and_nothing_else(tmp_path: Path) -> None:
     assert "tls-4x64-128 beside send-4x64-128: ours has 100% of the speed and +0.0 µs, Java" in text
     assert "| lag, 20,000 msg/s, memory used: p99, ms | 6.00 | – | – | 5: **missed** |" in text
     assert "| wake-ups: p99, ms | 2.50 | – | – | 3: held |" in text
-    assert f"| {TWO_GROUPS} | {ONE_GROUP} | 1.50 |" in text
+    assert "| a second group on two cores | 1.50 |" in text
+    assert "| two groups beside Java, two cores | 2.50 |" in text
+    assert "| send 4x64, Java 4.9.7 | 20.0 | – | – | ≤ 0.40 |" in text
     pictures = sorted(path.name for path in (tmp_path / "pictures").iterdir())
     assert pictures == ["performance-cores.svg", "performance-rows.svg"]
     drawn = [path.read_bytes() for path in sorted((tmp_path / "pictures").iterdir())]
@@ -156,6 +168,8 @@ def test_the_model_is_what_its_formula_says() -> None:
     assert model.kept == pytest.approx(0.9)
     assert model.on_pairs(16) == pytest.approx(8 * 0.9 * 1e6 / 9)
     assert model.on_each(16) == pytest.approx(16 * 0.9 * 1e6 / 12)
+    assert java_at_best(cores(), "send 4x64") == 20.0
+    assert java_at_best(cores(), "pull 32") is None
     better = {"msg_per_s": 1e9, "cpu_us": {"remoting": 9.0}, "load_us": 1.0}
     assert Model.of(better, better).kept == 1.0
     assert any("16 cores, extrapolated:      800,000" in line for line in lines(cores()))
@@ -165,7 +179,7 @@ def test_the_model_is_what_its_formula_says() -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_two_groups_of_a_container_are_measured(tmp_path: Path) -> None:
-    [layout] = [one for one in LAYOUTS if one.name == "two groups, a core each"]
+    [layout] = [one for one in LAYOUTS if one.name == PINNED_GROUPS]
     before = os.sched_getaffinity(0)
     runs = Bench(tmp_path, 0.001).measure(layout)
     assert list(runs) == list(LOADS)
@@ -179,7 +193,7 @@ def test_two_groups_of_a_container_are_measured(tmp_path: Path) -> None:
 def test_two_groups_have_the_slower_ones_time() -> None:
     done = [
         {"total": 100, "msg_per_s": 50.0, "p50_us": 3.0, "p99_us": 5.0},
-        {"total": 100, "msg_per_s": 25.0, "p50_us": 2.0, "p99_us": 9.0},
+        {"total": 120, "msg_per_s": 30.0, "p50_us": 2.0, "p99_us": 9.0, "not_success": 20},
     ]
     run = figures(done, 5.0, 1.0, {"remoting": 2.0}, {"remoting": 3.0})
     assert (run.msg_per_s, run.p50_us, run.p99_us) == (50.0, 3.0, 9.0)
