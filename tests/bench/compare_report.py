@@ -176,6 +176,8 @@ def _notes(figures: dict[str, float]) -> str:
     notes = []
     if figures.get("refused"):
         notes.append(f"{figures['refused']:,.0f} refused")
+    if "tls" in figures:
+        notes.append(f"TLS {figures['tls']:.1f}")
     if "syncs_per_s" in figures:
         notes.append(f"{figures['syncs_per_s']:,.0f} syncs/s")
     if figures.get("received") != figures.get("messages") and "received" in figures:

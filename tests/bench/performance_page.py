@@ -138,6 +138,7 @@ def _cost(row: Data) -> str:
     names = {"ours": "ours", "java": "Java"}
     costs = [
         f"{names[side]} has {cost['msg_per_s']:.0%} of the speed and {cost['cpu_us']:+.1f} µs"
+        + (f" with TLS {row[side]['tls']:.1f}" if "tls" in row[side] else "")
         for side, cost in row["costs"].items()
     ]
     return f"{row['shape']} beside {row['beside']}: {', '.join(costs)}."

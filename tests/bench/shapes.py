@@ -232,6 +232,8 @@ def send_figures(figures: dict[str, float]) -> dict[str, float]:
     given = {name: figures[name] for name in _LATENCIES}
     per_s = figures["msg_per_s"] * messages / figures["total"]
     run = {"messages": messages, "msg_per_s": per_s, **given, "refused": refused}
+    if "tls" in figures:
+        run["tls"] = figures["tls"]
     if "syncs" in figures:
         run["syncs_per_s"] = figures["syncs"] * figures["msg_per_s"] / figures["total"]
     return {**run, **_used(figures, messages)}
