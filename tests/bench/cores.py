@@ -40,6 +40,7 @@ from tests.bench.cores_model import (
     ONE_GROUP,
     PINNED_GROUP,
     PINNED_GROUPS,
+    PINNED_LOAD,
     RECORD_KB,
     TWO_GROUPS,
     java_at_best,
@@ -91,13 +92,18 @@ class Layout:
 LAYOUTS: Final = (
     Layout(ONE_CORE, (Group(_FIRST, _FIRST, _SECOND),)),
     Layout(ONE_GROUP, (Group(),)),
+    Layout(PINNED_LOAD, (Group(load=_SECOND),)),
     Layout(PINNED_GROUP, (Group(_FIRST, _SECOND, _SECOND),)),
     Layout(TWO_GROUPS, (Group(), Group())),
     Layout(PINNED_GROUPS, (Group(_FIRST, _FIRST), Group(_SECOND, _SECOND))),
     Layout(JAVA_ON_ONE, (Group(_FIRST, _FIRST, _SECOND),), "java"),
     Layout(JAVA_ON_TWO, (Group(),), "java"),
 )
-LOADS: Final = {"send 4x64": (4, 64), "send 64x1": (64, 1), "pull 32": None}
+LOADS: Final[dict[str, tuple[int, int] | None]] = {
+    "send 4x64": (4, 64),
+    "send 64x1": (64, 1),
+    "pull 32": None,
+}
 """Connections and requests in flight on each; pulls drain what the first load sent."""
 
 

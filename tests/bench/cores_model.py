@@ -31,6 +31,7 @@ from typing import Any, Final
 
 ONE_CORE: Final = "one group, one core"
 ONE_GROUP: Final = "one group, two cores"
+PINNED_LOAD: Final = "one group, load on one core"
 PINNED_GROUP: Final = "one group, remoting has a core"
 TWO_GROUPS: Final = "two groups, two cores"
 PINNED_GROUPS: Final = "two groups, a core each"
@@ -40,7 +41,8 @@ GAINS: Final = (
     ("a second core for one group", ONE_GROUP, ONE_CORE),
     ("a second core for Java", JAVA_ON_TWO, JAVA_ON_ONE),
     ("a second group on two cores", TWO_GROUPS, ONE_GROUP),
-    ("pinning one group's remoting", PINNED_GROUP, ONE_GROUP),
+    ("pinning the load of one group", PINNED_LOAD, ONE_GROUP),
+    ("pinning one group's remoting, the rest and the load", PINNED_GROUP, ONE_GROUP),
     ("pinning two groups to a core each", PINNED_GROUPS, TWO_GROUPS),
     ("two groups beside Java, two cores", TWO_GROUPS, JAVA_ON_TWO),
 )
