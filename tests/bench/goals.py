@@ -1,5 +1,5 @@
-"""What the figures of bin/bench compare, replication, idle and cores have to reach: a goal, and
-whether it was held.
+"""What the figures of bin/bench compare, replication and idle have to reach: a goal, and whether it
+was held.
 
 Arithmetic only. A goal is about the ratio ours/Java of one figure, or about our figure itself.
 """

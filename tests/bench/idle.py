@@ -375,15 +375,17 @@ def run(broker: OurBroker, options: argparse.Namespace) -> None:
         f"as Java's: {rate:.0f} requests/s, {100 * alive:.2f} % of a core\n"
         f"{len(times)} wake-ups: p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {max(times):.2f} ms"
     )
-    finish((100 * parked, 1e6 * (alive - parked) / rate, p99), options)
+    # With few clients the difference is smaller than what the broker does by itself.
+    request_us = 1e6 * (alive - parked) / rate if alive > parked else None
+    finish((100 * parked, request_us, p99), options)
 
 
-def finish(figures: Sequence[float], options: argparse.Namespace) -> None:
-    """Print each figure beside its goal, and keep them."""
+def finish(figures: Sequence[float | None], options: argparse.Namespace) -> None:
+    """Print each figure beside its goal, and keep them. None: could not be told."""
     rows = []
     for (name, goal), figure in zip(_GOALS.items(), figures, strict=True):
-        verdict = goal.verdict({goal.figure: figure})
-        print(f"{name:42}{figure:8.2f}   {verdict.text}")
+        verdict = goal.verdict(None if figure is None else {goal.figure: figure})
+        print(f"{name:42}{'-' if figure is None else f'{figure:.2f}':>8}   {verdict.text}")
         unmeasured = {"java": None, "ratio": None}
         rows.append({"name": name, "ours": figure, **unmeasured, "goal": asdict(verdict)})
     run = {
