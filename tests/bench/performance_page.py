@@ -202,9 +202,9 @@ def cores_text(data: Data) -> str:
         "Millions of messages a second, from pairs to cores; what is above two cores is"
         " **extrapolated, not measured**. " + _boundary(found),
         f"![Messages a second over cores]({PICTURES}/{CORES_PICTURE})",
-        "Java's published figures (apache/rocketmq): each is what one machine with its own disk took from its own"
-        " clients, not what a Java broker could take there. A Java broker uses all cores of a host"
-        " in one process.",
+        "Java's published figures (apache/rocketmq): each is what one machine with its own disk"
+        " took from its own clients, not what a Java broker could take there. A Java broker uses"
+        " all cores of a host in one process.",
         _table(
             ("cores", "messages/s", "how"),
             ([str(cores), f"{speed:,}", how] for cores, speed, how in PUBLISHED),
