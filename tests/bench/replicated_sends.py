@@ -99,8 +99,8 @@ def measure_lag(directory: Path, memory: str, scale: float) -> Lag:
             for pid in pids:
                 quiet_cpu_s(pid)
             if memory == "used":
-                arguments = (4, 64, _BURST, _BURST_BODY, _ON_QUEUES)
-                run_load("send", pair.master, "bench-burst", *arguments)
+                burst = (4, 64, _BURST, _BURST_BODY, _ON_QUEUES)
+                run_load("send", pair.master, "bench-burst", *burst)
                 wait_until(lambda: slave_end() == master_end(), "the slave has the burst", 120)
             total = int(_RATE * (settled_s + seconds))
             arguments = (4, 64, total, _BODY, _ON_QUEUES, f"rate={_RATE}")
