@@ -190,9 +190,7 @@ def register(bench: Bench) -> None:
     with bench.api() as api:
 
         def once(topics: TopicConfigSerializeWrapper) -> None:
-            results = api.register_broker_all(
-                identity, topics, oneway=False, timeout_ms=60_000, compressed=False
-            )
+            results = api.register_broker_all(identity, topics, timeout_ms=60_000, compressed=False)
             assert results, "the name server did not answer"
 
         edition = wrapper.data_version
