@@ -1,9 +1,10 @@
 """BatchSendRoute: the fast path of batches, beside that of single sends in SendMessageProcessor.
 
-Runs on the loop thread of `remoting`. The body of a JSON frame of code 320, or 310 with m=true,
-becomes records straight from the receive buffer (CommitLog.put_sent_batch). Taken is what the
-general path would store without a change but the common properties; everything else, and whatever
-must be refused with words, goes there. What is stored and answered is the same byte for byte.
+Runs on the loop thread of `remoting`. The body of a JSON frame of code 320, or of a 310 or 10 with
+m=true, becomes records straight from the receive buffer (CommitLog.put_sent_batch). Taken is what
+the general path would store without a change but the common properties; everything else, and
+whatever must be refused with words, goes there. What is stored and answered is the same byte for
+byte.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.send_header import SendFrame, decode_send_frame
+from broker.processor.send_header import SendFrame, decode_batch_frame
 from broker.processor.send_records import (
     FIFO_PROPERTY,
     GENERAL_FLAGS,
@@ -29,13 +30,11 @@ from broker.processor.send_records import (
 from broker.processor.stored_answer import StoredAnswer, stored_form
 from remoting.connection import Connection
 from remoting.java_text import to_java_escapes
-from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.commit_log import CommitLog
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
-_SEND_BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _PHY_OFFSET_SIZE: Final = 8
 _encode_json: Final = msgspec.json.encode
 
@@ -87,15 +86,13 @@ class BatchSendRoute:
         """FastHandler for JSON frames of code 320; False passes the frame to
         SendMessageProcessor.process_request."""
         try:
-            frame = decode_send_frame(header)
+            frame = decode_batch_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
-        if frame.code != _SEND_BATCH_CODE or not frame.extFields.m:
-            return False
-        return self.take(connection, frame, _SEND_BATCH_CODE, body)
+        return frame.extFields.m and self.take(connection, frame, body)
 
-    def take(self, connection: Connection, frame: SendFrame, code: int, body: memoryview) -> bool:
-        """Store and answer the batch of a request `code`; False: nothing has happened."""
+    def take(self, connection: Connection, frame: SendFrame, body: memoryview) -> bool:
+        """Store and answer a batch (m=true) of any send code; False: nothing has happened."""
         fields = frame.extFields
         topic = self._topics.get(fields.b)
         if topic is None or topic.batch_queues or frame.flag or self._held:
@@ -142,10 +139,10 @@ class BatchSendRoute:
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
             answer = StoredAnswer(connection, template, values)
-            self._waiters.add(self._log.position, answer, code)
+            self._waiters.add(self._log.position, answer, frame.code)
             self._note_waiting()
             return True
-        self._stats.add_answers(code, ResponseCode.SUCCESS)
+        self._stats.add_answers(frame.code, ResponseCode.SUCCESS)
         connection.write(template.render(values))
         return True
 

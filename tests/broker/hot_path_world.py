@@ -32,6 +32,7 @@ from broker.processor.pull_message_processor import (
 )
 from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
+    SEND_V1_PREFIX,
     SEND_V2_PREFIX,
     SendMessageProcessor,
     SendSettings,
@@ -385,6 +386,7 @@ class HotPathWorld:
             (SEND_V2_PREFIX, self.send_processor.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
             (LITE_PULL_PREFIX, self.pull_processor.process_fast),
+            (SEND_V1_PREFIX, self.send_processor.process_fast),
             (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
         )
         self.server: RemotingServer = RemotingServer(
