@@ -27,8 +27,9 @@ from broker.processor.send_records import (
     PeerHost,
     SendTopic,
 )
-from broker.processor.stored_answer import StoredAnswer, stored_form
+from broker.processor.stored_answer import StoredAnswer
 from remoting.connection import Connection
+from remoting.frame import JsonAnswer
 from remoting.java_text import to_java_escapes
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
@@ -62,12 +63,13 @@ class BatchSendRoute:
         stats: BatchStats,
         note_waiting: Callable[[], None],
         *,
-        region: Mapping[str, str],
+        answer_fields: Mapping[str, bytes],
         cluster_pair: str,
         max_message_size: int,
     ) -> None:
         """topics: those whose checks a send has passed. held: sends that wait for the next file,
-        which go first. note_waiting: called for each send that waits for flush or replicas."""
+        which go first. note_waiting: called for each send that waits for flush or replicas.
+        answer_fields: of the answer to a single send (JsonAnswer)."""
         self._log = commit_log
         self._topics = topics
         self._held = held
@@ -79,8 +81,9 @@ class BatchSendRoute:
         self._max_message_size = max_message_size
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        self._answer = stored_form(region, b"%b")
-        self._answer_with_key = stored_form(region, b"%b", with_key=True)
+        fields = {**answer_fields, "msgId": b'"%b"'}
+        self._answer = JsonAnswer(fields)
+        self._answer_with_key = JsonAnswer({**fields, "transactionId": b"%b"})
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
         """FastHandler for JSON frames of code 320; False passes the frame to

@@ -49,7 +49,7 @@ from broker.processor.send_records import (
     SendTopic,
     StoredSend,
 )
-from broker.processor.stored_answer import StoredAnswer, stored_form
+from broker.processor.stored_answer import StoredAnswer
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
@@ -59,6 +59,7 @@ from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.errors import RequestError
+from remoting.frame import JsonAnswer
 from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
@@ -212,9 +213,17 @@ class SendMessageProcessor:
         self._sends = stats.sends
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        message_id = self._host_hex.encode() + b"%016X"
-        self._answer = stored_form(self._region(), message_id)
-        self._answer_with_key = stored_form(self._region(), message_id, with_key=True)
+        fields = {
+            "queueId": b'"%d"',
+            **{
+                name: _encode_json(text).replace(b"%", b"%%")
+                for name, text in self._region().items()
+            },
+            "msgId": b'"' + self._host_hex.encode() + b'%016X"',
+            "queueOffset": b'"%d"',
+        }
+        self._answer = JsonAnswer(fields)
+        self._answer_with_key = JsonAnswer({**fields, "transactionId": b"%b"})
         self.batches: Final = BatchSendRoute(
             commit_log,
             self._topics,
@@ -222,7 +231,7 @@ class SendMessageProcessor:
             waiters,
             stats,
             self._note_waiting,
-            region=self._region(),
+            answer_fields=fields,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
