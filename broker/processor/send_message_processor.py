@@ -26,12 +26,13 @@ import msgspec
 
 from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import TIMER_MARK, is_half
+from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.mapped_send import MappedSend, map_send
+from broker.processor.send_checks import check_kind, check_sizes
 from broker.processor.send_header import (
     SendHeader,
     decode_send_frame,
@@ -66,18 +67,12 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import StoreError
-from store.message_codec import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
-)
 from store.message_properties import PROPERTIES_LIMIT
 
 log = logging.getLogger(__name__)
 
 SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
-_NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 _COMMIT_WAITING: Final = 32
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read."""
@@ -452,37 +447,10 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        self._check_kind(header)
+        check_kind(header)
         self._check_store()
-        self._check_sizes(header, len(request.body))
+        check_sizes(header, len(request.body), self._settings.max_message_size)
         return topic
-
-    @staticmethod
-    def _check_kind(header: SendHeader) -> None:
-        if header.m and (header.f & TRANSACTION_MASK or is_half(header.i)):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold transactional messages"
-            )
-        if header.f & TRANSACTION_MASK in _NO_QUEUE_OFFSET and not is_half(header.i):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: sysFlag {header.f} says that it belongs to a "
-                "transaction, but it has no property TRAN_MSG=true: nobody could ever consume it",
-            )
-
-    def _check_sizes(self, header: SendHeader, body_size: int) -> None:
-        limit = self._settings.max_message_size
-        if body_size > limit:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
-            )
-        if header.m and len(header.i) > PROPERTIES_LIMIT:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the message is illegal: properties of {len(header.i)} characters "
-                f"(limit {PROPERTIES_LIMIT})",
-            )
 
     def _check_store(self) -> None:
         if self._settings.is_slave:
