@@ -177,8 +177,11 @@ class StoreOpening:
         """What the cache has and the disk perhaps lacks: the log above its last good flush, and the
         units of its records, which the first flush of the queues brings to disk."""
         scanned = found.start_scanned_at if found.start_scanned_at is not None else -1
-        start = scanned if repair.flushed_offset is None else repair.flushed_offset
-        if start >= 0:
+        start = repair.flushed_offset
+        if start is None:
+            # A flush that failed at an unknown place may not be one of the log.
+            start = found.flushed_offset if repair.failure is None else scanned
+        if start is not None and start >= 0:
             repair.rewrite_log(start, found.max_phy_offset)
         self._queues.write_again(max(scanned, found.min_phy_offset))
         self._batch_queues.write_again(max(scanned, found.min_phy_offset))
