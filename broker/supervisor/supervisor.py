@@ -209,7 +209,9 @@ class Supervisor:
         child.beat_at_ms = child.started_ms = child.progress_at_ms = self._clock.monotonic_ms()
         child.progress, child.waited_ms = (), 0
         child.aborted_at_ms = child.start_at_ms = 0
-        log.info("%s: started, pid %s", spec.name, child.process.pid)
+        forked = isinstance(child.process, ForkedProcess)
+        how = "" if forked else ", an interpreter of its own"
+        log.info("%s: started, pid %s%s", spec.name, child.process.pid, how)
 
     def _process(self, spec: ChildSpec, boot_fd: int) -> subprocess.Popen[bytes] | ForkedProcess:
         fds = (*spec.inherited_fds, boot_fd)
