@@ -35,7 +35,7 @@ from store.message_codec import (
 )
 from store.record_search import find_in_files
 from store.record_walk import GoodRecords, single_record, walk_good_records
-from store.store_checkpoint import CHECKPOINT_SAFETY_MS, StoreCheckpoint
+from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,8 @@ class RecoveryResult:
 
     `start_scanned_at` is None when nothing was scanned (`trusted`: by the word of clean.exit).
     `records` counts what was scanned. `flushed_offset`: the scanned part is on disk up to there,
-    by the checkpoint; None when nothing was scanned. `fences`: all that are known now. `tail`: where what was cut
+    with its units in the queues, by the checkpoint; None when nothing was scanned. `fences`: all
+    that are known now. `tail`: where what was cut
     off is kept; None when nothing but zeros was.
     """
 
@@ -149,10 +150,11 @@ def _report(result: RecoveryResult, mode: RecoveryMode) -> None:
 @dataclass(frozen=True, slots=True)
 class _FlushedPart:
     """What is known to have been on disk: the log up to `offset`, and records stored before
-    `timestamp` (ms)."""
+    `timestamp` (ms); those before `with_units` (ms; 0: none) with their units in the queues."""
 
     offset: int
     timestamp: int
+    with_units: int = 0
 
     def holds(self, phy_offset: int, newest_before: int) -> bool:
         """Whether what follows `phy_offset` was on disk; newest_before: store timestamp of the
@@ -166,7 +168,7 @@ def _flushed_part(
     if is_replica:
         return _FlushedPart(0, 0)
     offset = clean_exit.max_phy_offset if clean_exit is not None else 0
-    return _FlushedPart(offset, checkpoint.physic_msg_timestamp)
+    return _FlushedPart(offset, checkpoint.physic_msg_timestamp, checkpoint.min_timestamp())
 
 
 # -- clean.exit --------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ class _Scan:
         """Store timestamp (ms) of the last good record."""
         self._sees_unflushed = False
         self.flushed_offset = start
-        """Up to here the log is on disk, by the checkpoint."""
+        """Up to here the log is on disk, and its units are, by the checkpoint."""
         self.fences = LogFences(fence for fence in known if fence.start < start)
         self.records = 0
         self.reason = ""
@@ -302,9 +304,10 @@ class _Scan:
     def _note_flushed(self, file_start: int, good: GoodRecords) -> None:
         """Follow the records that are on disk: those before the first that may not be, whatever
         the clock did between them."""
-        if self._sees_unflushed:
+        bound = self._flushed.with_units
+        if self._sees_unflushed or not bound:
             return
-        unflushed = good.timestamps >= self._flushed.timestamp - CHECKPOINT_SAFETY_MS
+        unflushed = good.timestamps >= bound
         count = int(unflushed.argmax()) if unflushed.any() else good.count
         self._sees_unflushed = count < good.count
         if count:

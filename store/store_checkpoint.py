@@ -32,8 +32,7 @@ TIMESTAMPS: Final = Struct(">qqq")
 assert TIMESTAMPS.size == 24
 _OFFSET: Final = Struct(">q")
 _KNOWN_SIZE: Final = TIMESTAMPS.size + _OFFSET.size
-CHECKPOINT_SAFETY_MS: Final = 3000
-"""Only records older than a timestamp by this are taken to be on disk, as in RocketMQ."""
+_SAFETY_MS: Final = 3000
 
 
 class StoreCheckpoint:
@@ -78,7 +77,7 @@ class StoreCheckpoint:
 
     def min_timestamp(self, *, with_index: bool = False) -> int:
         """Records stored before this ms are on disk in log, queue and, if asked, index."""
-        newest = min(self.physic_msg_timestamp, self.logics_msg_timestamp) - CHECKPOINT_SAFETY_MS
+        newest = min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SAFETY_MS
         if with_index:
             newest = min(newest, self.index_msg_timestamp)
         return max(0, newest)
