@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
 _LOOK_MS: Final = 10
-"""How often it looks, until remoting serves, whether it does: the boot line is not to wait for a tick."""
+"""How often it looks whether remoting serves: the boot line does not wait for a tick."""
 _QUIET_TICK_MS: Final = 500
 """Tick while the broker serves; a child's death and a signal end the wait."""
 _LATE_MS: Final = 1_500
@@ -178,17 +178,14 @@ class Supervisor:
     def _wait_tick(self) -> None:
         """Until the next tick, a signal, a child's end, or until remoting serves."""
         counters, timeout_ms = self._page.counters, self._tick_ms()
-        if counters[REMOTING_READY]:
-            self._wait(timeout_ms)
-            return
-        for _ in range(0, timeout_ms, _LOOK_MS):
-            if self._wait(_LOOK_MS) or counters[REMOTING_READY]:
+        steps = 1 if counters[REMOTING_READY] else max(1, timeout_ms // _LOOK_MS)
+        for _ in range(steps):
+            if self._wait(timeout_ms // steps) or counters[REMOTING_READY]:
                 return
 
     def _wait(self, timeout_ms: int) -> bool:
         """Whether a signal or a child's end came before the time was over."""
-        woken = bool(self._poll.poll(timeout_ms))
-        if woken:
+        if woken := bool(self._poll.poll(timeout_ms)):
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
         return woken
@@ -209,18 +206,15 @@ class Supervisor:
         child.beat_at_ms = child.started_ms = child.progress_at_ms = self._clock.monotonic_ms()
         child.progress, child.waited_ms = (), 0
         child.aborted_at_ms = child.start_at_ms = 0
-        forked = isinstance(child.process, ForkedProcess)
-        how = "" if forked else ", an interpreter of its own"
+        how = "" if isinstance(child.process, ForkedProcess) else ", an interpreter of its own"
         log.info("%s: started, pid %s%s", spec.name, child.process.pid, how)
 
     def _process(self, spec: ChildSpec, boot_fd: int) -> subprocess.Popen[bytes] | ForkedProcess:
         fds = (*spec.inherited_fds, boot_fd)
         if spec.entry is not None and may_fork():
-            # Imported just before, while the children that were started already run.
-            run = spec.entry()
+            run = spec.entry()  # Imports, while the children that were started before run.
             if may_fork():
                 return fork_child(functools.partial(run, boot_fd), fds)
-            log.warning("%s: not forked: its modules have started threads", spec.name)
         return subprocess.Popen(
             [sys.executable, "-m", spec.module, str(boot_fd)],
             pass_fds=fds,
