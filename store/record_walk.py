@@ -28,7 +28,7 @@ from store.message_codec import (
 )
 from store.record_arrays import RECORD_HEAD, Int64Array, walk_sizes
 
-_STEP: Final = 1 << 20
+_STEP: Final = 4 << 20
 _BODY_AT: Final = record_head(0).size
 _V6_EXTRA: Final = record_head(BORN_HOST_V6_FLAG).size - _BODY_AT
 _STORE_TIMESTAMP_AT: Final = store_timestamp_position(0)
@@ -53,7 +53,7 @@ class GoodRecords:
 def walk_good_records(
     view: memoryview, position: int, file_start: int, *, check_crc: bool
 ) -> GoodRecords:
-    """The good records from `position` on, up to one that is not or about a MiB; what follows them,
+    """The good records from `position` on, up to one that is not or about 4 MiB; what follows them,
     and every record when there are none, is for check_record.
 
     view: a whole file, whose first byte is `file_start` of the log.

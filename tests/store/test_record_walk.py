@@ -39,7 +39,8 @@ def written(parts: list[tuple[Message, bool, int]], start: int, ends_with_blank:
 
 
 def one_by_one(data: bytearray, start: int, *, check_crc: bool) -> Walked:
-    view, position, records = memoryview(data), 0, []
+    records: list[tuple[int, int]] = []
+    view, position = memoryview(data), 0
     while True:
         found = check_record(view, position, len(view), start + position, check_crc=check_crc)
         if found.kind is not RecordKind.MESSAGE:
@@ -50,7 +51,8 @@ def one_by_one(data: bytearray, start: int, *, check_crc: bool) -> Walked:
 
 def many_at_once(data: bytearray, start: int, *, check_crc: bool) -> Walked:
     """As recovery does it."""
-    view, position, records = memoryview(data), 0, []
+    records: list[tuple[int, int]] = []
+    view, position = memoryview(data), 0
     while True:
         good = walk_good_records(view, position, start, check_crc=check_crc)
         if not good.count:
@@ -125,9 +127,9 @@ def test_the_smallest_record_at_the_end_of_what_is_looked_at() -> None:
 
 
 def test_a_record_longer_than_a_step_is_left_to_check_record() -> None:
-    log = MemoryCommitLog(file_size=4 << 20)
+    log = MemoryCommitLog(file_size=16 << 20)
     log.append(message(body=bytes(100)))
-    log.append(message(body=bytes(3 << 19)))
+    log.append(message(body=bytes(5 << 20)))
     log.append(message(body=bytes(100)))
     found = many_at_once(log.data + bytes(500), 0, check_crc=True)
     assert len(found[0]) == 3
