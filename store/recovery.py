@@ -61,8 +61,7 @@ class RecoveryResult:
     `start_scanned_at` is None when nothing was scanned (`trusted`: by the word of clean.exit).
     `records` counts what was scanned. `flushed_offset`: the scanned part is on disk up to there,
     with its units in the queues, by the checkpoint; None when nothing was scanned. `fences`: all
-    that are known now. `tail`: where what was cut
-    off is kept; None when nothing but zeros was.
+    that are known now. `tail`: where what was cut off is kept; None when nothing but zeros was.
     """
 
     min_phy_offset: int
