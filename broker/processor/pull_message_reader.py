@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from broker.filter.message_filter import ExpressionMessageFilter, MessageFilter
 from broker.filter.selector_verdicts import VerdictTable
 from broker.filter.subscription_filter import tag_code
@@ -32,7 +34,7 @@ _SCAN_UNITS: Final = 800
 _FOUND: Final = 0
 
 
-class QueuePlace(NamedTuple):
+class QueuePlace(msgspec.Struct, frozen=True, gc=False):
     """Where a pull reads, and the bounds of the queue: low <= offset < high."""
 
     topic: str
@@ -40,19 +42,6 @@ class QueuePlace(NamedTuple):
     offset: int
     low: int
     high: int
-
-
-class _Limits(NamedTuple):
-    """Of one read: from memory, and from disk, which is below `memory_edge`. Bytes behind the
-    first record."""
-
-    count: int
-    size: int
-    disk_count: int
-    disk_size: int
-    memory_edge: int
-    min_phy: int
-    max_phy: int
 
 
 class _Chosen(NamedTuple):
@@ -106,31 +95,22 @@ class PullMessageReader:
     ) -> PullRead:
         """Raises PagesMissingError if `pages` finds that records are not in memory."""
         codes, properties = wanted
-        max_count = max(header.maxMsgNums, 1)
-        max_phy = self._counters[MAX_PHY_OFFSET]
-        limits = _Limits(
-            max(min(max_count, settings.count_in_memory), 1),
-            settings.bytes_in_memory,
-            settings.count_in_disk,
-            settings.bytes_in_disk,
-            max_phy - settings.memory_limit,
-            self._counters[MIN_PHY_OFFSET],
-            max_phy,
-        )
+        most = max(header.maxMsgNums, 1)
         left = place.high - place.offset
         if codes is None and properties is None:
-            scan = min(max_count, left)
+            scan = min(most, left)
             block = self._units.block(
                 place.topic, place.queue_id, place.offset, scan, place.high, pages
             )
-            read = None if self._counts_cold() else self._take_run(block, place, scan, limits)
+            read = None if self._counts_cold() else self._take_run(block, place, scan, settings)
             if read is not None:
                 return read
             chosen = _all_of(block.units(place.offset, scan))
         else:
-            scan = min(max(_SCAN_UNITS, max_count), left)
-            chosen = self._choose(place, scan, codes, properties, limits.count, pages)
-        return self._read_chosen(header, place, chosen, limits)
+            scan = min(max(_SCAN_UNITS, most), left)
+            count = max(min(most, settings.count_in_memory), 1)
+            chosen = self._choose(place, scan, codes, properties, count, pages)
+        return self._read_chosen(header, place, chosen, settings)
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -219,22 +199,24 @@ class PullMessageReader:
     # -- taking --------------------------------------------------------------------------------
 
     def _take_run(
-        self, block: UnitBlock, place: QueuePlace, scan: int, limits: _Limits
+        self, block: UnitBlock, place: QueuePlace, scan: int, settings: PullSettings
     ) -> PullRead | None:
         """The records from `place.offset` on, if all are there, in one file, and within the
         limits: half of what unpacking unit by unit costs. None otherwise."""
-        places = block.places(self._log.file_size)
-        first = place.offset - block.begin
+        log = self._log
+        places = block.places(log.file_size)
         if places is None or place.offset >= block.end:
             return None
+        first = place.offset - block.begin
         phy = int(places.phys[first])
-        most, most_size = limits.count, limits.size
-        if phy < limits.memory_edge:
-            most, most_size = max(min(most, limits.disk_count), 1), limits.disk_size
-        last = min(first + min(scan, most), block.end - block.begin)
+        memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit
+        most, most_size = min(scan, settings.count_in_memory), settings.bytes_in_memory
+        if phy < memory_edge:
+            most, most_size = min(most, settings.count_in_disk), settings.bytes_in_disk
+        last = min(first + max(most, 1), block.end - block.begin)
         size = int(places.totals[last] - places.totals[first])
-        view = self._log.view_of_file(phy)
-        if view is None or phy < limits.min_phy or size > most_size:
+        view = log.view_of_file(phy)
+        if view is None or phy < self._counters[MIN_PHY_OFFSET] or size > most_size:
             return None
         starts, ends = places.starts[first:last].tolist(), places.ends[first:last].tolist()
         pieces: list[Buffer]
@@ -250,22 +232,24 @@ class PullMessageReader:
             place.offset + count,
             place.low,
             place.high,
-            last_phy < limits.memory_edge,
+            last_phy < memory_edge,
             pieces=pieces,
             size=size,
             count=count,
         )
 
     def _read_chosen(
-        self, header: PullHeader, place: QueuePlace, chosen: _Chosen, limits: _Limits
+        self, header: PullHeader, place: QueuePlace, chosen: _Chosen, settings: PullSettings
     ) -> PullRead:
-        taken = self._take(chosen, limits)
+        max_phy = self._counters[MAX_PHY_OFFSET]
+        memory_edge = max_phy - settings.memory_limit
+        taken = self._take(chosen, max(header.maxMsgNums, 1), memory_edge, settings)
         if self._counts_cold():
             assert self._cold is not None
             done = zip(chosen.numbers, chosen.phys, chosen.sizes, strict=True)
             records = [(phy, size) for number, phy, size in done if number < taken.scanned]
             self._cold.add(header.consumerGroup, records)
-        slow = _last_phy(chosen.raw, taken, limits.max_phy) < limits.memory_edge
+        slow = _last_phy(chosen.raw, taken, max_phy) < memory_edge
         low, high, next_offset = place.low, place.high, place.offset + taken.scanned
         if taken.count:
             return PullRead(
@@ -286,10 +270,11 @@ class PullMessageReader:
         # The unit here is wrong: the pull waits, and is run again when the queue is rebuilt.
         return PullRead(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", place.offset, low, high)
 
-    def _take(self, chosen: _Chosen, limits: _Limits) -> _Taken:
-        """Views of the records, neighbours in one."""
-        file_size = self._log.file_size
-        count_limit, byte_limit = limits.count, limits.size
+    def _take(self, chosen: _Chosen, most: int, memory_edge: int, settings: PullSettings) -> _Taken:
+        """Views of the records, neighbours in one. memory_edge: below it the limits are those of
+        what is on disk."""
+        file_size, min_phy = self._log.file_size, self._counters[MIN_PHY_OFFSET]
+        count_limit, byte_limit = min(most, settings.count_in_memory), settings.bytes_in_memory
         pieces: list[Buffer] = []
         removed: list[int] = []
         count = size = 0
@@ -297,14 +282,15 @@ class PullMessageReader:
         run_start = run_end = file_start = file_end = -1
         view = memoryview(b"")
         for number, phy, length in zip(chosen.numbers, chosen.phys, chosen.sizes, strict=True):
-            if phy < limits.min_phy or length == PRE_BLANK_SIZE:
+            if phy < min_phy or length == PRE_BLANK_SIZE:
                 removed.append(number)
                 continue
             if count and (size + length > byte_limit or count >= count_limit):
                 scanned = number
                 break
-            if phy < limits.memory_edge:
-                count_limit, byte_limit = min(count_limit, limits.disk_count), limits.disk_size
+            if phy < memory_edge:
+                count_limit = min(count_limit, settings.count_in_disk)
+                byte_limit = settings.bytes_in_disk
             if phy != run_end or phy >= file_end:
                 if run_start >= 0:
                     pieces.append(view[run_start - file_start : run_end - file_start])
