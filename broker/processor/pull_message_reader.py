@@ -54,7 +54,7 @@ class _Chosen(NamedTuple):
     sizes: Sequence[int]
 
 
-class _Taken(NamedTuple):
+class _Taken(msgspec.Struct, frozen=True, gc=False):
     """The records of the first of the chosen units. scanned: units that the pull is done with.
     removed: the numbers of chosen ones without a record."""
 

@@ -205,12 +205,11 @@ def runs_of(units: bytes, file_size: int) -> list[tuple[int, int]]:
     sizes = found["size"].astype(np.int64)
     plausible = (starts >= 0) & (sizes > 0) & (sizes <= file_size)
     starts, sizes = starts[plausible], sizes[plausible]
-    runs: list[tuple[int, int]] = []
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        end = min(start + size, start - start % file_size + file_size)
-        follows = bool(runs) and 0 <= start - runs[-1][1] <= _GAP
-        if follows and start // file_size == runs[-1][0] // file_size:
-            runs[-1] = (runs[-1][0], end)
-        else:
-            runs.append((start, end))
-    return runs
+    if not len(starts):
+        return []
+    files = starts // file_size
+    ends = np.minimum(starts + sizes, (files + 1) * file_size)
+    gaps = starts[1:] - ends[:-1]
+    parts = np.flatnonzero((gaps < 0) | (gaps > _GAP) | (files[1:] != files[:-1])) + 1
+    firsts, lasts = np.concatenate(((0,), parts)), np.concatenate((parts, (len(starts),))) - 1
+    return list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))
