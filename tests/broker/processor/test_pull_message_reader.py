@@ -175,6 +175,7 @@ def test_groups_at_different_places_keep_their_blocks(tmp_path: Path, expression
         return read(topic, queue_id, queue_offset, count)
 
     world.checked_units._read_units = counted
+    world.checked_units._thread_time_ns = lambda: 0
     kind = "TAG" if expression == "*" else "SQL92"
     client = world.client()
     for step in range(0, 320, 32):
@@ -218,3 +219,41 @@ def test_records_of_rare_forms(tmp_path: Path, expression: str) -> None:
     assert len({len(each) for each in raw}) == 2
     wanted = raw if expression == "*" else [each for n, each in enumerate(raw) if n % 3 != 1]
     assert answer.body == b"".join(wanted)
+
+
+def test_blocks_are_short_where_their_checks_take_long(tmp_path: Path) -> None:
+    """Nobody else is served meanwhile."""
+    world = HotPathWorld(tmp_path, file_size=1 << 20)
+    world.topic()
+    sender = world.client()
+    sender.send(*[send_request(body=b"") for _ in range(3_000)])
+    world.turn()
+    world.dispatch()
+    asked: list[int] = []
+    calls, now_ns, unit_ns = 0, 0, 8_000
+
+    def count_time() -> int:
+        """Asked before and after each check, of the block that was read last."""
+        nonlocal calls, now_ns
+        calls += 1
+        now_ns += asked[-1] * unit_ns if calls % 2 == 0 else 0
+        return now_ns
+
+    read = world.checked_units._read_units
+
+    def counted(topic: str, queue_id: int, queue_offset: int, count: int) -> bytes:
+        asked.append(count)
+        return read(topic, queue_id, queue_offset, count)
+
+    world.checked_units._read_units = counted
+    world.checked_units._thread_time_ns = count_time
+    client = world.client()
+    for offset in range(0, 1_600, 32):
+        assert client.call(pull_request(queueOffset=offset)).code == 0
+    assert asked[0] == 1_024
+    assert max(asked[1:]) * unit_ns <= 350_000
+    unit_ns = 50
+    for offset in range(0, 3_000, 32):
+        world.checked_units._blocks.clear()
+        assert client.call(pull_request(queueOffset=offset)).code == 0
+    assert max(asked[2:]) == 1_024
