@@ -31,9 +31,9 @@ _BLOCK: Final = 1_024
 """Units; 20 KB."""
 _LEAST_BLOCK: Final = 32
 _LONG_CHECK_NS: Final = 300_000
-"""Of processor time. A thousand records take 50 to 200 us, but 7,000 where the disk has written them
-into memory that a virtual machine never used before: their pages are touched here first, 5 us each.
-Nobody else is served meanwhile."""
+"""Of processor time. A thousand records take 50 to 200 us, but 7,000 where the disk has written
+them into memory that a virtual machine never used before: their pages are touched here first, 5 us
+each. Nobody else is served meanwhile."""
 _GROWTH: Final = 8
 """By an eighth: where queues lie side by side in the log, whoever comes first touches the pages,
 and the others' checks are short."""
