@@ -192,7 +192,7 @@ class PullMessageReader:
             numbers += [number + at - place.offset for number in found]
             raw += block.units(at, looked_at)
             at += looked_at
-            if self._monotonic_ms() >= stop_at_ms:
+            if (block.ends_file and at == block.end) or self._monotonic_ms() >= stop_at_ms:
                 break
         return _of_numbers(raw, numbers)
 

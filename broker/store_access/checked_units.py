@@ -117,10 +117,12 @@ class CheckedUnits:
         found = self._find_block(topic, queue_id, queue_offset, count, generation)
         if found is not None:
             return found
-        raw = self._read_ahead(topic, queue_id, queue_offset, count, high)
-        if len(raw) > count * CQ_UNIT_SIZE and _is_sparse(raw):
-            raw = raw[: count * CQ_UNIT_SIZE]
-        return self._check_block(topic, queue_id, queue_offset, count, generation, raw, pages)
+        ahead = min(max(count, self._ahead), high - queue_offset)
+        raw = self._read_units(topic, queue_id, queue_offset, ahead)
+        if ahead > count and _is_sparse(raw):
+            ahead, raw = count, raw[: count * CQ_UNIT_SIZE]
+        place = topic, queue_id, queue_offset
+        return self._check_block(place, count, ahead, generation, raw, pages)
 
     def find_long_block(
         self, topic: str, queue_id: int, queue_offset: int, high: int, pages: LogPages | None
@@ -132,10 +134,11 @@ class CheckedUnits:
         found = self._find_block(topic, queue_id, queue_offset, 1, generation)
         if found is not None:
             return found
-        raw = self._read_ahead(topic, queue_id, queue_offset, 1, high)
+        ahead = min(self._ahead, high - queue_offset)
+        raw = self._read_units(topic, queue_id, queue_offset, ahead)
         if _is_sparse(raw):
             return None
-        return self._check_block(topic, queue_id, queue_offset, 1, generation, raw, pages)
+        return self._check_block((topic, queue_id, queue_offset), 1, ahead, generation, raw, pages)
 
     def _find_block(
         self, topic: str, queue_id: int, queue_offset: int, count: int, generation: int
@@ -149,23 +152,18 @@ class CheckedUnits:
                 return block
         return None
 
-    def _read_ahead(
-        self, topic: str, queue_id: int, queue_offset: int, count: int, high: int
-    ) -> bytes:
-        ahead = min(max(count, self._ahead), high - queue_offset)
-        return self._read_units(topic, queue_id, queue_offset, ahead)
-
     def _check_block(
         self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
+        place: tuple[str, int, int],
         count: int,
+        ahead: int,
         generation: int,
         raw: bytes,
         pages: LogPages | None,
     ) -> UnitBlock:
-        """The right units at the start of `raw`, of which `count` are wanted now."""
+        """The right units at the start of `raw`, of which `count` are wanted now. ahead: how many
+        were asked for."""
+        topic, queue_id, queue_offset = place
         if pages is not None:
             pages.check(raw)
         began_ns = self._thread_time_ns()
@@ -173,7 +171,13 @@ class CheckedUnits:
         self._follow(self._thread_time_ns() - began_ns, len(raw) // CQ_UNIT_SIZE)
         if good < count and (good < len(raw) / CQ_UNIT_SIZE or not raw):
             self._note_damaged(topic, queue_id, queue_offset + good)
-        block = UnitBlock(queue_offset, generation, raw[: good * CQ_UNIT_SIZE])
+        read = len(raw) // CQ_UNIT_SIZE
+        block = UnitBlock(
+            queue_offset,
+            generation,
+            raw[: good * CQ_UNIT_SIZE],
+            ends_file=good == read < ahead,
+        )
         if good > count:
             self._keep((topic, queue_id), block)
         return block

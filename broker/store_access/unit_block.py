@@ -45,14 +45,25 @@ class Places(NamedTuple):
 class UnitBlock:
     """See the module. Owned by: the loop thread."""
 
-    __slots__ = ("_is_laid_out", "_places", "_properties", "begin", "end", "generation", "raw")
+    __slots__ = (
+        "_is_laid_out",
+        "_places",
+        "_properties",
+        "begin",
+        "end",
+        "ends_file",
+        "generation",
+        "raw",
+    )
 
-    def __init__(self, begin: int, generation: int, raw: bytes) -> None:
-        """begin: the queue offset of the first of the units `raw`."""
+    def __init__(self, begin: int, generation: int, raw: bytes, *, ends_file: bool) -> None:
+        """begin: the queue offset of the first of the units `raw`. ends_file: those behind them are
+        in another file of the queue: a read ends there."""
         self.begin: Final = begin
         self.end: Final = begin + len(raw) // CQ_UNIT_SIZE
         self.generation: Final = generation
         self.raw: Final = raw
+        self.ends_file: Final = ends_file
         self._is_laid_out = False
         self._places: Places | None = None
         self._properties: tuple[Int64Array, Int64Array] | None = None

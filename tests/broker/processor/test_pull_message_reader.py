@@ -20,6 +20,7 @@ from store.stored_units import CQ_UNIT_SIZE
 from tests.broker.hot_path_world import HotPathWorld, properties_of, pull_request, send_request
 
 FILE_SIZE = 16_384
+UNITS_PER_FILE = 70
 QUEUES = 2
 
 
@@ -36,7 +37,13 @@ class Stored:
 
 
 def make_world(root: Path, chance: random.Random, messages: int) -> HotPathWorld:
-    world = HotPathWorld(root, file_size=FILE_SIZE, files=8, pull={"enable_property_filter": True})
+    world = HotPathWorld(
+        root,
+        file_size=FILE_SIZE,
+        files=8,
+        units_per_file=UNITS_PER_FILE,
+        pull={"enable_property_filter": True},
+    )
     world.topic(queues=QUEUES)
     sender = world.client()
     for _ in range(messages):
@@ -76,12 +83,14 @@ def expected(
     world: HotPathWorld, queue: list[Stored], offset: int, most: int, expression: str
 ) -> tuple[int, str, int, int, bytes]:
     """getMessage, one after the other: code, status, next offset, suggested broker, body. Of
-    what is filtered no more is looked for than is wanted; what is gone counts for that."""
+    what is filtered no more is looked for than is wanted; what is gone counts for that. A read ends
+    with the queue's file."""
     settings: PullSettings = world.pull_processor._settings
     end, low = world.counters[MAX_PHY_OFFSET], world.counters[MIN_PHY_OFFSET]
     by_properties = is_sql(expression)
     by_tags = not by_properties and expression != "*"
-    scan = queue[offset:] if expression != "*" else queue[offset : offset + most]
+    file_end = offset - offset % UNITS_PER_FILE + UNITS_PER_FILE
+    scan = queue[offset : min(file_end, offset + most) if expression == "*" else file_end]
     count_limit, byte_limit = min(most, settings.count_in_memory), settings.bytes_in_memory
     most = min(most, settings.count_in_memory)
     found: list[bytes] = []
