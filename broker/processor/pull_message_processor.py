@@ -1,11 +1,10 @@
 """PullMessageProcessor: request codes 11 and 361; how messages reach consumers.
 
-Runs on the loop thread of `remoting`. Reads the consumequeue through CheckedUnits and lends views
-of the mapped commit log to the connection: no message is copied or joined here. What finds nothing
-may wait in PullRequestHoldService, as does what comes to a damaged unit, until the queue is
-rebuilt. Checks, statuses, codes and limits are those of RocketMQ's PullMessageProcessor and
-DefaultMessageStore.getMessage. Long because a pull is one path
-through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
+Runs on the loop thread of `remoting`. What a queue has is read by PullMessageReader, whose views of
+the mapped commit log are lent to the connection: no message is copied or joined here. What finds
+nothing may wait in PullRequestHoldService, as does what comes to a damaged unit, until the queue is
+rebuilt. Checks, statuses and codes are those of RocketMQ's PullMessageProcessor. Long because a
+pull is one path through shared state.
 """
 
 from __future__ import annotations

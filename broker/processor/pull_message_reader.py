@@ -23,7 +23,7 @@ from broker.processor.cold_pulls import ColdPulls
 from broker.processor.pull_read import PullRead
 from broker.processor.pull_settings import PullSettings
 from broker.store_access.checked_units import CheckedUnits, LogPages
-from broker.store_access.unit_block import UnitBlock
+from broker.store_access.unit_block import Places, UnitBlock
 from ipc.control_page import ControlPage
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
@@ -174,7 +174,7 @@ class PullMessageReader:
             if at == block.end:
                 break
             places = block.places(self._log.file_size)
-            view = None if places is None else self._log.view_of_file(int(places.phys[0]))
+            view = self._view_of(places)
             if places is None or view is None:
                 return None
             properties = block.properties(places, view)
@@ -196,6 +196,12 @@ class PullMessageReader:
                 break
         return _of_numbers(raw, numbers)
 
+    def _view_of(self, places: Places | None) -> memoryview | None:
+        """The file with the records of the block, if all of them are still there."""
+        if places is None:
+            return None
+        return self._log.view_of_file(places.file_start + int(places.starts[0]))
+
     # -- taking --------------------------------------------------------------------------------
 
     def _take_run(
@@ -208,7 +214,7 @@ class PullMessageReader:
         if places is None or place.offset >= block.end:
             return None
         first = place.offset - block.begin
-        phy = int(places.phys[first])
+        phy = places.file_start + int(places.starts[first])
         memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit
         most, most_size = min(scan, settings.count_in_memory), settings.bytes_in_memory
         if phy < memory_edge:

@@ -8,7 +8,7 @@ and keeps no view of the log.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from store.message_codec import (
 from store.stored_units import CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import as_units
 
-Int64Array = NDArray[np.int64]
+Numbers = NDArray[np.integer[Any]]
+"""Of 32 bits where those are enough: up to 500 blocks are kept."""
 
 _MAGIC_AT: Final = 4
 _INT16: Final = 2
@@ -34,11 +35,12 @@ _INT32: Final = 4
 class Places(NamedTuple):
     """Where the records of a block are; all of them are in one file of the log."""
 
-    phys: Int64Array
-    starts: Int64Array
+    file_start: int
+    """Where the file begins in the log."""
+    starts: Numbers
     """In the file; likewise `ends`."""
-    ends: Int64Array
-    totals: Int64Array
+    ends: Numbers
+    totals: Numbers
     """Bytes of all records before each unit of the block, and of all of them."""
 
 
@@ -46,6 +48,7 @@ class UnitBlock:
     """See the module. Owned by: the loop thread."""
 
     __slots__ = (
+        "_has_properties",
         "_is_laid_out",
         "_places",
         "_properties",
@@ -66,7 +69,8 @@ class UnitBlock:
         self.ends_file: Final = ends_file
         self._is_laid_out = False
         self._places: Places | None = None
-        self._properties: tuple[Int64Array, Int64Array] | None = None
+        self._has_properties = True
+        self._properties: tuple[Numbers, Numbers] | None = None
 
     def units(self, queue_offset: int, count: int) -> bytes:
         """Up to `count` units from `queue_offset`, which is in the block or its end."""
@@ -85,23 +89,26 @@ class UnitBlock:
         phys, sizes = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
         if not len(phys) or (sizes == PRE_BLANK_SIZE).any():
             return None
-        start = int(phys[0]) - int(phys[0]) % file_size
-        starts = phys - start
+        file_start = int(phys[0]) - int(phys[0]) % file_size
+        starts = phys - file_start
         ends = starts + sizes
         if int(ends.max()) > file_size:
             return None
-        return Places(phys, starts, ends, np.concatenate(((0,), sizes.cumsum())))
+        kind = np.int32 if file_size <= np.iinfo(np.int32).max else np.int64
+        totals = np.concatenate(((0,), sizes.cumsum()))
+        return Places(file_start, starts.astype(kind), ends.astype(kind), totals.astype(kind))
 
-    def properties(self, places: Places, view: memoryview) -> tuple[Int64Array, Int64Array] | None:
+    def properties(self, places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
         """Where the properties of the block's records start and end in `view`, their file. None:
         there are records of rare forms (IPv6 hosts, V2), or sizes that contradict each other."""
-        if self._properties is None:
+        if self._properties is None and self._has_properties:
             self._properties = _find_properties(places, view)
+            self._has_properties = self._properties is not None
         return self._properties
 
 
-def _find_properties(places: Places, view: memoryview) -> tuple[Int64Array, Int64Array] | None:
-    starts, ends = places.starts, places.ends
+def _find_properties(places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
+    starts, ends = places.starts.astype(np.int64), places.ends.astype(np.int64)
     if int((ends - starts).min()) <= HEAD_SIZE or int(ends.max()) > len(view):
         return None
     topics_at = starts + HEAD_SIZE + _numbers(view, _INT32, starts + BODY_SIZE_AT)
@@ -117,10 +124,10 @@ def _find_properties(places: Places, view: memoryview) -> tuple[Int64Array, Int6
         or (_numbers(view, _INT32, starts + SYS_FLAG_AT) & HOSTS_V6_FLAGS).any()
     ):
         return None
-    return begins, ends
+    return begins.astype(places.starts.dtype), places.ends
 
 
-def _numbers(view: memoryview, size: int, places: Int64Array) -> Int64Array:
+def _numbers(view: memoryview, size: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """The big-endian integers of `size` bytes there."""
     numbers = np.ndarray((len(view) - size + 1,), f">i{size}", view, 0, (1,))
     return numbers[places].astype(np.int64)
