@@ -55,9 +55,10 @@ class SelectorVerdicts:
     def __init__(self, selector: Selector, monotonic_ms: Callable[[], int]) -> None:
         self._selector = selector
         self._monotonic_ms = monotonic_ms
-        self._names = tuple(name.encode() for name in selector.names)
+        names = [name.encode() for name in selector.names]
+        self._marks = tuple((PAIR_END + name + NAME_END, name) for name in names)
         self._known: dict[Values, bool] = {}
-        self.most: Final = max(_MESSAGES // max(len(self._names), 1), 1)
+        self.most: Final = max(_MESSAGES // max(len(names), 1), 1)
         """How many messages take no long time if nothing has to be evaluated."""
 
     def find_matches(
@@ -71,7 +72,7 @@ class SelectorVerdicts:
         """Which of the properties view[begin:end] match, by their numbers, and how many were looked
         at: it ends behind the match number `limit`, and at the time `stop_at_ms` (monotonic; asked
         where an expression is evaluated, which may take long)."""
-        find = self._find_by_one if len(self._names) == 1 else self._find_by_all
+        find = self._find_by_one if len(self._marks) == 1 else self._find_by_all
         return find(view, begins, ends, limit, stop_at_ms)
 
     def _find_by_one(
@@ -83,8 +84,8 @@ class SelectorVerdicts:
         stop_at_ms: int,
     ) -> tuple[list[int], int]:
         """Of an expression that names one property: most do. Written out: 0.4 us a message."""
-        known, name = self._known, self._names[0]
-        mark = PAIR_END + name + NAME_END
+        known = self._known
+        ((mark, name),) = self._marks
         found: list[int] = []
         for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             raw = view[begin:end].tobytes()
@@ -110,11 +111,11 @@ class SelectorVerdicts:
         limit: int,
         stop_at_ms: int,
     ) -> tuple[list[int], int]:
-        known, names = self._known, self._names
+        known, marks = self._known, self._marks
         found: list[int] = []
         for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             raw = view[begin:end].tobytes()
-            values = tuple([find_property(raw, name) for name in names])
+            values = tuple([_find_value(raw, mark, name) for mark, name in marks])
             verdict = known.get(values)
             if verdict is None:
                 verdict = self._judge(values, values)
@@ -139,3 +140,10 @@ class SelectorVerdicts:
                 self._known.clear()
             self._known[key] = verdict
         return verdict
+
+
+def _find_value(raw: bytes, mark: bytes, name: bytes) -> bytes | None:
+    """What find_property finds, in two thirds of the time where the property is not the first."""
+    _, is_there, rest = raw.rpartition(mark)
+    value = rest.partition(PAIR_END)[0] if is_there else b""
+    return value or find_property(raw, name)

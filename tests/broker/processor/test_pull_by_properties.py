@@ -110,13 +110,13 @@ def test_a_scan_ends_when_its_time_is_up(
     world: HotPathWorld, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(world, *[f"a\x011\x02b\x01{number}" for number in range(50)])
-    really = selector_verdicts.find_property
+    really = selector_verdicts._find_value
 
-    def find_slowly(properties: bytes, name: bytes) -> bytes | None:
+    def find_slowly(properties: bytes, mark: bytes, name: bytes) -> bytes | None:
         world.clock.advance(1)
-        return really(properties, name)
+        return really(properties, mark, name)
 
-    monkeypatch.setattr(selector_verdicts, "find_property", find_slowly)
+    monkeypatch.setattr(selector_verdicts, "_find_value", find_slowly)
     answer = client.call(own("a > 5 OR b = 'x'", queueOffset=10))
     # Of each message two properties are looked for, and its values are new.
     assert numbers(answer) == (RETRY, "NO_MATCHED_MESSAGE", 10 + -(-SCAN_LIMIT_MS // 2))
