@@ -27,6 +27,8 @@ from remoting.response_code import ResponseCode
 _NORMAL: Final = "normal"
 _SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 _FIFO: Final = "fifo"
+_DELAY: Final = "delay"
+_TRANSACTION: Final = "transaction"
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NS_PER_MS: Final = 1_000_000
@@ -38,12 +40,16 @@ _QUICK_TURNS: Final = 64
 class SendCounts:
     """Counts of the fast path of sends that are not published yet. Owned by: the loop."""
 
-    __slots__ = ("answered", "fifo", "messages", "normal", "size")
+    __slots__ = ("answered", "delayed", "fifo", "messages", "normal", "size", "transactions")
 
     def __init__(self) -> None:
         self.normal: dict[str, list[int]] = {}
         self.fifo: dict[str, list[int]] = {}
-        """By topic: messages and log bytes since `publish`; ordered (FIFO) messages separately."""
+        self.transactions: dict[str, list[int]] = {}
+        """By topic: messages and log bytes since `publish`; ordered (FIFO) messages, and halves and
+        committed messages of transactions, separately."""
+        self.delayed: dict[str, list[int]] = {}
+        """The same by delay level, as text."""
         self.messages = self.size = self.answered = 0
         """Totals of this turn over all topics; answered: responses sent immediately, with
         success."""
@@ -210,11 +216,20 @@ class HotPathStats:
     def publish(self) -> None:
         """Publish the counts of the fast path of sends; see the module for how often."""
         sends = self.sends
-        for counts, message_type in ((sends.normal, _NORMAL), (sends.fifo, _FIFO)):
+        for counts, message_type in (
+            (sends.normal, _NORMAL),
+            (sends.fifo, _FIFO),
+            (sends.transactions, _TRANSACTION),
+        ):
             if counts:
                 for topic, (count, size) in counts.items():
                     self._count_put(topic, count, size, message_type)
                 counts.clear()
+        if sends.delayed:
+            for level, (count, size) in sends.delayed.items():
+                self._count_put(SCHEDULE_TOPIC, count, size, _DELAY)
+                self._stats.inc_queue_put(SCHEDULE_TOPIC, int(level) - 1, nums=count, size=size)
+            sends.delayed.clear()
         if self._quick_turns:
             self._publish_put(self._quick_messages, self._quick_size, 0)
             self._answered(self._quick_answered, self._quick_answered_ns)

@@ -46,7 +46,7 @@ from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.topic.new_topics import NewTopics
-from broker.topic.system_topics import SystemTopics
+from broker.topic.system_topics import SCHEDULE_TOPIC, SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.bell import Bell
 from ipc.control_page import ProcessIndex
@@ -228,7 +228,17 @@ class Counted:
     def publish(self) -> None:
         """What HotPathStats does when a turn ends and before a sleep."""
         sends = self.sends
-        for counts, message_type in ((sends.normal, "normal"), (sends.fifo, "fifo")):
+        for level, (count, size) in sends.delayed.items():
+            self.add_put(SCHEDULE_TOPIC, count, size, "delay")
+            self.queue_puts.append((SCHEDULE_TOPIC, int(level) - 1, size))
+            sends.messages -= count
+            sends.size -= size
+        sends.delayed.clear()
+        for counts, message_type in (
+            (sends.normal, "normal"),
+            (sends.fifo, "fifo"),
+            (sends.transactions, "transaction"),
+        ):
             for topic, (count, size) in counts.items():
                 self.add_put(topic, count, size, message_type)
                 sends.messages -= count
