@@ -189,13 +189,17 @@ class HotPathStats:
             longest = max(self._store_stats.get_entire_time_max_ms, elapsed_ns // _NS_PER_MS)
             self._store_stats.get_entire_time_max_ms = longest
         if self._turn_answers:
-            for (request_code, code), count in self._turn_answers.items():
-                self._metrics.sent(request_code, code, elapsed_ns / _NS_PER_MS, count)
-            self._turn_answers.clear()
+            self._count_together(self._turn_answers, elapsed_ns, oneway=False)
         if self._turn_oneways:
-            for (request_code, code), count in self._turn_oneways.items():
-                self._metrics.dropped(request_code, code, elapsed_ns / _NS_PER_MS, count)
-            self._turn_oneways.clear()
+            self._count_together(self._turn_oneways, elapsed_ns, oneway=True)
+
+    def _count_together(
+        self, answers: dict[tuple[int, int], int], elapsed_ns: int, *, oneway: bool
+    ) -> None:
+        elapsed_ms = elapsed_ns / _NS_PER_MS
+        for (request_code, code), count in answers.items():
+            self._metrics.answered(request_code, code, elapsed_ms, oneway=oneway, count=count)
+        answers.clear()
 
     def _end_sends(self, elapsed_ns: int) -> None:
         sends = self.sends

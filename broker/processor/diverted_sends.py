@@ -60,9 +60,7 @@ class DivertedSends:
         if half_topic is None:
             return None
         between = "" if text.endswith(PAIR_END) else PAIR_END
-        stored = (
-            f"{text}{between}{self._cluster_pair}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}"
-        )
+        stored = f"{text}{between}{self._cluster_pair}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}"
         counts = self._counts.transactions
         return half_topic, _HALF_QUEUE, stored.encode(), counts, half_topic.name
 

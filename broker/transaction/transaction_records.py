@@ -21,6 +21,7 @@ from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
+    CheckedRecord,
     encode_message_id,
     encode_record,
 )
@@ -54,7 +55,7 @@ def with_number(half: Message, name: str, value: int) -> bytes:
     return _with_property(half.properties, name, str(value))
 
 
-def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
+def commit_record(half: Message | CheckedRecord, queue_id: int, store_host_flag: int) -> Record:
     """The committed message, with the half's phy_offset and the commit bits in its sysFlag."""
     return record_again(
         half,

@@ -96,6 +96,7 @@ class MessageServices:
         self._delays_started = False
         self._transactions = self._make_transactions()
         self.end_transaction = self._transactions.processor
+        self.end_transaction_route = self._transactions.route
         self.offset_moved = OffsetMovedEvents(
             self._store.log,
             self.append_queue,

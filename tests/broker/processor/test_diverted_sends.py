@@ -74,7 +74,9 @@ _text = st.text(
 )
 _names = st.one_of(
     st.sampled_from(["WAIT", "CLUSTER", "TAGS", "KEYS", "UNIQ_KEY", "PGROUP", "XDELAY", "DELAY "]),
-    st.sampled_from(["REAL_TOPIC", "REAL_QID", "XREAL_QID", "XTRAN_MSG", "TIMER_DELAY_SEC", "WAIT"]),
+    st.sampled_from(
+        ["REAL_TOPIC", "REAL_QID", "XREAL_QID", "XTRAN_MSG", "TIMER_DELAY_SEC", "WAIT"]
+    ),
     st.sampled_from(["DELAY", "TRAN_MSG"]),
     _text,
 )
@@ -97,10 +99,13 @@ _properties = st.tuples(
     _ends,
     st.booleans(),
 ).map(
-    lambda made: "\x02".join(
-        f"{name}\x01{value}" for name, value in (*made[0], made[1], *(made[2] if made[4] else ()))
+    lambda made: (
+        "\x02".join(
+            f"{name}\x01{value}"
+            for name, value in (*made[0], made[1], *(made[2] if made[4] else ()))
+        )
+        + made[3]
     )
-    + made[3]
 )
 _requests = st.fixed_dictionaries(
     {
@@ -121,7 +126,9 @@ def test_both_paths_store_and_answer_the_same(
     twins.check(send_request(body, oneway=oneway, **fields))
 
 
-@pytest.mark.parametrize("text", [HALF, DELAYED, DELAYED + "\x02", "DELAY\x0118", "TRAN_MSG\x01true"])
+@pytest.mark.parametrize(
+    "text", [HALF, DELAYED, DELAYED + "\x02", "DELAY\x0118", "TRAN_MSG\x01true"]
+)
 @pytest.mark.parametrize("flags", [0, 1])
 def test_the_fast_path_is_really_taken(tmp_path: Path, text: str, flags: int) -> None:
     """Else the comparison above compares nothing."""
