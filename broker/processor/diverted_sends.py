@@ -1,8 +1,8 @@
 """DivertedSends: delayed and half messages on the fast path of sends.
 
-Used by SendMessageProcessor on the loop thread of `remoting`. Says where a message that is stored in
-a system topic first goes, and with which properties, if it says no more than what RocketMQ's
-clients say; SendRecords does the same for all of them, and stores the same bytes
+Used by SendMessageProcessor on the loop thread of `remoting`. Says where a message that is stored
+in a system topic first goes, and with which properties, if its own are those that RocketMQ's
+clients set; SendRecords does so for all messages, and stores the same bytes
 (tests/broker/processor/test_diverted_sends.py compares both). Knows no frame and no answer.
 """
 
@@ -60,9 +60,9 @@ class DivertedSends:
         if half_topic is None:
             return None
         between = "" if text.endswith(PAIR_END) else PAIR_END
-        stored = f"{text}{between}{self._cluster_pair}\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}"
-        counts = self._counts.transactions
-        return half_topic, _HALF_QUEUE, stored.encode(), counts, half_topic.name
+        home = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}"
+        stored = f"{text}{between}{self._cluster_pair}\x02{home}".encode()
+        return half_topic, _HALF_QUEUE, stored, self._counts.transactions, half_topic.name
 
     def _find_delayed(self, topic: str, queue_id: int, text: str) -> Place | None:
         if not text.endswith(PAIR_END):

@@ -48,6 +48,7 @@ from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
+from broker.transaction.young_halves import YoungHalves
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
@@ -217,6 +218,8 @@ class SendMessageProcessor:
         """Sends of this turn that wait for replicas and are not yet published."""
         self._blocked: set[str] = set()
         self._sends = stats.sends
+        self.young_halves: Final = YoungHalves()
+        """The half messages of the fast path."""
         self._diverted = DivertedSends(
             commit_log,
             stats.sends,
@@ -278,26 +281,23 @@ class SendMessageProcessor:
         peer = connection.state
         if peer.__class__ is not PeerHost:
             peer = _peer_of(connection)
+        record = Record(
+            queue_id=stored_in,
+            flag=fields.h,
+            sys_flag=fields.f & _KEPT_FLAGS | peer.sys_flag | self._store_flag | topic.multi_tags,
+            born_timestamp=fields.g,
+            born_host=peer.host,
+            reconsume_times=fields.j,
+            prepared_transaction_offset=0,
+            body=body,
+            properties=stored,
+        )
         try:
-            phy_offset, queue_offset = self._log.put(
-                entry,
-                Record(
-                    queue_id=stored_in,
-                    flag=fields.h,
-                    sys_flag=fields.f & _KEPT_FLAGS
-                    | peer.sys_flag
-                    | self._store_flag
-                    | topic.multi_tags,
-                    born_timestamp=fields.g,
-                    born_host=peer.host,
-                    reconsume_times=fields.j,
-                    prepared_transaction_offset=0,
-                    body=body,
-                    properties=stored,
-                ),
-            )
+            phy_offset, queue_offset = self._log.put(entry, record)
         except (StoreError, struct.error):
             return False
+        if table is sends.transactions:
+            self.young_halves.add(queue_offset, phy_offset, fields.b, queue_id, record)
         counted = table.get(name)
         if counted is None:
             counted = table[name] = [0, 0]

@@ -21,7 +21,6 @@ from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
-    CheckedRecord,
     encode_message_id,
     encode_record,
 )
@@ -55,15 +54,22 @@ def with_number(half: Message, name: str, value: int) -> bytes:
     return _with_property(half.properties, name, str(value))
 
 
-def commit_record(half: Message | CheckedRecord, queue_id: int, store_host_flag: int) -> Record:
+def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
     """The committed message, with the half's phy_offset and the commit bits in its sysFlag."""
+    return committed(half, half.phy_offset, queue_id, store_host_flag)
+
+
+def committed(
+    half: Message | Record, phy_offset: int, queue_id: int, store_host_flag: int
+) -> Record:
+    """The same of a half that is stored at `phy_offset`."""
     return record_again(
         half,
         queue_id,
         half.properties,
         store_host_flag,
         sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
-        prepared_transaction_offset=half.phy_offset,
+        prepared_transaction_offset=phy_offset,
     )
 
 

@@ -30,6 +30,7 @@ from broker.transaction.transactional_message_service import (
     ProducerCalls,
     TransactionalMessageService,
 )
+from broker.transaction.young_halves import YoungHalves
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.store_side import StoreSide
 from ipc.clock import Clock
@@ -57,6 +58,7 @@ class TransactionalMessages:
         stats: TransactionStats,
         rights: StoredRights,
         timers: TimerHook,
+        young_halves: YoungHalves,
         *,
         on_failure: FailureHandler,
     ) -> None:
@@ -92,7 +94,7 @@ class TransactionalMessages:
             EndRouteParts(
                 commit_log=store.log,
                 held=append_queue.held,
-                reader=store.loop_reader,
+                young_halves=young_halves,
                 halves=self._halves,
                 find_topic=tables.topics.find,
                 waiters=waiters,

@@ -250,11 +250,9 @@ class Counted:
             sends.answered = 0
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        assert request_code in ON_LOOP, "counted without a lock"
         self.answers[request_code, int(code)] += count
 
     def add_oneway(self, request_code: int, code: int) -> None:
-        assert request_code in ON_LOOP, "counted without a lock"
         self.oneways[request_code, int(code)] += 1
 
     def add_timed_answer(
