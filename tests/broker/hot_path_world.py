@@ -668,6 +668,18 @@ class HotPathWorld:
             at += size
         return found
 
+    def log_bytes(self, start: int) -> bytes:
+        """The log from `start` to max_phy_offset, blanks included."""
+        found, end = b"", self.counters[MAX_PHY_OFFSET]
+        while start < end:
+            view = self.source.view_of_file(start)
+            assert view is not None
+            position = start % self.file_size
+            part = bytes(view[position : position + end - start])
+            found += part
+            start += len(part)
+        return found
+
     def records(self) -> list[Message]:
         return [decode_record(raw, 0)[0] for raw in self.raw_records()]
 
