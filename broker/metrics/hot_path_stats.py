@@ -30,6 +30,8 @@ _FIFO: Final = "fifo"
 _DELAY: Final = "delay"
 _TRANSACTION: Final = "transaction"
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
+_OF_POOLS: Final = frozenset({RequestCode.HEART_BEAT, RequestCode.END_TRANSACTION})
+"""Codes that have a fast route on the loop; the threads of a pool count the others of them."""
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NS_PER_MS: Final = 1_000_000
 _CLOCK: Final = SystemClock()
@@ -189,17 +191,21 @@ class HotPathStats:
             longest = max(self._store_stats.get_entire_time_max_ms, elapsed_ns // _NS_PER_MS)
             self._store_stats.get_entire_time_max_ms = longest
         if self._turn_answers:
-            self._count_together(self._turn_answers, elapsed_ns, oneway=False)
+            elapsed_ms = elapsed_ns / _NS_PER_MS
+            for (request_code, code), count in self._turn_answers.items():
+                if request_code in _OF_POOLS:
+                    self._metrics.answered(request_code, code, elapsed_ms, count=count)
+                else:
+                    self._metrics.sent(request_code, code, elapsed_ms, count)
+            self._turn_answers.clear()
         if self._turn_oneways:
-            self._count_together(self._turn_oneways, elapsed_ns, oneway=True)
-
-    def _count_together(
-        self, answers: dict[tuple[int, int], int], elapsed_ns: int, *, oneway: bool
-    ) -> None:
-        elapsed_ms = elapsed_ns / _NS_PER_MS
-        for (request_code, code), count in answers.items():
-            self._metrics.answered(request_code, code, elapsed_ms, oneway=oneway, count=count)
-        answers.clear()
+            elapsed_ms = elapsed_ns / _NS_PER_MS
+            for (request_code, code), count in self._turn_oneways.items():
+                if request_code in _OF_POOLS:
+                    self._metrics.answered(request_code, code, elapsed_ms, oneway=True, count=count)
+                else:
+                    self._metrics.dropped(request_code, code, elapsed_ms, count)
+            self._turn_oneways.clear()
 
     def _end_sends(self, elapsed_ns: int) -> None:
         sends = self.sends

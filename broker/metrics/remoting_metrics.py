@@ -3,9 +3,9 @@
 The metric slots of sends, pulls and responses. The loop thread increments them with plain additions
 (`values[slot] += n`), mostly once for each topic and turn of the loop. Responses that a pool thread
 may also count are counted under a lock, whichever thread sends them: a request that goes through a
-pool (36, 37, 323 to 325) may be answered by the loop later, and the loop serves some (34, 37)
-itself if it can; those of a turn are counted together. Codes that only the loop answers (sends and
-pulls) need no lock. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
+pool (36, 37, 323 to 325) may be answered by the loop later, and some (34, 37) need none if all is
+well. Codes that only the loop answers (sends
+and pulls) need no lock. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
 DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; sampled
 metrics are in broker_gauges.py.
 """
@@ -123,6 +123,14 @@ class RemotingMetrics:
             first = self._rpc[key] = self._find_rpc(key)
         self._observe_rpc(first, elapsed_ms, count)
 
+    def dropped(self, request_code: int, code: int, elapsed_ms: float, count: int) -> None:
+        """Like `sent`, for oneway requests, which get no response."""
+        key = (request_code, code, False, "oneway")
+        first = self._rpc.get(key)
+        if first is None:
+            first = self._rpc[key] = self._find_rpc(key)
+        self._observe_rpc(first, elapsed_ms, count)
+
     def answered(
         self,
         request_code: int,
@@ -132,8 +140,8 @@ class RemotingMetrics:
         oneway: bool = False,
         count: int = 1,
     ) -> None:
-        """Count one response with its own latency: AnswerObserver. Any thread. count: several of
-        them; `oneway`: they were not sent."""
+        """Count one response with its own latency: AnswerObserver. Any thread. count: so many, of
+        a turn of the loop."""
         known = request_code if request_code in _REQUEST_NAMES else -1
         key = (known, code, False, "oneway" if oneway else "success")
         with self._lock:
