@@ -3,11 +3,10 @@
 The metric slots of sends, pulls and responses. The loop thread increments them with plain additions
 (`values[slot] += n`), mostly once for each topic and turn of the loop. Responses that a pool thread
 may also count are counted under a lock, whichever thread sends them: a request that goes through a
-pool (36, 37, 323 to 325) may be answered by the loop later, and some (34, 37) need none if all is
-well. Codes that only the loop answers (sends
-and pulls) need no lock. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
-DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; sampled
-metrics are in broker_gauges.py.
+pool (36, 37, 323 to 325) may be answered by the loop later, and most of 34 and 37 are served by the
+loop alone. Codes that only the loop answers (sends and pulls) need no lock. Labels and names are
+those of RocketMQ 5.x (AbstractSendMessageProcessor, DefaultPullMessageResultHandler,
+NettyRemotingAbstract.writeResponse). Knows no request; sampled metrics are in broker_gauges.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
 from tests.broker.hot_path_world import Client, HotPathWorld, send_request
+from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01U\x02WAIT\x01true"
 DELAYED = "KEYS\x01k\x02UNIQ_KEY\x01U\x02WAIT\x01true\x02DELAY\x013"
@@ -143,6 +145,22 @@ def test_the_fast_path_is_really_taken(tmp_path: Path, text: str, flags: int) ->
     assert (answer.code, answer.ext_fields["queueId"]) == (0, "2")
     assert len(world.records()) == count + 1
     assert world.records()[-1].sys_flag == flags
+
+
+@pytest.mark.parametrize("number", [8, 9, 10])
+def test_golden_half_messages_take_it(tmp_path: Path, number: int) -> None:
+    """Those of a Java client; what the general path stores of them is compared with Java's log."""
+    world = HotPathWorld(tmp_path)
+    path = GOLDEN / "wire-json" / "310-SEND_MESSAGE_V2" / f"{number:02d}.req.bin"
+    frame = GoldenFrame(path, "request").frame
+    client = world.client("10.1.2.3", 4711)
+    first = client.call(frame)
+    forbid_general(world)
+    second = client.call(frame)
+    stored, again = world.records()
+    assert again == replace(stored, phy_offset=again.phy_offset, queue_offset=1)
+    assert second.ext_fields.keys() == first.ext_fields.keys()
+    assert second.ext_fields["queueOffset"] == "1"
 
 
 def forbid_general(world: HotPathWorld) -> None:

@@ -3,8 +3,10 @@ the same requests."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.append.diverted_messages import home_of
 from broker.processor.end_transaction_route import (
     END_TRANSACTION_PREFIX,
     EndRouteParts,
@@ -19,14 +22,18 @@ from broker.processor.end_transaction_route import (
 )
 from broker.processor.send_message_processor import SEND_V2_PREFIX
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
+from broker.transaction.half_message_states import HalfMessageStates
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike, Route
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from store.message_codec import decode_record
+from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
 from tests.broker.transaction_world import COMMIT, GROUP, Half, TransactionWorld, end_request
+from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 PROPERTIES = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02UNIQ_KEY\x01U\x02WAIT\x01true"
 
@@ -238,6 +245,40 @@ def test_the_fast_route_is_really_taken(tmp_path: Path, flag: int) -> None:
     assert len(side.young) == 0
     counts = side.hot.stats.oneways if flag else side.hot.stats.answers
     assert counts[37, 0] == (1 if flag else 2)
+
+
+def test_the_commit_of_a_java_client_as_java_stored_it(tmp_path: Path) -> None:
+    """The golden frame and the golden half that it commits; the general path's are in
+    test_end_transaction_processor.py."""
+    side = Side(tmp_path, fast=True)
+    records = json.loads((GOLDEN / "store-G" / "records-master.json").read_text())
+    java = {one["phyOffset"]: one for one in records if one["kind"] == "message"}
+    frame = GoldenFrame(GOLDEN / "wire-json" / "037-END_TRANSACTION" / "01.req.bin", "request")
+    fields = frame.command().ext_fields
+    place, queue_offset = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
+    half, _ = decode_record(bytes.fromhex(java[place]["rawHex"]), 0)
+    home = home_of(half.properties)
+    assert home is not None
+    side.hot.topic(home[0])
+    kept = record_again(half, 0, half.properties, 0)
+    side.world.halves = side.route._halves = HalfMessageStates()
+    side.world.halves.known.set()
+    side.young.add(queue_offset, place, *home, kept)
+    side.forbid_general()
+    assert side.ask(frame.frame) == [], "it is oneway"
+    commit, op = side.hot.records()[-2:]
+    for ours, number in ((commit, 19_999), (op, 20_300)):
+        theirs, _ = decode_record(bytes.fromhex(java[number]["rawHex"]), 0)
+        assert (
+            replace(
+                ours,
+                phy_offset=theirs.phy_offset,
+                queue_offset=theirs.queue_offset,
+                store_timestamp=theirs.store_timestamp,
+                born_timestamp=theirs.born_timestamp if ours is op else ours.born_timestamp,
+            )
+            == theirs
+        )
 
 
 def test_loose_numbers_and_frames_are_served_by_the_general_path(tmp_path: Path) -> None:
