@@ -324,7 +324,9 @@ def read_checked(view: Buffer, position: int, limit: int, phy_offset: int) -> Ch
     body = bytes(view[found.body_at : found.body_at + fields[14]])
     if 0 in topic or (body and body_crc(body) != fields[2]):
         return None
-    return CheckedRecord(*fields, topic, body, bytes(view[found.topic_end + 2 : found.end]))
+    properties = bytes(view[found.topic_end + 2 : found.end])
+    parts: tuple[Any, ...] = (*fields, topic, body, properties)
+    return CheckedRecord(*parts)
 
 
 def check_record(
