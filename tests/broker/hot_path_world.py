@@ -24,6 +24,7 @@ from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_pull import BatchPull
+from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -31,6 +32,7 @@ from broker.processor.pull_message_processor import (
 )
 from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
+    SEND_V1_PREFIX,
     SEND_V2_PREFIX,
     SendMessageProcessor,
     SendSettings,
@@ -99,7 +101,8 @@ SHORT_NAMES = {
     "batch": "m",
 }
 ON_LOOP = (10, 310, 320, 11, 361)
-"""The codes whose answers are counted without a lock: no pool serves them."""
+"""The codes whose answers are counted without a lock: no pool serves them. For 37,
+which has a pool and a fast route, HotPathStats takes the lock."""
 _ports = itertools.count(40_001)
 _living: list[HotPathWorld] = []
 TIMERS = TimerSettings(
@@ -250,9 +253,11 @@ class Counted:
             sends.answered = 0
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        assert request_code in (*ON_LOOP, 37), "counted without a lock"
         self.answers[request_code, int(code)] += count
 
     def add_oneway(self, request_code: int, code: int) -> None:
+        assert request_code in (*ON_LOOP, 37), "counted without a lock"
         self.oneways[request_code, int(code)] += 1
 
     def add_timed_answer(
@@ -392,6 +397,8 @@ class HotPathWorld:
             (SEND_V2_PREFIX, self.send_processor.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
             (LITE_PULL_PREFIX, self.pull_processor.process_fast),
+            (SEND_V1_PREFIX, self.send_processor.process_fast),
+            (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
         )
         self.server: RemotingServer = RemotingServer(
             self.loop, routes, fast_routes=fast_routes if fast else ()
