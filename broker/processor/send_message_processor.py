@@ -31,6 +31,7 @@ from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_send_route import BatchSendRoute
+from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
 from broker.processor.send_checks import check_kind, check_sizes
 from broker.processor.send_header import (
@@ -56,6 +57,7 @@ from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
+from broker.transaction.young_halves import YoungHalves
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
@@ -67,12 +69,15 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import StoreError
+from store.message_codec import TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
 
 log = logging.getLogger(__name__)
 
 SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
+_KEPT_FLAGS: Final = ~(HOST_BITS | TRANSACTION_MASK)
+"""On the fast path only half messages have transaction bits, and they are stored without."""
 _COMMIT_WAITING: Final = 32
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read."""
@@ -206,6 +211,14 @@ class SendMessageProcessor:
         """Sends of this turn that wait for replicas and are not yet published."""
         self._blocked: set[str] = set()
         self._sends = stats.sends
+        self.young_halves: Final = YoungHalves()
+        """The half messages of the fast path."""
+        self._diverted = DivertedSends(
+            commit_log,
+            stats.sends,
+            cluster_pair=self._cluster_pair,
+            max_delay_level=settings.max_delay_level,
+        )
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
         fields = {
@@ -246,7 +259,7 @@ class SendMessageProcessor:
         if fields.m:
             return self.batches.take(connection, frame, body)
         topic = self._topics.get(fields.b)
-        if topic is None or fields.f & GENERAL_FLAGS or frame.flag or self._held:
+        if topic is None or frame.flag or self._held:
             return False
         if fields.reportDurability:
             return False
@@ -258,42 +271,44 @@ class SendMessageProcessor:
         text = fields.i
         if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
             return False
-        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
-            return False
         if not self._log.writable:
             return False
-        stored = stored_properties(text, self._cluster_pair).encode()
+        sends, entry, stored_in = self._sends, topic.entry, queue_id
+        kind = fields.f & GENERAL_FLAGS
+        if kind or "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
+            place = self._diverted.find(entry.name, queue_id, kind, text)
+            if place is None:
+                return False
+            entry, stored_in, stored, table, name = place
+        else:
+            stored = stored_properties(text, self._cluster_pair).encode()
+            table, name = sends.fifo if FIFO_PROPERTY in text else sends.normal, fields.b
         body_size = len(body)
         if body_size > self._settings.max_message_size or len(stored) > PROPERTIES_LIMIT:
             return False
         peer = connection.state
         if peer.__class__ is not PeerHost:
             peer = PeerHost.of(connection)
+        record = Record(
+            queue_id=stored_in,
+            flag=fields.h,
+            sys_flag=fields.f & _KEPT_FLAGS | peer.sys_flag | self._store_flag | topic.multi_tags,
+            born_timestamp=fields.g,
+            born_host=peer.host,
+            reconsume_times=fields.j,
+            prepared_transaction_offset=0,
+            body=body,
+            properties=stored,
+        )
         try:
-            phy_offset, queue_offset = self._log.put(
-                topic.entry,
-                Record(
-                    queue_id=queue_id,
-                    flag=fields.h,
-                    sys_flag=fields.f & ~HOST_BITS
-                    | peer.sys_flag
-                    | self._store_flag
-                    | topic.multi_tags,
-                    born_timestamp=fields.g,
-                    born_host=peer.host,
-                    reconsume_times=fields.j,
-                    prepared_transaction_offset=0,
-                    body=body,
-                    properties=stored,
-                ),
-            )
+            phy_offset, queue_offset = self._log.put(entry, record)
         except (StoreError, struct.error):
             return False
-        sends = self._sends
-        table = sends.fifo if FIFO_PROPERTY in text else sends.normal
-        counted = table.get(fields.b)
+        if table is sends.transactions:
+            self.young_halves.add(queue_offset, phy_offset, fields.b, queue_id, record)
+        counted = table.get(name)
         if counted is None:
-            counted = table[fields.b] = [0, 0]
+            counted = table[name] = [0, 0]
         record_size = self._log.position - phy_offset
         counted[0] += 1
         counted[1] += record_size
@@ -331,6 +346,7 @@ class SendMessageProcessor:
     def on_topics_changed(self) -> None:
         """Discard everything derived from topic configurations; loop thread."""
         self._topics.clear()
+        self._diverted.half_topic = None
 
     def block_topic(self, topic: str) -> int:
         """Reject sends to `topic` while its queues are deleted; returns the log's end. Loop
@@ -391,6 +407,8 @@ class SendMessageProcessor:
         ):
             # These do not take the fast path, which checks no groups and keys, and maps no queues.
             self._topics[header.b] = topic
+        if stored.message_type == "transaction":
+            self._diverted.half_topic = stored.topic
         append = _SendAppend(self, connection, request, header, stored, came_ns, mapped)
         self._append_queue.append(append, fails_fast=True)
         if self._held and not came_ns:
