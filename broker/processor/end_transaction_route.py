@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
 
@@ -58,7 +58,7 @@ class _Header(msgspec.Struct, gc=False):
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of an end."""
 
-    code: int
+    code: Literal[37]
     opaque: _Int32
     extFields: _Header  # noqa: N815
     flag: int = 0
