@@ -41,6 +41,8 @@ from broker.processor.send_records import (
     SendTopic,
     StoredSend,
 )
+from broker.processor.send_settings import SendSettings as SendSettings
+from broker.processor.stored_answer import StoredAnswer
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
@@ -147,37 +149,6 @@ class _SendAppend:
     def refused(self, code: ResponseCode, remark: str) -> None:
         """See Append."""
         self.processor.on_refused(self, code, remark)
-
-
-class _StoredAnswer(msgspec.Struct, frozen=True, gc=False):
-    """The response to a waiting send of the fast path, except for the code: an Answer. One is
-    created for every such send: 0.03 us; a dataclass costs 0.08."""
-
-    connection: Connection
-    template: JsonAnswer
-    values: tuple[int | bytes, ...]
-    """The fields of a successful response."""
-
-    def __call__(self, code: ResponseCode) -> None:
-        values = self.values
-        if code is not ResponseCode.SUCCESS:
-            values = (int(code), *values[1:])
-        self.connection.write(self.template.render(values))
-
-
-class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of this processor."""
-
-    broker_name: str
-    cluster_name: str
-    region_id: str
-    trace_on: bool
-    max_message_size: int
-    start_accept_send_request_timestamp_ms: int
-    is_slave: bool
-    max_delay_level: int
-    reject_transactions: str = ""
-    """Why transactional messages are rejected; empty if they are accepted."""
 
 
 class SendMessageProcessor:
@@ -318,7 +289,7 @@ class SendMessageProcessor:
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
-            answer = _StoredAnswer(connection, template, values)
+            answer = StoredAnswer(connection, template, values)
             self._waiters.add(self._log.position, answer, _SEND_V2_CODE)
             self._waiting_puts += 1
             if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:

@@ -1,0 +1,42 @@
+"""Which modules `mqcompile` compiles: the only list of them.
+
+Pure data. Chosen by profiles of sends, pulls and batches (docs/compiled_modules.md): where the time
+of the loop goes, and what those modules derive from. Three kinds of modules must not be here, and
+tests/tools/test_mqcompile.py holds that:
+
+- one that defines a `msgspec.Struct`: mypyc drops the keywords of such a class and changes its
+  annotations, without a word;
+- one with a class that a module outside derives from: a class that is not compiled cannot;
+- one that asks for its own file or source.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPILED_MODULES: Final = (
+    "broker.append.append_queue",
+    "broker.append.diverted_messages",
+    "broker.append.durability_waiters",
+    "broker.append.send_properties",
+    "broker.metrics.hot_path_stats",
+    "broker.processor.header_numbers",
+    "broker.processor.pull_answer",
+    "broker.processor.pull_message_processor",
+    "broker.processor.send_message_processor",
+    "broker.processor.send_records",
+    "broker.store_access.checked_units",
+    "ipc.queue_table",
+    "remoting.connection",
+    "remoting.frame",
+    "remoting.java_text",
+    "remoting.receive_buffer",
+    "remoting.remoting_command",
+    "remoting.remoting_server",
+    "remoting.request_dispatcher",
+    "remoting.selector_loop",
+    "remoting.tls_connection",
+    "store.batch_codec",
+    "store.commit_log",
+    "store.unit_check",
+)
