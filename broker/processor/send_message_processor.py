@@ -1,8 +1,8 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
-Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 is decoded
-directly into a typed one, and its body stays in the receive buffer; every other form (V1 names,
-binary headers) is converted to the same header and takes the same path. Records get their
+Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 or a 10 is
+decoded directly into a typed one, and its body stays in the receive buffer; every other form
+(binary headers, batches) is converted to the same header and takes the same path. Records get their
 place immediately; at the end of the loop's turn the log publishes them, and the responses are sent
 or wait for the flush and the replicas (DurabilityWaiters). SendRecords builds the records of the
 other forms. Checks, their order, codes and texts follow RocketMQ's SendMessageProcessor.
@@ -30,7 +30,12 @@ from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.mapped_send import MappedSend, map_send
-from broker.processor.send_header import SendHeader, decode_send_frame, send_header_of
+from broker.processor.send_header import (
+    SendHeader,
+    decode_send_frame,
+    decode_v1_frame,
+    send_header_of,
+)
 from broker.processor.send_records import (
     FIFO_PROPERTY,
     HOST_BITS,
@@ -55,7 +60,6 @@ from remoting.errors import RequestError
 from remoting.frame import JsonAnswer
 from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
-from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
@@ -70,8 +74,8 @@ from store.message_properties import PROPERTIES_LIMIT
 
 log = logging.getLogger(__name__)
 
+SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
-_SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 _GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
 _COMMIT_WAITING: Final = 32
@@ -217,10 +221,11 @@ class SendMessageProcessor:
     # -- entries -------------------------------------------------------------------------------
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
-        """FastHandler for JSON frames of code 310; False passes the frame to `process_request`,
-        which reports what is wrong with its header."""
+        """FastHandler for JSON frames of codes 310 and 10 (the Go client's); False passes the frame
+        to `process_request`, which reports what is wrong with its header."""
+        is_v2 = header.startswith(SEND_V2_PREFIX)
         try:
-            frame = decode_send_frame(header)
+            frame = decode_send_frame(header) if is_v2 else decode_v1_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
@@ -290,13 +295,16 @@ class SendMessageProcessor:
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
             answer = StoredAnswer(connection, template, values)
-            self._waiters.add(self._log.position, answer, _SEND_V2_CODE)
+            self._waiters.add(self._log.position, answer, frame.code)
             self._waiting_puts += 1
             if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
                 self._waiting_puts = 0
                 self._log.commit()
             return True
-        sends.answered += 1
+        if is_v2:
+            sends.answered += 1
+        else:
+            self._stats.add_answers(frame.code, 0)
         connection.write(template.render(values))
         return True
 

@@ -24,7 +24,7 @@ from broker.processor.pull_message_processor import (
     PULL_PREFIX,
     PullMessageProcessor,
 )
-from broker.processor.send_message_processor import SEND_V2_PREFIX
+from broker.processor.send_message_processor import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
@@ -165,6 +165,7 @@ class ServerBuilder:
                 (POP_PREFIX, self._pop.path.pop.process_fast),
                 (ACK_PREFIX, self._pop.path.ack.process_fast),
                 (HEARTBEAT_PREFIX, heartbeats.process_fast),
+                (SEND_V1_PREFIX, send.process_fast),
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,

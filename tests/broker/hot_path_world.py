@@ -31,6 +31,7 @@ from broker.processor.pull_message_processor import (
 )
 from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
+    SEND_V1_PREFIX,
     SEND_V2_PREFIX,
     SendMessageProcessor,
     SendSettings,
@@ -384,6 +385,7 @@ class HotPathWorld:
             (SEND_V2_PREFIX, self.send_processor.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
             (LITE_PULL_PREFIX, self.pull_processor.process_fast),
+            (SEND_V1_PREFIX, self.send_processor.process_fast),
         )
         self.server: RemotingServer = RemotingServer(
             self.loop, routes, fast_routes=fast_routes if fast else ()
