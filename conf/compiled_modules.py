@@ -11,6 +11,7 @@ and the environment only. Operations: docs/compiled_modules.md.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import logging
 import sys
@@ -33,6 +34,9 @@ VARIABLE: Final = "ROCKETMQ_COMPILED"
 OFF: Final = "off"
 REQUIRED: Final = "required"
 MANIFEST: Final = "manifest.json"
+GROUP: Final = "rocketmq_compiled"
+LIBRARY: Final = f"{GROUP}__mypyc"
+"""What mypyc calls the library of a group; the modules themselves are shells around it."""
 _DIRECTORY: Final = "compiled"
 LIBRARY_SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
 """Of extension modules of this Python; others do not load in it."""
@@ -85,6 +89,13 @@ def modules_in_use() -> ModulesInUse:
     return _in_use
 
 
+def count_usable(environment: Mapping[str, str], home: Path = INSTALL_DIRECTORY) -> int:
+    """How many compiled modules a broker would run that starts now with `environment`."""
+    if environment.get(VARIABLE) == OFF or find_staleness(home) is not None:
+        return 0
+    return len(compiled_modules(home))
+
+
 def log_modules_in_use() -> None:
     """Say it in this process's log; as a warning where somebody compiled modules in vain."""
     log.log(logging.WARNING if _in_use.is_stale else logging.INFO, "%s", _in_use.text)
@@ -116,22 +127,31 @@ def _use(home: Path) -> ModulesInUse:
     directory = compiled_directory(home)
     if not directory.exists():
         return ModulesInUse(why_not=f"there is none in {directory} (mqcompile makes them)")
-    why_stale = find_staleness(home)
-    if why_stale is not None:
-        words = f"{why_stale}; run mqcompile again, or mqcompile --remove"
-        return ModulesInUse(why_not=words, is_stale=True)
-    files = _modules(json.loads((directory / MANIFEST).read_text()), directory)
-    loaded = sorted(files.keys() & sys.modules.keys())
-    if loaded:
-        return ModulesInUse(why_not=f"{loaded[0]} was imported before package broker")
-    sys.meta_path.insert(0, _Finder(files))
-    return ModulesInUse(compiled=sum("." in name for name in files))
+    why = find_staleness(home)
+    if why is None:
+        modules = compiled_modules(home)
+        loaded = sorted(sys.modules.keys() & set(modules))
+        if loaded:
+            return ModulesInUse(why_not=f"{loaded[0]} was imported before package broker")
+        finder = _Finder({name: _file(directory, name) for name in (LIBRARY, *modules)})
+        sys.meta_path.insert(0, finder)
+        try:
+            # All of them are in it: where it can be loaded, they can.
+            importlib.import_module(LIBRARY)
+            return ModulesInUse(compiled=len(modules))
+        except ImportError as error:
+            sys.meta_path.remove(finder)
+            why = f"{_file(directory, LIBRARY)} cannot be loaded: {error}"
+    return ModulesInUse(why_not=f"{why}; run mqcompile again, or mqcompile --remove", is_stale=True)
 
 
-def _modules(manifest: Mapping[str, object], directory: Path) -> dict[str, Path]:
-    names = manifest["modules"]
-    assert isinstance(names, list)
-    return {name: directory / f"{name}{LIBRARY_SUFFIX}" for name in names}
+def compiled_modules(home: Path = INSTALL_DIRECTORY) -> list[str]:
+    """The names in the manifest. Raises OSError, ValueError, KeyError."""
+    return list(json.loads((compiled_directory(home) / MANIFEST).read_text())["modules"])
+
+
+def _file(directory: Path, name: str) -> Path:
+    return directory / f"{name}{LIBRARY_SUFFIX}"
 
 
 def find_staleness(home: Path = INSTALL_DIRECTORY) -> str | None:
@@ -139,12 +159,11 @@ def find_staleness(home: Path = INSTALL_DIRECTORY) -> str | None:
     directory = compiled_directory(home)
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_text())
-        before = manifest["sources"]
-        files = _modules(manifest, directory)
-    except (OSError, ValueError, KeyError, AssertionError) as error:
-        return f"{path} cannot be read: {error}"
-    for file in files.values():
+        before = json.loads(path.read_text())["sources"]
+        files = [_file(directory, name) for name in (LIBRARY, *compiled_modules(home))]
+    except (OSError, ValueError, KeyError) as error:
+        return f"{path} cannot be read: {error!r}"
+    for file in files:
         if not file.exists():
             return f"{file} is missing"
     now = source_digests(home)

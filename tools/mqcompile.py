@@ -23,19 +23,18 @@ from pathlib import Path
 from typing import Final
 
 from conf.compiled_modules import (
+    LIBRARY,
     LIBRARY_SUFFIX,
     MANIFEST,
     VARIABLE,
     compiled_directory,
+    compiled_modules,
     find_staleness,
     source_digests,
 )
 from conf.installation import INSTALL_DIRECTORY, enter_program
 from tools.compiled_module_list import COMPILED_MODULES
 
-GROUP: Final = "rocketmq_compiled"
-LIBRARY: Final = f"{GROUP}__mypyc"
-"""What mypyc calls the library of a group; the modules themselves are shells around it."""
 BUILT: Final = "built"
 """Where tools/mypyc_build.py leaves them, below its working directory."""
 _LOG_LINES: Final = 20
@@ -77,9 +76,17 @@ def main(arguments: Sequence[str], home: Path = INSTALL_DIRECTORY) -> int:
 
 
 def _check(home: Path) -> int:
-    why = find_staleness(home)
+    why = _find_need(home)
     print(f"up to date: {compiled_directory(home)}" if why is None else f"to be compiled: {why}")
     return 0 if why is None else 1
+
+
+def _find_need(home: Path) -> str | None:
+    """Why it has to be compiled; None: it has not."""
+    why = find_staleness(home)
+    if why is None and compiled_modules(home) != list(COMPILED_MODULES):
+        return "others are to be compiled now (tools/compiled_module_list.py)"
+    return why
 
 
 def _remove(home: Path) -> int:
@@ -94,7 +101,7 @@ def _remove(home: Path) -> int:
 
 def _compile(home: Path) -> int:
     directory = compiled_directory(home)
-    if find_staleness(home) is None:
+    if _find_need(home) is None:
         print(f"up to date: {directory}")
         return 0
     check_tools()
@@ -134,11 +141,11 @@ def compile_modules(home: Path, work: Path, optimize: int = 2) -> Path:
         shutil.copy(home / name, sources / name)
     _run_mypyc(sources, work / "mypyc.log", optimize)
     made.mkdir()
-    names = [*COMPILED_MODULES, LIBRARY]
-    for name in names:
+    for name in (LIBRARY, *COMPILED_MODULES):
         built = sources / BUILT / f"{name.replace('.', '/')}{LIBRARY_SUFFIX}"
         built.rename(made / f"{name}{LIBRARY_SUFFIX}")
-    (made / MANIFEST).write_text(json.dumps({"modules": names, "sources": digests}, indent=1))
+    manifest = {"modules": COMPILED_MODULES, "sources": digests}
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1))
     return made
 
 

@@ -15,8 +15,9 @@ from typing import Final
 from mypyc.build import mypycify
 from setuptools import Distribution
 
+from conf.compiled_modules import GROUP
 from tools.compiled_module_list import COMPILED_MODULES
-from tools.mqcompile import BUILT, GROUP
+from tools.mqcompile import BUILT
 
 _SETTINGS: Final = """[mypy]
 explicit_package_bases = True

@@ -11,12 +11,14 @@ import pytest
 
 from conf import compiled_modules
 from conf.compiled_modules import (
+    LIBRARY,
     LIBRARY_SUFFIX,
     MANIFEST,
     VARIABLE,
     CompiledModulesError,
     ModulesInUse,
     compiled_directory,
+    count_usable,
     find_staleness,
     log_modules_in_use,
     modules_in_use,
@@ -24,7 +26,8 @@ from conf.compiled_modules import (
     use_compiled_modules,
 )
 
-NAMES = ["store.no_such_module", "no_such_library"]
+NAMES = ["store.no_such_module"]
+FILES = [*NAMES, LIBRARY]
 
 
 @pytest.fixture(autouse=True)
@@ -41,25 +44,44 @@ def home(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(f"# {name}\n")
     directory = compiled_directory(tmp_path)
     directory.mkdir(parents=True)
-    for name in NAMES:
+    for name in FILES:
         (directory / f"{name}{LIBRARY_SUFFIX}").write_bytes(b"not really one")
     manifest = {"modules": NAMES, "sources": source_digests(tmp_path)}
     (directory / MANIFEST).write_text(json.dumps(manifest))
     return tmp_path
 
 
-def test_they_are_found_while_the_sources_are_the_same(home: Path) -> None:
+@pytest.fixture
+def loadable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what was loaded at once; the files are none that could be."""
+    loaded: list[str] = []
+    monkeypatch.setattr(compiled_modules.importlib, "import_module", loaded.append)
+    return loaded
+
+
+def test_they_are_found_while_the_sources_are_the_same(home: Path, loadable: list[str]) -> None:
     before = len(sys.meta_path)
+    assert count_usable({}, home) == 1
+    assert count_usable({VARIABLE: "off"}, home) == 0
     assert use_compiled_modules({}, home) == ModulesInUse(compiled=1)
     assert modules_in_use().text == "1 modules are compiled ones"
     finder = sys.meta_path[0]
-    for name in NAMES:
+    for name in FILES:
         spec = finder.find_spec(name, None)
         assert spec is not None
         assert spec.origin == str(compiled_directory(home) / f"{name}{LIBRARY_SUFFIX}")
     assert finder.find_spec("store.one", None) is None
     assert use_compiled_modules({}, home).compiled == 1
     assert len(sys.meta_path) == before + 1, "once"
+    assert loadable == [LIBRARY]
+
+
+def test_a_library_that_cannot_be_loaded_is_not_used(home: Path) -> None:
+    before = list(sys.meta_path)
+    found = use_compiled_modules({}, home)
+    assert (found.compiled, found.is_stale) == (0, True)
+    assert f"{LIBRARY}{LIBRARY_SUFFIX} cannot be loaded: " in found.text
+    assert sys.meta_path == before
 
 
 @pytest.mark.parametrize(
@@ -83,6 +105,7 @@ def test_those_of_other_sources_are_not_used_and_that_is_a_warning(
     assert callable(change)
     change(home)
     assert words in (find_staleness(home) or "")
+    assert count_usable({}, home) == 0
     found = use_compiled_modules({}, home)
     assert (found.compiled, found.is_stale) == (0, True)
     with caplog.at_level(logging.INFO):

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from conf.compiled_modules import (
+    LIBRARY,
+    LIBRARY_SUFFIX,
     MANIFEST,
     ROOMS,
     VARIABLE,
@@ -105,7 +107,12 @@ def test_check_and_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "to be compiled: " in capsys.readouterr().out
     directory = compiled_directory(home)
     directory.mkdir(parents=True)
-    manifest = {"modules": [], "sources": source_digests(home)}
+    manifest = {"modules": COMPILED_MODULES, "sources": source_digests(home)}
+    for name in (LIBRARY, *COMPILED_MODULES):
+        (directory / f"{name}{LIBRARY_SUFFIX}").touch()
+    (directory / MANIFEST).write_text(json.dumps({**manifest, "modules": ["remoting.frame"]}))
+    assert main(["--check"], home) == 1
+    assert "others are to be compiled now" in capsys.readouterr().out
     (directory / MANIFEST).write_text(json.dumps(manifest))
     assert main(["--check"], home) == 0
     assert main([], home) == 0
