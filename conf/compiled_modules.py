@@ -37,7 +37,6 @@ MANIFEST: Final = "manifest.json"
 GROUP: Final = "rocketmq_compiled"
 LIBRARY: Final = f"{GROUP}__mypyc"
 """What mypyc calls the library of a group; the modules themselves are shells around it."""
-_DIRECTORY: Final = "compiled"
 LIBRARY_SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
 """Of extension modules of this Python; others do not load in it."""
 
@@ -103,7 +102,7 @@ def log_modules_in_use() -> None:
 
 def compiled_directory(home: Path = INSTALL_DIRECTORY) -> Path:
     """Where `mqcompile` leaves them, for this Python."""
-    return home / _DIRECTORY / LIBRARY_SUFFIX.strip(".").removesuffix(".so")
+    return home / GROUP / LIBRARY_SUFFIX.strip(".").removesuffix(".so")
 
 
 def use_compiled_modules(
@@ -157,6 +156,8 @@ def _file(directory: Path, name: str) -> Path:
 def find_staleness(home: Path = INSTALL_DIRECTORY) -> str | None:
     """Why the compiled modules cannot be used with these sources; None: they can."""
     directory = compiled_directory(home)
+    if not directory.exists():
+        return f"there is none in {directory}"
     path = directory / MANIFEST
     try:
         before = json.loads(path.read_text())["sources"]
@@ -166,7 +167,10 @@ def find_staleness(home: Path = INSTALL_DIRECTORY) -> str | None:
     for file in files:
         if not file.exists():
             return f"{file} is missing"
-    now = source_digests(home)
+    try:
+        now = source_digests(home)
+    except OSError as error:
+        return str(error)
     changed = sorted(
         name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
     )

@@ -1,13 +1,13 @@
 """Which modules `mqcompile` compiles: the only list of them.
 
-Pure data. Chosen by profiles of sends, pulls and batches (docs/compiled_modules.md): where the time
-of the loop goes, and what those modules derive from. Three kinds of modules must not be here, and
-tests/tools/test_mqcompile.py holds that:
+Pure data. Chosen by profiles of sends, pulls and batches: where the time of the loop goes, and what
+derives from that. Three kinds of modules must not be here, which tests/tools/test_mqcompile.py
+holds:
 
 - one that defines a `msgspec.Struct`: mypyc drops the keywords of such a class and changes its
-  annotations, without a word;
+  annotations, without a word; such a class gets a module of its own;
 - one with a class that a module outside derives from: a class that is not compiled cannot;
-- one that asks for its own file or source.
+- one that asks for its own file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ COMPILED_MODULES: Final = (
     "remoting.request_dispatcher",
     "remoting.selector_loop",
     "remoting.tls_connection",
-    "store.batch_codec",
     "store.commit_log",
     "store.unit_check",
 )

@@ -135,7 +135,7 @@ def test_what_does_not_compile_changes_nothing_and_is_told(
     error = capsys.readouterr().err
     assert error.startswith("mqcompile: it did not compile:\n")
     assert "broker/append/append_queue.py" in error, "the modules of the list are not there"
-    assert list((home / "compiled").iterdir()) == []
+    assert list(compiled_directory(home).parent.iterdir()) == []
 
 
 @pytest.fixture(scope="module")
