@@ -79,6 +79,15 @@ decode_v1_frame: Final = cast(
         _renamed(SendFrame, code=Literal[10], extFields=_renamed(SendHeader)), strict=False
     ).decode,
 )
+decode_batch_frame: Final = cast(
+    "Callable[[bytes], SendFrame]",
+    msgspec.json.Decoder(
+        msgspec.defstruct(
+            "SendBatchFrame", [("code", Literal[320])], bases=(SendFrame,), kw_only=True, gc=False
+        ),
+        strict=False,
+    ).decode,
+)
 
 
 def send_header_of(request: RemotingCommand) -> SendHeader:

@@ -1,11 +1,12 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
 Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 or a 10 is
-decoded directly into a typed one, and its body stays in the receive buffer; every other form
-(binary headers, batches) is converted to the same header and takes the same path. Records get their
-place immediately; at the end of the loop's turn the log publishes them, and the responses are sent
-or wait for the flush and the replicas (DurabilityWaiters). SendRecords builds the records of the
-other forms. Checks, their order, codes and texts follow RocketMQ's SendMessageProcessor.
+decoded directly into a typed one, and its body stays in the receive buffer, as that of a batch does
+(BatchSendRoute); every other form (binary headers) is converted to the same header and takes the
+same path. Records get their place immediately; at the end of the loop's turn the log publishes
+them, and the responses are sent or wait for the flush and the replicas (DurabilityWaiters).
+SendRecords builds the records of the other forms. Checks, their order, codes and texts follow
+RocketMQ's SendMessageProcessor.
 
 Long because the fast path is written out plainly for speed (docs/STYLE.md, 12) beside the general
 path, and both share the checks, the held sends and the response templates.
@@ -25,11 +26,13 @@ import msgspec
 
 from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import TIMER_MARK, is_half
+from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
+from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.mapped_send import MappedSend, map_send
+from broker.processor.send_checks import check_kind, check_sizes
 from broker.processor.send_header import (
     SendHeader,
     decode_send_frame,
@@ -38,6 +41,7 @@ from broker.processor.send_header import (
 )
 from broker.processor.send_records import (
     FIFO_PROPERTY,
+    GENERAL_FLAGS,
     HOST_BITS,
     INNER_NUM_MARK,
     LMQ_MARK,
@@ -64,20 +68,12 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import StoreError
-from store.inner_batch import INNER_BATCH_FLAG
-from store.message_codec import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
-)
 from store.message_properties import PROPERTIES_LIMIT
 
 log = logging.getLogger(__name__)
 
 SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
-_NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
-_GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
 _COMMIT_WAITING: Final = 32
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read."""
@@ -112,14 +108,6 @@ class SendStats(PutStats, Protocol):
 
     def add_put_failed(self) -> None:
         """The store rejected a send."""
-
-
-def _peer_of(connection: Connection) -> PeerHost:
-    """The connection's address, determined at its first send."""
-    peer = connection.state
-    if not isinstance(peer, PeerHost):
-        peer = connection.state = PeerHost(connection.host, connection.port)
-    return peer
 
 
 @dataclass(slots=True)
@@ -217,6 +205,18 @@ class SendMessageProcessor:
         }
         self._answer = JsonAnswer(fields)
         self._answer_with_key = JsonAnswer({**fields, "transactionId": b"%b"})
+        self.batches: Final = BatchSendRoute(
+            commit_log,
+            self._topics,
+            self._held,
+            waiters,
+            stats,
+            self._note_waiting,
+            answer_fields=fields,
+            cluster_pair=self._cluster_pair,
+            max_message_size=settings.max_message_size,
+        )
+        """The fast path of batches."""
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -229,8 +229,10 @@ class SendMessageProcessor:
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
+        if fields.m:
+            return self.batches.take(connection, frame, body)
         topic = self._topics.get(fields.b)
-        if topic is None or fields.m or fields.f & _GENERAL_FLAGS or frame.flag or self._held:
+        if topic is None or fields.f & GENERAL_FLAGS or frame.flag or self._held:
             return False
         if fields.reportDurability:
             return False
@@ -252,7 +254,7 @@ class SendMessageProcessor:
             return False
         peer = connection.state
         if peer.__class__ is not PeerHost:
-            peer = _peer_of(connection)
+            peer = PeerHost.of(connection)
         try:
             phy_offset, queue_offset = self._log.put(
                 topic.entry,
@@ -296,10 +298,7 @@ class SendMessageProcessor:
         ):
             answer = StoredAnswer(connection, template, values)
             self._waiters.add(self._log.position, answer, frame.code)
-            self._waiting_puts += 1
-            if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
-                self._waiting_puts = 0
-                self._log.commit()
+            self._note_waiting()
             return True
         if is_v2:
             sends.answered += 1
@@ -346,6 +345,13 @@ class SendMessageProcessor:
         self._log.commit()
         self._waiting_puts = 0
 
+    def _note_waiting(self) -> None:
+        """A send of this turn waits: publish it with those before it when they are many."""
+        self._waiting_puts += 1
+        if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
+            self._waiting_puts = 0
+            self._log.commit()
+
     # -- the general path ----------------------------------------------------------------------
 
     def _serve(
@@ -356,7 +362,7 @@ class SendMessageProcessor:
             header = send_header_of(request)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
-            stored = self._records.of(request, header, topic, _peer_of(connection))
+            stored = self._records.of(request, header, topic, PeerHost.of(connection))
             topics = (header.b, stored.topic.name)
             if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
                 return None
@@ -427,37 +433,10 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        self._check_kind(header)
+        check_kind(header)
         self._check_store()
-        self._check_sizes(header, len(request.body))
+        check_sizes(header, len(request.body), self._settings.max_message_size)
         return topic
-
-    @staticmethod
-    def _check_kind(header: SendHeader) -> None:
-        if header.m and (header.f & TRANSACTION_MASK or is_half(header.i)):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold transactional messages"
-            )
-        if header.f & TRANSACTION_MASK in _NO_QUEUE_OFFSET and not is_half(header.i):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: sysFlag {header.f} says that it belongs to a "
-                "transaction, but it has no property TRAN_MSG=true: nobody could ever consume it",
-            )
-
-    def _check_sizes(self, header: SendHeader, body_size: int) -> None:
-        limit = self._settings.max_message_size
-        if body_size > limit:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
-            )
-        if header.m and len(header.i) > PROPERTIES_LIMIT:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the message is illegal: properties of {len(header.i)} characters "
-                f"(limit {PROPERTIES_LIMIT})",
-            )
 
     def _check_store(self) -> None:
         if self._settings.is_slave:

@@ -1,7 +1,6 @@
-"""StoredAnswer: the response to a send of the fast path that waits until its record is safe.
+"""StoredAnswer: the answer to a send of the fast path that waits for flush or replicas.
 
-Pure data of the loop thread, made by SendMessageProcessor, called by DurabilityWaiters. In a module
-of its own because msgspec makes its class (docs/compiled_modules.md).
+Made and called on the loop thread of `remoting` (DurabilityWaiters). Knows no message.
 """
 
 from __future__ import annotations

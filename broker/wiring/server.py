@@ -17,6 +17,7 @@ from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_auth_processor import AdminAuthProcessor
 from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
 from broker.processor.admin_mode_processor import AdminModeProcessor
+from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.known_heartbeat_route import HEARTBEAT_PREFIX, KnownHeartbeatRoute
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
@@ -166,6 +167,7 @@ class ServerBuilder:
                 (ACK_PREFIX, self._pop.path.ack.process_fast),
                 (HEARTBEAT_PREFIX, heartbeats.process_fast),
                 (SEND_V1_PREFIX, send.process_fast),
+                (SEND_BATCH_PREFIX, send.batches.process_fast),
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,

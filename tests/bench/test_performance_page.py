@@ -175,7 +175,7 @@ def test_the_model_is_what_its_formula_says() -> None:
     assert any("16 cores, extrapolated:      800,000" in line for line in lines(cores()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_two_groups_of_a_container_are_measured(

@@ -24,6 +24,7 @@ from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_pull import BatchPull
+from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -386,6 +387,7 @@ class HotPathWorld:
             (PULL_PREFIX, self.pull_processor.process_fast),
             (LITE_PULL_PREFIX, self.pull_processor.process_fast),
             (SEND_V1_PREFIX, self.send_processor.process_fast),
+            (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
         )
         self.server: RemotingServer = RemotingServer(
             self.loop, routes, fast_routes=fast_routes if fast else ()
