@@ -20,6 +20,7 @@ from broker.slave.promotion import check_promotion, complete_promotion
 from broker.supervisor.descriptor_limit import raise_descriptor_limit
 from broker.supervisor.listening_sockets import PortTakenError
 from conf.command_line import check_home
+from conf.compiled_modules import log_modules_in_use
 from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.file_permissions import set_umask
 from conf.installation import enter_program
@@ -71,6 +72,7 @@ def _run(options: StartupOptions, warning: str | None) -> int:
     broker = options.broker
     directory = log_directory(options.logging, broker.broker_name, broker.broker_id)
     configure_logging("supervisor", directory, level=options.logging.log_level, console=True)
+    log_modules_in_use()
     if warning is not None:
         log.critical(warning)
     raise_descriptor_limit()

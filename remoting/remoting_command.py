@@ -42,6 +42,20 @@ def next_opaque() -> int:
     return next(_opaque_counter) & 0x7FFFFFFF
 
 
+_COMPARED: Final = (
+    "body",
+    "code",
+    "ext_fields",
+    "flag",
+    "has_ext_fields",
+    "language",
+    "opaque",
+    "remark",
+    "serialize_type",
+    "version",
+)
+
+
 class RemotingCommand:
     """One request or response (Java: RemotingCommand).
 
@@ -59,19 +73,7 @@ class RemotingCommand:
                     part of what is sent or compared
     """
 
-    __slots__ = (
-        "body",
-        "came_ns",
-        "code",
-        "ext_fields",
-        "flag",
-        "has_ext_fields",
-        "language",
-        "opaque",
-        "remark",
-        "serialize_type",
-        "version",
-    )
+    __slots__ = (*_COMPARED, "came_ns")
 
     def __init__(
         self,
@@ -159,6 +161,3 @@ class RemotingCommand:
             f"remark={self.remark!r} ext_fields={self.ext_fields!r} "
             f"body={len(self.body)} bytes {self.serialize_type.name})"
         )
-
-
-_COMPARED: Final = tuple(name for name in RemotingCommand.__slots__ if name != "came_ns")

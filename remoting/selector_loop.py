@@ -98,7 +98,7 @@ class SelectorLoop:
         self._was_busy = False
         self._spin_pays = True
         self._spin_ns = spin_us * 1_000
-        self._thread: threading.Thread | None = None
+        self._own_thread: threading.Thread | None = None
         self._selector.register(self._wake_fd, EVENT_READ, self._on_wake)
 
     # -- lifecycle
@@ -106,14 +106,14 @@ class SelectorLoop:
 
     def start(self) -> None:
         """Run the loop on a thread of its own."""
-        self._thread = threading.Thread(target=self.run, name=self.name, daemon=True)
-        self._thread.start()
+        self._own_thread = threading.Thread(target=self.run, name=self.name, daemon=True)
+        self._own_thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop the loop after the current turn and wait for its thread. Any thread."""
         self._stopping = True
         self.wake()
-        thread = self._thread
+        thread = self._own_thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout_s)
             if thread.is_alive():
@@ -132,7 +132,7 @@ class SelectorLoop:
 
         Calls submitted before the stop still run.
         """
-        self._thread = threading.current_thread()
+        self._own_thread = threading.current_thread()
         while not self._stopping:
             self._turn()
         self._run_calls()
@@ -166,7 +166,7 @@ class SelectorLoop:
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Run `function` on the loop's thread in its next turn. Any thread."""
         self._calls.append(function)
-        if threading.current_thread() is not self._thread:
+        if threading.current_thread() is not self._own_thread:
             self.wake()
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> TimerHandle:
@@ -200,7 +200,7 @@ class SelectorLoop:
 
     def in_loop_thread(self) -> bool:
         """Whether the caller is the loop's thread (or the loop has not started)."""
-        return self._thread is None or threading.current_thread() is self._thread
+        return self._own_thread is None or threading.current_thread() is self._own_thread
 
     # -- one turn ------------------------------------------------------------------------------
 

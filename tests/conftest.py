@@ -14,6 +14,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+import tests.support.compiled_modules  # noqa: F401 - before any module of the product
 from tests.support.program import Forking
 from tests.support.run_results import PROVED_KEY, ResultsFile
 from tests.support.stolen_time import WORKERS

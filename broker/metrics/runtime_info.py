@@ -2,8 +2,9 @@
 
 The composition root gathers the values (RuntimeInfoSource); `runtime_table` turns them into the
 strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its master
-speaks the handshake of ha/handshake.py; so is `resyncBackups`. Pure, any thread.
-`getTransferredTps` and `brokerActive` are for mqadmin of 5.3.3, which reads those keys.
+speaks the handshake of ha/handshake.py; so are `resyncBackups` and `compiledModules`.
+`getTransferredTps` and `brokerActive` are for mqadmin of 5.3.3, which reads those keys. Pure, any
+thread.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ class RuntimeInfo:
     broker_active: bool = True
     resync_backups: tuple[str, ...] = ()
     """Names of what re-syncs of this store moved aside, the oldest first."""
+    compiled_modules: int = 0
+    """How many modules of this process are compiled ones."""
 
 
 class RuntimeInfoSource(Protocol):
@@ -100,6 +103,7 @@ def runtime_table(info: RuntimeInfo, totals: BrokerStats) -> dict[str, str]:
         "brokerVersion": str(CURRENT_VERSION),
         "startAcceptSendRequestTimeStamp": str(info.start_accept_send_request_timestamp_ms),
         "brokerActive": "true" if info.broker_active else "false",
+        **({"compiledModules": str(info.compiled_modules)} if info.compiled_modules else {}),
     }
 
 

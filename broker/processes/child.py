@@ -28,6 +28,7 @@ import setproctitle
 from broker.settings.changed_settings import ChangedSettings
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, BootInfo
 from broker.supervisor.process_end import end_process
+from conf.compiled_modules import log_modules_in_use
 from conf.logging_setup import configure_logging
 from ipc.bell import Bell
 from ipc.command_channel import CommandServer
@@ -123,6 +124,7 @@ class Child:
         """Title, logging, disk faults of mqchaos, signals, parent watch, collector settings."""
         setproctitle.setproctitle(f"mqbroker: {self.boot.name}")
         configure_logging(self.boot.name, self.boot.log_dir)
+        log_modules_in_use()
         warning = install_disk_faults(os.environ)
         if warning is not None:
             log.critical(warning)

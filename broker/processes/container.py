@@ -46,6 +46,7 @@ from broker.supervisor.listening_sockets import (
 )
 from broker.supervisor.supervisor import Supervisor
 from conf.command_line import check_home
+from conf.compiled_modules import log_modules_in_use
 from conf.config_loader import describe
 from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.file_permissions import set_umask
@@ -89,6 +90,7 @@ def _run(options: ContainerOptions) -> int:
     set_umask(options.files)
     log_dir = log_directory(options.logging)
     configure_logging("container", log_dir, level=options.logging.log_level, console=True)
+    log_modules_in_use()
     raise_descriptor_limit()
     process = ContainerProcess(options, log_dir, process_clock())
     process.open()

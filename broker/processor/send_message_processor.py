@@ -51,6 +51,7 @@ from broker.processor.send_records import (
     SendTopic,
     StoredSend,
 )
+from broker.processor.send_settings import SendSettings as SendSettings
 from broker.processor.stored_answer import StoredAnswer
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
@@ -145,21 +146,6 @@ class _SendAppend:
     def refused(self, code: ResponseCode, remark: str) -> None:
         """See Append."""
         self.processor.on_refused(self, code, remark)
-
-
-class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of this processor."""
-
-    broker_name: str
-    cluster_name: str
-    region_id: str
-    trace_on: bool
-    max_message_size: int
-    start_accept_send_request_timestamp_ms: int
-    is_slave: bool
-    max_delay_level: int
-    reject_transactions: str = ""
-    """Why transactional messages are rejected; empty if they are accepted."""
 
 
 class SendMessageProcessor:

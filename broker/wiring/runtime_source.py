@@ -16,6 +16,7 @@ from broker.metrics.store_stats_service import StoreStatsService
 from broker.settings.startup_options import StartupOptions
 from broker.store_access.store_access import StoreAccess
 from broker.wiring.routes import END_TRANSACTION_POOL, QUERY_POOL
+from conf.compiled_modules import modules_in_use
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from remoting.remoting_server import RequestExecutor
@@ -97,6 +98,7 @@ class RuntimeSource:
             schedule_offsets=self._schedule_offsets(),
             timers=self._timers(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),
+            compiled_modules=modules_in_use().compiled,
         )
 
     def _pool_info(self, name: str) -> PoolInfo:

@@ -13,12 +13,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from conf.compiled_modules import count_usable
+
 _MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 _MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB", re.MULTILINE)
 
 
 def describe_machine(store_directory: Path) -> dict[str, Any]:
-    """Cores, CPU model, kernel, memory in bytes, Python, Java, file system of the stores."""
+    """Cores, CPU model, kernel, memory in bytes, Python, Java, file system of the stores, how many
+    modules of our brokers are compiled ones."""
     return {
         "cpus": os.cpu_count(),
         "usable_cpus": len(os.sched_getaffinity(0)),
@@ -28,6 +31,7 @@ def describe_machine(store_directory: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "java": _java_version(),
         "file_system": file_system(Path("/proc/mounts").read_text(), store_directory),
+        "compiled_modules": count_usable(os.environ),
     }
 
 

@@ -29,6 +29,7 @@ from tests.bench.session import Lengths, Session
 from tests.bench.shapes import LostError, Pull, Send, send_figures
 from tests.bench.sync_counter import SyncCounter
 from tools.chaos.processes import is_running
+from tools.compiled_module_list import COMPILED_MODULES
 
 TINY = Lengths(counts=0.001, seconds=0.001)
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -261,3 +262,4 @@ def test_what_a_machine_is() -> None:
     assert machine.file_system(mounts, Path("/var")) == "ext4"
     described = machine.describe_machine(Path("/"))
     assert described["cpus"] == os.cpu_count()
+    assert described["compiled_modules"] in (0, len(COMPILED_MODULES))

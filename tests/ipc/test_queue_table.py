@@ -100,6 +100,7 @@ def test_a_restarted_writer_finds_its_rows_again(table: Table) -> None:
     assert table.reader.find_row("T", 8) == row + 1
 
 
+@pytest.mark.interpreted
 def test_a_full_table_says_so(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_table, "MAX_QUEUES", 2)
     table.writer.row("T", 0)
@@ -110,6 +111,7 @@ def test_a_full_table_says_so(table: Table, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(list(table.reader)) == 2
 
 
+@pytest.mark.interpreted
 def test_a_full_directory_says_so(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_table, "_DIRECTORY_SIZE", 25)
     table.writer.row("T", 0)

@@ -32,7 +32,7 @@ ROOMS = tuple(
 )
 PROGRAMS = (
     *("mqbroker", "mqbrokercontainer", "mqnamesrv"),
-    *("mqadmin", "mqshutdown", "mqreport", "mqchaos"),
+    *("mqadmin", "mqshutdown", "mqreport", "mqchaos", "mqcompile"),
 )
 BOOT_LINE = re.compile(r"^The broker\[.*boot success.* namesrv (\d+)\)$", re.MULTILINE)
 

@@ -427,6 +427,7 @@ def test_round_trip(command: RemotingCommand, size: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [frame, remoting_codec])
+@pytest.mark.interpreted
 def test_the_codec_sees_no_socket_thread_or_clock(codec: ModuleType) -> None:
     source = Path(codec.__file__ or "").read_text()
     for module in ("socket", "threading", "time", "selectors", "asyncio", "os"):

@@ -47,6 +47,7 @@ class Processor:
         return request.response(0, None, request.ext_fields, request.body)
 
 
+@pytest.mark.interpreted
 def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool whose thread is stuck; those that wait are refused, in their order, and never run."""
     now = [1_000]

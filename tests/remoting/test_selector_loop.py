@@ -289,6 +289,7 @@ def test_sleep_hooks_bracket_every_wait_and_may_shorten_it(
     assert hooks.order == ["before", "after"] * (len(hooks.order) // 2)
 
 
+@pytest.mark.interpreted
 def test_on_the_standard_selectors_too() -> None:
     """Loop and connection again in a process that runs without selectors2."""
     if os.environ.get("ROCKETMQ_TEST_NESTED"):
@@ -389,6 +390,7 @@ def test_a_loop_whose_peer_answers_stops_looking_at_once() -> None:
     far.close()
 
 
+@pytest.mark.interpreted
 def test_a_loop_that_looked_in_vain_sleeps_until_looking_pays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -325,6 +325,7 @@ def test_a_request_that_comes_with_the_end_of_the_handshake(world: World) -> Non
         assert client.receive() == b"early"
 
 
+@pytest.mark.interpreted
 def test_a_handshake_that_never_ends_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -116,6 +116,7 @@ def test_what_can_never_be_stored(world: HotPathWorld) -> None:
     assert fake(world).heard == [[(0, 0)]]
 
 
+@pytest.mark.interpreted
 def test_a_store_error_is_told_and_logged(
     world: HotPathWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -181,6 +181,7 @@ def test_lite_pulls_are_served_alike(
     assert answer.body == b"".join(world.raw_records()[1:])
 
 
+@pytest.mark.interpreted
 def test_the_fast_path_is_really_taken(world: HotPathWorld, client: Client) -> None:
     def refuse(connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         pytest.fail("the general path was taken")

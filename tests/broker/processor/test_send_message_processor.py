@@ -186,6 +186,7 @@ def test_every_form_of_a_single_send_stores_the_same(
         )
 
 
+@pytest.mark.interpreted
 def test_the_fast_path_is_really_taken(world: HotPathWorld, client: Client) -> None:
     """Else the comparison above compares nothing."""
     client.call(send_request())

@@ -450,6 +450,7 @@ def test_no_more_than_two_thousand_wait_for_the_replica(tmp_path: Path) -> None:
     assert len(delays.delivered()) == 2_001
 
 
+@pytest.mark.interpreted
 def test_expired_messages_are_passed_over_in_words(
     delays: Delays, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

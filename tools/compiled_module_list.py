@@ -1,0 +1,43 @@
+"""Which modules `mqcompile` compiles: the only list of them.
+
+Pure data. Chosen by profiles of sends, pulls and batches: where the time of the loop goes, and what
+derives from that. Three kinds of modules must not be here, which tests/tools/test_mqcompile.py
+holds:
+
+- one that defines a `msgspec.Struct`: mypyc drops the keywords of such a class and changes its
+  annotations, without a word; such a class gets a module of its own;
+- one with a class that a module outside derives from: a class that is not compiled cannot;
+- one that asks for its own file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPILED_MODULES: Final = (
+    "broker.append.append_queue",
+    "broker.append.diverted_messages",
+    "broker.append.durability_waiters",
+    "broker.append.send_properties",
+    "broker.metrics.hot_path_stats",
+    "broker.processor.batch_send_route",
+    "broker.processor.header_numbers",
+    "broker.processor.pull_answer",
+    "broker.processor.pull_message_processor",
+    "broker.processor.send_checks",
+    "broker.processor.send_message_processor",
+    "broker.processor.send_records",
+    "broker.store_access.checked_units",
+    "ipc.queue_table",
+    "remoting.connection",
+    "remoting.frame",
+    "remoting.java_text",
+    "remoting.receive_buffer",
+    "remoting.remoting_command",
+    "remoting.remoting_server",
+    "remoting.request_dispatcher",
+    "remoting.selector_loop",
+    "remoting.tls_connection",
+    "store.commit_log",
+    "store.unit_check",
+)

@@ -1,0 +1,169 @@
+"""mqcompile: compiles the modules on the way of a message, for the brokers of this installation.
+
+A program of the operator; needs the extra `fast` (mypyc) and a C compiler. It works on a copy of
+the sources in a temporary directory beside the place of what it makes, and puts that in place when
+it is whole. Brokers take it from their next start (conf/compiled_modules.py). Which modules:
+tools/compiled_module_list.py. Operations: docs/compiled_modules.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from conf.compiled_modules import (
+    LIBRARY,
+    LIBRARY_SUFFIX,
+    MANIFEST,
+    VARIABLE,
+    compiled_directory,
+    compiled_modules,
+    find_staleness,
+    source_digests,
+)
+from conf.installation import INSTALL_DIRECTORY, enter_program
+from tools.compiled_module_list import COMPILED_MODULES
+
+BUILT: Final = "built"
+"""Where tools/mypyc_build.py leaves them, below its working directory."""
+_LOG_LINES: Final = 20
+_MYPYC: Final = "pip install '.[fast]' in the checkout, or pip install mypy setuptools"
+_COMPILER: Final = "Debian, Ubuntu: apt install gcc python3-dev"
+
+
+class CompileError(Exception):
+    """The problem and its remedy."""
+
+
+def run() -> int:
+    """The console script `mqcompile` of an installed wheel."""
+    enter_program("mqcompile", sys.argv[1:], os.environ)
+    return main(sys.argv[1:])
+
+
+def main(arguments: Sequence[str], home: Path = INSTALL_DIRECTORY) -> int:
+    """The exit code; 0: a broker of this installation that starts now runs compiled modules, or,
+    with --remove, it does not."""
+    parser = argparse.ArgumentParser(
+        prog="mqcompile",
+        description="Compiles the modules on the way of a message to C, for brokers that start "
+        "from now on. They need not be compiled; a broker says in its log what it runs.",
+        epilog=f"{VARIABLE}=off starts a broker without compiled modules, {VARIABLE}=required "
+        "refuses to start one without them.",
+    )
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--check", action="store_true", help="only say whether there is a need to")
+    instead.add_argument("--remove", action="store_true", help="remove what was compiled")
+    given = parser.parse_args(arguments)
+    try:
+        if given.check:
+            return _check(home)
+        return _remove(home) if given.remove else _compile(home)
+    except (CompileError, OSError) as error:
+        print(f"mqcompile: {error}", file=sys.stderr)
+        return 1
+
+
+def _check(home: Path) -> int:
+    why = _find_need(home)
+    print(f"up to date: {compiled_directory(home)}" if why is None else f"to be compiled: {why}")
+    return 0 if why is None else 1
+
+
+def _find_need(home: Path) -> str | None:
+    """Why it has to be compiled; None: it has not."""
+    why = find_staleness(home)
+    if why is None and compiled_modules(home) != list(COMPILED_MODULES):
+        return "others are to be compiled now (tools/compiled_module_list.py)"
+    return why
+
+
+def _remove(home: Path) -> int:
+    directory = compiled_directory(home)
+    if directory.exists():
+        shutil.rmtree(directory)
+        print(f"removed: {directory}")
+    else:
+        print(f"there is none: {directory}")
+    return 0
+
+
+def _compile(home: Path) -> int:
+    directory = compiled_directory(home)
+    if _find_need(home) is None:
+        print(f"up to date: {directory}")
+        return 0
+    check_tools()
+    print(f"compiling {len(COMPILED_MODULES)} modules; it takes a minute or two", flush=True)
+    started = time.monotonic()
+    directory.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="part-", dir=directory.parent) as work:
+        made = compile_modules(home, Path(work))
+        if directory.exists():
+            shutil.rmtree(directory)
+        made.rename(directory)
+    print(f"compiled in {time.monotonic() - started:.0f} s: {directory}")
+    return 0
+
+
+def check_tools() -> None:
+    """Raises CompileError unless all that is needed is there."""
+    missing = [name for name in ("mypyc", "setuptools") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CompileError(f"{sys.executable} has no {' and no '.join(missing)}: {_MYPYC}")
+    named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    if shutil.which(named.split()[0]) is None:
+        raise CompileError(f"there is no C compiler ({named.split()[0]}): {_COMPILER}")
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        raise CompileError(f"there is no {header}: {_COMPILER}")
+
+
+def compile_modules(home: Path, work: Path, optimize: int = 2) -> Path:
+    """The directory, below `work`, with the compiled modules of the sources below `home` and their
+    manifest. optimize: the C compiler's level. Raises CompileError, OSError."""
+    sources, made = work / "sources", work / "made"
+    # First: a source that changes meanwhile makes what was compiled stale.
+    digests = source_digests(home)
+    for name in digests:
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(home / name, sources / name)
+    _run_mypyc(sources, work / "mypyc.log", optimize)
+    made.mkdir()
+    for name in (LIBRARY, *COMPILED_MODULES):
+        built = sources / BUILT / f"{name.replace('.', '/')}{LIBRARY_SUFFIX}"
+        built.rename(made / f"{name}{LIBRARY_SUFFIX}")
+    manifest = {"modules": COMPILED_MODULES, "sources": digests}
+    (made / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    return made
+
+
+def _run_mypyc(sources: Path, log: Path, optimize: int) -> None:
+    with log.open("wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "tools.mypyc_build", str(optimize)],
+            cwd=sources,
+            env={**os.environ, "PYTHONPATH": str(INSTALL_DIRECTORY), "PYTHONSAFEPATH": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if done.returncode != 0:
+        end = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        raise CompileError("\n".join(("it did not compile:", *end)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
