@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from broker.filter.message_filter import ExpressionMessageFilter, MessageFilter
 from broker.filter.selector_verdicts import VerdictTable
 from broker.filter.subscription_filter import tag_code
@@ -34,7 +32,7 @@ _SCAN_UNITS: Final = 800
 _FOUND: Final = 0
 
 
-class QueuePlace(msgspec.Struct, frozen=True, gc=False):
+class QueuePlace(NamedTuple):
     """Where a pull reads, and the bounds of the queue: low <= offset < high."""
 
     topic: str
@@ -54,12 +52,12 @@ class _Chosen(NamedTuple):
     sizes: Sequence[int]
 
 
-class _Taken(msgspec.Struct, frozen=True, gc=False):
+class _Taken(NamedTuple):
     """The records of the first of the chosen units. scanned: units that the pull is done with.
     removed: the numbers of chosen ones without a record."""
 
     pieces: list[Buffer]
-    count: int
+    messages: int
     size: int
     scanned: int
     removed: list[int]
@@ -257,7 +255,7 @@ class PullMessageReader:
             self._cold.add(header.consumerGroup, records)
         slow = _last_phy(chosen.raw, taken, max_phy) < memory_edge
         low, high, next_offset = place.low, place.high, place.offset + taken.scanned
-        if taken.count:
+        if taken.messages:
             return PullRead(
                 _FOUND,
                 b"FOUND",
@@ -267,7 +265,7 @@ class PullMessageReader:
                 slow,
                 pieces=taken.pieces,
                 size=taken.size,
-                count=taken.count,
+                count=taken.messages,
             )
         if chosen.raw:
             status = b"MESSAGE_WAS_REMOVING" if taken.removed else b"NO_MATCHED_MESSAGE"
