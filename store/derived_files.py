@@ -21,6 +21,7 @@ from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import MIN_PHY_OFFSET, RECORDS_LEFT_OUT, STORE_STATE, StoreState
 from store.fence_keeper import FenceKeeper
+from store.few_records import FewRecordsDispatch
 from store.index_service import IndexService
 from store.log_damage import LogDamage
 from store.log_fences import fences_path
@@ -94,6 +95,13 @@ class DerivedFiles:
         """What builds them from records, in order: batch queues leave the rest to the others."""
         queues = (self.batch_queues.dispatch, self.queues.dispatch)
         return (*queues, self.index.dispatch) if self._has_index else queues
+
+    def few_records(self) -> FewRecordsDispatch:
+        """What builds them from a few records at once."""
+        index = self.index if self._has_index else None
+        return FewRecordsDispatch(
+            self.source, self.extractor, self.queues, self.batch_queues, index
+        )
 
     def _rebuild(self, start: int, end: int, dispatcher: Dispatcher) -> None:
         """Dispatch the records of [start, end) once more, on the thread of dispatch."""
