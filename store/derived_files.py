@@ -91,16 +91,17 @@ class DerivedFiles:
         config = self._config
         return PropertyExtractor(config.delay_level_ms, with_lmq=config.dispatches_lmq)
 
-    def dispatchers(self) -> Sequence[Dispatcher]:
-        """What builds them from records, in order: batch queues leave the rest to the others."""
-        queues = (self.batch_queues.dispatch, self.queues.dispatch)
+    def dispatchers(self, on_moved: Callable[[], None] = lambda: None) -> Sequence[Dispatcher]:
+        """What builds them from records, in order: batch queues leave the rest to the others.
+        on_moved: called once consumers can read the records, before they are indexed."""
+        queues = (self.batch_queues.dispatch, self.queues.dispatch, lambda records: on_moved())
         return (*queues, self.index.dispatch) if self._has_index else queues
 
-    def few_records(self) -> FewRecordsDispatch:
-        """What builds them from a few records at once."""
+    def few_records(self, on_moved: Callable[[], None]) -> FewRecordsDispatch:
+        """What builds them from a few records at once. on_moved: as of `dispatchers`."""
         index = self.index if self._has_index else None
         return FewRecordsDispatch(
-            self.source, self.extractor, self.queues, self.batch_queues, index
+            self.source, self.extractor, self.queues, self.batch_queues, index, on_moved
         )
 
     def _rebuild(self, start: int, end: int, dispatcher: Dispatcher) -> None:

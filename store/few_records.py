@@ -9,6 +9,7 @@ the same, byte for byte; tests compare both. It must not know who waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from store.batch_consume_queue_table import BatchConsumeQueueTable
@@ -42,13 +43,16 @@ class FewRecordsDispatch:
         queues: ConsumeQueueTable,
         batch_queues: BatchConsumeQueueTable,
         index: IndexService | None,
+        on_moved: Callable[[], None],
     ) -> None:
-        """index: None without messageIndexEnable."""
+        """index: None without messageIndexEnable. on_moved: called once consumers can read the
+        records, before they are indexed."""
         self._source = source
         self._extractor = extractor
         self._queues = queues
         self._batch_queues = batch_queues
         self._index = index
+        self._on_moved = on_moved
 
     def dispatch(self, start: int, end: int) -> tuple[int, int] | None:
         """Dispatch [start, end) of the log if it is a few ordinary records, and nothing else.
@@ -60,6 +64,7 @@ class FewRecordsDispatch:
         if not records or self._batch_queues.concerns({record.topic for record in records}):
             return None
         self._queues.append_runs(runs_of_few(records))
+        self._on_moved()
         if self._index is not None:
             entries = [
                 IndexEntry(key_hash, record.phy_offset, record.store_timestamp)

@@ -175,7 +175,7 @@ class ReputMessageService(ServiceThread):
         make_room: Callable[[str], bool] = lambda why: False,
         fence_off: FenceOff | None = None,
     ) -> None:
-        """publish(dispatched_offset) after every chunk; it also rings whoever follows.
+        """publish(dispatched_offset) after every chunk.
         on_dispatched(store timestamp ms of the newest record) feeds the checkpoint.
         pace: None for no rest between chunks. dispatch_few: asked before a chunk is parsed as
         arrays for the dispatchers.

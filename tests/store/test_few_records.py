@@ -71,7 +71,11 @@ class World:
         index = IndexService(root / "index", slots, units, SystemClock(), lambda timestamp: None)
         self.index = index
         extractor = PropertyExtractor(LEVELS, with_lmq=with_lmq)
-        self.few = FewRecordsDispatch(log, extractor, self.queues, batch_queues, index)
+        self.seen_when_moved: list[tuple[int, int]] = []
+        """Phy offsets that consume queues and index had reached then."""
+        self.few = FewRecordsDispatch(
+            log, extractor, self.queues, batch_queues, index, self._note_moved
+        )
         self.service = ReputMessageService(
             log,
             extractor,
@@ -82,6 +86,9 @@ class World:
             sleeper=Bell(),
             dispatch_few=self._dispatch_few if few else lambda start, end: None,
         )
+
+    def _note_moved(self) -> None:
+        self.seen_when_moved.append((self.queues.max_phy_offset(), self.index.rebuild_from))
 
     def _dispatch_few(self, start: int, end: int) -> tuple[int, int] | None:
         found = self.few.dispatch(start, end)
@@ -234,6 +241,13 @@ def test_few_are_taken(count: int) -> None:
     _, world, places = fill(count, store_timestamp=77)
     assert world.few.dispatch(places[0], places[-1]) == (count, 77)
     assert world.publisher.of("T", 0) == (0, count + 1)
+
+
+def test_consumers_are_told_before_the_index_is_built() -> None:
+    _, world, places = fill(2, properties=b"KEYS\x01k")
+    assert world.few.dispatch(places[0], places[2]) is not None
+    assert world.seen_when_moved == [(places[2], 0)]
+    assert world.index.rebuild_from == places[1]
 
 
 def test_many_are_left() -> None:
