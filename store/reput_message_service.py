@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.short_slice import ask_for_short_slice
 from store.commit_log_source import CommitLogSource
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
@@ -206,6 +207,10 @@ class ReputMessageService(ServiceThread):
     def behind_bytes(self) -> int:
         """Published bytes that are not dispatched yet."""
         return max(self._source.max_phy_offset - self.reput_from_offset, 0)
+
+    def begin(self) -> None:
+        """Consumers wait for this thread."""
+        ask_for_short_slice()
 
     def step(self) -> None:
         """Dispatch what there is, else sleep until the bell or `idle_ms`."""
