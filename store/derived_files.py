@@ -101,7 +101,12 @@ class DerivedFiles:
         """What builds them from a few records at once. on_moved: as of `dispatchers`."""
         index = self.index if self._has_index else None
         return FewRecordsDispatch(
-            self.source, self.extractor, self.queues, self.batch_queues, index, on_moved
+            self.source,
+            self.extractor,
+            self.queues,
+            self.batch_queues.concerns,
+            index,
+            on_moved,
         )
 
     def _rebuild(self, start: int, end: int, dispatcher: Dispatcher) -> None:

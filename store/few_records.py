@@ -1,18 +1,17 @@
 """FewRecordsDispatch: the way of a few records into consume queues and index, without arrays.
 
 Used by ReputMessageService in process `store`, on its dispatch thread, before it parses a chunk as
-arrays: those cost 0.3 ms for a single record, for which a consumer waits. Takes what is ordinary
-only and writes nothing otherwise: what belongs into batch queues, light queues or the schedule
-topic, what is damaged, incomplete, fenced or a file's blank, goes the way of arrays. The files are
-the same, byte for byte; tests compare both. It must not know who waits.
+arrays, whose set-up takes most of the time of a single record, for which a consumer may wait. Takes
+what is ordinary only and writes nothing otherwise: what belongs into batch queues, light queues or
+the schedule topic, what is damaged, incomplete, fenced or a file's blank, goes the way of arrays.
+The files are the same, byte for byte; tests compare both. It must not know who waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
-from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.commit_log_source import CommitLogSource
 from store.consume_queue_table import ConsumeQueueTable
 from store.index_file import IndexEntry
@@ -41,16 +40,17 @@ class FewRecordsDispatch:
         source: CommitLogSource,
         extractor: PropertyExtractor,
         queues: ConsumeQueueTable,
-        batch_queues: BatchConsumeQueueTable,
+        concerns_batch_queues: Callable[[Collection[bytes]], bool],
         index: IndexService | None,
         on_moved: Callable[[], None],
     ) -> None:
-        """index: None without messageIndexEnable. on_moved: called once consumers can read the
-        records, before they are indexed."""
+        """concerns_batch_queues: BatchConsumeQueueTable.concerns. index: None without
+        messageIndexEnable. on_moved: called once consumers can read the records, before they are
+        indexed."""
         self._source = source
         self._extractor = extractor
         self._queues = queues
-        self._batch_queues = batch_queues
+        self._concerns_batch_queues = concerns_batch_queues
         self._index = index
         self._on_moved = on_moved
 
@@ -61,7 +61,7 @@ class FewRecordsDispatch:
         DiskFullError, StoreError.
         """
         records = self._read(start, end)
-        if not records or self._batch_queues.concerns({record.topic for record in records}):
+        if not records or self._concerns_batch_queues({record.topic for record in records}):
             return None
         self._queues.append_runs(runs_of_few(records))
         self._on_moved()

@@ -24,7 +24,7 @@ def string_hash(text: str) -> int:
     units = _utf16_units(text)
     count = len(units)
     if count <= _POWER_COUNT:
-        value = sum(map(mul, units, _POWERS[_POWER_COUNT - count :])) & _MASK
+        value: int = sum(map(mul, units, _POWERS[_POWER_COUNT - count :])) & _MASK
     else:
         value = 0
         for unit in units:

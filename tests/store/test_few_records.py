@@ -74,7 +74,7 @@ class World:
         self.seen_when_moved: list[tuple[int, int]] = []
         """Phy offsets that consume queues and index had reached then."""
         self.few = FewRecordsDispatch(
-            log, extractor, self.queues, batch_queues, index, self._note_moved
+            log, extractor, self.queues, batch_queues.concerns, index, self._note_moved
         )
         self.service = ReputMessageService(
             log,
