@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -359,3 +360,46 @@ def test_a_full_disk_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found, wanted = world.state(), plain.state()
     assert found.pop("table")[:2] == wanted.pop("table")[:2]  # type: ignore[index]
     assert found == wanted
+
+
+class KilledError(Exception):
+    """Instead of the process' end."""
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_killed_after_any_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Of units, of entries of the index, of its header; the next process finds what there is."""
+    log, places = ordinary(40)
+    ends = [*places[1:], log.start + len(log.data)]
+    world = World(log, tmp_path / "a", few=True)
+    world.follow(ends[:30])
+    log.publish_up_to = ends[34]
+    pwrite, done = os.pwrite, []
+
+    def write(fd: int, data: bytes, at: int) -> int:
+        if len(done) == writes:
+            raise KilledError
+        done.append(at)
+        return pwrite(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    with pytest.raises(KilledError):
+        world.service.dispatch_once()
+    monkeypatch.undo()
+    after = World(log, tmp_path / "a", few=True)
+    after.queues.load()
+    after.queues.recover()
+    after.index.load(exited_ok=True, safe_timestamp=0)
+    after.follow(ends)
+    plain = World(log, tmp_path / "b", few=False)
+    plain.follow(ends)
+    # What is known in memory began anew.
+    memory = {"table", "queues", "left"}
+    found, wanted = (
+        {name: data for name, data in world.state().items() if name not in memory}
+        for world in (after, plain)
+    )
+    assert found == wanted
+    assert len(after.by_few) > 20
