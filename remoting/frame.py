@@ -128,17 +128,18 @@ class JsonAnswer:
 
     __slots__ = ("_header",)
 
-    def __init__(self, ext_fields: Mapping[str, bytes], *, remark: bool = False) -> None:
+    def __init__(self, ext_fields: Mapping[str, bytes] | None, *, remark: bool = False) -> None:
         """ext_fields: the names, in the order of the frame, with the JSON value of each: a bytes
-        format (b'"%d"', b"%b") or a constant in which every % stands twice.
+        format (b'"%d"', b"%b") or a constant in which every % stands twice. None: the frame has
+        not even an empty table of them.
 
         remark: whether there is one; printable ASCII without quotes and backslashes.
         """
-        fields = b",".join(b'"%b":%b' % (name.encode(), text) for name, text in ext_fields.items())
+        pairs = (b'"%b":%b' % (name.encode(), text) for name, text in (ext_fields or {}).items())
         self._header = (
-            b'{"code":%d,"extFields":{'
-            + fields
-            + b'},"flag":'
+            b'{"code":%d,'
+            + (b"" if ext_fields is None else b'"extFields":{' + b",".join(pairs) + b"},")
+            + b'"flag":'
             + str(RESPONSE_FLAG).encode()
             + b',"language":"'
             + language_name(LOCAL_LANGUAGE).encode()

@@ -7,9 +7,10 @@ RocketMQ's MessageDecoder.encodeMessages and decodeMessages.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
+
+import msgspec
 
 from store.errors import MessageIllegalError
 from store.message_codec import PROPERTIES_LENGTH, Buffer
@@ -20,8 +21,7 @@ int16 properties size, properties. Magic and CRC are zero and not checked."""
 assert BATCH_ITEM_HEAD.size == 20
 
 
-@dataclass(frozen=True, slots=True)
-class BatchItem:
+class BatchItem(msgspec.Struct, frozen=True, gc=False):
     """One message of a batch body."""
 
     flag: int

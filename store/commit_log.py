@@ -1,11 +1,12 @@
 """CommitLog: the batch append by the log's one writer.
 
 Runs on the loop thread of `remoting` on a master. Every kind of record enters the log through
-`put` (one record) or `put_batch` (all or nothing), which give the record its place at once, and
-`commit`, which copies what was put since the last commit into the mapped file in one move and
-publishes it. Order of publication: append_end, bytes, max_phy_offset, bells. After a crash of the
-writer `open` zeroes [max_phy_offset, append_end), so that no unpublished record comes back to
-life. It knows no flush, no replica, no feature: whoever waits for those waits for offsets.
+`put` (one record), `put_batch` (all or nothing) or `put_sent_batch` (the same, from a client's
+bytes), which give the record its place at once, and `commit`, which copies what was put since the
+last commit into the mapped file in one move and publishes it. Order of publication: append_end,
+bytes, max_phy_offset, bells. After a crash of the writer `open` zeroes [max_phy_offset,
+append_end), so that no unpublished record comes back to life. It knows no flush, no replica, no
+feature: whoever waits for those waits for offsets.
 Corresponds to CommitLog.asyncPutMessage / DefaultAppendMessageCallback of RocketMQ.
 """
 
@@ -21,6 +22,7 @@ import msgspec
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
+from store.batch_records import BatchCommon, BatchPlace, encode_batch
 from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.errors import MessageIllegalError
@@ -116,6 +118,12 @@ def own_record(
         body=body,
         properties=properties,
     )
+
+
+def record_size(topic: TopicLog, record: Record) -> int:
+    """Bytes that `record` will take in the log."""
+    variable = len(record.body) + len(topic.name_bytes) + len(record.properties)
+    return fixed_size(record.sys_flag) + variable
 
 
 class CommitLog:
@@ -310,7 +318,7 @@ class CommitLog:
     def _put_all(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
         if records[0].sys_flag & INNER_BATCH_FLAG:
             return [self._put_inner_batch(topic, record) for record in records]
-        total = sum(self.record_size(topic, record) for record in records)
+        total = sum(record_size(topic, record) for record in records)
         if total + BLANK_SIZE > self._file_size:
             raise MessageIllegalError(
                 f"batch of {total} bytes does not fit a file of {self._file_size}"
@@ -330,11 +338,23 @@ class CommitLog:
             topic.next_offsets[record.queue_id] = following
         return place
 
-    @staticmethod
-    def record_size(topic: TopicLog, record: Record) -> int:
-        """Bytes that `record` will take in the log."""
-        variable = len(record.body) + len(topic.name_bytes) + len(record.properties)
-        return fixed_size(record.sys_flag) + variable
+    def put_sent_batch(
+        self, topic: TopicLog, common: BatchCommon, body: memoryview
+    ) -> Sequence[int] | None:
+        """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
+        plain batch (encode_batch), or no room in this file: `put_batch` is for those."""
+        queue_offset = topic.next_offsets.get(common.queue_id, 0)
+        place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host)
+        records = encode_batch(body, common, place)
+        if records is None:
+            return None
+        data, phy_offsets = records
+        if self.position + len(data) + BLANK_SIZE > self._file_end:
+            return None
+        self._pending.append(data)
+        topic.next_offsets[common.queue_id] = queue_offset + len(phy_offsets)
+        self.position += len(data)
+        return phy_offsets
 
     def commit(self) -> None:
         """Copy what was put since the last commit into the file, publish it, ring."""

@@ -19,9 +19,11 @@ from store.log_directories import LogDirectories
 from store.log_fences import LogFences, fences_path, load_fences
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import (
+    CheckedRecord,
     RecordHead,
     RecordKind,
     check_record,
+    read_checked,
     read_head,
     read_store_timestamp,
 )
@@ -103,6 +105,18 @@ class CommitLogReader:
         if found.kind is not RecordKind.MESSAGE:
             return None
         return bytes(view[position : position + found.size])
+
+    def checked_at(self, phy_offset: int) -> CheckedRecord | None:
+        """The same record, read at once; None when none does."""
+        high = self.max_phy_offset
+        if phy_offset < 0 or phy_offset + _LEAST_RECORD > high or self.fences.find(phy_offset):
+            return None
+        view = self.view_of_file(phy_offset)
+        if view is None:
+            return None
+        position = phy_offset % self.file_size
+        limit = min(self.file_size, high - phy_offset + position)
+        return read_checked(view, position, limit, phy_offset)
 
     def head_at(self, phy_offset: int) -> RecordHead | None:
         """What the record that starts at `phy_offset` says of itself; None when none does. Its body

@@ -94,7 +94,7 @@ def copy_from(
 def end_of_data(file: Path, view: memoryview, start: int, beat: Beat) -> int:
     """Behind the last byte of `file` that is not zero, `start` when there is none. view: the whole
     file. What the file system knows to be empty is not read. Raises OSError."""
-    for low, high in reversed(list(data_ranges(file, start, len(view)))):
+    for low, high in reversed(data_ranges(file, start, len(view))):
         end = _end_of_data(view, low, high, beat)
         if end > low:
             return end

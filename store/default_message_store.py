@@ -453,6 +453,7 @@ class DefaultMessageStore:
             interval_ms=config.flush_interval_consume_queue,
             least_pages=config.flush_consume_queue_least_pages,
             thorough_interval_ms=config.flush_consume_queue_thorough_interval,
+            dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
             dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
             on_flushed=self._progress.queues_flushed,
             on_failure=self._on_failure,

@@ -17,7 +17,7 @@ from ipc.queue_table import QueueTableWriter
 from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_topics import BatchTopics
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue_files import ConsumeQueueFiles
+from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import MIN_PHY_OFFSET, RECORDS_LEFT_OUT, STORE_STATE, StoreState
 from store.fence_keeper import FenceKeeper
@@ -50,7 +50,10 @@ class DerivedFiles:
         self.publisher: Final = QueueTableWriter(queue_table_fd)
         self.queues: Final = ConsumeQueueTable(
             ConsumeQueueFiles(
-                config.consume_queue_path, config.mapped_file_size_consume_queue, writable=True
+                config.consume_queue_path,
+                config.mapped_file_size_consume_queue,
+                writable=True,
+                open_files=writers_open_files(),
             ),
             self.publisher,
             on_left_out=functools.partial(_count, page),

@@ -1,18 +1,23 @@
 """FlushConsumeQueueService: brings the consume queues to disk, and with them the checkpoint.
 
 A thread of process `store`. Every round it flushes the queues with enough new pages; in longer
-intervals all of them, and then the checkpoint may say so: the timestamp is taken before the flush
-and set after it, so that it never promises units that are not on disk (RocketMQ sets it at
-dispatch). It must not know files. Corresponds to RocketMQ's
+intervals, and when the log has grown much, all of them, and then the checkpoint may say so: the
+timestamp is taken before the flush and set after it, so that it never promises units that are not
+on disk (RocketMQ sets it at dispatch). It must not know files. Corresponds to RocketMQ's
 DefaultMessageStore.FlushConsumeQueueService.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
+
+_MOST_GROWTH: Final = 1 << 30
+"""Bytes of the log between two checkpoints: recovery reads the log from the file of the last one
+on, and in RocketMQ's minute a busy broker writes many GB."""
 
 
 class FlushConsumeQueueService(ServiceThread):
@@ -26,22 +31,27 @@ class FlushConsumeQueueService(ServiceThread):
         interval_ms: int,
         least_pages: int,
         thorough_interval_ms: int,
+        dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int], None],
         on_failure: FailureHandler | None = None,
     ) -> None:
         """flush(least_pages): flushes the queues with that many new pages; 0 = all.
-        dispatched_timestamp: store time (ms) of the newest dispatched record, 0 before the
-        first. on_flushed(that time, not 0) sets logicsMsgTimestamp and flushes the checkpoint."""
+        dispatched_offset: log position up to which units are built. dispatched_timestamp: store
+        time (ms) of the newest dispatched record, 0 before the first. on_flushed(that time, not 0)
+        sets logicsMsgTimestamp and flushes the checkpoint."""
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
         self._flush = flush
         self._clock = clock
         self._interval_ms = interval_ms
         self._least_pages = least_pages
         self._thorough_interval_ms = thorough_interval_ms
+        self._dispatched_offset = dispatched_offset
         self._dispatched_timestamp = dispatched_timestamp
         self._on_flushed = on_flushed
         self._last_thorough_ms = clock.monotonic_ms()
+        self._last_thorough_offset: int | None = None
+        """None: not known before the first round."""
 
     def step(self) -> None:
         """Wait one interval, then flush."""
@@ -55,7 +65,12 @@ class FlushConsumeQueueService(ServiceThread):
 
     def flush_once(self) -> None:
         """One round: thorough when it is time. Raises FlushFailedError."""
-        if self._clock.monotonic_ms() - self._last_thorough_ms >= self._thorough_interval_ms:
+        offset = self._dispatched_offset()
+        if self._last_thorough_offset is None:
+            self._last_thorough_offset = offset
+        passed_ms = self._clock.monotonic_ms() - self._last_thorough_ms
+        grown = offset - self._last_thorough_offset
+        if passed_ms >= self._thorough_interval_ms or grown >= _MOST_GROWTH:
             self.flush_all()
         else:
             self._flush(self._least_pages)
@@ -63,6 +78,7 @@ class FlushConsumeQueueService(ServiceThread):
     def flush_all(self) -> None:
         """Flush every queue, then the checkpoint. Raises FlushFailedError."""
         self._last_thorough_ms = self._clock.monotonic_ms()
+        self._last_thorough_offset = self._dispatched_offset()
         timestamp = self._dispatched_timestamp()
         self._flush(0)
         if timestamp:

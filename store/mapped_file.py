@@ -13,7 +13,6 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -137,9 +136,14 @@ def _write_zeros(fd: int, start: int, end: int) -> None:
         at += os.pwrite(fd, zeros[: end - at], at)
 
 
-def data_ranges(path: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
+def data_ranges(path: Path, start: int, end: int) -> list[tuple[int, int]]:
     """The parts of [start, end) that may hold anything but zeros; all of it when the file system
-    cannot tell. Raises OSError."""
+    cannot tell. Raises OSError.
+
+    A list, made before any of it is read: to read a part has the kernel read ahead of it, and what
+    is in memory counts as data, so that who asked again at each end would read the whole file.
+    """
+    found: list[tuple[int, int]] = []
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         while start < end:
@@ -148,14 +152,15 @@ def data_ranges(path: Path, start: int, end: int) -> Iterator[tuple[int, int]]:
                 high = os.lseek(fd, low, os.SEEK_HOLE)
             except OSError as error:
                 if error.errno != errno.ENXIO:
-                    yield start, end
-                return
+                    found.append((start, end))
+                break
             if low >= end:
-                return
-            yield low, min(high, end)
+                break
+            found.append((low, min(high, end)))
             start = high
     finally:
         os.close(fd)
+    return found
 
 
 class MappedFile:

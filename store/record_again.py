@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from store.commit_log import Record
 from store.message import Message
-from store.message_codec import STORE_HOST_V6_FLAG
+from store.message_codec import STORE_HOST_V6_FLAG, CheckedRecord
 
 
 def record_again(
-    message: Message,
+    message: Message | CheckedRecord | Record,
     queue_id: int,
     properties: bytes,
     store_host_flag: int,

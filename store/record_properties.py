@@ -12,6 +12,7 @@ Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize and IndexService.b
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ _FEW_OF_A_FORM: Final = 48
 """A template that fits fewer rows, and not all of its length, costs more than it saves; the more
 rows there are, the more such misses are borne."""
 _TAG_CACHE_LIMIT: Final = 10_000
+_KNOWN_TOPICS: Final = 1 << 16
 _POWERS: Final = np.cumprod([1, *[31] * ((1 << 15) - 1)], dtype=np.uint32)
 """31 ** i modulo 2 ** 32; properties are shorter than that."""
 _JAVA_INT: Final = re.compile(r"[+-]?\d{1,10}")
@@ -248,6 +250,7 @@ class PropertyExtractor:
             tags_codes[row] = times[row] + self._delay_table[level]
 
 
+@functools.lru_cache(_KNOWN_TOPICS)
 def _topic_hash(topic: bytes) -> int:
     return string_hash(topic.decode("utf-8", "replace") + "#") & _MASK
 

@@ -44,7 +44,9 @@ _LEAST_HEAD: Final = 88
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _TOPIC: Final = re.compile(rb"[%|a-zA-Z0-9_-]{1,127}")
-_STEP: Final = 4 << 20
+_STEP: Final = 1 << 20
+_ZEROS: Final = bytes(_STEP + 3)
+"""Compared with first: to look for a magic among zeros takes twenty times as long."""
 
 
 def guess_queue(view: memoryview, position: int, limit: int) -> tuple[str, int, int] | None:
@@ -126,7 +128,7 @@ def find_in_view(
         size = min(_STEP, end - at)
         # A bit longer than the step, so that no magic is cut in two.
         step = bytes(view[at + _MAGIC_AT : min(at + _MAGIC_AT + size + 3, limit)])
-        found = step.find(_COMMON)
+        found = -1 if _ZEROS.startswith(step) else step.find(_COMMON)
         while 0 <= found < size:
             is_magic = step[found : found + 4] in _MAGICS
             if is_magic and _is_whole(view, at + found, limit, file_start, not_before):

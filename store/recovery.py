@@ -34,6 +34,7 @@ from store.message_codec import (
     read_store_timestamp,
 )
 from store.record_search import find_in_files
+from store.record_walk import GoodRecords, single_record, walk_good_records
 from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,6 @@ Progress = Callable[[int, int], None]
 """(bytes done, bytes in all), now and then during a scan."""
 
 _NORMAL_FILES: Final = 3
-_PROGRESS_STEP: Final = 16 << 20
 _PAGE: Final = 4096
 _TORN: Final = RecordCheck(RecordKind.INVALID, 0, "the last record is torn")
 
@@ -59,8 +59,9 @@ class RecoveryResult:
     """Where the log ends, and how that was found.
 
     `start_scanned_at` is None when nothing was scanned (`trusted`: by the word of clean.exit).
-    `records` counts what was scanned. `fences`: all that are known now. `tail`: where what was cut
-    off is kept; None when nothing but zeros was.
+    `records` counts what was scanned. `flushed_offset`: the scanned part is on disk up to there,
+    with its units in the queues, by the checkpoint; None when nothing was scanned. `fences`: all
+    that are known now. `tail`: where what was cut off is kept; None when nothing but zeros was.
     """
 
     min_phy_offset: int
@@ -69,6 +70,7 @@ class RecoveryResult:
     reason: str
     trusted: bool = False
     records: int = 0
+    flushed_offset: int | None = None
     fences: LogFences = NO_FENCES
     tail: Path | None = None
 
@@ -120,6 +122,7 @@ def recover_commit_log(
     result = replace(
         _done(first, tail, start, scan.reason),
         records=scan.records,
+        flushed_offset=scan.flushed_offset,
         fences=scan.fences.within(first, tail),
     )
     _report(result, mode)
@@ -146,10 +149,11 @@ def _report(result: RecoveryResult, mode: RecoveryMode) -> None:
 @dataclass(frozen=True, slots=True)
 class _FlushedPart:
     """What is known to have been on disk: the log up to `offset`, and records stored before
-    `timestamp` (ms)."""
+    `timestamp` (ms); those before `with_units` (ms; 0: none) with their units in the queues."""
 
     offset: int
     timestamp: int
+    with_units: int = 0
 
     def holds(self, phy_offset: int, newest_before: int) -> bool:
         """Whether what follows `phy_offset` was on disk; newest_before: store timestamp of the
@@ -163,7 +167,7 @@ def _flushed_part(
     if is_replica:
         return _FlushedPart(0, 0)
     offset = clean_exit.max_phy_offset if clean_exit is not None else 0
-    return _FlushedPart(offset, checkpoint.physic_msg_timestamp)
+    return _FlushedPart(offset, checkpoint.physic_msg_timestamp, checkpoint.min_timestamp())
 
 
 # -- clean.exit --------------------------------------------------------------------------------
@@ -243,6 +247,9 @@ class _Scan:
         """Bytes that were walked when it was last told."""
         self._newest = 0
         """Store timestamp (ms) of the last good record."""
+        self._sees_unflushed = False
+        self.flushed_offset = start
+        """Up to here the log is on disk, and its units are, by the checkpoint."""
         self.fences = LogFences(fence for fence in known if fence.start < start)
         self.records = 0
         self.reason = ""
@@ -270,19 +277,20 @@ class _Scan:
         file_start = start - start % file_size
         check_crc = self._check_crc
         last = position = start - file_start
-        report_at = position
         with self._queue.view_at(file_start) as view:
             while True:
-                at = file_start + position
-                found = check_record(view, position, file_size, at, check_crc=check_crc)
-                if found.kind is not RecordKind.MESSAGE:
-                    break
-                last, position = position, position + found.size
-                self.records += 1
-                if position >= report_at:
-                    report_at = position + _PROGRESS_STEP
-                    self._done = file_start - self._start + position
-                    self._beat()
+                good = walk_good_records(view, position, file_start, check_crc=check_crc)
+                if not good.count:
+                    at = file_start + position
+                    found = check_record(view, position, file_size, at, check_crc=check_crc)
+                    if found.kind is not RecordKind.MESSAGE:
+                        break
+                    good = single_record(view, position, found.size)
+                last, position = int(good.positions[-1]), good.end
+                self.records += good.count
+                self._note_flushed(file_start, good)
+                self._done = file_start - self._start + position
+                self._beat()
             if position > last:
                 self._newest = read_store_timestamp(view, last)
                 if found.kind is RecordKind.NOTHING and _is_torn(view, last):
@@ -291,6 +299,19 @@ class _Scan:
         if found.kind is RecordKind.BLANK:
             return file_start + file_size, found
         return file_start + position, found
+
+    def _note_flushed(self, file_start: int, good: GoodRecords) -> None:
+        """Follow the records that are on disk: those before the first that may not be, whatever
+        the clock did between them."""
+        bound = self._flushed.with_units
+        if self._sees_unflushed or not bound:
+            return
+        unflushed = good.timestamps >= bound
+        count = int(unflushed.argmax()) if unflushed.any() else good.count
+        self._sees_unflushed = count < good.count
+        if count:
+            end = good.end if count == good.count else int(good.positions[count])
+            self.flushed_offset = file_start + end
 
     def _fence(self, at: int, reason: str) -> int | None:
         """Where records, or the log's end, follow the damage at `at`; None: the log ends here."""

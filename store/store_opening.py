@@ -176,12 +176,14 @@ class StoreOpening:
     def _write_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
         """What the cache has and the disk perhaps lacks: the log above its last good flush, and the
         units of its records, which the first flush of the queues brings to disk."""
-        scanned = found.start_scanned_at if found.start_scanned_at is not None else -1
-        start = scanned if repair.flushed_offset is None else repair.flushed_offset
-        if start >= 0:
+        # After a flush that failed somewhere the checkpoint says nothing about the queues.
+        known = found.flushed_offset if repair.failure is None else found.start_scanned_at
+        start = known if repair.flushed_offset is None else repair.flushed_offset
+        if start is not None:
             repair.rewrite_log(start, found.max_phy_offset)
-        self._queues.write_again(max(scanned, found.min_phy_offset))
-        self._batch_queues.write_again(max(scanned, found.min_phy_offset))
+        units_from = max(known or 0, found.min_phy_offset)
+        self._queues.write_again(units_from)
+        self._batch_queues.write_again(units_from)
 
     def _fill_blanks(self, before: LogFences | None, found: RecoveryResult) -> None:
         """The units of records that can be read again, since damage is no longer where it was."""

@@ -37,12 +37,12 @@ class ExpressionMessageFilter:
     """One expression for every message."""
 
     def __init__(self, selector: Selector) -> None:
-        self._selector = selector
+        self.selector: Final = selector
 
     def matches(self, view: memoryview, position: int) -> bool:
         """MessageFilter."""
         properties = _properties(view, position)
-        return properties is None or self._selector.matches(properties)
+        return properties is None or self.selector.matches(properties)
 
 
 class ExpressionForRetryMessageFilter:

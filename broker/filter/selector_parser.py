@@ -115,6 +115,8 @@ class Selector:
     evaluate: Evaluate
     ignored: str
     """The start of ignored text after the expression, or empty."""
+    names: tuple[str, ...]
+    """The properties that it names: nothing else of a message matters."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
         """Whether a message with these properties matches. Never raises: an unknown result or
@@ -134,6 +136,7 @@ def compile_selector(text: str) -> Selector:
     parser = _parser().parse_interactive(text)
     read_to = 0
     ignored = ""
+    names: dict[str, None] = {}
     try:
         for token in parser.lexer_thread.lex(parser.parser_state):
             read_to = token.start_pos
@@ -147,6 +150,8 @@ def compile_selector(text: str) -> Selector:
                     ) from error
                 ignored = text[read_to:][:_SHOWN]
                 break
+            if token.type == "NAME":
+                names[token.value] = None
         else:
             read_to = len(text)
         found = parser.feed_eof()
@@ -155,7 +160,7 @@ def compile_selector(text: str) -> Selector:
     except RuleError as error:
         where = "at its end" if read_to == len(text) else f"before {_place(text, read_to)}"
         raise InvalidSelectorError(f"{where}: {error}") from error
-    return Selector(found.evaluate, ignored)
+    return Selector(found.evaluate, ignored, tuple(names))
 
 
 def _place(text: str, position: int) -> str:

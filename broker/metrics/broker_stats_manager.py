@@ -261,8 +261,8 @@ class BrokerStatsManager:
     def inc_queue_put(self, topic: str, queue_id: int, *, nums: int, size: int) -> None:
         """Queue-level puts; RocketMQ counts them for SCHEDULE_TOPIC_XXXX only."""
         key = f"{topic}@{queue_id}"
-        self.item(StatsName.QUEUE_PUT_NUMS, key).add(nums)
-        self.item(StatsName.QUEUE_PUT_SIZE, key).add(size)
+        self.item(StatsName.QUEUE_PUT_NUMS, key).add(nums, nums)
+        self.item(StatsName.QUEUE_PUT_SIZE, key).add(size, nums)
 
     def inc_queue_get(self, group: str, topic: str, queue_id: int, *, nums: int, size: int) -> None:
         """Queue-level gets; RocketMQ counts them for the delay service only."""

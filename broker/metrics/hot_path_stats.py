@@ -27,7 +27,11 @@ from remoting.response_code import ResponseCode
 _NORMAL: Final = "normal"
 _SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 _FIFO: Final = "fifo"
+_DELAY: Final = "delay"
+_TRANSACTION: Final = "transaction"
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
+_OF_POOLS: Final = frozenset({RequestCode.HEART_BEAT, RequestCode.END_TRANSACTION})
+"""Codes that have a fast route on the loop; the threads of a pool count the others of them."""
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NS_PER_MS: Final = 1_000_000
 _CLOCK: Final = SystemClock()
@@ -38,12 +42,16 @@ _QUICK_TURNS: Final = 64
 class SendCounts:
     """Counts of the fast path of sends that are not published yet. Owned by: the loop."""
 
-    __slots__ = ("answered", "fifo", "messages", "normal", "size")
+    __slots__ = ("answered", "delayed", "fifo", "messages", "normal", "size", "transactions")
 
     def __init__(self) -> None:
         self.normal: dict[str, list[int]] = {}
         self.fifo: dict[str, list[int]] = {}
-        """By topic: messages and log bytes since `publish`; ordered (FIFO) messages separately."""
+        self.transactions: dict[str, list[int]] = {}
+        """By topic: messages and log bytes since `publish`; ordered (FIFO) messages, and halves and
+        committed messages of transactions, separately."""
+        self.delayed: dict[str, list[int]] = {}
+        """The same by delay level, as text."""
         self.messages = self.size = self.answered = 0
         """Totals of this turn over all topics; answered: responses sent immediately, with
         success."""
@@ -183,12 +191,20 @@ class HotPathStats:
             longest = max(self._store_stats.get_entire_time_max_ms, elapsed_ns // _NS_PER_MS)
             self._store_stats.get_entire_time_max_ms = longest
         if self._turn_answers:
+            elapsed_ms = elapsed_ns / _NS_PER_MS
             for (request_code, code), count in self._turn_answers.items():
-                self._metrics.sent(request_code, code, elapsed_ns / _NS_PER_MS, count)
+                if request_code in _OF_POOLS:
+                    self._metrics.answered(request_code, code, elapsed_ms, count=count)
+                else:
+                    self._metrics.sent(request_code, code, elapsed_ms, count)
             self._turn_answers.clear()
         if self._turn_oneways:
+            elapsed_ms = elapsed_ns / _NS_PER_MS
             for (request_code, code), count in self._turn_oneways.items():
-                self._metrics.dropped(request_code, code, elapsed_ns / _NS_PER_MS, count)
+                if request_code in _OF_POOLS:
+                    self._metrics.answered(request_code, code, elapsed_ms, oneway=True, count=count)
+                else:
+                    self._metrics.dropped(request_code, code, elapsed_ms, count)
             self._turn_oneways.clear()
 
     def _end_sends(self, elapsed_ns: int) -> None:
@@ -210,11 +226,20 @@ class HotPathStats:
     def publish(self) -> None:
         """Publish the counts of the fast path of sends; see the module for how often."""
         sends = self.sends
-        for counts, message_type in ((sends.normal, _NORMAL), (sends.fifo, _FIFO)):
+        for counts, message_type in (
+            (sends.normal, _NORMAL),
+            (sends.fifo, _FIFO),
+            (sends.transactions, _TRANSACTION),
+        ):
             if counts:
                 for topic, (count, size) in counts.items():
                     self._count_put(topic, count, size, message_type)
                 counts.clear()
+        if sends.delayed:
+            for level, (count, size) in sends.delayed.items():
+                self._count_put(SCHEDULE_TOPIC, count, size, _DELAY)
+                self._stats.inc_queue_put(SCHEDULE_TOPIC, int(level) - 1, nums=count, size=size)
+            sends.delayed.clear()
         if self._quick_turns:
             self._publish_put(self._quick_messages, self._quick_size, 0)
             self._answered(self._quick_answered, self._quick_answered_ns)

@@ -13,13 +13,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
 from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot, Rows
-from broker.metrics.timer_facts import TimerFacts
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
@@ -61,6 +60,9 @@ from store.disk_space import least_used_ratio, used_ratio
 from store.log_directories import LogDirectories
 from store.message_codec import fixed_size, read_store_timestamp
 from store.running_flags import RunningFlag
+
+if TYPE_CHECKING:
+    from broker.metrics.timer_facts import TimerFacts
 
 log = logging.getLogger(__name__)
 

@@ -3,10 +3,10 @@
 The metric slots of sends, pulls and responses. The loop thread increments them with plain additions
 (`values[slot] += n`), mostly once for each topic and turn of the loop. Responses that a pool thread
 may also count are counted under a lock, whichever thread sends them: a request that goes through a
-pool (36, 37, 323 to 325) may be answered by the loop later. Codes that only the loop answers (sends
-and pulls) need no lock. Labels and names are those of RocketMQ 5.x (AbstractSendMessageProcessor,
-DefaultPullMessageResultHandler, NettyRemotingAbstract.writeResponse). Knows no request; sampled
-metrics are in broker_gauges.py.
+pool (36, 37, 323 to 325) may be answered by the loop later, and most of 34 and 37 are served by the
+loop alone. Codes that only the loop answers (sends and pulls) need no lock. Labels and names are
+those of RocketMQ 5.x (AbstractSendMessageProcessor, DefaultPullMessageResultHandler,
+NettyRemotingAbstract.writeResponse). Knows no request; sampled metrics are in broker_gauges.py.
 """
 
 from __future__ import annotations
@@ -131,16 +131,23 @@ class RemotingMetrics:
         self._observe_rpc(first, elapsed_ms, count)
 
     def answered(
-        self, request_code: int, code: int, elapsed_ms: float, *, oneway: bool = False
+        self,
+        request_code: int,
+        code: int,
+        elapsed_ms: float,
+        *,
+        oneway: bool = False,
+        count: int = 1,
     ) -> None:
-        """Count one response with its own latency: AnswerObserver. Any thread."""
+        """Count one response with its own latency: AnswerObserver. Any thread. count: so many, of
+        a turn of the loop."""
         known = request_code if request_code in _REQUEST_NAMES else -1
         key = (known, code, False, "oneway" if oneway else "success")
         with self._lock:
             first = self._rpc.get(key)
             if first is None:
                 first = self._rpc[key] = self._find_rpc(key)
-            self._observe_rpc(first, elapsed_ms, 1)
+            self._observe_rpc(first, elapsed_ms, count)
 
     def _find_rpc(self, key: tuple[int, int, bool, str]) -> int:
         request_code, code, held, result = key

@@ -2,7 +2,7 @@
 
 Runs on the supervisor's main thread. `open` takes the store's lock, binds every port and creates
 the shared memory, bells and channels; a failing step raises one clear error and undoes the others.
-`run` imports the children's modules, starts and monitors the children
+`run` starts the children, importing the modules of each, and monitors them
 (broker/supervisor/supervisor.py). No policy, no message handling.
 """
 
@@ -17,19 +17,18 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
-from broker.metrics.timer_facts import TimerFacts, TimerFiles
 from broker.processes.child import run_child
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import BootInfo
-from broker.supervisor.child_state import ChildSpec
+from broker.supervisor.child_state import ChildEntry, ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.listening_sockets import bind_listener, bind_remoting, own_address, port_of
 from broker.supervisor.supervisor import NUMPY_ENVIRONMENT, Supervisor
@@ -43,6 +42,9 @@ from ipc.queue_table import create_queue_table, reset_queue_table
 from store.control_slots import write_refusal
 from store.disk_fault_hooks import are_installed
 from store.store_lock import StoreLock
+
+if TYPE_CHECKING:
+    from broker.metrics.timer_facts import TimerFacts
 
 log = logging.getLogger(__name__)
 
@@ -229,6 +231,9 @@ class BrokerProcess:
         )
 
     def _timer_facts(self) -> TimerFacts:
+        # Imports numpy, whose threads would keep the supervisor from forking: not before it has.
+        from broker.metrics.timer_facts import TimerFacts, TimerFiles
+
         store = self._options.store
         files = TimerFiles(
             enabled=store.timer_wheel_enable,
@@ -334,10 +339,11 @@ class BrokerProcess:
         return settings
 
 
-def child_entry(module: str) -> Callable[[int], None] | None:
-    """What a forked child runs; its module is imported here, once for all children. None where each
-    process has to put disk faults in place itself."""
-    if are_installed():
-        return None
+def child_entry(module: str) -> ChildEntry | None:
+    """How a forked child begins. None where each process has to put disk faults in place itself."""
+    return None if are_installed() else functools.partial(_import_main, module)
+
+
+def _import_main(module: str) -> Callable[[int], None]:
     os.environ.update(NUMPY_ENVIRONMENT)
     return functools.partial(run_child, importlib.import_module(module).main)

@@ -7,7 +7,7 @@ slowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.coldctr.cold_data_cg_ctr_service import ColdCtrSettings, ColdDataCgCtrService
@@ -16,7 +16,6 @@ from broker.coldctr.cold_data_pull_request_hold_service import (
     HOLD_MS,
     ColdDataPullRequestHoldService,
 )
-from broker.filter.subscription_filter import tag_code
 from broker.longpolling.pull_header import HeldPull, PullHeader, PullRequest, Wanted
 from broker.store_access.checked_units import CheckedUnits
 from ipc.control_page import ControlPage
@@ -90,17 +89,16 @@ class ColdPulls:
             raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL)
         return True
 
-    def add(self, group: str, units: bytes, codes: frozenset[int] | None) -> None:
-        """Count what of `units` with these tag codes (None: all) is cold; `group` is given it."""
+    def add(self, group: str, records: Iterable[tuple[int, int]]) -> None:
+        """Count what of `records` (phy_offset, size; in their order) is cold; `group` is given
+        them."""
         if self.ctr.is_spared(group):
             return
         edge, check = self._check.cold_edge(self._counters[MAX_PHY_OFFSET]), self._check
         cold = 0
-        for phy, size, tags in CQ_UNIT.iter_unpack(units):
+        for phy, size in records:
             if phy >= edge:
                 break
-            if codes is not None and tag_code(tags) not in codes:
-                continue
             if not check.is_in_page_cache(phy):
                 cold += size
         self.ctr.add(group, cold)

@@ -8,7 +8,8 @@ meanwhile is rejected and its half is kept (RocketMQ stores the message where it
 The response waits for flush and replicas like that of a send, but their timeout still counts as
 success (as in RocketMQ's EndTransactionProcessor). A rollback appends the op only. A repeated end
 has no effect if the first one is known (HalfMessageStates). Java's producers end transactions
-oneway; the code of the response that they do not get is still counted.
+oneway; the code of the response that they do not get is still counted. Most commits never come
+here: EndTransactionRoute serves those of young halves on the loop.
 """
 
 from __future__ import annotations
@@ -297,7 +298,7 @@ class EndTransactionProcessor(TableProcessor):
 
     def _roll_back(self, asked: _Request, half: int) -> None:
         if self._begin(asked, half):
-            self._append_op(half, asked)
+            self.append_op(half, asked)
 
     def _resume(self, asked: _Request, record: Record) -> None:
         topic = self._log.topic(TRANS_HALF_TOPIC)
@@ -320,7 +321,8 @@ class EndTransactionProcessor(TableProcessor):
             self.answer(asked, ResponseCode.SYSTEM_ERROR, remark)
         return False
 
-    def _append_op(self, half: int, asked: _Request | None) -> None:
+    def append_op(self, half: int, asked: _Request | None) -> None:
+        """Append the op of a half: `asked` is its rollback, None: it was committed."""
         commit_log = self._log
         record = op_record(
             half, commit_log.now_ms, commit_log.store_host, commit_log.store_host_flag
@@ -334,7 +336,7 @@ class EndTransactionProcessor(TableProcessor):
         end = self._log.position
         parts.stats.add_put(commit.topic.name, 1, end - phy_offset, "transaction")
         for half in self._halves.end(commit.half.queue_offset):
-            self._append_op(half, None)
+            self.append_op(half, None)
         if parts.waiters.active and waits_for_durability(commit.half):
             parts.waiters.add(end, commit.on_safe, None)
         else:
@@ -348,7 +350,7 @@ class EndTransactionProcessor(TableProcessor):
         if op.request is not None:
             for half in self._halves.end(op.half):
                 if half != op.half:
-                    self._append_op(half, None)
+                    self.append_op(half, None)
             self.answer(op.request, ResponseCode.SUCCESS, None)
 
     def on_op_refused(self, op: _Op, code: ResponseCode, remark: str) -> None:

@@ -1,11 +1,10 @@
 """PullMessageProcessor: request codes 11 and 361; how messages reach consumers.
 
-Runs on the loop thread of `remoting`. Reads the consumequeue through CheckedUnits and lends views
-of the mapped commit log to the connection: no message is copied or joined here. What finds nothing
-may wait in PullRequestHoldService, as does what comes to a damaged unit, until the queue is
-rebuilt. Checks, statuses, codes and limits are those of RocketMQ's PullMessageProcessor and
-DefaultMessageStore.getMessage. Long because a pull is one path
-through shared state, whose hot loop is written out plainly (docs/STYLE.md, 12).
+Runs on the loop thread of `remoting`. What a queue has is read by PullMessageReader, whose views of
+the mapped commit log are lent to the connection: no message is copied or joined here. What finds
+nothing may wait in PullRequestHoldService, as does what comes to a damaged unit, until the queue is
+rebuilt. Checks, statuses and codes are those of RocketMQ's PullMessageProcessor. Long because a
+pull is one path through shared state.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from broker.filter.message_filter import MessageFilter
-from broker.filter.subscription_filter import tag_code
 from broker.filter.tags_ahead import TagsAhead
-from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
+from broker.filter.unit_marks import LogViews
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
@@ -34,6 +31,7 @@ from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.pull_answer import answer_head, place_of, pull_header_of, refuse
+from broker.processor.pull_message_reader import PullMessageReader, QueuePlace
 from broker.processor.pull_read import PullRead
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
@@ -50,22 +48,18 @@ from broker.topic.table_protocols import FindGroup, FindTopic
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
-from remoting.connection import Buffer, Connection
+from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.headers.pull_message import ForbiddenType
 from remoting.logic_queue import LogicPull
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
-from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 
 PULL_PREFIX: Final = b'{"code":11,'
 LITE_PULL_PREFIX: Final = b'{"code":361,'
 """What 5.x clients send for a lite pull; served alike."""
 _PERM_READ: Final = 4
-_SCAN_UNITS: Final = 800
-_BLANK_UNIT_SIZE: Final = 0x7FFFFFFF
 
 _LONGEST_HOLD_MS: Final = 3_600_000
 """RocketMQ's clients ask for 20 s; without a limit a peer could have each pull noted for good."""
@@ -138,10 +132,7 @@ class PullMessageProcessor:
         self._batch = batch
         self._pages = pages
         self._settings = settings
-        self._counters = page.counters
         self._table = table
-        self._units = units
-        self._log = log_reader
         self._find_topic = find_topic
         self._find_group = find_group
         self._commit_offset = commit_offset
@@ -149,7 +140,7 @@ class PullMessageProcessor:
         self._monotonic_ms = monotonic_ms
         self._note_moved = note_moved
         self._note_pull = note_pull
-        self._marks = UnitMarks(log_reader, monotonic_ms)
+        self._reader = PullMessageReader(page, units, log_reader, monotonic_ms, cold)
         self._tags_ahead = TagsAhead(
             lambda topic, queue_id, offset, count: units.read_filtered(
                 topic, queue_id, offset, count, codes=None, limit=0
@@ -427,7 +418,8 @@ class PullMessageProcessor:
                 return batch.read(header, queue_offset, wanted, self._settings, (low, high))
             low = low if high else -1
         if low <= queue_offset < high:
-            return self._read_found(header, queue_offset, wanted, low, high, pages)
+            place = QueuePlace(header.topic, header.queueId, queue_offset, low, high)
+            return self._reader.read(header, place, wanted, self._settings, pages)
         if high == 0:
             moved = queue_offset != 0
             return self._nothing(b"NO_MESSAGE_IN_QUEUE", moved, queue_offset, 0, low, high)
@@ -447,122 +439,6 @@ class PullMessageProcessor:
             if moved:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
         return PullRead(code, status, corrected, low, high)
-
-    def _read_found(
-        self,
-        header: PullHeader,
-        queue_offset: int,
-        wanted: Wanted,
-        low: int,
-        high: int,
-        pages: PagesAhead | None,
-    ) -> PullRead:
-        """The hot loop: views of the records of up to 32 units (see tests/bench/compare.py)."""
-        settings = self._settings
-        codes, properties = wanted
-        max_phy = self._counters[MAX_PHY_OFFSET]
-        min_phy = self._counters[MIN_PHY_OFFSET]
-        max_count = max(header.maxMsgNums, 1)
-        all_wanted = codes is None and properties is None
-        scan = min(max_count if all_wanted else max(_SCAN_UNITS, max_count), high - queue_offset)
-        count_limit = min(max_count, settings.count_in_memory)
-        topic, queue_id = header.topic, header.queueId
-        if all_wanted:
-            raw = self._units.read(topic, queue_id, queue_offset, scan, high, pages)
-        else:
-            checked = count_limit if properties is None else 0
-            raw = self._units.read_filtered(
-                topic, queue_id, queue_offset, scan, codes, checked, pages
-            )
-        if properties is not None:
-            raw = self._mark(raw, header, queue_offset, codes, properties, count_limit)
-            codes = MARKED_CODES
-        byte_limit = settings.bytes_in_memory
-        file_size = self._log.file_size
-        memory_edge = max_phy - settings.memory_limit
-        pieces: list[Buffer] = []
-        append = pieces.append
-        count = size = scanned = 0
-        run_start = run_end = -1
-        file_start = file_end = -1
-        removed = False
-        view = memoryview(b"")
-        last_phy = max_phy
-        for phy, length, tags in CQ_UNIT.iter_unpack(raw):
-            if codes is not None and tag_code(tags) not in codes:
-                scanned += 1
-                last_phy = phy
-                continue
-            if phy < min_phy or length == _BLANK_UNIT_SIZE:
-                removed = True
-                scanned += 1
-                continue
-            if count and (size + length > byte_limit or count >= count_limit):
-                break
-            if phy < memory_edge:
-                count_limit = min(count_limit, settings.count_in_disk)
-                byte_limit = settings.bytes_in_disk
-            if phy != run_end or phy >= file_end:
-                if run_start >= 0:
-                    append(view[run_start - file_start : run_end - file_start])
-                if not file_start <= phy < file_end:
-                    found = self._log.view_of_file(phy)
-                    if found is None:
-                        run_start = -1
-                        removed = True
-                        scanned += 1
-                        continue
-                    view = found
-                    file_start = phy - phy % file_size
-                    file_end = file_start + len(view)
-                run_start = phy
-            run_end = phy + length
-            scanned += 1
-            count += 1
-            size += length
-            last_phy = phy
-            if count >= count_limit:
-                break
-        if run_start >= 0:
-            append(view[run_start - file_start : run_end - file_start])
-        slow = max_phy - last_phy > settings.memory_limit
-        if (cold := self._cold) is not None and cold.enabled:
-            cold.add(header.consumerGroup, raw[: scanned * CQ_UNIT_SIZE], codes)
-        if count:
-            next_offset = queue_offset + scanned
-            return PullRead(
-                0,
-                b"FOUND",
-                next_offset,
-                low,
-                high,
-                slow,
-                pieces=pieces,
-                size=size,
-                count=count,
-            )
-        if raw:
-            status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            return PullRead(code, status, queue_offset + scanned, low, high, slow)
-        # The unit here is wrong: the pull waits, and is run again when the queue is rebuilt.
-        return PullRead(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", queue_offset, low, high)
-
-    def _mark(
-        self,
-        raw: bytes,
-        header: PullHeader,
-        queue_offset: int,
-        codes: frozenset[int] | None,
-        properties: MessageFilter,
-        count: int,
-    ) -> bytes:
-        topic, queue_id, units = header.topic, header.queueId, self._units
-
-        def is_right(number: int, phy_offset: int, size: int) -> bool:
-            return units.is_right(topic, queue_id, queue_offset + number, phy_offset, size)
-
-        return self._marks.mark(raw, codes, properties, count, is_right)
 
     # -- answering -----------------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ SendMessageRequestHeader and SendMessageRequestHeaderV2 of RocketMQ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, cast
 
 import msgspec
+from msgspec import structs
 
 from broker.processor.header_numbers import plain_numbers
 from remoting.errors import HeaderError
@@ -58,14 +59,35 @@ class SendHeader(msgspec.Struct, gc=False):
 
 
 class SendFrame(msgspec.Struct, gc=False):
-    code: int
+    code: Literal[310]
     opaque: int
     extFields: SendHeader  # noqa: N815
     flag: int = 0
     version: int = 0
 
 
+def _renamed(base: type[msgspec.Struct], **types: object) -> type[msgspec.Struct]:
+    """`base` with SendMessageRequestHeader's long names, where letters count for nothing."""
+    fields = [(f.name, types.get(f.name, f.type), f.default) for f in structs.fields(base)]
+    return msgspec.defstruct("V1", fields, bases=(base,), rename=V2_NAMES.get, gc=False)
+
+
 decode_send_frame: Final = msgspec.json.Decoder(SendFrame, strict=False).decode
+decode_v1_frame: Final = cast(
+    "Callable[[bytes], SendFrame]",
+    msgspec.json.Decoder(
+        _renamed(SendFrame, code=Literal[10], extFields=_renamed(SendHeader)), strict=False
+    ).decode,
+)
+decode_batch_frame: Final = cast(
+    "Callable[[bytes], SendFrame]",
+    msgspec.json.Decoder(
+        msgspec.defstruct(
+            "SendBatchFrame", [("code", Literal[320])], bases=(SendFrame,), kw_only=True, gc=False
+        ),
+        strict=False,
+    ).decode,
+)
 
 
 def send_header_of(request: RemotingCommand) -> SendHeader:

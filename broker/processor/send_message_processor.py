@@ -1,11 +1,12 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
-Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 is decoded
-directly into a typed one, and its body stays in the receive buffer; every other form (V1 names,
-binary headers) is converted to the same header and takes the same path. Records get their
-place immediately; at the end of the loop's turn the log publishes them, and the responses are sent
-or wait for the flush and the replicas (DurabilityWaiters). SendRecords builds the records of the
-other forms. Checks, their order, codes and texts follow RocketMQ's SendMessageProcessor.
+Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 or a 10 is
+decoded directly into a typed one, and its body stays in the receive buffer, as that of a batch does
+(BatchSendRoute); every other form (binary headers) is converted to the same header and takes the
+same path. Records get their place immediately; at the end of the loop's turn the log publishes
+them, and the responses are sent or wait for the flush and the replicas (DurabilityWaiters).
+SendRecords builds the records of the other forms. Checks, their order, codes and texts follow
+RocketMQ's SendMessageProcessor.
 
 Long because the fast path is written out plainly for speed (docs/STYLE.md, 12) beside the general
 path, and both share the checks, the held sends and the response templates.
@@ -25,14 +26,23 @@ import msgspec
 
 from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import TIMER_MARK, is_half
+from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.metrics.hot_path_stats import SendCounts
+from broker.processor.batch_send_route import BatchSendRoute
+from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
-from broker.processor.send_header import SendHeader, decode_send_frame, send_header_of
+from broker.processor.send_checks import check_kind, check_sizes
+from broker.processor.send_header import (
+    SendHeader,
+    decode_send_frame,
+    decode_v1_frame,
+    send_header_of,
+)
 from broker.processor.send_records import (
     FIFO_PROPERTY,
+    GENERAL_FLAGS,
     HOST_BITS,
     INNER_NUM_MARK,
     LMQ_MARK,
@@ -41,11 +51,13 @@ from broker.processor.send_records import (
     SendTopic,
     StoredSend,
 )
+from broker.processor.stored_answer import StoredAnswer
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
+from broker.transaction.young_halves import YoungHalves
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
@@ -53,25 +65,19 @@ from remoting.errors import RequestError
 from remoting.frame import JsonAnswer
 from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
-from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.errors import StoreError
-from store.inner_batch import INNER_BATCH_FLAG
-from store.message_codec import (
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
-)
+from store.message_codec import TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
 
 log = logging.getLogger(__name__)
 
+SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
-_SEND_V2_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
-_NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
-_GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
+_KEPT_FLAGS: Final = ~(HOST_BITS | TRANSACTION_MASK)
+"""On the fast path only half messages have transaction bits, and they are stored without."""
 _COMMIT_WAITING: Final = 32
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read."""
@@ -108,14 +114,6 @@ class SendStats(PutStats, Protocol):
         """The store rejected a send."""
 
 
-def _peer_of(connection: Connection) -> PeerHost:
-    """The connection's address, determined at its first send."""
-    peer = connection.state
-    if not isinstance(peer, PeerHost):
-        peer = connection.state = PeerHost(connection.host, connection.port)
-    return peer
-
-
 @dataclass(slots=True)
 class _SendAppend:
     """The records of one send on their way into the log: Append."""
@@ -147,22 +145,6 @@ class _SendAppend:
     def refused(self, code: ResponseCode, remark: str) -> None:
         """See Append."""
         self.processor.on_refused(self, code, remark)
-
-
-class _StoredAnswer(msgspec.Struct, frozen=True, gc=False):
-    """The response to a waiting send of the fast path, except for the code: an Answer. One is
-    created for every such send: 0.03 us; a dataclass costs 0.08."""
-
-    connection: Connection
-    template: JsonAnswer
-    values: tuple[int | bytes, ...]
-    """The fields of a successful response."""
-
-    def __call__(self, code: ResponseCode) -> None:
-        values = self.values
-        if code is not ResponseCode.SUCCESS:
-            values = (int(code), *values[1:])
-        self.connection.write(self.template.render(values))
 
 
 class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,6 +211,14 @@ class SendMessageProcessor:
         """Sends of this turn that wait for replicas and are not yet published."""
         self._blocked: set[str] = set()
         self._sends = stats.sends
+        self.young_halves: Final = YoungHalves()
+        """The half messages of the fast path."""
+        self._diverted = DivertedSends(
+            commit_log,
+            stats.sends,
+            cluster_pair=self._cluster_pair,
+            max_delay_level=settings.max_delay_level,
+        )
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
         fields = {
@@ -242,19 +232,34 @@ class SendMessageProcessor:
         }
         self._answer = JsonAnswer(fields)
         self._answer_with_key = JsonAnswer({**fields, "transactionId": b"%b"})
+        self.batches: Final = BatchSendRoute(
+            commit_log,
+            self._topics,
+            self._held,
+            waiters,
+            stats,
+            self._note_waiting,
+            answer_fields=fields,
+            cluster_pair=self._cluster_pair,
+            max_message_size=settings.max_message_size,
+        )
+        """The fast path of batches."""
 
     # -- entries -------------------------------------------------------------------------------
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
-        """FastHandler for JSON frames of code 310; False passes the frame to `process_request`,
-        which reports what is wrong with its header."""
+        """FastHandler for JSON frames of codes 310 and 10 (the Go client's); False passes the frame
+        to `process_request`, which reports what is wrong with its header."""
+        is_v2 = header.startswith(SEND_V2_PREFIX)
         try:
-            frame = decode_send_frame(header)
+            frame = decode_send_frame(header) if is_v2 else decode_v1_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
+        if fields.m:
+            return self.batches.take(connection, frame, body)
         topic = self._topics.get(fields.b)
-        if topic is None or fields.m or fields.f & _GENERAL_FLAGS or frame.flag or self._held:
+        if topic is None or frame.flag or self._held:
             return False
         if fields.reportDurability:
             return False
@@ -266,42 +271,44 @@ class SendMessageProcessor:
         text = fields.i
         if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
             return False
-        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
-            return False
         if not self._log.writable:
             return False
-        stored = stored_properties(text, self._cluster_pair).encode()
+        sends, entry, stored_in = self._sends, topic.entry, queue_id
+        kind = fields.f & GENERAL_FLAGS
+        if kind or "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
+            place = self._diverted.find(entry.name, queue_id, kind, text)
+            if place is None:
+                return False
+            entry, stored_in, stored, table, name = place
+        else:
+            stored = stored_properties(text, self._cluster_pair).encode()
+            table, name = sends.fifo if FIFO_PROPERTY in text else sends.normal, fields.b
         body_size = len(body)
         if body_size > self._settings.max_message_size or len(stored) > PROPERTIES_LIMIT:
             return False
         peer = connection.state
         if peer.__class__ is not PeerHost:
-            peer = _peer_of(connection)
+            peer = PeerHost.of(connection)
+        record = Record(
+            queue_id=stored_in,
+            flag=fields.h,
+            sys_flag=fields.f & _KEPT_FLAGS | peer.sys_flag | self._store_flag | topic.multi_tags,
+            born_timestamp=fields.g,
+            born_host=peer.host,
+            reconsume_times=fields.j,
+            prepared_transaction_offset=0,
+            body=body,
+            properties=stored,
+        )
         try:
-            phy_offset, queue_offset = self._log.put(
-                topic.entry,
-                Record(
-                    queue_id=queue_id,
-                    flag=fields.h,
-                    sys_flag=fields.f & ~HOST_BITS
-                    | peer.sys_flag
-                    | self._store_flag
-                    | topic.multi_tags,
-                    born_timestamp=fields.g,
-                    born_host=peer.host,
-                    reconsume_times=fields.j,
-                    prepared_transaction_offset=0,
-                    body=body,
-                    properties=stored,
-                ),
-            )
+            phy_offset, queue_offset = self._log.put(entry, record)
         except (StoreError, struct.error):
             return False
-        sends = self._sends
-        table = sends.fifo if FIFO_PROPERTY in text else sends.normal
-        counted = table.get(fields.b)
+        if table is sends.transactions:
+            self.young_halves.add(queue_offset, phy_offset, fields.b, queue_id, record)
+        counted = table.get(name)
         if counted is None:
-            counted = table[fields.b] = [0, 0]
+            counted = table[name] = [0, 0]
         record_size = self._log.position - phy_offset
         counted[0] += 1
         counted[1] += record_size
@@ -318,14 +325,14 @@ class SendMessageProcessor:
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
         ):
-            answer = _StoredAnswer(connection, template, values)
-            self._waiters.add(self._log.position, answer, _SEND_V2_CODE)
-            self._waiting_puts += 1
-            if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
-                self._waiting_puts = 0
-                self._log.commit()
+            answer = StoredAnswer(connection, template, values)
+            self._waiters.add(self._log.position, answer, frame.code)
+            self._note_waiting()
             return True
-        sends.answered += 1
+        if is_v2:
+            sends.answered += 1
+        else:
+            self._stats.add_answers(frame.code, 0)
         connection.write(template.render(values))
         return True
 
@@ -339,6 +346,7 @@ class SendMessageProcessor:
     def on_topics_changed(self) -> None:
         """Discard everything derived from topic configurations; loop thread."""
         self._topics.clear()
+        self._diverted.half_topic = None
 
     def block_topic(self, topic: str) -> int:
         """Reject sends to `topic` while its queues are deleted; returns the log's end. Loop
@@ -367,6 +375,13 @@ class SendMessageProcessor:
         self._log.commit()
         self._waiting_puts = 0
 
+    def _note_waiting(self) -> None:
+        """A send of this turn waits: publish it with those before it when they are many."""
+        self._waiting_puts += 1
+        if self._waiting_puts >= _COMMIT_WAITING and self._waiters.waits_for_replicas:
+            self._waiting_puts = 0
+            self._log.commit()
+
     # -- the general path ----------------------------------------------------------------------
 
     def _serve(
@@ -377,7 +392,7 @@ class SendMessageProcessor:
             header = send_header_of(request)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
-            stored = self._records.of(request, header, topic, _peer_of(connection))
+            stored = self._records.of(request, header, topic, PeerHost.of(connection))
             topics = (header.b, stored.topic.name)
             if self._new_topics.busy and self._hold(connection, request, topics, came_ns):
                 return None
@@ -392,6 +407,8 @@ class SendMessageProcessor:
         ):
             # These do not take the fast path, which checks no groups and keys, and maps no queues.
             self._topics[header.b] = topic
+        if stored.message_type == "transaction":
+            self._diverted.half_topic = stored.topic
         append = _SendAppend(self, connection, request, header, stored, came_ns, mapped)
         self._append_queue.append(append, fails_fast=True)
         if self._held and not came_ns:
@@ -448,37 +465,10 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        self._check_kind(header)
+        check_kind(header)
         self._check_store()
-        self._check_sizes(header, len(request.body))
+        check_sizes(header, len(request.body), self._settings.max_message_size)
         return topic
-
-    @staticmethod
-    def _check_kind(header: SendHeader) -> None:
-        if header.m and (header.f & TRANSACTION_MASK or is_half(header.i)):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold transactional messages"
-            )
-        if header.f & TRANSACTION_MASK in _NO_QUEUE_OFFSET and not is_half(header.i):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: sysFlag {header.f} says that it belongs to a "
-                "transaction, but it has no property TRAN_MSG=true: nobody could ever consume it",
-            )
-
-    def _check_sizes(self, header: SendHeader, body_size: int) -> None:
-        limit = self._settings.max_message_size
-        if body_size > limit:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
-            )
-        if header.m and len(header.i) > PROPERTIES_LIMIT:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the message is illegal: properties of {len(header.i)} characters "
-                f"(limit {PROPERTIES_LIMIT})",
-            )
 
     def _check_store(self) -> None:
         if self._settings.is_slave:

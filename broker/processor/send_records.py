@@ -47,6 +47,7 @@ from broker.topic.system_topics import (
 from broker.topic.table_protocols import FindGroup, OwnTopics
 from broker.topic.topic_attributes import is_compaction
 from remoting.body.topic_config import TopicConfig
+from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -65,12 +66,15 @@ from store.lmq_places import is_lmq_name
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
+    TRANSACTION_MASK,
     Buffer,
     encode_host,
 )
 from store.message_properties import PROPERTIES_LIMIT
 
 HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
+"""Flags of sends that do not take the fast paths."""
 FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """Set by RocketMQ's clients on ordered (FIFO) messages."""
 LMQ_MARK: Final = "INNER_MULTI_DISPATCH\x01"
@@ -95,6 +99,14 @@ class PeerHost:
     def __init__(self, host: str, port: int) -> None:
         self.host = encode_host(host, port)
         self.sys_flag = BORN_HOST_V6_FLAG if ":" in host else 0
+
+    @classmethod
+    def of(cls, connection: Connection) -> PeerHost:
+        """The connection's address, determined at its first send."""
+        peer = connection.state
+        if not isinstance(peer, cls):
+            peer = connection.state = cls(connection.host, connection.port)
+        return peer
 
 
 class SendTopic:
@@ -304,8 +316,8 @@ class SendRecords:
         common = append_pairs(header.i, self._cluster_pair)
         records: list[Record] = []
         for item, text in self._items(request, header, place.sys_flag):
-            own = place._replace(properties=append_pairs(text, common))
-            records.append(_record(header, own, peer, item.flag, item.body))
+            own = append_pairs(text, common)
+            records.append(_record(header, place, peer, item.flag, item.body, own))
         return records
 
     def _inner_batch(
@@ -351,9 +363,15 @@ class SendRecords:
 
 
 def _record(
-    header: SendHeader, place: Diversion, peer: PeerHost, flag: int, body: Buffer
+    header: SendHeader,
+    place: Diversion,
+    peer: PeerHost,
+    flag: int,
+    body: Buffer,
+    text: str | None = None,
 ) -> Record:
-    properties = place.properties.encode()
+    """text: the properties, if they are not those of `place`."""
+    properties = (place.properties if text is None else text).encode()
     size = len(properties)
     if place.sys_flag & INNER_BATCH_FLAG:
         properties = prepare_inner_batch(properties)

@@ -27,13 +27,13 @@ from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, Record, TopicLog
 from store.commit_log_reader import CommitLogReader
 from store.errors import MessageIllegalError
-from store.message import Message
-from store.message_codec import decode_record
+from store.message_codec import CheckedRecord
 from store.record_again import record_again
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
 
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 FIRST_DELAY_MS: Final = 1_000
 _LOOK_MS: Final = 100
 """Maximum polling interval of a level with messages."""
@@ -265,15 +265,14 @@ class ScheduleMessageService:
             return min(left_ms, _LOOK_MS)
         # Due, or further ahead than the level allows: the level's delay was changed, or the clock
         # while another broker was the master.
-        raw = self._parts.reader.record_at(phy_offset)
-        message = None if raw is None else decode_record(raw, 0)[0]
-        if message is None or message.topic != SCHEDULE_TOPIC:
+        message = self._parts.reader.checked_at(phy_offset)
+        if message is None or message.topic != _SCHEDULE_TOPIC:
             self._skip(level, 1, f"no delayed message at {phy_offset}")
         else:
             self._deliver(level, message)
         return 0
 
-    def _deliver(self, level: _Level, message: Message) -> None:
+    def _deliver(self, level: _Level, message: CheckedRecord) -> None:
         home = home_of(message.properties)
         if home is None or home[0] == TRANS_HALF_TOPIC:
             self._skip(level, 1, f"message at {message.phy_offset} has no real topic")

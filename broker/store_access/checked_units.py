@@ -2,18 +2,21 @@
 
 Runs on the loop thread. Consumers that catch up read on and on: a block of units is read and
 checked at once and serves their next pulls, so that the check costs less than the reads that it
-saves. Where a unit is wrong the units end, and the place is reported. It knows no requests.
+saves; where checks take long, blocks are short. Where a unit is wrong the units end, and the place
+is reported. It knows no requests.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from broker.store_access.unit_block import UnitBlock
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.unit_check import (
     LogFiles,
@@ -26,8 +29,18 @@ from store.unit_check import (
 
 _BLOCK: Final = 1_024
 """Units; 20 KB."""
+_LEAST_BLOCK: Final = 32
+_LONG_CHECK_NS: Final = 300_000
+"""Of processor time. A thousand records take 50 to 200 us, but 7,000 where the disk has written
+them into memory that a virtual machine never used before: their pages are touched here first, 5 us
+each. Nobody else is served meanwhile."""
+_GROWTH: Final = 8
+"""By an eighth: where queues lie side by side in the log, whoever comes first touches the pages,
+and the others' checks are short."""
 _BLOCKS: Final = 500
-"""Queues whose last block is kept."""
+"""That are kept."""
+_BLOCKS_OF_A_QUEUE: Final = 4
+"""Groups that read a queue at different places do not take each other's block away."""
 _SPARSE_BYTES: Final = 64 << 20
 """Of the log between a block's first and last record: of a queue with so few messages each check is
 a read of its own, so only what is wanted is checked."""
@@ -54,14 +67,6 @@ class LogPages(Protocol):
         """Raises PagesMissingError unless the records of these units are in memory."""
 
 
-class _Block(NamedTuple):
-    begin: int
-    """Queue offset of the first unit."""
-    end: int
-    generation: int
-    units: bytes
-
-
 class CheckedUnits:
     """See the module. Owned by: the loop thread."""
 
@@ -71,12 +76,17 @@ class CheckedUnits:
         log: LogFiles,
         table: Generations,
         note_damaged: NoteDamaged,
+        thread_time_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
+        self._thread_time_ns = thread_time_ns
+        self._ahead = _BLOCK
+        """Units of the next block."""
         self._read_units = read_units
         self._log = log
         self._table = table
         self._note_damaged = note_damaged
-        self._blocks: OrderedDict[tuple[str, int], _Block] = OrderedDict()
+        self._blocks: OrderedDict[tuple[str, int], list[UnitBlock]] = OrderedDict()
+        self._kept = 0
 
     def read(
         self,
@@ -90,30 +100,87 @@ class CheckedUnits:
         """Up to `count` right units from `queue_offset`, fewer before a wrong one (none if it is
         the first) and at a file's end. high: the queue's max offset, which is not reached. pages:
         asked before a record is looked at; what it raises ends the reading."""
-        key = topic, queue_id
+        block = self.block(topic, queue_id, queue_offset, count, high, pages)
+        return block.units(queue_offset, count)
+
+    def block(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        count: int,
+        high: int,
+        pages: LogPages | None = None,
+    ) -> UnitBlock:
+        """A block that has what `read` gives."""
         generation = self._table.generation_of(topic, queue_id)
-        block = self._blocks.get(key)
-        if (
-            block is None
-            or queue_offset < block.begin
-            or queue_offset + count > block.end
-            or generation != block.generation
-        ):
-            ahead = min(max(count, _BLOCK), high - queue_offset)
-            raw = self._read_units(topic, queue_id, queue_offset, ahead)
-            if ahead > count and _is_sparse(raw):
-                raw = raw[: count * CQ_UNIT_SIZE]
-            if pages is not None:
-                pages.check(raw)
-            good = count_right(self._log, raw, topic.encode(), queue_id, queue_offset)
-            if good < count and (good < len(raw) / CQ_UNIT_SIZE or not raw):
-                self._note_damaged(topic, queue_id, queue_offset + good)
-            raw = raw[: good * CQ_UNIT_SIZE]
-            if good > count:
-                self._keep(key, _Block(queue_offset, queue_offset + good, generation, raw))
-            return raw[: count * CQ_UNIT_SIZE]
-        at = (queue_offset - block.begin) * CQ_UNIT_SIZE
-        return block.units[at : at + count * CQ_UNIT_SIZE]
+        found = self._find_block(topic, queue_id, queue_offset, count, generation)
+        if found is not None:
+            return found
+        ahead = min(max(count, self._ahead), high - queue_offset)
+        raw = self._read_units(topic, queue_id, queue_offset, ahead)
+        if ahead > count and _is_sparse(raw):
+            ahead, raw = count, raw[: count * CQ_UNIT_SIZE]
+        place = topic, queue_id, queue_offset
+        return self._check_block(place, count, ahead, generation, raw, pages)
+
+    def find_long_block(
+        self, topic: str, queue_id: int, queue_offset: int, high: int, pages: LogPages | None
+    ) -> UnitBlock | None:
+        """A block with the unit at `queue_offset`, if that is right, and with those behind it: for
+        who looks at one after the other, and does not know how far. None where the records lie so
+        far apart that each should be checked when it is reached."""
+        generation = self._table.generation_of(topic, queue_id)
+        found = self._find_block(topic, queue_id, queue_offset, 1, generation)
+        if found is not None:
+            return found
+        ahead = min(self._ahead, high - queue_offset)
+        raw = self._read_units(topic, queue_id, queue_offset, ahead)
+        if _is_sparse(raw):
+            return None
+        return self._check_block((topic, queue_id, queue_offset), 1, ahead, generation, raw, pages)
+
+    def _find_block(
+        self, topic: str, queue_id: int, queue_offset: int, count: int, generation: int
+    ) -> UnitBlock | None:
+        for block in self._blocks.get((topic, queue_id), ()):
+            if (
+                block.begin <= queue_offset
+                and queue_offset + count <= block.end
+                and block.generation == generation
+            ):
+                return block
+        return None
+
+    def _check_block(
+        self,
+        place: tuple[str, int, int],
+        count: int,
+        ahead: int,
+        generation: int,
+        raw: bytes,
+        pages: LogPages | None,
+    ) -> UnitBlock:
+        """The right units at the start of `raw`, of which `count` are wanted now. ahead: how many
+        were asked for."""
+        topic, queue_id, queue_offset = place
+        if pages is not None:
+            pages.check(raw)
+        began_ns = self._thread_time_ns()
+        good = count_right(self._log, raw, topic.encode(), queue_id, queue_offset)
+        self._follow(self._thread_time_ns() - began_ns, len(raw) // CQ_UNIT_SIZE)
+        if good < count and (good < len(raw) / CQ_UNIT_SIZE or not raw):
+            self._note_damaged(topic, queue_id, queue_offset + good)
+        read = len(raw) // CQ_UNIT_SIZE
+        block = UnitBlock(
+            queue_offset,
+            generation,
+            raw[: good * CQ_UNIT_SIZE],
+            ends_file=good == read < ahead,
+        )
+        if good > count:
+            self._keep((topic, queue_id), block)
+        return block
 
     def read_filtered(
         self,
@@ -129,11 +196,26 @@ class CheckedUnits:
         with a tag code in `codes` (None: all) the first `limit` are checked, and the units end
         before the next of them. With a limit of 0 whoever uses a unit checks it. pages: see `read`.
         """
+        return self.choose(topic, queue_id, queue_offset, count, codes, limit, pages)[0]
+
+    def choose(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        count: int,
+        codes: frozenset[int] | None,
+        limit: int,
+        pages: LogPages | None = None,
+    ) -> tuple[bytes, NDArray[np.int64]]:
+        """What `read_filtered` gives, and the numbers in it of the units with these tags; with a
+        limit of 0 they are not looked for."""
         raw = self._read_units(topic, queue_id, queue_offset, count)
         units = as_units(raw)
         good = count_plausible(units)
         if pages is not None and not limit:
             pages.check(raw[: good * CQ_UNIT_SIZE])
+        chosen = np.zeros(0, np.int64)
         if limit:
             tags = units["tags_code"][:good].astype(np.int64).astype(np.int32)
             wanted = np.ones(good, np.bool_) if codes is None else _is_one_of(tags, codes)
@@ -146,12 +228,13 @@ class CheckedUnits:
                 self._log, units[chosen], topic.encode(), queue_id, chosen + queue_offset
             )
             if right.all() and end < good:
-                return raw[: end * CQ_UNIT_SIZE]
+                return raw[: end * CQ_UNIT_SIZE], chosen
             if not right.all():
-                good = int(chosen[right.argmin()])
+                first = int(right.argmin())
+                good, chosen = int(chosen[first]), chosen[:first]
         if good < len(units) or not len(units):
             self._note_damaged(topic, queue_id, queue_offset + good)
-        return raw[: good * CQ_UNIT_SIZE]
+        return raw[: good * CQ_UNIT_SIZE], chosen
 
     def is_right(
         self, topic: str, queue_id: int, queue_offset: int, phy_offset: int, size: int
@@ -162,11 +245,24 @@ class CheckedUnits:
             self._note_damaged(topic, queue_id, queue_offset)
         return right
 
-    def _keep(self, key: tuple[str, int], block: _Block) -> None:
-        self._blocks.pop(key, None)
-        if len(self._blocks) >= _BLOCKS:
-            self._blocks.popitem(last=False)
-        self._blocks[key] = block
+    def _follow(self, took_ns: int, count: int) -> None:
+        """A block of `count` units was checked in that time: how long the next one may be."""
+        if took_ns > _LONG_CHECK_NS:
+            most = count * _LONG_CHECK_NS // took_ns
+            self._ahead = max(min(self._ahead, most), _LEAST_BLOCK)
+        elif self._ahead < _BLOCK:
+            self._ahead = min(self._ahead + self._ahead // _GROWTH, _BLOCK)
+
+    def _keep(self, key: tuple[str, int], block: UnitBlock) -> None:
+        blocks = self._blocks.setdefault(key, [])
+        self._blocks.move_to_end(key)
+        blocks.insert(0, block)
+        self._kept += 1
+        if len(blocks) > _BLOCKS_OF_A_QUEUE:
+            blocks.pop()
+            self._kept -= 1
+        while self._kept > _BLOCKS:
+            self._kept -= len(self._blocks.popitem(last=False)[1])
 
 
 def _is_sparse(raw: bytes) -> bool:

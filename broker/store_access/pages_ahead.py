@@ -32,6 +32,8 @@ _YOUNG_BYTES: Final = 64 << 20
 """Behind the log's end: in memory unless there is hardly any."""
 _SAMPLES: Final = 32
 """Records that are looked at, of a thousand: 30 us."""
+_APART: Final = 16 << 10
+"""Bytes from one that is looked at to the next: the kernel reads no less at once."""
 _GAP: Final = 64 << 10
 """Bytes between two records that are read along with them."""
 _STEP: Final = 256 << 10
@@ -90,10 +92,14 @@ class PagesAhead:
             self._drop_below(low)
         edge = high - _YOUNG_BYTES
         step = -(-count // _SAMPLES)
+        looked_at = -_APART
         for number in range(0, count, step):
             phy_offset, size, _tags = CQ_UNIT.unpack_from(units, number * CQ_UNIT_SIZE)
             if phy_offset >= edge:
                 return
+            if 0 <= phy_offset - looked_at < _APART:
+                continue
+            looked_at = phy_offset
             # The last byte: the first ones of a file are read at every start.
             position = phy_offset % self._file_size + max(size, 1) - 1
             if position >= self._file_size:
@@ -205,12 +211,11 @@ def runs_of(units: bytes, file_size: int) -> list[tuple[int, int]]:
     sizes = found["size"].astype(np.int64)
     plausible = (starts >= 0) & (sizes > 0) & (sizes <= file_size)
     starts, sizes = starts[plausible], sizes[plausible]
-    runs: list[tuple[int, int]] = []
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        end = min(start + size, start - start % file_size + file_size)
-        follows = bool(runs) and 0 <= start - runs[-1][1] <= _GAP
-        if follows and start // file_size == runs[-1][0] // file_size:
-            runs[-1] = (runs[-1][0], end)
-        else:
-            runs.append((start, end))
-    return runs
+    if not len(starts):
+        return []
+    files = starts // file_size
+    ends = np.minimum(starts + sizes, (files + 1) * file_size)
+    gaps = starts[1:] - ends[:-1]
+    parts = np.flatnonzero((gaps < 0) | (gaps > _GAP) | (files[1:] != files[:-1])) + 1
+    firsts, lasts = np.concatenate(((0,), parts)), np.concatenate((parts, (len(starts),))) - 1
+    return list(zip(starts[firsts].tolist(), ends[lasts].tolist(), strict=True))

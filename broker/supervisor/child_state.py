@@ -19,6 +19,10 @@ from ipc.control_page import ProcessIndex
 QUICK_DEATHS: Final = 6
 """So many deaths within a minute end the broker."""
 
+ChildEntry = Callable[[], Callable[[int], None]]
+"""Imports a child's modules, and gives what the forked child calls with the descriptor of its boot
+information: the same as its module executed."""
+
 
 @dataclass(slots=True)
 class ChildSpec:
@@ -29,9 +33,8 @@ class ChildSpec:
     module: str
     boot: BootInfo
     inherited_fds: tuple[int, ...]
-    run: Callable[[int], None] | None = None
-    """What a forked child calls with the descriptor of its boot information, the same as `module`
-    executed; None: never forked."""
+    entry: ChildEntry | None = None
+    """None: never forked."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ wake the loop. It touches no message and no file of the store.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -38,6 +39,8 @@ from ipc.control_page import BEAT, SLEEPS, STARTS, ControlPage, ProcessIndex
 log = logging.getLogger(__name__)
 
 _TICK_MS: Final = 100
+_LOOK_MS: Final = 10
+"""How often it looks whether remoting serves: the boot line does not wait for a tick."""
 _QUIET_TICK_MS: Final = 500
 """Tick while the broker serves; a child's death and a signal end the wait."""
 _LATE_MS: Final = 1_500
@@ -137,7 +140,7 @@ class Supervisor:
         self._on_started()
         self._last_ms = self._clock.monotonic_ms()
         while not self._stop_requested:
-            self._wait(self._tick_ms())
+            self._wait_tick()
             now_ms = self._clock.monotonic_ms()
             if now_ms - self._last_ms > _LATE_MS:
                 log.warning("the supervisor was not scheduled for %s ms", now_ms - self._last_ms)
@@ -172,12 +175,20 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: self.request_stop())
 
-    def _wait(self, timeout_ms: int) -> None:
-        if self._poll.poll(timeout_ms):
-            try:
-                os.read(self._wake_read, 4096)
-            except BlockingIOError:
+    def _wait_tick(self) -> None:
+        """Until the next tick, a signal, a child's end, or until remoting serves."""
+        counters, timeout_ms = self._page.counters, self._tick_ms()
+        steps = 1 if counters[REMOTING_READY] else max(1, timeout_ms // _LOOK_MS)
+        for _ in range(steps):
+            if self._wait(timeout_ms // steps) or counters[REMOTING_READY]:
                 return
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """Whether a signal or a child's end came before the time was over."""
+        if woken := bool(self._poll.poll(timeout_ms)):
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+        return woken
 
     # -- starting ------------------------------------------------------------------------------
 
@@ -195,12 +206,15 @@ class Supervisor:
         child.beat_at_ms = child.started_ms = child.progress_at_ms = self._clock.monotonic_ms()
         child.progress, child.waited_ms = (), 0
         child.aborted_at_ms = child.start_at_ms = 0
-        log.info("%s: started, pid %s", spec.name, child.process.pid)
+        how = "" if isinstance(child.process, ForkedProcess) else ", an interpreter of its own"
+        log.info("%s: started, pid %s%s", spec.name, child.process.pid, how)
 
     def _process(self, spec: ChildSpec, boot_fd: int) -> subprocess.Popen[bytes] | ForkedProcess:
         fds = (*spec.inherited_fds, boot_fd)
-        if spec.run is not None and may_fork():
-            return fork_child(functools.partial(spec.run, boot_fd), fds)
+        if spec.entry is not None and may_fork():
+            run = spec.entry()  # Imports, while the children that were started before run.
+            if may_fork():
+                return fork_child(functools.partial(run, boot_fd), fds)
         return subprocess.Popen(
             [sys.executable, "-m", spec.module, str(boot_fd)],
             pass_fds=fds,

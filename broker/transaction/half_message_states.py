@@ -73,6 +73,11 @@ class HalfMessageStates:
         self._ending.add(self._oldest(half))
         return True
 
+    def is_single(self, half: int) -> bool:
+        """Whether the half has no copies, has not ended and is not being ended: then all that its
+        end has to do here is `mark_stored`."""
+        return half not in self._copies and half not in self._ending and not self.is_ended(half)
+
     def cancel_end(self, half: int) -> None:
         """The end could not be stored; it may be attempted again."""
         self._ending.discard(self._oldest(half))

@@ -56,13 +56,20 @@ def with_number(half: Message, name: str, value: int) -> bytes:
 
 def commit_record(half: Message, queue_id: int, store_host_flag: int) -> Record:
     """The committed message, with the half's phy_offset and the commit bits in its sysFlag."""
+    return committed(half, half.phy_offset, queue_id, store_host_flag)
+
+
+def committed(
+    half: Message | Record, phy_offset: int, queue_id: int, store_host_flag: int
+) -> Record:
+    """The same of a half that is stored at `phy_offset`."""
     return record_again(
         half,
         queue_id,
         half.properties,
         store_host_flag,
         sys_flag=half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
-        prepared_transaction_offset=half.phy_offset,
+        prepared_transaction_offset=phy_offset,
     )
 
 

@@ -96,6 +96,7 @@ class MessageServices:
         self._delays_started = False
         self._transactions = self._make_transactions()
         self.end_transaction = self._transactions.processor
+        self.end_transaction_route = self._transactions.route
         self.offset_moved = OffsetMovedEvents(
             self._store.log,
             self.append_queue,
@@ -270,6 +271,7 @@ class MessageServices:
             self._stats,
             self._rights,
             self.timers.hook,
+            self.send.young_halves,
             on_failure=self._on_failure,
         )
 

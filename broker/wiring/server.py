@@ -17,6 +17,8 @@ from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_auth_processor import AdminAuthProcessor
 from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
 from broker.processor.admin_mode_processor import AdminModeProcessor
+from broker.processor.batch_send_route import SEND_BATCH_PREFIX
+from broker.processor.end_transaction_route import END_TRANSACTION_PREFIX
 from broker.processor.known_heartbeat_route import HEARTBEAT_PREFIX, KnownHeartbeatRoute
 from broker.processor.pop_message_processor import POP_PREFIX
 from broker.processor.pull_message_processor import (
@@ -24,7 +26,7 @@ from broker.processor.pull_message_processor import (
     PULL_PREFIX,
     PullMessageProcessor,
 )
-from broker.processor.send_message_processor import SEND_V2_PREFIX
+from broker.processor.send_message_processor import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
@@ -158,13 +160,20 @@ class ServerBuilder:
             routes.main,
             executors=routes.executors,
             listener=self._tables.housekeeping,
-            fast_routes=self._access.fast_routes(
-                (SEND_V2_PREFIX, send.process_fast),
-                (PULL_PREFIX, pull.process_fast),
-                (LITE_PULL_PREFIX, pull.process_fast),
-                (POP_PREFIX, self._pop.path.pop.process_fast),
-                (ACK_PREFIX, self._pop.path.ack.process_fast),
-                (HEARTBEAT_PREFIX, heartbeats.process_fast),
+            fast_routes=(
+                *self._access.fast_routes(
+                    (SEND_V2_PREFIX, send.process_fast),
+                    (PULL_PREFIX, pull.process_fast),
+                    (LITE_PULL_PREFIX, pull.process_fast),
+                    (POP_PREFIX, self._pop.path.pop.process_fast),
+                    (ACK_PREFIX, self._pop.path.ack.process_fast),
+                    (HEARTBEAT_PREFIX, heartbeats.process_fast),
+                    (SEND_V1_PREFIX, send.process_fast),
+                    (SEND_BATCH_PREFIX, send.batches.process_fast),
+                ),
+                *self._access.unchecked_routes(
+                    (END_TRANSACTION_PREFIX, self._messages.end_transaction_route.process_fast)
+                ),
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,

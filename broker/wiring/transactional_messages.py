@@ -6,12 +6,15 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
 )
+from broker.processor.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
 from broker.processor.stored_rights import StoredRights
 from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
@@ -27,12 +30,17 @@ from broker.transaction.transactional_message_service import (
     ProducerCalls,
     TransactionalMessageService,
 )
+from broker.transaction.young_halves import YoungHalves
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.store_side import StoreSide
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET
+
+
+class TransactionStats(PutStats, EndStats, Protocol):
+    """The part of HotPathStats used here."""
 
 
 class TransactionalMessages:
@@ -47,9 +55,10 @@ class TransactionalMessages:
         tables: BrokerTables,
         append_queue: AppendQueue,
         waiters: DurabilityWaiters,
-        stats: PutStats,
+        stats: TransactionStats,
         rights: StoredRights,
         timers: TimerHook,
+        young_halves: YoungHalves,
         *,
         on_failure: FailureHandler,
     ) -> None:
@@ -81,6 +90,19 @@ class TransactionalMessages:
             )
         )
         """Codes 37 and 323."""
+        self.route = EndTransactionRoute(
+            EndRouteParts(
+                commit_log=store.log,
+                held=append_queue.held,
+                young_halves=young_halves,
+                halves=self._halves,
+                find_topic=tables.topics.find,
+                waiters=waiters,
+                stats=stats,
+                append_op=lambda half: self.processor.append_op(half, None),
+            )
+        )
+        """The fast route of 37, without access control."""
 
     def start(self, calls: ProducerCalls) -> None:
         """Begin to check; the log is open, this is a master. The loop may start a little later."""

@@ -49,6 +49,11 @@ class CatchUp:
     raw_cpu_s_gb: float
 
     @property
+    def of_raw(self) -> float:
+        """Of the raw loop's speed: what the slave acknowledged."""
+        return self.acknowledged_mb_s / self.raw_mb_s
+
+    @property
     def slave_beyond_raw_cpu_s_gb(self) -> float:
         """The slave's CPU without what any receiver of the bytes needs on this machine."""
         return self.slave_cpu_s_gb - self.raw_cpu_s_gb

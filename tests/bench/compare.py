@@ -7,7 +7,8 @@ medians of the rounds (messages a second, latencies, and the CPU microseconds a 
 processes of the broker together, followed until it is quiet again, so that dispatch and flush
 count), the ratio ours/Java, and the row's goals. Beside them, for each start: the rate at which
 this machine hands out memory that it touches for the first time (it differs from minute to
-minute), and anonymous memory. Boots are measured in the last round only.
+minute), and anonymous memory. Boots are measured in the last round only. Rows with a goal of
+"of_limit" are also run by stripped_broker.py, which does no more than what nobody can do without.
 
 Which Java release runs is read from its jar and printed: Maven Central's newest broker of the 4.9
 line is 4.9.7 (tests/interop/java_peers.py). Never a timed test: figures are read by people.
@@ -16,8 +17,10 @@ line is 4.9.7 (tests/interop/java_peers.py). Never a timed test: figures are rea
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,10 +33,10 @@ from typing import Any
 from tests.bench.client_process import missing_tool
 from tests.bench.compare_report import Start, print_report, report
 from tests.bench.machine import describe_machine
-from tests.bench.measuring import OUT_DIR, SIDES
+from tests.bench.measuring import LIMIT, OUT_DIR, SIDES, loadgen_has_openssl
 from tests.bench.rows import SETUPS, all_rows
 from tests.bench.session import Lengths, Session
-from tests.bench.shapes import Boot, ClientSend, LostError, Shape
+from tests.bench.shapes import Boot, ClientSend, LostError, Shape, has_limit
 from tests.interop.java_peers import server_version
 from tests.interop.processes import PeerError
 
@@ -101,12 +104,22 @@ def possible_rows(shapes: Sequence[Shape]) -> list[Shape]:
     """Those that this machine can run; says which it cannot, and why."""
     possible = []
     for shape in shapes:
-        missing = missing_tool(shape.language) if isinstance(shape, ClientSend) else None
+        missing = missing_for(shape)
         if missing is None:
             possible.append(shape)
         else:
-            print(f"{shape.name}: not measured, there is no {missing} on the PATH")
+            print(f"{shape.name}: not measured, {missing}")
     return possible
+
+
+def missing_for(shape: Shape) -> str | None:
+    """What this machine lacks for a row, in words, or None."""
+    if SETUPS[shape.setup].guard and not loadgen_has_openssl():
+        return (
+            "loadgen is built without OpenSSL: install its headers (libssl-dev), delete out/loadgen"
+        )
+    tool = missing_tool(shape.language) if isinstance(shape, ClientSend) else None
+    return f"there is no {tool} on the PATH" if tool else None
 
 
 def by_setup(shapes: Sequence[Shape]) -> dict[str, list[Shape]]:
@@ -121,6 +134,7 @@ def lengths_of(options: argparse.Namespace) -> Lengths:
 
 
 def main(arguments: list[str]) -> int:
+    began = time.monotonic()
     options = parse(arguments)
     shapes = chosen_rows(options.rows, options.boot_gb)
     if options.no_boot:
@@ -129,6 +143,8 @@ def main(arguments: list[str]) -> int:
     rounds = options.rounds or (1 if options.quick else 3)
     sides = [options.only] if options.only else list(SIDES)
     java = server_version("4.9") if "java" in sides else "-"
+    # So that SIGTERM ends the brokers and deletes the stores, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("compare: ended by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="compare-", dir=options.dir))
     machine = describe_machine(directory)
     bench = Bench(directory, lengths_of(options))
@@ -138,14 +154,34 @@ def main(arguments: list[str]) -> int:
             for setup, rows in by_setup(shapes).items():
                 if setup == "boot" and number < rounds - 1:
                     continue
-                for side in sides:
+                for side, of_side in turns(sides, rows).items():
                     print(f"round {number + 1} of {rounds}: {side}, {setup}", file=sys.stderr)
-                    starts.append(bench.measure(side, setup, rows))
+                    starts.append(bench.measure(side, setup, of_side))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         if starts:  # what was measured before an error or ^C, too
-            finish(report(starts, shapes, java, machine), options.json)
+            run = description(options, rounds, time.monotonic() - began)
+            finish(report(starts, shapes, java, machine, run), options.json)
     return 1 if any(start.failures for start in starts) else 0
+
+
+def turns(sides: Sequence[str], rows: Sequence[Shape]) -> dict[str, Sequence[Shape]]:
+    """Who runs which rows of a setup; the limit is measured when both brokers are."""
+    found = dict.fromkeys(sides, rows)
+    limited = [shape for shape in rows if has_limit(shape)]
+    return {**found, LIMIT: limited} if limited and len(sides) == len(SIDES) else found
+
+
+def description(options: argparse.Namespace, rounds: int, took_s: float) -> dict[str, Any]:
+    """When it was measured, and how: what the page says above the table."""
+    lengths = lengths_of(options)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "rounds": rounds,
+        "counts": lengths.counts,
+        "seconds": lengths.seconds,
+        "took_s": round(took_s),
+    }
 
 
 def finish(data: dict[str, Any], path: Path) -> None:

@@ -11,11 +11,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from tests.bench.goals import judge, ratios
-from tests.bench.measuring import MIB, SIDES
+from tests.bench.measuring import LIMIT, MIB, SIDES
 from tests.bench.shapes import Shape
 
 IDLE_LIMIT: Final = 250 * MIB
 LOAD_LIMIT: Final = 400 * MIB
+ELSEWHERE: Final = """goals that other commands print:
+  bin/bench replication   SYNC_MASTER, catch-up beside the raw loop, a slave's lag
+  bin/bench idle          5,000 clients: a request of theirs, waking one of them
+  bin/bench cores         two broker groups, pinned processes: what a second core brings
+  bin/bench growth        what a message costs while something grows"""
 _SUMMED: Final = "refused"
 _COLUMNS: Final = ("p50_us", "p99_us", "p999_us", "cpu_us")
 
@@ -47,11 +52,16 @@ def summary(starts: Sequence[Start], side: str, shape: str) -> dict[str, float] 
 
 
 def report(
-    starts: Sequence[Start], shapes: Sequence[Shape], java: str, machine: dict[str, Any]
+    starts: Sequence[Start],
+    shapes: Sequence[Shape],
+    java: str,
+    machine: dict[str, Any],
+    run: dict[str, Any],
 ) -> dict[str, Any]:
-    """Everything that was measured, as JSON data."""
+    """Everything that was measured, as JSON data. run: when and how long, for the page."""
     touched = [start.first_touch_gb_s for start in starts]
     return {
+        "run": run,
         "java_version": java,
         "machine": {**machine, "first_touch_gb_s": statistics.median(touched)},
         "rows": [_row(starts, shape) for shape in shapes],
@@ -60,20 +70,39 @@ def report(
 
 
 def _row(starts: Sequence[Start], shape: Shape) -> dict[str, Any]:
-    ours, theirs = (summary(starts, side, shape.name) for side in SIDES)
+    ours, theirs, limit = (summary(starts, side, shape.name) for side in (*SIDES, LIMIT))
+    if ours is not None and limit is not None:
+        ours["of_limit"] = ours["msg_per_s"] / limit["msg_per_s"]
     return {
         "shape": shape.name,
         "ours": ours,
         "java": theirs,
-        "runs": {side: _speeds(starts, side, shape.name) for side in SIDES},
+        "limit": limit,
+        "runs": {side: _speeds(starts, side, shape.name) for side in (*SIDES, LIMIT)},
         "ratios": ratios(ours, theirs),
-        "goals": judge(shape.goals, ours, theirs),
+        "goals": [asdict(verdict) for verdict in judge(shape.goals, ours, theirs)],
+        "beside": shape.beside,
+        "costs": _costs(starts, shape),
         "failures": [
             f"{start.side}: {start.failures[shape.name]}"
             for start in starts
             if shape.name in start.failures
         ],
     }
+
+
+def _costs(starts: Sequence[Start], shape: Shape) -> dict[str, dict[str, float]]:
+    """Of each side, beside its own run of the row without: the ratio of speeds, and microseconds
+    of CPU that a message costs more."""
+    found = {}
+    for side in SIDES:
+        without, here = (summary(starts, side, name) for name in (shape.beside, shape.name))
+        if without is not None and here is not None:
+            found[side] = {
+                "msg_per_s": here["msg_per_s"] / without["msg_per_s"],
+                "cpu_us": here["cpu_us"] - without["cpu_us"],
+            }
+    return found
 
 
 def _speeds(starts: Sequence[Start], side: str, shape: str) -> list[float]:
@@ -95,6 +124,7 @@ def print_report(data: dict[str, Any]) -> None:
     for start in data["starts"]:
         print(start_text(start))
     print("\n".join(f"{key}: {value}" for key, value in data["machine"].items()))
+    print(ELSEWHERE)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -103,10 +133,19 @@ def table(rows: Sequence[dict[str, Any]]) -> list[str]:
     head += "".join(f"{name:>9}" for name in ("p50 us", "p99 us", "p99.9 us", "CPU us"))
     lines = [head + f"{'ratio':>8}"]
     for row in rows:
-        lines += [_line(row, side) for side in SIDES if row[side]]
-        lines += [f"{'':8}{text}" for text in row["goals"]]
+        lines += [_line(row, side) for side in (*SIDES, LIMIT) if row[side]]
+        lines += [f"{'':8}{goal['text']}" for goal in row["goals"]]
+        lines += _cost_lines(row)
         lines += [f"{row['shape']:22}FAILED, {text.splitlines()[0]}" for text in row["failures"]]
     return lines
+
+
+def _cost_lines(row: dict[str, Any]) -> list[str]:
+    costs = [
+        f"{side} {cost['msg_per_s']:.2f} times the speed, {cost['cpu_us']:+.1f} us CPU"
+        for side, cost in row["costs"].items()
+    ]
+    return [f"{'':8}cost beside {row['beside']}: {'; '.join(costs)}"] if costs else []
 
 
 def _line(row: dict[str, Any], side: str) -> str:
@@ -137,6 +176,8 @@ def _notes(figures: dict[str, float]) -> str:
     notes = []
     if figures.get("refused"):
         notes.append(f"{figures['refused']:,.0f} refused")
+    if "tls" in figures:
+        notes.append(f"TLS {figures['tls']:.1f}")
     if "syncs_per_s" in figures:
         notes.append(f"{figures['syncs_per_s']:,.0f} syncs/s")
     if figures.get("received") != figures.get("messages") and "received" in figures:

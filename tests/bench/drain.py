@@ -7,7 +7,9 @@ each, once over or as often as the time holds. Latencies count from the moment a
 Printed for ours and, with --java, Java's 4.9: the sends' p50, p99, p99.9 of both times and what is
 drained, MB a second, first from disk, then from memory. --disk-mb-s makes the disk slow for the
 broker's reads (as root, where there are blkio cgroups): a virtual machine's own is often its host's
-memory. Nothing is asserted.
+memory. With --elsewhere a third time: while the consumers drain another broker, as they would if
+pulls had a process of their own; no division of the work can be kinder to senders. Nothing is
+asserted.
 """
 
 from __future__ import annotations
@@ -100,8 +102,9 @@ def sends(broker: harness.Broker, options: argparse.Namespace) -> Figures:
     return run_load("send", broker, NEW, 4, 64, total, BODY, f"rate={options.rate}")
 
 
-def measure(side: str, options: argparse.Namespace) -> None:
-    """One broker, from empty to its end; prints."""
+@contextlib.contextmanager
+def old_broker(side: str, options: argparse.Namespace) -> Iterator[harness.Broker]:
+    """A broker with old messages, none of them in memory; deleted afterwards."""
     directory = Path(tempfile.mkdtemp(prefix=f"bench-drain-{side}-", dir=options.dir))
     broker = side_broker(side, directory)
     try:
@@ -115,10 +118,7 @@ def measure(side: str, options: argparse.Namespace) -> None:
         run_load("send", broker, NEW, 4, 64, 20_000, BODY)
         quiet_cpu_s(broker.process.pid)
         with slow_reads(broker.process.pid, directory, options.disk_mb_s):
-            alone = sends(broker, options)
-            with Consumers(broker) as consumers:
-                beside = sends(broker, options)
-        report(side, alone, beside, consumers)
+            yield broker
     finally:
         broker.kill()
         shutil.rmtree(directory, ignore_errors=True)
@@ -127,20 +127,41 @@ def measure(side: str, options: argparse.Namespace) -> None:
                 group.rmdir()
 
 
-def report(side: str, alone: Figures, beside: Figures, consumers: Consumers) -> None:
-    """Two lines: the sends, the consumers."""
+def measure(side: str, options: argparse.Namespace) -> None:
+    """One broker, from empty to its end; with --elsewhere a second; prints."""
+    with old_broker(side, options) as broker:
+        alone = sends(broker, options)
+        report(f"{side}: sends alone", alone)
+        report_beside(broker, broker, alone, options, "beside consumers")
+        if options.elsewhere:
+            with old_broker(side, options) as other:
+                report_beside(broker, other, alone, options, "beside another broker's consumers")
+
+
+def report_beside(
+    broker: harness.Broker,
+    drained: harness.Broker,
+    alone: Figures,
+    options: argparse.Namespace,
+    name: str,
+) -> None:
+    """Sends to `broker` while `drained` is."""
+    with Consumers(drained) as consumers:
+        beside = sends(broker, options)
     if consumers.failure is not None:
         raise consumers.failure
+    report(name, beside)
     ratio = beside["p99_us"] / alone["p99_us"]
     verdict = "held" if ratio <= GOAL else "MISSED"
-    told = [
-        f"{name} {figures['p50_us']:,.0f}, {figures['p99_us']:,.0f}, {figures['p999_us']:,.0f}"
-        for name, figures in (("alone", alone), ("beside consumers", beside))
-    ]
-    print(f"{side:5} sends, us, p50, p99, p99.9: {'; '.join(told)}")
-    print(f"{'':5} p99 beside / alone {ratio:.1f}, goal {GOAL}: {verdict}")
+    print(f"  p99 beside / alone {ratio:.1f}, goal {GOAL}: {verdict}")
     speeds = ", ".join(f"{figures['mb_per_s']:,.0f}" for figures in consumers.rounds)
-    print(f"{'':5} drained, MB/s, the first time from disk: {speeds}", flush=True)
+    print(f"  drained, MB/s, the first time from disk: {speeds}", flush=True)
+
+
+def report(name: str, figures: Figures) -> None:
+    """One line."""
+    latencies = ", ".join(f"{figures[each]:,.0f}" for each in ("p50_us", "p99_us", "p999_us"))
+    print(f"{name}, us, p50, p99, p99.9: {latencies}", flush=True)
 
 
 def main() -> None:
@@ -151,6 +172,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5_000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--disk-mb-s", type=float, help="MB a second of the broker's reads")
+    parser.add_argument("--elsewhere", action="store_true", help="another broker's consumers, too")
     parser.add_argument("--java", action="store_true", help="Java's broker, too")
     parser.add_argument("--dir", type=Path, help="where the stores live while it runs")
     options = parser.parse_args()

@@ -6,9 +6,9 @@ times. Measured are messages a second and microseconds of processor time a messa
 the broker together, followed until it is quiet again). Printed are the medians, and whether the
 last point's cost is within 1.3 times the first's. --java: Java's 4.9 broker beside ours, but for
 slaves. Everything also goes to --json, from which `python -m tests.bench.growth_page` writes
-docs/growth.md; --pictures DIR draws each curve.
+docs/growth.md; --pictures DIR draws each curve. --keep: curve by curve, in several runs of one day.
 
-The whole run takes about 12 minutes on two free cores, and 20 GB of disk for "stored" with 6 GB for
+The whole run takes about 12 minutes on two free cores, and 22 GB of disk for "stored" with 6 GB for
 the rest: --max stored=5 ends that curve at 5 GB. --quick: three smaller points of each, a tenth of
 the messages, one round.
 """
@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -76,6 +77,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, help=f"sent in a round ({MESSAGES})")
     parser.add_argument("--rounds", type=int, help=f"of each point ({ROUNDS})")
     parser.add_argument("--json", type=Path, default=OUT_DIR / "growth.json")
+    parser.add_argument(
+        "--keep", action="store_true", help="the other curves stay in --json, if measured alike"
+    )
     parser.add_argument("--pictures", type=Path, help="a directory for growth-CURVE.svg")
     parser.add_argument("--dir", type=Path, help="where the stores live while it runs")
     options = parser.parse_args(arguments)
@@ -151,12 +155,15 @@ class Bench:
             Site(directory / side, side, options.messages, options.rounds) for side in sides
         ]
         self._machine = describe_machine(directory)
-        self._curves: dict[str, list[Point]] = {}
+        self._curves: dict[str, Sequence[Point]] = {}
+        if options.keep and options.json.exists():
+            self._curves = kept(options.json, self.report())
 
     def run(self, curve: Curve, points: Sequence[float]) -> None:
         """All points on all sides."""
         began = time.monotonic()
-        found = self._curves[curve.name] = []
+        found: list[Point] = []
+        self._curves[curve.name] = found
         for site in self._sites:
             if site.side not in curve.sides:
                 continue
@@ -177,8 +184,23 @@ class Bench:
             python=platform.python_version(),
             messages=self._options.messages,
             rounds=self._options.rounds,
-            curves=self._curves,
+            curves={name: self._curves[name] for name in CURVES if name in self._curves},
         )
+
+
+def kept(path: Path, now: Report) -> dict[str, Sequence[Point]]:
+    """The curves of an earlier run, which must have been of the same day, machine, rounds and
+    messages as `now`. Raises SystemExit in words."""
+    try:
+        before = Report.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SystemExit(f"growth: --keep: {path}: {error}") from error
+    if replace(before, curves={}) != replace(now, curves={}):
+        raise SystemExit(
+            f"growth: --keep: {path} is of another day, machine, or count of rounds or messages: "
+            "name another file with --json, or measure all curves"
+        )
+    return dict(before.curves)
 
 
 def line(curve: Curve, point: Point) -> str:

@@ -42,7 +42,7 @@ CURVES: Final = {
             name="stored",
             title="Messages stored",
             axis="GB in the commit log",
-            setup="One broker whose log is filled with messages of 1 KiB up to each point. Then"
+            setup="One broker whose log is filled with messages of 2 KiB up to each point. Then"
             " messages of 128 bytes to a new topic, 4 connections × 64 in flight, and pulls of"
             " these, 32 at most a request.",
             points=(0, 0.5, 1.5, 4, 9, 20),

@@ -39,7 +39,7 @@ from tests.support.stolen_time import StolenTime
 QUEUES: Final = 4
 PARKED_ON_ONE: Final = 200
 """Parked pulls on one connection, and queues of its topic."""
-_FILL_BODY: Final = 1024
+_FILL_BODY: Final = 2048
 _FILL_AT_ONCE: Final = 1_000_000
 _SIZE_WINDOW: Final = 16
 _FULL_SIZE: Final = 4096
@@ -221,7 +221,7 @@ def measure_stored(site: Site, points: Sequence[float]) -> Iterator[Point]:
 
 
 def fill(broker: harness.Broker, log_bytes: int) -> None:
-    """Send messages of 1 KiB until the log is so long, and wait until nothing is left to write."""
+    """Send messages of 2 KiB until the log is so long, and wait until nothing is left to write."""
     while (missing := log_bytes - log_end(broker)) > 0:
         count = min(_FILL_AT_ONCE, missing // (_FILL_BODY + RECORD_OVERHEAD) + _FEWEST)
         figures = run_load("send", broker, "growth-stored", 4, 64, max(count, 256), _FILL_BODY)

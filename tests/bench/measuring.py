@@ -10,32 +10,53 @@ import ctypes
 import mmap
 import os
 import subprocess
+import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.interop import harness
-from tests.interop.processes import free_port, process_tree
+from tests.interop.processes import ServerProcess, free_port, process_tree
 
 BENCH_DIR: Final = Path(__file__).resolve().parent
 OUT_DIR: Final = BENCH_DIR / "out"
 MIB: Final = 1024 * 1024
 SIDES: Final = {"ours": "ours", "java": "java-4.9"}
+LIMIT: Final = "limit"
+"""Not a broker, but stripped_broker.py, where a side may be named."""
 JAVA_JVM: Final = ("-server", "-Xms2g", "-Xmx2g", "-XX:+UseG1GC", "-XX:+AlwaysPreTouch")
 RECORD_OVERHEAD: Final = 190  # bytes of loadgen's records besides the body
 
+_OPENSSL: Final = ("-DWITH_OPENSSL", "-lssl", "-lcrypto")
+_STRIPPED_READY: Final = r"The broker\[(stripped), ([0-9.]+):(\d+)\] boot success"
 _QUIET_SHARE: Final = 0.07  # of a core
 _QUIET_STEP_S: Final = 0.3
 
 
 def side_broker(
-    side: str, directory: Path, namesrv: str | None = None, **more: Any
+    side: str,
+    directory: Path,
+    namesrv: str | None = None,
+    *,
+    jvm: Sequence[str] = (),
+    **more: Any,
 ) -> harness.Broker:
     """The broker of a side at a free port, not started; Java's with the heap of a server. namesrv,
-    more: as harness.broker takes them."""
-    jvm = JAVA_JVM if side == "java" else ()
+    more: as harness.broker takes them. jvm: more options of a Java broker."""
+    if side == LIMIT:
+        return _stripped_broker(directory)
+    jvm = (*JAVA_JVM, *jvm) if side == "java" else ()
     return harness.broker(SIDES[side], directory, namesrv, port=free_port(-2, 1), jvm=jvm, **more)
+
+
+def _stripped_broker(directory: Path) -> harness.Broker:
+    port = free_port()
+    command = [sys.executable, "-m", "tests.bench.stripped_broker", str(port)]
+    env = {"PYTHONPATH": str(harness.REPO_DIR)}
+    process = ServerProcess("stripped broker", command, directory / "log", _STRIPPED_READY, env)
+    return harness.Broker(LIMIT, process, "stripped", port, directory, None)
 
 
 class MemoryWatch:
@@ -102,31 +123,55 @@ def build(name: str) -> Path:
     return _compiled(name, name)
 
 
+def build_loadgen() -> Path:
+    """out/loadgen, with OpenSSL where this machine has its headers."""
+    try:
+        return _compiled("loadgen", "loadgen", *_OPENSSL, is_attempt=True)
+    except subprocess.CalledProcessError:
+        return build("loadgen")
+
+
+def loadgen_has_openssl() -> bool:
+    """Whether the load generator can speak TLS and sign requests."""
+    done = subprocess.run([build_loadgen(), "openssl"], capture_output=True, text=True, check=True)
+    return done.stdout == "openssl=1\n"
+
+
 def build_library(name: str) -> Path:
     """out/<name>.so, to be loaded before a program's own libraries."""
     return _compiled(name, f"{name}.so", "-shared", "-fPIC", "-ldl")
 
 
-def _compiled(name: str, output: str, *flags: str) -> Path:
-    """Put in place when it is whole: tests build at the same time."""
+def _compiled(name: str, output: str, *flags: str, is_attempt: bool = False) -> Path:
+    """Put in place when it is whole: tests build at the same time. is_attempt: the compiler's words
+    are for nobody. Raises CalledProcessError."""
     OUT_DIR.mkdir(exist_ok=True)
     target, source = OUT_DIR / output, BENCH_DIR / f"{name}.c"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
         part = target.with_suffix(f".{os.getpid()}.part")
-        subprocess.run(["cc", "-O2", "-o", str(part), str(source), *flags], check=True)
+        command = ["cc", "-O2", "-o", str(part), str(source), *flags]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL if is_attempt else None)
         part.rename(target)
     return target
 
 
+class Target(Protocol):
+    """A broker that is loaded."""
+
+    @property
+    def port(self) -> int: ...
+    def log_tail(self) -> str: ...
+
+
 def run_load(
-    mode: str, broker: harness.Broker, topic: str, *args: object, timeout_s: float = 600
+    mode: str, broker: Target, topic: str, *args: object, timeout_s: float = 600
 ) -> dict[str, float]:
     """Run the load generator; gives its figures, refused sends among them (`not_success`).
 
     Raises RuntimeError when an answer was missing or a pull failed.
     """
     arguments = ("127.0.0.1", broker.port, topic, *args)
-    command = [str(build("loadgen")), mode, *map(str, arguments)]
+    command = [str(build_loadgen()), mode, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     pairs = (pair.split("=") for pair in done.stdout.split() if "=" in pair)
     figures = {key: float(value) for key, value in pairs if key != "mode"}

@@ -22,6 +22,10 @@ _ON_QUEUES: Final = "queues=4"
 _RATE: Final = 20_000
 _SETTLED_S: Final = 1.5
 _LAG_S: Final = 10
+_BURST_BODY: Final = 1024
+_BURST: Final = 300_000
+"""More than the 256 MiB that AllocateMappedFileService keeps ready."""
+_AFTER_BURST_S: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -37,8 +41,10 @@ class Sends:
 
 @dataclass(slots=True)
 class Lag:
-    """The slave's lag in milliseconds, and the sends' p99 in microseconds, at 20,000 a second."""
+    """The slave's lag in milliseconds, and the sends' p99 in microseconds, at 20,000 a second.
+    memory: "ready" after a rest; "used" right after a burst that took all that had been ready."""
 
+    memory: str
     p50_ms: float
     p99_ms: float
     max_ms: float
@@ -78,8 +84,10 @@ def measure_sends(side: str, directory: Path, scale: float) -> Sends:
     )
 
 
-def measure_lag(directory: Path) -> Lag:
-    """Our slave's lag while an ASYNC_MASTER takes a steady load."""
+def measure_lag(directory: Path, memory: str, scale: float) -> Lag:
+    """Our slave's lag while an ASYNC_MASTER takes a steady load. memory: as in Lag."""
+    seconds = max(1.0, _LAG_S * scale)
+    settled_s = _SETTLED_S if memory == "ready" else _AFTER_BURST_S
     with ReplicaPair("ours", directory, role="ASYNC_MASTER") as pair, ThreadPoolExecutor(1) as pool:
         pair.master.start()
         pair.new_slave().start()
@@ -90,13 +98,18 @@ def measure_lag(directory: Path) -> Lag:
             # Fresh files are populated then: see AllocateMappedFileService.
             for pid in pids:
                 quiet_cpu_s(pid)
-            total = int(_RATE * (_SETTLED_S + _LAG_S))
+            if memory == "used":
+                burst = (4, 64, _BURST, _BURST_BODY, _ON_QUEUES)
+                run_load("send", pair.master, "bench-burst", *burst)
+                wait_until(lambda: slave_end() == master_end(), "the slave has the burst", 120)
+            total = int(_RATE * (settled_s + seconds))
             arguments = (4, 64, total, _BODY, _ON_QUEUES, f"rate={_RATE}")
             load = pool.submit(run_load, "send", pair.master, "bench-lag", *arguments)
             lags = sample_lags(master_end, slave_end, until=load.done)
             figures = load.result()
-    steady = _without_first(lags, _SETTLED_S)
+    steady = _without_first(lags, settled_s)
     return Lag(
+        memory,
         percentile(steady, 0.5) * 1e3,
         percentile(steady, 0.99) * 1e3,
         percentile(steady, 1.0) * 1e3,

@@ -18,18 +18,21 @@ SETUPS: Final = {
         Setup("open"),
         Setup("filter", settings={"enablePropertyFilter": "true"}),
         Setup("sync-flush", settings={"flushDiskType": "SYNC_FLUSH"}, counts_syncs=True),
+        Setup("acl", guard="acl"),
+        Setup("tls", guard="tls"),
         Setup("client", has_name_server=True),
         Setup("boot", warms_up=False),
     )
 }
 
+_OF_LIMIT: Final = Goal("of_limit", 0.8, of_ratio=False)
 _SEND_128: Final = Send(
     name="send-4x64-128",
     conns=4,
     inflight=64,
     body=128,
     total=400_000,
-    goals=(Goal("msg_per_s", 2.5), Goal("cpu_us", 0.4)),
+    goals=(Goal("msg_per_s", 2.5), Goal("cpu_us", 0.4), _OF_LIMIT),
 )
 _SEND_1024: Final = Send(
     name="send-4x64-1024",
@@ -37,7 +40,7 @@ _SEND_1024: Final = Send(
     inflight=64,
     body=1024,
     total=300_000,
-    goals=(Goal("msg_per_s", 2.3), Goal("cpu_us", 0.4)),
+    goals=(Goal("msg_per_s", 2.3), Goal("cpu_us", 0.4), _OF_LIMIT),
 )
 _OF_KINDS: Final = Send(
     name="filtered",
@@ -47,7 +50,7 @@ _OF_KINDS: Final = Send(
     total=400_000,
     options=(f"kinds={KINDS}",),
 )
-_PULL_GOALS: Final = (Goal("msg_per_s", 2.2), Goal("cpu_us", 0.3))
+_PULL_GOALS: Final = (Goal("msg_per_s", 2.2), Goal("cpu_us", 0.3), _OF_LIMIT)
 _OPEN_GOALS: Final = (Goal("p50_us", 0.5), Goal("p99_us", 0.3), Goal("p999_us", 0.3))
 _BUSY_GOALS: Final = (Goal("p50_us", 1.0), Goal("p99_us", 1.0), Goal("p999_us", 1.0))
 _LONGEST_DELAY: Final = "delay=18"  # two hours: no delivery falls into the row
@@ -73,6 +76,19 @@ def _variant(name: str, option: str) -> Send:
         body=128,
         total=100_000,
         options=(option,),
+        goals=(Goal("msg_per_s", 1.5),),
+    )
+
+
+def _guarded(guard: str) -> Send:
+    return Send(
+        name=f"{guard}-4x64-128",
+        setup=guard,
+        conns=4,
+        inflight=64,
+        body=128,
+        total=200_000,
+        beside=_SEND_128.name,
         goals=(Goal("msg_per_s", 1.5),),
     )
 
@@ -173,6 +189,8 @@ def all_rows(boot_gb: float) -> list[Shape]:
             total=200_000,
             goals=(Goal("msg_per_s", 1.2),),
         ),
+        _guarded("acl"),
+        _guarded("tls"),
         _client("java", 1, 30_000),
         _client("java", 16, 100_000),
         _client("java", 64, 100_000),

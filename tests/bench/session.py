@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.bench.client_process import ClientProcess
+from tests.bench.guards import GUARDS, OPEN
 from tests.bench.measuring import (
     MemoryWatch,
     first_touch_gb_s,
@@ -50,6 +51,8 @@ class Setup:
     has_name_server: bool = False
     counts_syncs: bool = False
     warms_up: bool = True
+    guard: str = ""
+    """A name of guards.py, or nothing."""
 
 
 class Session:
@@ -72,11 +75,13 @@ class Session:
         self._syncs = SyncCounter(directory / "syncs") if setup.counts_syncs else None
         if setup.has_name_server:
             self._names = harness.name_server("ours", directory / "namesrv")
+        self._guard = GUARDS[setup.guard](side, directory) if setup.guard else OPEN
         self.broker: Final = side_broker(
             side,
             directory,
             self._names.address if self._names else None,
-            conf=setup.settings,
+            jvm=self._guard.jvm,
+            conf={**setup.settings, **self._guard.settings},
             env=self._syncs.environment if self._syncs else {},
         )
 
@@ -115,11 +120,12 @@ class Session:
 
     def _warm_up(self) -> None:
         self.load("send", "bench-warm-up", 4, 64, self.lengths.count(_WARM_UP), 128)
-        self.load("pull", "bench-warm-up", "bench-warm", 4, 32)
+        if "pull" in self._guard.options:
+            self.load("pull", "bench-warm-up", "bench-warm", 4, 32)
 
     def load(self, mode: str, topic: str, *arguments: object) -> dict[str, float]:
         """Run the load generator against the broker; its figures."""
-        return run_load(mode, self.broker, topic, *arguments)
+        return run_load(mode, self.broker, topic, *arguments, *self._guard.options[mode])
 
     def make_topic(self, topic: str) -> None:
         """By a send to each of its queues; `first_sends` has how many of them were taken."""

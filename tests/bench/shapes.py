@@ -41,7 +41,14 @@ class Shape(Protocol):
     def setup(self) -> str: ...
     @property
     def goals(self) -> tuple[Goal, ...]: ...
+    @property
+    def beside(self) -> str: ...
     def run(self, session: Session) -> dict[str, float]: ...
+
+
+def has_limit(shape: Shape) -> bool:
+    """Whether stripped_broker.py runs it, too."""
+    return any(goal.figure == "of_limit" for goal in shape.goals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +58,8 @@ class Row:
     name: str
     setup: str = "plain"
     goals: tuple[Goal, ...] = ()
+    beside: str = ""
+    """Another row: what is asked for here besides is what the difference costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +232,8 @@ def send_figures(figures: dict[str, float]) -> dict[str, float]:
     given = {name: figures[name] for name in _LATENCIES}
     per_s = figures["msg_per_s"] * messages / figures["total"]
     run = {"messages": messages, "msg_per_s": per_s, **given, "refused": refused}
+    if "tls" in figures:
+        run["tls"] = figures["tls"]
     if "syncs" in figures:
         run["syncs_per_s"] = figures["syncs"] * figures["msg_per_s"] / figures["total"]
     return {**run, **_used(figures, messages)}

@@ -20,6 +20,7 @@ from tests.bench.compare import (
     lengths_of,
     parse,
     possible_rows,
+    turns,
 )
 from tests.bench.compare_report import Start, report, table
 from tests.bench.goals import Goal, judge, ratios
@@ -122,16 +123,17 @@ def test_goals_are_least_speeds_and_most_times() -> None:
     goals = (Goal("msg_per_s", 2.0), Goal("p50_us", 0.5), Goal("seconds", 1.0, of_ratio=False))
     ours = {"msg_per_s": 39.0, "p50_us": 5.0, "seconds": 1.0}
     java = {"msg_per_s": 20.0, "p50_us": 10.0, "seconds": 0.1}
-    assert judge(goals, ours, java) == [
+    assert [verdict.text for verdict in judge(goals, ours, java)] == [
         "msg_per_s 1.95, goal 2.00: MISSED",
         "p50_us 0.50, goal 0.50: held",
         "seconds 1.00, goal 1.00: held",
     ]
-    assert judge(goals, ours, None) == [
+    assert [verdict.text for verdict in judge(goals, ours, None)] == [
         "msg_per_s goal 2.00: not measured",
         "p50_us goal 0.50: not measured",
         "seconds 1.00, goal 1.00: held",
     ]
+    assert [verdict.held for verdict in judge(goals, ours, None)] == [None, None, True]
 
 
 def test_figures_are_of_the_sends_that_were_taken() -> None:
@@ -154,7 +156,7 @@ def test_the_table_shows_medians_ratios_goals_and_what_was_refused() -> None:
         )
         for side, speed in (("ours", 100.0), ("java", 90.0), ("ours", 3000.0), ("java", 1000.0))
     ]
-    data = report(starts, [shape], "4.9.7", {"cpus": 2})
+    data = report(starts, [shape], "4.9.7", {"cpus": 2}, {})
     assert data["machine"] == {"cpus": 2, "first_touch_gb_s": 2.0}
     [row] = data["rows"]
     assert row["ours"]["msg_per_s"] == 1550.0
@@ -166,6 +168,68 @@ def test_the_table_shows_medians_ratios_goals_and_what_was_refused() -> None:
         "   4 refused   runs 90 1,000",
         "        msg_per_s 2.84, goal 2.00: held",
     ]
+
+
+def test_a_row_has_its_limit_and_its_cost_beside_another() -> None:
+    goal = Goal("of_limit", 0.8, of_ratio=False)
+    plain, guarded = (
+        Send(name=name, conns=1, inflight=1, body=1, total=1, goals=goals, beside=beside)
+        for name, goals, beside in (("plain", (goal,), ""), ("acl", (), "plain"))
+    )
+    runs = {"ours": (100.0, 50.0), "java": (80.0, 60.0), "limit": (200.0, None)}
+    starts = [
+        Start(side, "plain", 2.0, 0, {name: {"msg_per_s": speed, "cpu_us": 1000 / speed}})
+        for side, speeds in runs.items()
+        for name, speed in zip(("plain", "acl"), speeds, strict=True)
+        if speed is not None
+    ]
+    rows = report(starts, [plain, guarded], "4.9.7", {}, {})["rows"]
+    assert rows[0]["limit"]["msg_per_s"] == 200.0
+    assert rows[0]["goals"][0]["text"] == "of_limit 0.50, goal 0.80: MISSED"
+    assert rows[0]["costs"] == {}
+    assert rows[1]["costs"]["ours"] == {"msg_per_s": 0.5, "cpu_us": 10.0}
+    lines = table(rows)
+    assert sum(line.split()[1] == "limit" for line in lines) == 1
+    assert lines[-1] == (
+        "        cost beside plain: ours 0.50 times the speed, +10.0 us CPU; "
+        "java 0.75 times the speed, +4.2 us CPU"
+    )
+
+
+def test_the_limit_is_measured_beside_both_brokers() -> None:
+    rows = chosen_rows("send-4x64-128,batch-16-128", 1)
+    assert turns(["ours"], rows) == {"ours": rows}
+    assert turns(["ours", "java"], rows) == {"ours": rows, "java": rows, "limit": rows[:1]}
+    assert turns(["ours", "java"], rows[1:]) == {"ours": rows[1:], "java": rows[1:]}
+
+
+@needs_compiler
+def test_the_stripped_broker_loses_nothing(tmp_path: Path) -> None:
+    rows = chosen_rows("send-4x64-128,pull-32-128", 1)
+    start = Bench(tmp_path, TINY).measure("limit", "plain", rows)
+    assert start.failures == {}
+    assert [run["messages"] for run in start.runs.values()] == [400, 404]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("guard", ["acl", "tls"])
+def test_guarded_rows_are_sent(guard: str, tmp_path: Path) -> None:
+    rows = possible_rows(chosen_rows(f"{guard}-4x64-128", 1))
+    if not rows:
+        pytest.skip("no headers of OpenSSL")
+    [run] = Bench(tmp_path, TINY).measure("ours", guard, rows).runs.values()
+    assert (run["messages"], run["refused"]) == (200, 0)
+
+
+def test_a_load_generator_without_openssl_runs_no_guarded_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.bench.compare.loadgen_has_openssl", lambda: False)
+    rows = chosen_rows("send-1x1-128,acl-4x64-128", 1)
+    assert [row.name for row in possible_rows(rows)] == ["send-1x1-128"]
+    assert "acl-4x64-128: not measured, loadgen is built without" in capsys.readouterr().out
 
 
 @needs_compiler
@@ -180,7 +244,7 @@ def test_a_pull_that_lacks_messages_is_no_figure(tmp_path: Path) -> None:
     start = Bench(tmp_path, TINY).measure("ours", "plain", rows)
     assert start.failures == {"pull-few": "pull-few: 9 sent, 8 received"}
     assert start.runs["pull-all"]["received"] == 8
-    data = report([start], rows, "-", {})
+    data = report([start], rows, "-", {}, {})
     assert table([data["rows"][0]])[1:] == [
         "pull-few              FAILED, ours: pull-few: 9 sent, 8 received"
     ]

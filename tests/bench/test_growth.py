@@ -196,6 +196,17 @@ def test_a_disk_that_would_get_too_full_is_refused_with_the_way_out(
     )
 
 
+def test_other_curves_are_kept_when_they_were_measured_alike(tmp_path: Path) -> None:
+    before, path = report(size=size_curve(), stored=[point(0, 8.0)]), tmp_path / "growth.json"
+    path.write_text(before.to_json())
+    assert growth.kept(path, dataclasses.replace(before, curves={})) == before.curves
+    with pytest.raises(SystemExit, match="of another day, machine, or count of rounds"):
+        growth.kept(path, dataclasses.replace(before, rounds=before.rounds + 1))
+    path.write_text("{}")
+    with pytest.raises(SystemExit, match=r"--keep: .*no report of bin/bench growth"):
+        growth.kept(path, before)
+
+
 # -- requests --------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from store.message import Message
-from tests.bench.measuring import build, run_load
+from tests.bench.guards import acl
+from tests.bench.measuring import build_loadgen, loadgen_has_openssl, run_load
 from tests.interop import harness
 from tests.interop.processes import wait_until
 from tests.support.our_broker import SMALL_FILES, FrameClient, drain
@@ -17,6 +18,7 @@ from tests.support.our_broker import SMALL_FILES, FrameClient, drain
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
 QUEUES = 4
+SIGNED = ("account=loadgen:loadgen-secret",)
 CONF = {
     **{key: str(value) for key, value in SMALL_FILES.items()},
     "enablePropertyFilter": "true",
@@ -149,9 +151,49 @@ def test_refused_sends_are_counted(broker: harness.Broker) -> None:
     assert (figures["total"], figures["not_success"]) == (32, 32)
 
 
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Broker]:
+    """With an account that every request is to be signed with. TLS is offered, too, as by
+    default."""
+    if not loadgen_has_openssl():
+        pytest.skip("no headers of OpenSSL")
+    directory = tmp_path_factory.mktemp("guarded")
+    guard = acl("ours", directory)
+    served = harness.broker("ours", directory, None, conf={**CONF, **guard.settings})
+    try:
+        yield served.start()
+    finally:
+        served.kill()
+
+
+@pytest.mark.parametrize("more", [[], ["batch=16"], ["kinds=10"], ["tls=true"]])
+def test_signed_sends_are_taken(guarded: harness.Broker, more: list[str]) -> None:
+    """16 distinct frames at most: each is right, or the broker would say so."""
+    figures = run_load("send", guarded, "Signed", 2, 8, 160, 100, *SIGNED, *more)
+    assert (figures["total"], figures["not_success"]) == (160, 0)
+
+
+@pytest.mark.parametrize("account", [None, "account=loadgen:wrong", "account=stranger:secret"])
+def test_other_sends_are_refused(guarded: harness.Broker, account: str | None) -> None:
+    figures = run_load("send", guarded, "Signed", 1, 1, 2, 10, *([account] if account else []))
+    assert (figures["not_success"], figures["first_code"]) == (2, 1)
+
+
+def test_what_goes_over_tls_arrives(broker: harness.Broker, client: FrameClient) -> None:
+    if not loadgen_has_openssl():
+        pytest.skip("no headers of OpenSSL")
+    assert run_load("send", broker, "Hidden", 1, 1, 4, 100, "tls=true")["tls"] in (1.2, 1.3)
+    figures = run_load("send", broker, "Hidden", 2, 32, 196, 40_000, "tls=true")
+    assert (figures["total"], figures["not_success"]) == (196, 0)
+    assert sum(map(len, stored(client, "Hidden", 200))) == 200
+    pulled = run_load("pull", broker, "Hidden", "GHidden", QUEUES, 32, "tls=true")
+    assert (pulled["msgs"], pulled["received"]) == (200, 200)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["8", "10", "account=nobody"], "account must be ACCESS_KEY:SECRET_KEY"),
         (["8", "10", "rat=5"], "no such option: rat=5"),
         (["8", "10", "batch=16"], "TOTAL must be a multiple of batch"),
         (["16", "10", "batch=16", "kinds=2"], "a batch has no kinds"),
@@ -160,7 +202,7 @@ def test_refused_sends_are_counted(broker: harness.Broker) -> None:
     ],
 )
 def test_what_it_cannot_do_is_refused(arguments: list[str], words: str) -> None:
-    command = [str(build("loadgen")), "send", "127.0.0.1", "1", "T", "1", "1", *arguments]
+    command = [str(build_loadgen()), "send", "127.0.0.1", "1", "T", "1", "1", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert words in done.stderr

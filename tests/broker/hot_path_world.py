@@ -24,6 +24,7 @@ from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_pull import BatchPull
+from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
@@ -31,6 +32,7 @@ from broker.processor.pull_message_processor import (
 )
 from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
+    SEND_V1_PREFIX,
     SEND_V2_PREFIX,
     SendMessageProcessor,
     SendSettings,
@@ -46,7 +48,7 @@ from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.topic.new_topics import NewTopics
-from broker.topic.system_topics import SystemTopics
+from broker.topic.system_topics import SCHEDULE_TOPIC, SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.bell import Bell
 from ipc.control_page import ProcessIndex
@@ -99,7 +101,8 @@ SHORT_NAMES = {
     "batch": "m",
 }
 ON_LOOP = (10, 310, 320, 11, 361)
-"""The codes whose answers are counted without a lock: no pool serves them."""
+"""The codes whose answers are counted without a lock: no pool serves them. For 37,
+which has a pool and a fast route, HotPathStats takes the lock."""
 _ports = itertools.count(40_001)
 _living: list[HotPathWorld] = []
 TIMERS = TimerSettings(
@@ -228,7 +231,17 @@ class Counted:
     def publish(self) -> None:
         """What HotPathStats does when a turn ends and before a sleep."""
         sends = self.sends
-        for counts, message_type in ((sends.normal, "normal"), (sends.fifo, "fifo")):
+        for level, (count, size) in sends.delayed.items():
+            self.add_put(SCHEDULE_TOPIC, count, size, "delay")
+            self.queue_puts.append((SCHEDULE_TOPIC, int(level) - 1, size))
+            sends.messages -= count
+            sends.size -= size
+        sends.delayed.clear()
+        for counts, message_type in (
+            (sends.normal, "normal"),
+            (sends.fifo, "fifo"),
+            (sends.transactions, "transaction"),
+        ):
             for topic, (count, size) in counts.items():
                 self.add_put(topic, count, size, message_type)
                 sends.messages -= count
@@ -240,11 +253,11 @@ class Counted:
             sends.answered = 0
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        assert request_code in ON_LOOP, "counted without a lock"
+        assert request_code in (*ON_LOOP, 37), "counted without a lock"
         self.answers[request_code, int(code)] += count
 
     def add_oneway(self, request_code: int, code: int) -> None:
-        assert request_code in ON_LOOP, "counted without a lock"
+        assert request_code in (*ON_LOOP, 37), "counted without a lock"
         self.oneways[request_code, int(code)] += 1
 
     def add_timed_answer(
@@ -384,6 +397,8 @@ class HotPathWorld:
             (SEND_V2_PREFIX, self.send_processor.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
             (LITE_PULL_PREFIX, self.pull_processor.process_fast),
+            (SEND_V1_PREFIX, self.send_processor.process_fast),
+            (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
         )
         self.server: RemotingServer = RemotingServer(
             self.loop, routes, fast_routes=fast_routes if fast else ()
@@ -658,6 +673,18 @@ class HotPathWorld:
             _, size = decode_record(view, position)
             found.append(bytes(view[position : position + size]))
             at += size
+        return found
+
+    def log_bytes(self, start: int) -> bytes:
+        """The log from `start` to max_phy_offset, blanks included."""
+        found, end = b"", self.counters[MAX_PHY_OFFSET]
+        while start < end:
+            view = self.source.view_of_file(start)
+            assert view is not None
+            position = start % self.file_size
+            part = bytes(view[position : position + end - start])
+            found += part
+            start += len(part)
         return found
 
     def records(self) -> list[Message]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.supervisor.boot_info import EXIT_FLUSH_FAILED
+from store.log_fences import fences_path, load_fences
+from store.store_checkpoint import StoreCheckpoint
 from tests.faults.ledger import (
     Ledger,
     Senders,
@@ -17,6 +21,7 @@ from tests.faults.ledger import (
     assert_stops_clean,
 )
 from tests.faults.page_cache import PageCache
+from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 
 
@@ -47,13 +52,7 @@ def test_nothing_acknowledged_is_lost_after_a_failed_sync(
     the failure could not be written down."""
     cache = PageCache(memory)
     ledger = Ledger()
-    broker = OurBroker(
-        memory,
-        flushDiskType="SYNC_FLUSH",
-        syncFlushTimeout=5_000,
-        flushIntervalConsumeQueue=100,
-        flushConsumeQueueThoroughInterval=200,
-    )
+    broker = flushing_broker(memory, flushDiskType="SYNC_FLUSH", syncFlushTimeout=5_000)
     broker.env = cache.environment(fails_for)
     failure = broker.store_dir / "fsync_failed.json"
     with broker.start():
@@ -71,10 +70,55 @@ def test_nothing_acknowledged_is_lost_after_a_failed_sync(
         assert "wrote the cached pages again" in broker.log("store")
         with Senders(broker, ledger):
             ledger.wait_for_more(200)
-        broker.crash()
-        cache.cut_power(broker.store_dir)
-        broker.env = {}
+        assert_outlives_a_power_cut(broker, ledger, cache)
+
+
+def flushing_broker(memory: Path, **settings: object) -> OurBroker:
+    """Its checkpoint follows closely."""
+    return OurBroker(
+        memory,
+        flushIntervalConsumeQueue=100,
+        flushConsumeQueueThoroughInterval=200,
+        **settings,
+    )
+
+
+def assert_outlives_a_power_cut(broker: OurBroker, ledger: Ledger, cache: PageCache) -> None:
+    """What was acknowledged, and no hole is left by what was not."""
+    broker.crash()
+    cache.cut_power(broker.store_dir)
+    broker.env = {}
+    broker.start()
+    assert not load_fences(fences_path(broker.store_dir / "commitlog"))
+    assert_nothing_lost(broker, ledger)
+    assert_keys_found(broker, ledger)
+    assert_stops_clean(broker)
+
+
+@pytest.mark.long
+@pytest.mark.fault(29)
+def test_what_the_checkpoint_says_to_be_on_disk_is_not_written_again(memory: Path) -> None:
+    """Nobody noted the failure, so the checkpoint decides: it is of the last good flush. All that
+    was sent since then, and acknowledged without a flush, is on disk after the start."""
+    cache = PageCache(memory)
+    ledger = Ledger()
+    broker = flushing_broker(memory, flushDiskType="ASYNC_FLUSH", flushIntervalCommitLog=1_000)
+    broker.env = cache.environment("/commitlog/")
+    checkpoint = broker.store_dir / "checkpoint"
+    with broker.start():
+        with Senders(broker, ledger):
+            ledger.wait_for_more(200)
+        stored_ms = time.time_ns() // 1_000_000
+        with Senders(broker, ledger) as senders:
+            # Of what was sent before all is older than the checkpoint by three seconds.
+            wait_until(lambda: StoreCheckpoint.load(checkpoint).min_timestamp() > stored_ms, 30)
+            ledger.wait_for_more(500)
+            cache.fail_once()
+            assert broker.wait_ended() == EXIT_FLUSH_FAILED
+            senders.stop()
+        (broker.store_dir / "fsync_failed.json").unlink()
         broker.start()
-        assert_nothing_lost(broker, ledger)
-        assert_keys_found(broker, ledger)
-        assert_stops_clean(broker)
+        written = re.search(r"of the log, \[(\d+), (\d+)\), are on disk", broker.log("store"))
+        assert written is not None
+        assert 0 < int(written[1]) < int(written[2])
+        assert_outlives_a_power_cut(broker, ledger, cache)

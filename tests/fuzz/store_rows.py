@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from store.batch_codec import iterate_batch
+from store.batch_codec import BATCH_ITEM_HEAD, iterate_batch
+from store.batch_records import BatchCommon, BatchPlace, encode_batch
 from store.control_slots import MAX_PHY_OFFSET
 from store.errors import StoreError
 from store.message_codec import decode_record, encode_record, is_blank_at
@@ -24,6 +25,15 @@ from tests.fuzz.target import Stateless, Target
 
 _GOLDEN = Path(__file__).parents[1] / "golden" / "store-G" / "master" / "commitlog"
 _LEVELS = MessageStoreConfig().delay_level_ms
+_COMMON = BatchCommon(
+    queue_id=0,
+    sys_flag=0,
+    born_timestamp=0,
+    born_host=bytes(8),
+    reconsume_times=0,
+    topic=b"\1T",
+    properties=b"CLUSTER\1C",
+)
 MESSAGES = 60
 
 
@@ -45,12 +55,26 @@ def _read_records(data: bytes) -> None:
     with contextlib.suppress(StoreError):
         for item in iterate_batch(data):
             find_property(bytes(item.properties), b"TAGS")
+    _encode_batch(data)
     with contextlib.suppress(StoreError):
         is_blank_at(data, 0)
     text = data.decode(errors="surrogateescape")
     parsed = parse_properties(text)
     assert parse_properties(format_properties(parsed)) == parsed
     find_property(data, b"KEYS")
+
+
+def _encode_batch(data: bytes) -> None:
+    """The records of a batch made together hold what its items hold."""
+    made = encode_batch(memoryview(data), _COMMON, BatchPlace(0, 0, 0, bytes(8)))
+    if made is None:
+        return
+    records = [decode_record(made[0], at)[0] for at in made[1]]
+    items = list(iterate_batch(data))
+    assert [(r.flag, r.body) for r in records] == [(i.flag, bytes(i.body)) for i in items]
+    assert [r.queue_offset for r in records] == list(range(len(items)))
+    for record, item in zip(records, items, strict=True):
+        assert record.properties.startswith(bytes(item.properties))
 
 
 @functools.cache
@@ -65,7 +89,16 @@ def _record_seeds() -> Sequence[bytes]:
         len(item).to_bytes(4, "big") + item
         for item in (bytes(4) + bytes(8) + b"\0\0\0\4body\0\7TAGS\1a\2",) * 2
     )
-    return [*found, raw[:1200], batch, b"TAGS\x01a\x02KEYS\x01k k2\x02", bytes(100)]
+    item = BATCH_ITEM_HEAD.pack(31, 0, 0, 1, 4) + b"body\0\5A\1bc\2"
+    return [
+        *found,
+        raw[:1200],
+        batch,
+        item * 5,
+        item + item[:3] + b"\x20",
+        b"TAGS\x01a\x02KEYS\x01k k2\x02",
+        bytes(100),
+    ]
 
 
 # -- stores ----------------------------------------------------------------------------------------

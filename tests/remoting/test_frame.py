@@ -252,6 +252,11 @@ def as_data(data: bytes) -> tuple[object, bytes]:
     return json.loads(header), body
 
 
+def test_a_template_without_a_table_of_fields() -> None:
+    command = RemotingCommand(7, opaque=8, flag=RESPONSE_FLAG)
+    assert JsonAnswer(None).render((7, 8)) == encode_command(command)
+
+
 def test_a_template_without_fields() -> None:
     assert as_data(JsonAnswer({}).render((7, 8))) == (
         {

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog, is_storable
+from store.commit_log import (
+    CommitLog,
+    NextFileNotReadyError,
+    Record,
+    TopicLog,
+    is_storable,
+    record_size,
+)
 from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
@@ -279,7 +286,7 @@ def test_the_first_file_may_come_later(tmp_path: Path) -> None:
 
 def test_a_batch_is_placed_whole_or_not_at_all(tmp_path: Path) -> None:
     world = World(tmp_path, files=1)
-    size = CommitLog.record_size(world.topic, record())
+    size = record_size(world.topic, record())
     world.put(body_for(3 * size))
     with pytest.raises(NextFileNotReadyError):
         world.log.put_batch(world.topic, [record()] * 3)

@@ -8,6 +8,7 @@ import pytest
 
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.message_codec import decode_record
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.shared_memory import fresh_page
 
@@ -24,6 +25,20 @@ class World:
         self.page.counters[MAX_PHY_OFFSET] = self.log.end
 
 
+def record_at(world: World, phy_offset: int) -> bytes | None:
+    """What the reader gives, which is what it reads at once, too."""
+    raw = world.reader.record_at(phy_offset)
+    read = world.reader.checked_at(phy_offset)
+    if raw is None:
+        assert read is None
+    else:
+        message, size = decode_record(raw, 0)
+        assert read is not None
+        assert (read.phy_offset, read.size, read.body) == (phy_offset, size, message.body)
+        assert read.properties == message.properties
+    return raw
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
@@ -33,7 +48,7 @@ def test_every_record_is_found_by_its_offset(world: World) -> None:
     world.fill(30)
     assert len(list(world.log.directory.iterdir())) > 3
     for number, (phy_offset, raw) in enumerate(world.log.records):
-        assert world.reader.record_at(phy_offset) == raw
+        assert record_at(world, phy_offset) == raw
         assert world.reader.store_timestamp_at(phy_offset) == 1000 + number
         view = world.reader.view_of_file(phy_offset)
         assert view is not None
@@ -45,17 +60,17 @@ def test_every_record_is_found_by_its_offset(world: World) -> None:
 def test_other_offsets_hold_no_record(world: World, shift: int) -> None:
     world.fill(12)
     for phy_offset, _ in world.log.records:
-        assert world.reader.record_at(phy_offset + shift) is None
+        assert record_at(world, phy_offset + shift) is None
 
 
 def test_nothing_behind_the_published_end_is_read(world: World) -> None:
     world.fill(3)
     last, raw = world.log.records[-1]
     world.page.counters[MAX_PHY_OFFSET] = last + len(raw) - 1
-    assert world.reader.record_at(last) is None
+    assert record_at(world, last) is None
     world.page.counters[MAX_PHY_OFFSET] = last
     assert world.reader.store_timestamp_at(last) == -1
-    assert world.reader.record_at(2**60) is None
+    assert record_at(world, 2**60) is None
     assert world.reader.store_timestamp_at(-5) == -1
     assert (world.reader.min_phy_offset, world.reader.max_phy_offset) == (0, last)
 
@@ -66,15 +81,15 @@ def test_a_blank_is_no_record(world: World) -> None:
     before = [(o, raw) for o, raw in world.log.records if o < FILE_SIZE][-1]
     blank_at = before[0] + len(before[1])
     assert blank_at < FILE_SIZE == boundary
-    assert world.reader.record_at(blank_at) is None
+    assert record_at(world, blank_at) is None
 
 
 def test_a_damaged_body_is_not_given_out(world: World) -> None:
     world.fill(2)
     phy_offset, _ = world.log.records[1]
     world.log.put(phy_offset + 100, b"\xee")
-    assert world.reader.record_at(phy_offset) is None
-    assert world.reader.record_at(0) is not None
+    assert record_at(world, phy_offset) is None
+    assert record_at(world, 0) is not None
 
 
 def test_files_that_come_later_are_found(world: World) -> None:
@@ -82,7 +97,7 @@ def test_files_that_come_later_are_found(world: World) -> None:
     assert world.reader.view_of_file(FILE_SIZE) is None
     world.fill(20)
     phy_offset, raw = world.log.records[-1]
-    assert world.reader.record_at(phy_offset) == raw
+    assert record_at(world, phy_offset) == raw
 
 
 def test_a_deleted_file_is_gone_but_a_lent_view_stays(world: World) -> None:
@@ -93,10 +108,10 @@ def test_a_deleted_file_is_gone_but_a_lent_view_stays(world: World) -> None:
     world.log.path(0).unlink()
     world.page.counters[MIN_PHY_OFFSET] = FILE_SIZE
     assert world.reader.view_of_file(first) is None
-    assert world.reader.record_at(first) is None
+    assert record_at(world, first) is None
     assert world.reader.store_timestamp_at(first) == -1
     assert view[: len(raw)] == raw
-    assert world.reader.record_at(world.log.records[-1][0]) == world.log.records[-1][1]
+    assert record_at(world, world.log.records[-1][0]) == world.log.records[-1][1]
 
 
 def test_maps_below_the_start_are_dropped(world: World) -> None:
@@ -116,8 +131,8 @@ def test_a_missing_file_in_the_middle(world: World) -> None:
     world.log.path(FILE_SIZE).unlink()
     offset = next(o for o, _ in world.log.records if o >= FILE_SIZE)
     assert world.reader.view_of_file(offset) is None
-    assert world.reader.record_at(offset) is None
-    assert world.reader.record_at(0) == world.log.records[0][1]
+    assert record_at(world, offset) is None
+    assert record_at(world, 0) == world.log.records[0][1]
 
 
 def test_closed_readers_keep_lent_views(world: World) -> None:

@@ -1,8 +1,9 @@
-"""DescriptorCache: bounded, least recently used first, and deleted files are given back."""
+"""DescriptorCache: bounded, and deleted files are given back."""
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,12 +44,50 @@ def files(tmp_path: Path) -> Iterator[Files]:
     made.cache.close()
 
 
-def test_the_least_recently_used_gives_way(tmp_path: Path) -> None:
+def test_no_more_are_open_than_it_may_have(tmp_path: Path) -> None:
     files = Files(tmp_path, 2)
-    for number in (0, 1, 0, 2):
-        files.cache.get(("T", number, 0))
-    assert [files.is_open(("T", number, 0)) for number in range(3)] == [True, False, True]
+    keys = [("T", number, 0) for number in range(5)]
+    for key in keys:
+        fd = files.cache.get(key)
+        assert os.readlink(f"/proc/self/fd/{fd}") == str(files.path(key))
+        assert files.cache.get(key) == fd
+    assert [files.is_open(key) for key in keys].count(True) == len(files.cache) == 2
+    assert files.is_open(keys[-1])
+    files.cache.forget_queue("T", 4)
+    assert not files.is_open(keys[-1])
+    assert len(files.cache) == 1
     files.cache.close()
+    assert not any(files.is_open(key) for key in keys)
+
+
+def test_going_round_more_files_than_may_be_open_finds_some_of_them_open(tmp_path: Path) -> None:
+    """With the least recently used giving way none would be."""
+    files = Files(tmp_path, 75)
+    keys = [("T", number, 0) for number in range(100)]
+    for key in keys * 3:
+        files.cache.get(key)
+    found = 0
+    for key in keys:
+        found += files.is_open(key)
+        files.cache.get(key)
+    assert 25 < found < 75
+    files.cache.close()
+
+
+def test_every_file_is_found_again_whatever_gave_way(tmp_path: Path) -> None:
+    files = Files(tmp_path, 20)
+    lot = random.Random(7)
+    keys = [("T", number, start) for number in range(10) for start in (0, 2_000, 4_000)]
+    for _ in range(2_000):
+        key = lot.choice(keys)
+        if lot.random() < 0.1:
+            files.cache.forget_file(key)
+        else:
+            fd = files.cache.get(key)
+            assert os.readlink(f"/proc/self/fd/{fd}") == str(files.path(key))
+        assert len(files.cache) <= 20
+    files.cache.close()
+    assert len(files.cache) == 0
 
 
 def test_files_of_deleted_topics_do_not_add_up(files: Files) -> None:

@@ -31,6 +31,7 @@ class Desk:
         self.clock = StillClock()
         self.log: list[str] = []
         self.dispatched = 5
+        self.offset = 3 << 30
         self.flushed = threading.Event()
         self.failures: list[Exception] = []
         self.fails = False
@@ -40,6 +41,7 @@ class Desk:
             interval_ms=interval_ms,
             least_pages=2,
             thorough_interval_ms=100,
+            dispatched_offset=lambda: self.offset,
             dispatched_timestamp=lambda: self.dispatched,
             on_flushed=lambda timestamp: self.log.append(f"checkpoint {timestamp}"),
             on_failure=self._on_failure,
@@ -66,6 +68,22 @@ def test_thorough_rounds_tell_the_checkpoint_what_was_flushed() -> None:
     desk.service.flush_once()
     desk.service.flush_once()
     assert desk.log == ["flush 2", "flush 2", "flush 0", "checkpoint 7", "flush 2"]
+
+
+def test_a_log_that_grows_fast_is_not_left_without_a_checkpoint() -> None:
+    """Where the log was at the start is no growth."""
+    desk = Desk()
+    desk.service.flush_once()
+    desk.offset += (1 << 30) - 1
+    desk.service.flush_once()
+    assert desk.log == ["flush 2", "flush 2"]
+    desk.offset += 1
+    desk.service.flush_once()
+    desk.service.flush_once()
+    assert desk.log[2:] == ["flush 0", "checkpoint 7", "flush 2"]
+    desk.offset += 1 << 30
+    desk.service.flush_once()
+    assert desk.log[5] == "flush 0"
 
 
 def test_the_thread_flushes_and_ends_with_everything() -> None:

@@ -31,6 +31,7 @@ from store.message_codec import (
     encode_record,
     fixed_size,
     is_blank_at,
+    read_checked,
     read_properties,
     read_store_timestamp,
 )
@@ -123,6 +124,23 @@ def messages(draw: st.DrawFn) -> Message:
     )
 
 
+def assert_read_the_same(data: bytes, position: int, phy_offset: int) -> None:
+    """`read_checked` finds what `check_record` accepts, and `decode_record` reads."""
+    found = check_record(data, position, len(data), phy_offset, check_crc=True)
+    for view in (data, memoryview(data)):
+        read = read_checked(view, position, len(data), phy_offset)
+        if found.kind is not RecordKind.MESSAGE:
+            assert read is None
+            continue
+        assert read is not None
+        message, _ = decode_record(data, position)
+        assert (read.size, read.body_size) == (found.size, len(message.body))
+        assert (str(read.topic, "utf-8", "replace"), read.body) == (message.topic, message.body)
+        for field in dataclasses.fields(Message):
+            if field.name != "topic":
+                assert getattr(read, field.name) == getattr(message, field.name), field.name
+
+
 @given(messages(), st.binary(max_size=20), st.binary(max_size=20))
 def test_any_record_survives_with_bytes_around_it(
     message: Message, before: bytes, behind: bytes
@@ -133,6 +151,8 @@ def test_any_record_survives_with_bytes_around_it(
     assert decode_record(memoryview(data), len(before)) == (message, len(raw))
     found = check_record(data, len(before), len(data), message.phy_offset, check_crc=True)
     assert (found.kind, found.size) == (RecordKind.MESSAGE, len(raw))
+    assert_read_the_same(data, len(before), message.phy_offset)
+    assert_read_the_same(data, len(before), message.phy_offset ^ 1)
     assert read_store_timestamp(data, len(before)) == message.store_timestamp
     assert read_properties(memoryview(data), len(before)) == message.properties
     assert len(raw) == (
@@ -152,6 +172,7 @@ def test_v2_differs_in_the_topic_size_only(message: Message) -> None:
     assert decode_record(v2, 0) == (message, len(v2))
     assert read_properties(v2, 0) == message.properties
     assert check_record(v2, 0, len(v2), message.phy_offset, check_crc=True).size == len(v2)
+    assert_read_the_same(v2, 0, message.phy_offset)
 
 
 @pytest.mark.parametrize(
@@ -172,6 +193,7 @@ def test_properties_are_read_of_messages_only(data: bytes, reason: str) -> None:
 def test_garbage_is_judged_not_crashed_on(data: bytes, position: int) -> None:
     found = check_record(data, position, len(data), position, check_crc=True)
     assert found.kind is not RecordKind.MESSAGE
+    assert_read_the_same(data, position, position)
 
 
 @given(messages(), st.data())
@@ -182,6 +204,7 @@ def test_a_changed_byte_of_a_checked_field_is_noticed(
     at = data.draw(st.integers(0, len(raw) - 1))
     change = data.draw(st.integers(1, 255))
     raw[at] ^= change
+    assert_read_the_same(bytes(raw), 0, message.phy_offset)
     found = check_record(bytes(raw), 0, len(raw), message.phy_offset, check_crc=True)
     body_at = fixed_size(message.sys_flag) - 2
     covered = (
@@ -227,6 +250,7 @@ def test_torn_records_are_never_messages() -> None:
         for cut in range(len(raw)):
             torn = raw[:cut] + bytes(len(raw) - cut + 64)
             found = check_record(torn, 0, len(torn), record["phyOffset"], check_crc=True)
+            assert_read_the_same(torn, 0, record["phyOffset"])
             whole = torn[: len(raw)] == raw
             assert (found.kind is RecordKind.MESSAGE) <= (whole or _only_text_lost(raw, cut))
             if cut == 0:
@@ -258,6 +282,7 @@ def test_why_a_record_is_not_accepted(change: Any, reason: str) -> None:
     raw = encode_record(Message(topic="T", queue_id=0, phy_offset=1000, body=b"body"))
     data = change(raw) + bytes(64)
     found = check_record(data, 0, len(data), 1000, check_crc=True)
+    assert_read_the_same(data, 0, 1000)
     assert found.kind is RecordKind.INVALID
     assert reason in found.reason
 

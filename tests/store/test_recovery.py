@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import shutil
 from pathlib import Path
 
@@ -8,9 +9,13 @@ import pytest
 
 from store import cut_backup
 from store.clean_exit import CleanExit, describe_exit
+from store.cut_backup import keep_tail
 from store.log_fences import NO_FENCES, LogFences, new_fence
+from store.mapped_file import MappedFile, create_allocated
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import decode_record, encode_record, read_store_timestamp
+from store.page_residency import sampled_residency
+from store.record_search import find_in_files
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
@@ -331,6 +336,104 @@ def test_progress_is_told(log: PlainLog) -> None:
     assert told == sorted(told)
     assert told[-1] == (3 * FILE_SIZE, 3 * FILE_SIZE)
     assert len(told) >= 4
+
+
+# -- what is on disk ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("newest", "count"), [(0, 0), (1_005, 5), (1_012, 12), (99_999, None)])
+def test_what_is_on_disk_by_the_checkpoint(log: PlainLog, newest: int, count: int | None) -> None:
+    """Records that are three seconds older than the newest that was flushed; fill's begin at 1,000
+    and are one millisecond apart."""
+    fill(log, 2)
+    result = recover(log, timestamp=newest)
+    assert result.flushed_offset == (log.end if count is None else log.records[count][0])
+    # Neither the log's flush alone says it, nor does a slave's checkpoint, with its master's times.
+    assert recover(log, flushed=99_999).flushed_offset == 0
+    replica = recover(log, timestamp=newest, is_replica=True)
+    assert replica.flushed_offset == replica.start_scanned_at
+    assert recover(log, NORMAL, word=exit_word(log)).flushed_offset is None
+
+
+def test_a_clock_that_was_set_back_makes_nothing_flushed(log: PlainLog) -> None:
+    """The checkpoint is of before, as are the first three records; those behind look older."""
+    for number in range(6):
+        log.append(b"x" * 400, store_timestamp=90_000 if number < 3 else 50_000 + number)
+    assert recover(log, timestamp=89_000).flushed_offset == 0
+    assert recover(log, timestamp=50_004).flushed_offset == 0
+
+
+def test_damage_before_the_first_unflushed_record_is_not_taken_for_flushed(log: PlainLog) -> None:
+    fill(log, 2)
+    offset = log.records[9][0]
+    log.put(offset + 200, b"damage")
+    result = recover(log, timestamp=1_010)
+    assert [fence.start for fence in result.fences] == [offset]
+    assert result.flushed_offset == offset
+    assert recover(log, timestamp=1_012).flushed_offset == log.records[12][0]
+
+
+# -- allocated files ---------------------------------------------------------------------------
+
+_ALLOCATED = 64 << 20
+_AHEAD = 4 << 20
+
+
+@pytest.fixture
+def allocated(tmp_path: Path) -> PlainLog:
+    """A log of one allocated file, a few records in it, with 4 MiB before the writer in memory, as
+    AllocateMappedFileService leaves it, and an allocated file behind."""
+    log = PlainLog(tmp_path / "commitlog", file_size=_ALLOCATED)
+    log.path(0).unlink()
+    for start in (0, _ALLOCATED):
+        create_allocated(log.path(start), _ALLOCATED)
+    for number in range(10):
+        log.append(b"%05d" % number * 80, store_timestamp=1000 + number)
+    with MappedFile.open(log.path(0), 0, writable=True) as file:
+        file.populate(0, _AHEAD)
+    return log
+
+
+def resident(path: Path) -> int:
+    """Bytes in the page cache."""
+    return sum(page & 1 for page in sampled_residency(path, 1)) * mmap.PAGESIZE
+
+
+def test_what_was_never_written_is_not_read(allocated: PlainLog) -> None:
+    """Reading what is in memory has the kernel read ahead; that must not make it data."""
+    queue = MappedFileQueue(allocated.directory, _ALLOCATED)
+    queue.load()
+    if resident(allocated.path(0)) == _ALLOCATED:
+        pytest.skip("this file system is in memory")
+    assert find_in_files(queue, allocated.end) is None
+    assert keep_tail(queue, allocated.end, lambda: None) is None
+    queue.close()
+    # What was in memory before, and what is read ahead of it: some MiB each time.
+    assert resident(allocated.path(0)) < _ALLOCATED
+    assert not allocated.path(_ALLOCATED).exists()
+
+
+@pytest.mark.fault(25)
+@pytest.mark.parametrize("place", [1, _AHEAD - 1, _AHEAD + 12_345, _ALLOCATED - 1])
+def test_one_byte_behind_the_end_is_found_wherever_it_is(allocated: PlainLog, place: int) -> None:
+    at = max(place, allocated.end + 1)
+    allocated.put(at, b"x")
+    result = recover(allocated)
+    assert result.max_phy_offset == allocated.end
+    data = kept(result)[f"{allocated.path(0).name}.from-{allocated.end}"]
+    assert (len(data), data.lstrip(b"\0")) == (at + 1 - allocated.end, b"x")
+    assert len(allocated.path(0).read_bytes().rstrip(b"\0")) <= allocated.end
+
+
+def test_a_whole_record_far_behind_in_the_next_file_is_found(allocated: PlainLog) -> None:
+    """A power cut lost all between."""
+    last = decode_record(allocated.records[-1][1], 0)[0]
+    place = _ALLOCATED + 12_345_678
+    record = encode_record(dataclasses.replace(last, phy_offset=place))
+    allocated.put(place, record)
+    result = recover(allocated)
+    assert [(fence.start, fence.end) for fence in result.fences] == [(allocated.end, place)]
+    assert result.max_phy_offset == place + len(record)
 
 
 # -- golden ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from broker.acl.guarded_route import GuardedRoute
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
 from broker.longpolling.pull_header import PullFrame
+from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.pull_message_processor import LITE_PULL_PREFIX, PULL_PREFIX
 from broker.processor.send_header import decode_send_frame
 from broker.processor.send_message_processor import SEND_V2_PREFIX
@@ -28,6 +30,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
+from store.batch_codec import BATCH_ITEM_HEAD
 from tests.broker.broker_fakes import FakeConnection
 from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
 
@@ -186,6 +189,13 @@ class GeneralGate:
         self._guard.check(connection, request)
 
 
+def batch_request(body: bytes, **fields: Any) -> RemotingCommand:
+    """A batch of one message."""
+    item = BATCH_ITEM_HEAD.pack(22 + len(body), 0, 0, 0, len(body)) + body + bytes(2)
+    code = RequestCode.SEND_BATCH_MESSAGE
+    return send_request(item, code=code, batch="true", **fields)
+
+
 class Guarded:
     """A world whose server has guarded fast routes."""
 
@@ -195,14 +205,21 @@ class Guarded:
         guard = RequestGuard(NOBODY, "", Source(), world.clock)
         self.general = GeneralGate(guard)
         send, pull = world.send_processor, world.pull_processor
-        fast = ((SEND_V2_PREFIX, send), (PULL_PREFIX, pull), (LITE_PULL_PREFIX, pull))
+        fast = (
+            (SEND_V2_PREFIX, send.process_fast),
+            (SEND_BATCH_PREFIX, send.batches.process_fast),
+            (PULL_PREFIX, pull.process_fast),
+            (LITE_PULL_PREFIX, pull.process_fast),
+        )
+        routes: dict[int, Route] = {RequestCode.PULL_MESSAGE: Route(pull)}
+        for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+            routes[code] = Route(send)
         world.server = RemotingServer(
             world.loop,
-            {RequestCode.SEND_MESSAGE_V2: Route(send), RequestCode.PULL_MESSAGE: Route(pull)},
+            routes,
             gate=self.general.check,
             fast_routes=tuple(
-                (prefix, GuardedRoute(prefix, processor.process_fast, guard.check))
-                for prefix, processor in fast
+                (prefix, GuardedRoute(prefix, handler, guard.check)) for prefix, handler in fast
             ),
         )
         self.client = world.client()
@@ -223,9 +240,10 @@ def guarded(tmp_path: Path) -> Guarded:
 
 def test_who_signs_goes_the_fast_way(guarded: Guarded) -> None:
     assert guarded.call(send_request(b"second"), SIGNER).code == 0
+    assert guarded.call(batch_request(b"third"), SIGNER).code == 0
     guarded.world.dispatch()
     pulled = guarded.call(pull_request(queueOffset=1), SIGNER)
-    assert (pulled.code, b"second" in pulled.body) == (0, True)
+    assert (pulled.code, b"second" in pulled.body, b"third" in pulled.body) == (0, True, True)
     assert guarded.general.asked == 0
 
 
@@ -240,11 +258,16 @@ def test_who_signs_goes_the_fast_way(guarded: Guarded) -> None:
 def test_who_may_not_is_told_so(
     guarded: Guarded, by: RequestSigner | None, topic: str, words: str
 ) -> None:
-    for request in (send_request(b"lost", topic=topic), pull_request(topic=topic)):
+    requests = (
+        send_request(b"lost", topic=topic),
+        batch_request(b"lost", topic=topic),
+        pull_request(topic=topic),
+    )
+    for request in requests:
         answer = guarded.call(request, by)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark == f"org.apache.rocketmq.acl.common.AclException: {words}"
-    assert guarded.general.asked == 2
+    assert guarded.general.asked == 3
     assert [message.body for message in guarded.world.records()] == [b"first"]
 
 

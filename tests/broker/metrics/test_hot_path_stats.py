@@ -183,6 +183,18 @@ def test_the_loop_takes_the_lock_for_the_codes_of_pools_only(
     assert lock.__enter__.call_count == 0
     world.stats.add_timed_answer(37, 0, 0)
     assert lock.__enter__.call_count == 1
+    for _ in range(5):
+        world.stats.add_answers(37, 0)
+        world.stats.add_oneway(37, 0)
+    world.stats.end_turn(1)
+    assert lock.__enter__.call_count == 3, "once a turn for all that are alike"
+    values = world.slots.values
+    counts = {
+        labels[1:]: sum(values[slot : slot + table.RPC_LATENCY.size - 1])
+        for labels, slot in world.slots.series(table.RPC_LATENCY.name).items()
+    }
+    assert counts["end_transaction", "success", "false", "success"] == 6
+    assert counts["end_transaction", "success", "false", "oneway"] == 5
 
 
 def send(world: World, topic: str, size: int, *, fifo: bool = False, waits: bool = False) -> None:
@@ -203,6 +215,31 @@ def seen(world: World) -> tuple[int, int, int, list[float]]:
     latencies = [list(world.slots.values[slot : slot + size]) for slot in found.values()]
     puts = world.value(StatsName.TOPIC_PUT_NUMS, "T")[0]
     return world.store.put_times, world.store.put_size, puts, latencies[0] if latencies else []
+
+
+def test_messages_that_are_stored_elsewhere_first_have_types_of_their_own(world: World) -> None:
+    sends = world.stats.sends
+    for table_of, name, size in (
+        (sends.transactions, "T", 100),
+        (sends.transactions, "RMQ_SYS_TRANS_HALF_TOPIC", 150),
+        (sends.delayed, "3", 70),
+        (sends.delayed, "18", 71),
+    ):
+        counted = table_of.setdefault(name, [0, 0])
+        counted[0] += 2
+        counted[1] += 2 * size
+    world.stats.publish()
+    schedule = "SCHEDULE_TOPIC_XXXX"
+    assert world.series(table.MESSAGES_IN) == {
+        ("T", "transaction", "false"): 2,
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "transaction", "true"): 2,
+        (schedule, "delay", "true"): 4,
+    }
+    assert world.value(StatsName.TOPIC_PUT_SIZE, schedule) == (282, 4)
+    assert world.value(StatsName.QUEUE_PUT_NUMS, f"{schedule}@2") == (2, 2)
+    assert world.value(StatsName.QUEUE_PUT_SIZE, f"{schedule}@17") == (142, 2)
+    world.stats.publish()
+    assert world.value(StatsName.QUEUE_PUT_NUMS, f"{schedule}@2") == (2, 2)
 
 
 def test_quick_turns_are_counted_together(world: World) -> None:

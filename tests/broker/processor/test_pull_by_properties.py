@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.filter import selector_verdicts
 from broker.filter.unit_marks import SCAN_LIMIT_MS
 from remoting.body.heartbeat import SubscriptionData
 from remoting.remoting_command import RemotingCommand
@@ -108,7 +109,29 @@ def test_a_scan_is_as_long_as_one_by_tags(world: HotPathWorld, client: Client) -
 def test_a_scan_ends_when_its_time_is_up(
     world: HotPathWorld, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(world, *by_number(*[1] * 50))
+    fill(world, *[f"a\x011\x02b\x01{number}" for number in range(50)])
+    really = selector_verdicts._find_value
+
+    def find_slowly(properties: bytes, mark: bytes, name: bytes) -> bytes | None:
+        world.clock.advance(1)
+        return really(properties, mark, name)
+
+    monkeypatch.setattr(selector_verdicts, "_find_value", find_slowly)
+    answer = client.call(own("a > 5 OR b = 'x'", queueOffset=10))
+    # Of each message two properties are looked for, and its values are new.
+    assert numbers(answer) == (RETRY, "NO_MATCHED_MESSAGE", 10 + -(-SCAN_LIMIT_MS // 2))
+    answer = client.call(own("a > 5 OR b = 'x'", queueOffset=9))
+    assert int(answer.ext_fields["nextBeginOffset"]) > 12, "known values are not judged again"
+
+
+def test_a_scan_unit_by_unit_ends_when_its_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(tmp_path, filter_support_retry=True)
+    subscribe(world)
+    fill(
+        world, *[f"RETRY_TOPIC\x01T\x02a\x011\x02TAGS\x01{n}" for n in range(50)], topic="%RETRY%G"
+    )
     really = world.loop_reader.view_of_file
 
     def view_slowly(phy_offset: int) -> memoryview | None:
@@ -116,7 +139,7 @@ def test_a_scan_ends_when_its_time_is_up(
         return really(phy_offset)
 
     monkeypatch.setattr(world.loop_reader, "view_of_file", view_slowly)
-    answer = client.call(own(queueOffset=10))
+    answer = world.client().call(own("TRUE", topic="%RETRY%G", queueOffset=10))
     # Each unit is checked against its record first: two looks at the log.
     assert numbers(answer) == (RETRY, "NO_MATCHED_MESSAGE", 10 + -(-SCAN_LIMIT_MS // 2))
 

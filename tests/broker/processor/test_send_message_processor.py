@@ -18,9 +18,11 @@ from broker.processor.send_header import V1_NAMES
 from broker.processor.send_records import PeerHost
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ipc.control_page import BEAT, ProcessIndex
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
 from store.batch_codec import BATCH_ITEM_HEAD
 from store.control_slots import (
     APPEND_END,
@@ -131,6 +133,7 @@ class Twins:
         assert answers[0].code == 0, answers[0].remark
         assert self.fast.raw_records()[-1] == self.general.raw_records()[-1]
         assert self.fast.stats.puts == self.general.stats.puts
+        assert self.fast.stats.answers == self.general.stats.answers
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +149,9 @@ def twins() -> Iterator[Twins]:
 def test_both_paths_store_the_same_record_and_give_the_same_answer(
     twins: Twins, fields: dict[str, Any], body: bytes
 ) -> None:
-    twins.check(send_request(body, **fields))
+    request = send_request(body, **fields)
+    twins.check(request)
+    twins.check(as_v1(request))
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +195,32 @@ def test_the_fast_path_is_really_taken(world: HotPathWorld, client: Client) -> N
 
     world.send_processor.process_request = refuse  # type: ignore[method-assign]
     assert client.call(send_request()).code == 0
+    assert client.call(as_v1(send_request())).code == 0
+
+
+def test_letters_of_a_code_10_name_nothing(twins: Twins) -> None:
+    request = as_v1(send_request())
+    request.ext_fields |= {"b": "Another", "e": "3", "i": "KEYS\x01another"}
+    twins.check(request)
+    assert twins.fast.records()[-1].topic == "T"
+
+
+@pytest.mark.parametrize("code", [10, 310])
+def test_the_last_of_two_codes_counts(world: HotPathWorld, client: Client, code: int) -> None:
+    """Whatever the first one is: no fast path takes it for what it is not."""
+    client.call(send_request())
+    request = send_request() if code == 310 else as_v1(send_request())
+    frame = encode_command(request)
+    header = frame[8 : len(frame) - len(request.body)]
+    twice = header.rstrip()[:-1] + b',"code":777}'
+    assert header.startswith(b'{"code":%d,' % code)
+    size = struct.pack(">ii", 4 + len(twice) + len(request.body), len(twice))
+    before = len(world.records())
+    client.send(size + twice + bytes(request.body))
+    world.turn()
+    (answer,) = client.answers()
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert len(world.records()) == before
 
 
 # -- golden frames -------------------------------------------------------------------------------

@@ -129,6 +129,23 @@ def test_a_kernel_that_does_not_tell_is_not_asked_again(
     assert len(asked) == 1
 
 
+def test_of_records_side_by_side_few_are_looked_at(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    really = os.preadv
+
+    def counted(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        asked.append(position)
+        return really(fd, buffers, position, flags)
+
+    monkeypatch.setattr(os, "preadv", counted)
+    assert not log.is_missing(units(*((at, 1000) for at in range(0, 30_000, 1_000))))
+    assert asked == [999, 17_999]
+    assert not log.is_missing(units((100_000, 10), (200_000, 10), (150_000, 10)))
+    assert len(asked) == 5
+
+
 def test_few_files_stay_open(tmp_path: Path) -> None:
     made = Log(tmp_path)
     for number in range(FILES, 40):

@@ -1,0 +1,133 @@
+"""UnitBlock: checked units of one queue that follow each other, and where their records are.
+
+Made by CheckedUnits; pulls take many records at once from it. What is worked out here is worked out
+once for a block, for all of its units together, on first use: a pull of 32 records then costs two
+slices of arrays instead of 32 units to be unpacked and compared. Loop thread. It knows no requests
+and keeps no view of the log.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.message_codec import (
+    BODY_SIZE_AT,
+    HEAD_SIZE,
+    HOSTS_V6_FLAGS,
+    MAGIC_V1,
+    SYS_FLAG_AT,
+    TOPIC_LIMIT,
+)
+from store.stored_units import CQ_UNIT_SIZE, PRE_BLANK_SIZE
+from store.unit_check import as_units
+
+Numbers = NDArray[np.integer[Any]]
+"""Of 32 bits where those are enough: up to 500 blocks are kept."""
+
+_MAGIC_AT: Final = 4
+_INT16: Final = 2
+_INT32: Final = 4
+
+
+class Places(NamedTuple):
+    """Where the records of a block are; all of them are in one file of the log."""
+
+    file_start: int
+    """Where the file begins in the log."""
+    starts: Numbers
+    """In the file; likewise `ends`."""
+    ends: Numbers
+    totals: Numbers
+    """Bytes of all records before each unit of the block, and of all of them."""
+
+
+class UnitBlock:
+    """See the module. Owned by: the loop thread."""
+
+    __slots__ = (
+        "_has_properties",
+        "_is_laid_out",
+        "_places",
+        "_properties",
+        "begin",
+        "end",
+        "ends_file",
+        "generation",
+        "raw",
+    )
+
+    def __init__(self, begin: int, generation: int, raw: bytes, *, ends_file: bool) -> None:
+        """begin: the queue offset of the first of the units `raw`. ends_file: those behind them are
+        in another file of the queue: a read ends there."""
+        self.begin: Final = begin
+        self.end: Final = begin + len(raw) // CQ_UNIT_SIZE
+        self.generation: Final = generation
+        self.raw: Final = raw
+        self.ends_file: Final = ends_file
+        self._is_laid_out = False
+        self._places: Places | None = None
+        self._has_properties = True
+        self._properties: tuple[Numbers, Numbers] | None = None
+
+    def units(self, queue_offset: int, count: int) -> bytes:
+        """Up to `count` units from `queue_offset`, which is in the block or its end."""
+        at = (queue_offset - self.begin) * CQ_UNIT_SIZE
+        return self.raw[at : at + count * CQ_UNIT_SIZE]
+
+    def places(self, file_size: int) -> Places | None:
+        """None: some unit is blank, or the records are in several files."""
+        if not self._is_laid_out:
+            self._is_laid_out = True
+            self._places = self._lay_out(file_size)
+        return self._places
+
+    def _lay_out(self, file_size: int) -> Places | None:
+        units = as_units(self.raw)
+        phys, sizes = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
+        if not len(phys) or (sizes == PRE_BLANK_SIZE).any():
+            return None
+        file_start = int(phys[0]) - int(phys[0]) % file_size
+        starts = phys - file_start
+        ends = starts + sizes
+        if int(ends.max()) > file_size:
+            return None
+        kind = np.int32 if file_size <= np.iinfo(np.int32).max else np.int64
+        totals = np.concatenate(((0,), sizes.cumsum()))
+        return Places(file_start, starts.astype(kind), ends.astype(kind), totals.astype(kind))
+
+    def properties(self, places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
+        """Where the properties of the block's records start and end in `view`, their file. None:
+        there are records of rare forms (IPv6 hosts, V2), or sizes that contradict each other."""
+        if self._properties is None and self._has_properties:
+            self._properties = _find_properties(places, view)
+            self._has_properties = self._properties is not None
+        return self._properties
+
+
+def _find_properties(places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
+    starts, ends = places.starts.astype(np.int64), places.ends.astype(np.int64)
+    if int((ends - starts).min()) <= HEAD_SIZE or int(ends.max()) > len(view):
+        return None
+    topics_at = starts + HEAD_SIZE + _numbers(view, _INT32, starts + BODY_SIZE_AT)
+    if ((topics_at < starts + HEAD_SIZE) | (topics_at >= ends)).any():
+        return None
+    topic_sizes = np.frombuffer(view, np.uint8)[topics_at].astype(np.int64)
+    begins = topics_at + 1 + topic_sizes + _INT16
+    if (
+        (begins > ends).any()
+        or (topic_sizes > TOPIC_LIMIT).any()
+        or (_numbers(view, _INT16, begins - _INT16) != ends - begins).any()
+        or (_numbers(view, _INT32, starts + _MAGIC_AT) != MAGIC_V1 - (1 << 32)).any()
+        or (_numbers(view, _INT32, starts + SYS_FLAG_AT) & HOSTS_V6_FLAGS).any()
+    ):
+        return None
+    return begins.astype(places.starts.dtype), places.ends
+
+
+def _numbers(view: memoryview, size: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The big-endian integers of `size` bytes there."""
+    numbers = np.ndarray((len(view) - size + 1,), f">i{size}", view, 0, (1,))
+    return numbers[places].astype(np.int64)
