@@ -35,6 +35,7 @@ from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from ipc.control_page import ProcessIndex
 from ipc.scheduled_executor import ScheduledExecutor
+from ipc.short_slice import ask_for_short_slice
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.response_table import ResponseTable
@@ -196,6 +197,7 @@ class BrokerController:
         self._cold.start(self.loop)
         self._executor.start()
         self._outside.start(self._set_ready)
+        ask_for_short_slice()
         self.loop.run()
 
     def _prepare_loop(self) -> None:

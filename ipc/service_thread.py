@@ -19,7 +19,8 @@ FailureHandler = Callable[["ServiceThread", Exception], None]
 
 
 class ServiceThread:
-    """Subclasses implement `step`, and `finish` where something is due after the last one."""
+    """Subclasses implement `step`, and `begin` and `finish` where something is due before the first
+    or after the last one."""
 
     def __init__(self, name: str, *, on_failure: FailureHandler | None = None) -> None:
         """`on_failure` runs on the dying thread."""
@@ -32,6 +33,9 @@ class ServiceThread:
         self._thread: threading.Thread | None = None
 
     # -- for subclasses ------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Before the first step, on the service's thread."""
 
     def step(self) -> None:
         """One round of the service."""
@@ -105,6 +109,7 @@ class ServiceThread:
     def _run(self) -> None:
         log.info("%s started", self.name)
         try:
+            self.begin()
             while not self._stopped:
                 self.step()
             self.finish()

@@ -254,10 +254,22 @@ class BatchConsumeQueueTable:
         others to ConsumeQueueTable, which comes next. Raises DiskFullError, StoreError."""
         if not records.count:
             return
-        is_due = self._must_convert or self._now_ms() - self._looked_ms >= _LOOK_MS
-        if is_due or not self._seen.issuperset(records.topics):
+        if self._is_due or not self._seen.issuperset(records.topics):
             self._look(records)
         self._dispatch(records)
+
+    def concerns(self, topics: Collection[bytes]) -> bool:
+        """Whether `dispatch` must see records of `topics` that are no inner batches: it may find
+        something to do."""
+        return (
+            bool(self._topics.names or self._queues)
+            or self._is_due
+            or not self._seen.issuperset(topics)
+        )
+
+    @property
+    def _is_due(self) -> bool:
+        return self._must_convert or self._now_ms() - self._looked_ms >= _LOOK_MS
 
     def _look(self, records: RecordArrays) -> None:
         """Look at the topics' settings again: some time has passed, or a topic is new here."""

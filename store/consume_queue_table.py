@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol
 
 from store.consume_queue import ConsumeQueue
@@ -250,12 +250,17 @@ class ConsumeQueueTable:
 
         Units that already exist are skipped. Raises DiskFullError, StoreError.
         """
-        if records.count == 0:
-            return
+        if records.count:
+            self.append_runs(runs_of_units(records), only)
+
+    def append_runs(
+        self, runs: Iterable[UnitRun], only: Collection[ConsumeQueue] | None = None
+    ) -> None:
+        """The same for units that are sorted by queue already."""
         moved: dict[ConsumeQueue, None] = {}
         with self.lock:
             try:
-                self._build(records, moved, only)
+                self._build(runs, moved, only)
             finally:
                 # Even if the disk fills up half-way: the same records will not move them again.
                 for queue in moved:
@@ -264,11 +269,11 @@ class ConsumeQueueTable:
 
     def _build(
         self,
-        records: RecordArrays,
+        runs: Iterable[UnitRun],
         moved: dict[ConsumeQueue, None],
         only: Collection[ConsumeQueue] | None,
     ) -> None:
-        for run in runs_of_units(records):
+        for run in runs:
             if only is None:
                 queue = self._find_or_create(run.topic, run.queue_id)
             else:

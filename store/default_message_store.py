@@ -41,6 +41,7 @@ from store.control_slots import (
     refuse_writes,
 )
 from store.derived_files import DerivedFiles
+from store.dispatch_pace import DispatchPace
 from store.emergency_space import EmergencySpace
 from store.errors import DiskFullError, FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
@@ -246,7 +247,7 @@ class DefaultMessageStore:
         """In start order; they stop in the reverse order."""
         self._flusher = self._build_flusher(flushed_from)
         self._flush = self._build_flush()
-        self._sleeper = StoreSleeper(self._page, self._bell, self._clock, self._flush.wakeup)
+        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup)
         self._reput = self._build_reput()
         self._allocate = self._build_allocate()
         self.clean_commit_log = CleanCommitLogService(
@@ -393,12 +394,13 @@ class DefaultMessageStore:
         reput = ReputMessageService(
             self._derived.source,
             self._derived.extractor,
-            self._derived.dispatchers(),
+            self._derived.dispatchers(self._progress.ring_for_moves),
             is_slave=lambda: self._config.is_slave,
             publish=self._publish_dispatched,
             on_dispatched=self._progress.set_dispatched_timestamp,
             sleeper=self._sleeper,
-            pace_ms=(lambda: 0.0) if self._flushes_at_once else self._sleeper.pace_ms,
+            pace=None if self._flushes_at_once else DispatchPace(self._page, self._clock),
+            dispatch_few=self._derived.few_records(self._progress.ring_for_moves).dispatch,
             on_failure=self._on_failure,
             flags=self._flags,
             make_room=self._emergency.release,

@@ -21,6 +21,7 @@ from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import MIN_PHY_OFFSET, RECORDS_LEFT_OUT, STORE_STATE, StoreState
 from store.fence_keeper import FenceKeeper
+from store.few_records import FewRecordsDispatch
 from store.index_service import IndexService
 from store.log_damage import LogDamage
 from store.log_fences import fences_path
@@ -93,10 +94,23 @@ class DerivedFiles:
         config = self._config
         return PropertyExtractor(config.delay_level_ms, with_lmq=config.dispatches_lmq)
 
-    def dispatchers(self) -> Sequence[Dispatcher]:
-        """What builds them from records, in order: batch queues leave the rest to the others."""
-        queues = (self.batch_queues.dispatch, self.queues.dispatch)
+    def dispatchers(self, on_moved: Callable[[], None] = lambda: None) -> Sequence[Dispatcher]:
+        """What builds them from records, in order: batch queues leave the rest to the others.
+        on_moved: called once consumers can read the records, before they are indexed."""
+        queues = (self.batch_queues.dispatch, self.queues.dispatch, lambda records: on_moved())
         return (*queues, self.index.dispatch) if self._has_index else queues
+
+    def few_records(self, on_moved: Callable[[], None]) -> FewRecordsDispatch:
+        """What builds them from a few records at once. on_moved: as of `dispatchers`."""
+        index = self.index if self._has_index else None
+        return FewRecordsDispatch(
+            self.source,
+            self.extractor,
+            self.queues,
+            self.batch_queues.concerns,
+            index,
+            on_moved,
+        )
 
     def _rebuild(self, start: int, end: int, dispatcher: Dispatcher) -> None:
         """Dispatch the records of [start, end) once more, on the thread of dispatch."""

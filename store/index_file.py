@@ -21,9 +21,9 @@ import logging
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +44,19 @@ INDEX_UNIT: Final = np.dtype(
 )
 assert INDEX_UNIT.itemsize == _UNIT.size
 _SLOT_SIZE: Final = 4
+_SLOT: Final = struct.Struct(">i")
+assert _SLOT.size == _SLOT_SIZE
 _INT32_MAX: Final = (1 << 31) - 1
 _ORDER_BITS: Final = 20
 """Batches are limited so that slot and position in the batch fit into one sortable int64."""
+
+
+class IndexEntry(NamedTuple):
+    """A key of a record. key_hash: as index_key_hash; store_timestamp: ms."""
+
+    key_hash: int
+    phy_offset: int
+    store_timestamp: int
 
 
 def index_file_size(hash_slot_num: int, max_index_num: int) -> int:
@@ -196,15 +206,47 @@ class IndexFile:
             begin, begin_phy_offset = int(timestamps[0]), int(phy_offsets[0])
             units["seconds"][1:] = _seconds_since(begin, timestamps[1:])
         units["previous"] = previous
-        self._write_units(first, units)
+        self._write_units(first, units.tobytes())
         ordered_slots, ordered_numbers = heads
         self._slots[ordered_slots] = ordered_numbers
         used += count - int(np.count_nonzero(previous))
         last, last_phy_offset = int(timestamps[-1]), int(phy_offsets[-1])
-        head = (begin, last, begin_phy_offset, last_phy_offset, used, first + count)
-        # One call: a process that is killed leaves all of it or nothing. An end that is ahead of
-        # the number of units would have the next start leave out what is between.
-        os.pwrite(self._fd, INDEX_HEADER.pack(*head), 0)
+        self._write_header(begin, last, begin_phy_offset, last_phy_offset, used, first + count)
+
+    def put_few(self, entries: Sequence[IndexEntry]) -> bool:
+        """`put_batch` for a few entries, at least one, without arrays. False, and nothing is done,
+        if they do not all fit, or may be here already. Raises DiskFullError, OSError."""
+        begin, _, begin_phy_offset, end_phy_offset, used, first = self.header
+        end = first + len(entries)
+        if entries[0].phy_offset <= end_phy_offset or end > self._max_index_num:
+            return False
+        heads: dict[int, int] = {}
+        units = []
+        for number, (key_hash, phy_offset, timestamp) in enumerate(entries, first):
+            slot = key_hash % self._slot_num
+            previous = heads[slot] if slot in heads else self._head(slot, first)
+            seconds = 0 if begin <= 0 else min(max((timestamp - begin) // 1000, 0), _INT32_MAX)
+            units.append(_UNIT.pack(key_hash, phy_offset, seconds, previous))
+            heads[slot] = number
+            used += not previous
+            if number <= 1:
+                begin, begin_phy_offset = timestamp, phy_offset
+        self._write_units(first, b"".join(units))
+        for slot, number in heads.items():
+            _SLOT.pack_into(self._map, INDEX_HEADER.size + slot * _SLOT_SIZE, number)
+        _, last_phy_offset, last_timestamp = entries[-1]
+        self._write_header(begin, last_timestamp, begin_phy_offset, last_phy_offset, used, end)
+        return True
+
+    def _head(self, slot: int, first: int) -> int:
+        """The newest unit of a chain; 0 when it is none of those before `first`."""
+        (number,) = _SLOT.unpack_from(self._map, INDEX_HEADER.size + slot * _SLOT_SIZE)
+        return int(number) if 0 <= number < first else 0
+
+    def _write_header(self, *header: int) -> None:
+        """One call: a process that is killed leaves all of it or nothing. An end that is ahead of
+        the number of units would have the next start leave out what is between."""
+        os.pwrite(self._fd, INDEX_HEADER.pack(*header), 0)
 
     def _chain(
         self, slots: Int64Array, first: int
@@ -226,8 +268,8 @@ class IndexFile:
         previous[order] = before
         return (ordered, numbers), previous
 
-    def _write_units(self, first: int, units: NDArray[np.void]) -> None:
-        data = memoryview(units.tobytes())
+    def _write_units(self, first: int, units: bytes) -> None:
+        data = memoryview(units)
         position = self._units_at + first * _UNIT.size
         try:
             while data:

@@ -23,7 +23,7 @@ import numpy as np
 
 from ipc.clock import Clock
 from store.errors import StoreError, WrongFileSizeError
-from store.index_file import IndexFile, Int64Array
+from store.index_file import IndexEntry, IndexFile, Int64Array
 from store.java_hash import index_key_hash
 from store.record_arrays import RecordArrays
 
@@ -210,6 +210,15 @@ class IndexService:
             while at < len(key_hashes):
                 file = self._writable_file()
                 at += file.put_batch(key_hashes[at:], phy_offsets[at:], store_timestamps[at:])
+
+    def put_few(self, entries: Sequence[IndexEntry]) -> None:
+        """`put_keys` for a few entries, without arrays. Raises DiskFullError, OSError."""
+        if self._failure is not None:
+            raise self._failure
+        with self._lock:
+            is_put = bool(self._files) and self._files[-1].put_few(entries)
+        if not is_put:
+            self.put_keys(*(np.array(column, np.int64) for column in zip(*entries, strict=True)))
 
     def _count_known(self, phy_offsets: Int64Array) -> int:
         """How many of the entries the index has: all before its last record, some of that one."""

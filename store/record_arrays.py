@@ -400,7 +400,7 @@ def _read_heads_plainly(
     rows: list[tuple[int, ...]] = []
     wrong: _Wrong | None = None
     for position in at:
-        row = _read_head_plainly(view, position, phy_offset)
+        row = read_record_head(view, position, phy_offset)
         if row is None:
             wrong = _wrong(view, position, phy_offset)
             break
@@ -409,7 +409,9 @@ def _read_heads_plainly(
     return _Heads(*columns), wrong
 
 
-def _read_head_plainly(view: memoryview, at: int, phy_offset: int) -> tuple[int, ...] | None:
+def read_record_head(view: memoryview, at: int, phy_offset: int) -> tuple[int, ...] | None:
+    """One row of _Heads: the record at `at` of a view that begins at `phy_offset` of the log; None
+    when it is no whole, right record."""
     (sys_flag,) = _INT32.unpack_from(view, at + SYS_FLAG_AT)
     head = record_head(sys_flag)
     if at + head.size > len(view):

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from store.java_hash import string_hash, tags_code
+from store.java_hash import index_key_hash, string_hash, tags_code
 from store.message_properties import find_property
 from store.property_template import DELAY, KEYS, TAGS, UNIQ_KEY, Bytes2D, PropertyTemplate
 
@@ -128,6 +128,11 @@ class PropertyExtractor:
         hashes, records = _join_keys(len(properties_at), group, result)
         return result.tags_codes, hashes, records
 
+    def tags_code(self, properties: bytes) -> int:
+        """The tags code of one record outside of the schedule topic."""
+        tags = find_property(properties, TAGS)
+        return 0 if tags is None else self._tags_code(tags)
+
     def _take_alike(
         self,
         table: Bytes2D,
@@ -216,9 +221,7 @@ class PropertyExtractor:
         """Records one by one, 2 us each."""
         tags_codes, with_keys = result.tags_codes, self._with_keys
         for text, row in zip(texts, rows.tolist(), strict=True):
-            tags = find_property(text, TAGS)
-            if tags is not None:
-                tags_codes[row] = self._tags_code(tags)
+            tags_codes[row] = self.tags_code(text)
             if topics.schedule_id >= 0 and topics.ids[row] == topics.schedule_id:
                 delay = find_property(text, DELAY)
                 if delay is not None:
@@ -250,6 +253,12 @@ class PropertyExtractor:
 @functools.lru_cache(_KNOWN_TOPICS)
 def _topic_hash(topic: bytes) -> int:
     return string_hash(topic.decode("utf-8", "replace") + "#") & _MASK
+
+
+def key_hashes(properties: bytes, topic: str) -> list[int]:
+    """Index hashes of one record's keys, in the order of `PropertyExtractor.extract`."""
+    words = _words(properties)
+    return [index_key_hash(f"{topic}#{str(word, 'utf-8', 'replace')}") for word in words]
 
 
 def _words(properties: bytes) -> list[bytes]:

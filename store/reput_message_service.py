@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.short_slice import ask_for_short_slice
 from store.commit_log_source import CommitLogSource
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.message_codec import SIZE_AND_MAGIC
@@ -28,14 +29,13 @@ DEFAULT_CHUNK_SIZE: Final = 4 << 20
 """Most bytes dispatched between two publications: ten thousand small records, about 5 ms."""
 DEFAULT_IDLE_MS: Final = 250.0
 """The longest sleep, though the bell wakes it: every turn is a beat of its process."""
-_SMALL_CHUNK: Final = 512 << 10
-"""After less than this it rests for pace_ms: chunks of a hundred records cost 4 us a record, of a
-thousand 1.5; at 80,000 sends a second that is a quarter of a core."""
 _DISK_FULL_RETRY_MS: Final = 1_000
 
 
 Dispatcher = Callable[[RecordArrays], None]
 """Builds something from records; those that it was given before change nothing."""
+FewDispatcher = Callable[[int, int], tuple[int, int] | None]
+"""(start, end of the log): see FewRecordsDispatch.dispatch."""
 FenceOff = Callable[[int, int, str], None]
 """(start, end, reason): these bytes are damage; the source's fences have them when it returns."""
 
@@ -54,6 +54,27 @@ class Sleeper(Protocol):
 
     def ring(self) -> None:
         """End the sleep. Any thread."""
+
+
+class Pace(Protocol):
+    """How long the service rests between two chunks."""
+
+    def dispatched(self, count: int, size: int) -> None:
+        """A chunk of `count` records, `size` bytes, was dispatched just now."""
+
+    def left_ms(self, *, has_work: bool) -> float:
+        """What is left of the rest, 0 for nothing. has_work: there is something to dispatch."""
+
+
+class _NoRest:
+    """A Pace."""
+
+    def dispatched(self, count: int, size: int) -> None:
+        """Nothing follows from it."""
+
+    def left_ms(self, *, has_work: bool) -> float:
+        """Nothing."""
+        return 0.0
 
 
 def read_chunk(
@@ -148,15 +169,17 @@ class ReputMessageService(ServiceThread):
         sleeper: Sleeper,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
         idle_ms: float = DEFAULT_IDLE_MS,
-        pace_ms: Callable[[], float] = lambda: 0.0,
+        pace: Pace | None = None,
+        dispatch_few: FewDispatcher = lambda start, end: None,
         on_failure: FailureHandler | None = None,
         flags: RunningFlags | None = None,
         make_room: Callable[[str], bool] = lambda why: False,
         fence_off: FenceOff | None = None,
     ) -> None:
-        """publish(dispatched_offset) after every chunk; it also rings whoever follows.
+        """publish(dispatched_offset) after every chunk.
         on_dispatched(store timestamp ms of the newest record) feeds the checkpoint.
-        pace_ms: rest after a small chunk; a single record costs as much as fifty together.
+        pace: None for no rest between chunks. dispatch_few: asked before a chunk is parsed as
+        arrays for the dispatchers.
         make_room(why): when the disk is full; True: there is room now.
         fence_off: called for damage; without it damage ends the service (RecordDamagedError)."""
         super().__init__("ReputMessageService", on_failure=on_failure)
@@ -169,7 +192,8 @@ class ReputMessageService(ServiceThread):
         self._sleeper = sleeper
         self._chunk_size = chunk_size
         self._idle_ms = idle_ms
-        self._pace_ms = pace_ms
+        self._pace = pace or _NoRest()
+        self._dispatch_few = dispatch_few
         self.reput_from_offset = 0
         """Everything before is dispatched. Set it before the start."""
         self._fence_off = fence_off
@@ -183,6 +207,10 @@ class ReputMessageService(ServiceThread):
     def behind_bytes(self) -> int:
         """Published bytes that are not dispatched yet."""
         return max(self._source.max_phy_offset - self.reput_from_offset, 0)
+
+    def begin(self) -> None:
+        """Consumers wait for this thread."""
+        ask_for_short_slice()
 
     def step(self) -> None:
         """Dispatch what there is, else sleep until the bell or `idle_ms`."""
@@ -198,12 +226,12 @@ class ReputMessageService(ServiceThread):
             self.wait_for_running(_DISK_FULL_RETRY_MS)
 
     def _step(self) -> None:
-        start = self.reput_from_offset
+        left_ms = self._pace.left_ms(has_work=self.behind_bytes > 0)
+        if left_ms > 0:
+            self.wait_for_running(left_ms)
         if self.dispatch_once():
             if self._flags is not None:
                 self._flags.clear(RunningFlag.DISK_FULL, "dispatch resumed", by=self.name)
-            if self.reput_from_offset - start < _SMALL_CHUNK and (pace_ms := self._pace_ms()):
-                self.wait_for_running(pace_ms)
             return
         self._sleeper.announce_sleep()
         if self.stopped or self.dispatch_once():
@@ -238,17 +266,28 @@ class ReputMessageService(ServiceThread):
         start = self._start_offset()
         if start >= end:
             return False
+        few = self._dispatch_few(start, end)
+        if few is not None:
+            self._note_dispatched(end, *few)
+            return True
         records, following = read_chunk(self._source, start, end, self._chunk_size, self._extractor)
         if records.count:
             for dispatch in self._dispatchers:
                 dispatch(records)
         if following == start:
             return self._step_over_damage(start, end, records)
-        self.reput_from_offset = following
-        if records.count:
-            self._on_dispatched(int(records.store_timestamps[-1]))
-        self._publish(following)
+        newest = int(records.store_timestamps[-1]) if records.count else None
+        self._note_dispatched(following, records.count, newest)
         return True
+
+    def _note_dispatched(self, following: int, count: int, store_timestamp: int | None) -> None:
+        """store_timestamp: of the last record, None without one."""
+        size = following - self.reput_from_offset
+        self.reput_from_offset = following
+        if store_timestamp is not None:
+            self._on_dispatched(store_timestamp)
+        self._publish(following)
+        self._pace.dispatched(count, size)
 
     def _start_offset(self) -> int:
         low = self._source.min_phy_offset

@@ -102,7 +102,6 @@ class StoreProgress:
         """The log is dispatched up to `phy_offset`."""
         self._page.beat(ProcessIndex.STORE)
         self._counters[DISPATCHED_OFFSET] = phy_offset
-        self.ring_for_moves()
 
     def set_dispatched_timestamp(self, timestamp_ms: int) -> None:
         """Store timestamp of the newest dispatched record."""

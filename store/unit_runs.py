@@ -5,7 +5,7 @@ Pure functions over a batch of records; any thread. It must not know files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from store.lmq_places import LMQ_QUEUE_ID
 from store.lmq_units import LmqUnits
 from store.record_arrays import Int64Array, RecordArrays
-from store.stored_units import CQ_UNIT_DTYPE, CQ_UNIT_SIZE
+from store.stored_units import CQ_UNIT, CQ_UNIT_DTYPE, CQ_UNIT_SIZE
 
 _RADIX_LIMIT: Final = 1 << 16
 """Sort keys below this fit uint16, which numpy sorts by radix, ten times as fast."""
@@ -31,6 +31,62 @@ class UnitRun(NamedTuple):
     first_end: int
     """Log position of the end of the first unit's record."""
     last_end: int
+
+
+class FewRecord(NamedTuple):
+    """What dispatch needs of one of few records."""
+
+    phy_offset: int
+    size: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+    store_timestamp: int
+    has_unit: bool
+    key_hashes: Sequence[int]
+
+
+def runs_of_few(records: Sequence[FewRecord]) -> Iterator[UnitRun]:
+    """`runs_of_units`, without arrays."""
+    if len(records) > 1:
+        numbers: dict[bytes, int] = {}
+        for record in records:
+            numbers.setdefault(record.topic, len(numbers))
+        records = sorted(records, key=lambda record: (numbers[record.topic], record.queue_id))
+    run: list[FewRecord] = []
+    for record in records:
+        if not record.has_unit:
+            continue
+        if run and not _continues(run[-1], record):
+            yield _run_of_few(run)
+            run = []
+        run.append(record)
+    if run:
+        yield _run_of_few(run)
+
+
+def _continues(last: FewRecord, record: FewRecord) -> bool:
+    return (
+        record.queue_offset == last.queue_offset + 1
+        and record.queue_id == last.queue_id
+        and record.topic == last.topic
+    )
+
+
+def _run_of_few(records: Sequence[FewRecord]) -> UnitRun:
+    first, last = records[0], records[-1]
+    units = b"".join(
+        CQ_UNIT.pack(record.phy_offset, record.size, record.tags_code) for record in records
+    )
+    return UnitRun(
+        str(first.topic, "utf-8", "replace"),
+        first.queue_id,
+        first.queue_offset,
+        memoryview(units),
+        first.phy_offset + first.size,
+        last.phy_offset + last.size,
+    )
 
 
 def runs_of_units(records: RecordArrays) -> Iterator[UnitRun]:

@@ -4,7 +4,7 @@ Usage: python -m tests.bench.dispatch [--records N] [--rounds N] [--dir DIR]
 Records like a Java producer's: 128 B or 1 KiB body, UNIQ_KEY of 32 digits, one KEYS word, TAGS; 8
 queues; fresh files each round, the whole path of ReputMessageService with the real queue table. The
 rows: everything; records parsed only; consume queues only; index only; KEYS and TAGS of many
-lengths; chunks of a few records (a quiet broker).
+lengths; chunks of a few records (a quiet broker), as arrays and one by one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ipc.clock import SystemClock
 from ipc.queue_table import QueueTableWriter, create_queue_table
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
+from store.few_records import MOST_RECORDS, FewRecordsDispatch
 from store.index_service import IndexService
 from store.log_fences import NO_FENCES
 from store.message_codec import MAGIC_V1, record_head
@@ -90,6 +91,22 @@ class _Round:
         shutil.rmtree(self.directory)
 
 
+def measure_few(source: MemoryLog, directory: Path, *, chunk_size: int) -> float:
+    """Seconds to dispatch all of `source` in chunks of a few records, one by one."""
+    fresh = _Round(directory)
+    extractor = PropertyExtractor(CONFIG.delay_level_ms)
+    few = FewRecordsDispatch(
+        source, extractor, fresh.queues, lambda topics: False, fresh.index, lambda: None
+    )
+    gc.collect()
+    begin = time.perf_counter()
+    for start in range(0, source.max_phy_offset, chunk_size):
+        assert few.dispatch(start, min(start + chunk_size, source.max_phy_offset)) is not None
+    seconds = time.perf_counter() - begin
+    fresh.close()
+    return seconds
+
+
 def measure(
     source: MemoryLog, parts: str, directory: Path, *, chunk_size: int, with_keys: bool
 ) -> float:
@@ -131,7 +148,7 @@ def main() -> None:
         ("128 B, all, chunks of 64 KiB", small, "qi", chunk // 64, True),
         ("128 B, varied TAGS and KEYS, all", build_log(count, 128, varied=True), "qi", chunk, True),
         ("1 KiB, all", build_log(count, 1024, varied=False), "qi", chunk, True),
-        ("128 B, all, 10 records a chunk", few, "qi", 10 * size, True),
+        ("128 B, all, 12 records a chunk", few, "qi", 12 * size, True),
         ("128 B, all, 1 record a chunk", few, "qi", size, True),
     ]
     for name, source, parts, chunk_size, with_keys in cases:
@@ -145,8 +162,18 @@ def main() -> None:
             )
             for _ in range(options.rounds)
         ]
-        best = min(rounds) / (source.records) * 1e6
-        print(f"{name:36} {best:7.3f} us/record", flush=True)
+        print_best(name, rounds, source.records)
+    for number in (MOST_RECORDS, 1):
+        rounds = [
+            measure_few(few, Path(tempfile.mkdtemp(dir=options.dir)), chunk_size=number * size)
+            for _ in range(options.rounds)
+        ]
+        print_best(f"128 B, all, {number} a chunk, one by one", rounds, few.records)
+
+
+def print_best(name: str, rounds: Sequence[float], records: int) -> None:
+    """Of seconds, each for all records."""
+    print(f"{name:36} {min(rounds) / records * 1e6:7.3f} us/record", flush=True)
 
 
 if __name__ == "__main__":
