@@ -89,7 +89,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installa
     python = directory / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps"]
     command += ["--no-index", "--disable-pip-version-check", "--no-compile", wheel]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    # A checkout on PYTHONPATH (PySpark's tests put it there) would count as installed already.
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False, env=own
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     (packages,) = directory.glob("lib/python*/site-packages")
     libraries = {sysconfig.get_path("purelib"), *filter(_is_library, sys.path)}
