@@ -46,7 +46,7 @@ from store.message_codec import (
     fixed_size,
     record_head,
 )
-from store.record import Record as Record
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -93,14 +93,10 @@ class CommitLogReader:
 
     def record_at(self, phy_offset: int) -> bytes | None:
         """A copy of the checked record that starts at `phy_offset`; None when none does."""
-        high = self.max_phy_offset
-        if phy_offset < 0 or phy_offset + _LEAST_RECORD > high or self.fences.find(phy_offset):
+        place = self._place_at(phy_offset)
+        if place is None:
             return None
-        view = self.view_of_file(phy_offset)
-        if view is None:
-            return None
-        position = phy_offset % self.file_size
-        limit = min(self.file_size, high - phy_offset + position)
+        view, position, limit = place
         found = check_record(view, position, limit, phy_offset, check_crc=True)
         if found.kind is not RecordKind.MESSAGE:
             return None
@@ -108,6 +104,12 @@ class CommitLogReader:
 
     def checked_at(self, phy_offset: int) -> CheckedRecord | None:
         """The same record, read at once; None when none does."""
+        place = self._place_at(phy_offset)
+        return None if place is None else read_checked(*place, phy_offset)
+
+    def _place_at(self, phy_offset: int) -> tuple[memoryview, int, int] | None:
+        """The file with the record that may start at `phy_offset`, where it would, and where the
+        log or the file ends; None where there can be none."""
         high = self.max_phy_offset
         if phy_offset < 0 or phy_offset + _LEAST_RECORD > high or self.fences.find(phy_offset):
             return None
@@ -116,7 +118,7 @@ class CommitLogReader:
             return None
         position = phy_offset % self.file_size
         limit = min(self.file_size, high - phy_offset + position)
-        return read_checked(view, position, limit, phy_offset)
+        return view, position, limit
 
     def head_at(self, phy_offset: int) -> RecordHead | None:
         """What the record that starts at `phy_offset` says of itself; None when none does. Its body

@@ -6,9 +6,9 @@ the message's own fields; only its store host is this broker's.
 
 from __future__ import annotations
 
-from store.commit_log import Record
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, CheckedRecord
+from store.record import Record
 
 
 def record_again(

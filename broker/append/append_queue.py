@@ -23,8 +23,9 @@ from ipc.clock import Clock
 from remoting.remoting_server import cleaned_remark
 from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, NextFileNotReadyError, Record, TopicLog
+from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog
 from store.errors import MessageIllegalError, StoreError
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from broker.topic.system_topics import OFFSET_MOVED_EVENT_TOPIC
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import OffsetMovedEvent
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog, own_record
+from store.commit_log import CommitLog, TopicLog, own_record
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -36,11 +36,12 @@ from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError
 from store.message import Message
 from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, decode_record
 from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
+from store.record import Record
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)

@@ -127,7 +127,9 @@ class BatchSendRoute:
         phy_offsets = self._log.put_sent_batch(topic.entry, common, body)
         if phy_offsets is None:
             return False
-        self._count(fields.b, text, len(phy_offsets), self._log.position - before)
+        sends = self._sends
+        table = sends.fifo if FIFO_PROPERTY in text else sends.normal
+        sends.add(table, fields.b, len(phy_offsets), self._log.position - before)
         ids = self._message_ids(phy_offsets)
         unique_key = find_unique_key(text)
         values: tuple[int | bytes, ...]
@@ -148,17 +150,6 @@ class BatchSendRoute:
         self._stats.add_answers(frame.code, ResponseCode.SUCCESS)
         connection.write(template.render(values))
         return True
-
-    def _count(self, topic: str, text: str, messages: int, size: int) -> None:
-        sends = self._sends
-        table = sends.fifo if FIFO_PROPERTY in text else sends.normal
-        counted = table.get(topic)
-        if counted is None:
-            counted = table[topic] = [0, 0]
-        counted[0] += messages
-        counted[1] += size
-        sends.messages += messages
-        sends.size += size
 
     def _message_ids(self, phy_offsets: Sequence[int]) -> bytes:
         """offsetMsgId of each, joined by commas: 2 us for 16, a format for each takes 5."""

@@ -36,12 +36,13 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError
 from store.inner_batch import inner_batch_objection
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_message_id
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 
 DLQ_QUEUES: Final = 1
 LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121

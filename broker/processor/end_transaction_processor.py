@@ -52,7 +52,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_codec import (
@@ -63,6 +63,7 @@ from store.message_codec import (
     decode_record,
 )
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,11 @@ from remoting.frame import JsonAnswer
 from remoting.remoting_command import ONEWAY_FLAG
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record
+from store.commit_log import CommitLog
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_COMMIT
 from store.message_properties import find_property
+from store.record import Record
 
 END_TRANSACTION_PREFIX: Final = b'{"code":37,'
 _CODE: Final = int(RequestCode.END_TRANSACTION)
@@ -178,13 +179,7 @@ class EndTransactionRoute:
             return None
         end = log.position
         sends = self._sends
-        counted = sends.transactions.get(name)
-        if counted is None:
-            counted = sends.transactions[name] = [0, 0]
-        counted[0] += 1
-        counted[1] += end - phy_offset
-        sends.messages += 1
-        sends.size += end - phy_offset
+        sends.add(sends.transactions, name, 1, end - phy_offset)
         return end
 
     def _put_op(self, half: int) -> None:

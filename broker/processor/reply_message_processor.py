@@ -36,7 +36,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError
 from store.inner_batch import inner_batch_objection
 from store.message_codec import (
@@ -46,6 +46,7 @@ from store.message_codec import (
     encode_message_id,
 )
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ from broker.processor.send_records import (
     SendTopic,
     StoredSend,
 )
-from broker.processor.send_settings import SendSettings as SendSettings
+from broker.processor.send_settings import SendSettings
 from broker.processor.stored_answer import StoredAnswer
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
@@ -68,10 +68,11 @@ from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

@@ -52,7 +52,7 @@ from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
 from store.batch_codec import BatchItem, iterate_batch
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.inner_batch import (
     INNER_BATCH_FLAG,
     LARGEST_BASE_PAIR,
@@ -71,6 +71,7 @@ from store.message_codec import (
     encode_host,
 )
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 
 HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG

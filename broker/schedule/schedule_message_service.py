@@ -24,10 +24,11 @@ from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from ipc.clock import Clock
 from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.commit_log_reader import CommitLogReader
 from store.errors import MessageIllegalError
 from store.message_codec import CheckedRecord
+from store.record import Record
 from store.record_again import record_again
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 

@@ -32,10 +32,11 @@ from broker.timer.timer_progress import SLOTS
 from broker.timer.timer_records import TimerRecords
 from broker.topic.system_topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 from remoting.response_code import ResponseCode
-from store.commit_log import Record, TopicLog
+from store.commit_log import TopicLog
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 from store.record_again import record_again
 from store.timer.slot import Slot
 from store.timer.timer_log import TimerUnit

@@ -33,9 +33,9 @@ from broker.topic.table_protocols import OwnTopics
 from ipc.clock import Clock
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
-from store.commit_log import Record
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
+from store.record import Record
 
 TIMER_DELETE_KEY: Final = "TIMER_DEL_UNIQKEY"
 """On a recall: `<real topic>+<UNIQ_KEY>` of the message that shall not be delivered."""

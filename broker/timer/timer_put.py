@@ -13,8 +13,9 @@ from broker.append.append_queue import AppendQueue
 from broker.timer.timer_hook import TimerHook
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog, own_record
+from store.commit_log import CommitLog, TopicLog, own_record
 from store.errors import MessageIllegalError
+from store.record import Record
 
 OnDone = Callable[[ResponseCode, int], None]
 """(SUCCESS, the record's end in the log) once it has its place there; (why not, -1) otherwise."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from broker.append.send_properties import append_pairs, find_property, without_property
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
-from store.commit_log import Record, own_record
+from store.commit_log import own_record
 from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
@@ -24,6 +24,7 @@ from store.message_codec import (
     encode_message_id,
     encode_record,
 )
+from store.record import Record
 from store.record_again import record_again
 
 TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"

@@ -19,10 +19,11 @@ from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, Record, TopicLog
+from store.commit_log import CommitLog, TopicLog
 from store.errors import QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import decode_host, decode_record
+from store.record import Record
 
 log = logging.getLogger(__name__)
 

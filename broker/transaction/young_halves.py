@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from store.commit_log import Record
+from store.record import Record
 
 LIMIT: Final = 16 << 20
 _OVERHEAD: Final = 600

@@ -35,8 +35,8 @@ from broker.processor.send_message_processor import (
     SEND_V1_PREFIX,
     SEND_V2_PREFIX,
     SendMessageProcessor,
-    SendSettings,
 )
+from broker.processor.send_settings import SendSettings
 from broker.processor.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
@@ -67,7 +67,7 @@ from remoting.selector_loop import SelectorLoop
 from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_queue_reader import BatchQueueReader
 from store.batch_topics import BatchTopics
-from store.commit_log import CommitLog, Record
+from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
@@ -78,6 +78,7 @@ from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
+from store.record import Record
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.reput_message_service import dispatch_range

@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.commit_log import (
-    CommitLog,
-    NextFileNotReadyError,
-    Record,
-    TopicLog,
-    is_storable,
-    record_size,
-)
+from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog, is_storable, record_size
 from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
@@ -37,6 +30,7 @@ from store.message_codec import (
     encode_record,
     fixed_size,
 )
+from store.record import Record
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import fresh_page
 

@@ -17,7 +17,7 @@ from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, create_queue_table
 from ipc.service_thread import ServiceThread
 from store.clean_commit_log_service import RetentionRules
-from store.commit_log import CommitLog, Record, own_record
+from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
@@ -37,6 +37,7 @@ from store.index_service import IndexReader
 from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
+from store.record import Record
 from store.store_checker import check_store
 from store.stored_units import CQ_UNIT
 from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET

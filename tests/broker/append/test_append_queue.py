@@ -13,9 +13,10 @@ from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSet
 from ipc.control_page import BEAT, ProcessIndex
 from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
-from store.commit_log import Record, TopicLog
+from store.commit_log import TopicLog
 from store.control_slots import RUNNING_FLAGS, STORE_STATE, StoreState
 from store.errors import StoreError
+from store.record import Record
 from tests.broker.hot_path_world import HotPathWorld, record
 
 

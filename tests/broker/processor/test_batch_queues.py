@@ -11,9 +11,9 @@ import pytest
 
 from remoting.remoting_command import RemotingCommand
 from store.batch_codec import iterate_batch
-from store.commit_log import Record
 from store.message import Message
 from store.message_codec import decode_record
+from store.record import Record
 from tests.broker.hot_path_world import (
     Client,
     HotPathWorld,

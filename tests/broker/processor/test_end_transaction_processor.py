@@ -21,7 +21,6 @@ from remoting.errors import HeaderError, RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.response_code import ResponseCode
-from store.commit_log import Record
 from store.control_slots import (
     ALLOCATED_END,
     FLUSHED_OFFSET,
@@ -31,6 +30,7 @@ from store.control_slots import (
 )
 from store.message import Message
 from store.message_codec import decode_record, encode_host, encode_message_id
+from store.record import Record
 from tests.broker.broker_fakes import FakeConnection, request_of
 from tests.broker.hot_path_world import properties_of
 from tests.broker.transaction_world import (

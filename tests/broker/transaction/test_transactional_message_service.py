@@ -18,10 +18,10 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.transaction.transaction_records import op_record
-from store.commit_log import Record
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message import Message
 from store.message_codec import decode_record
+from store.record import Record
 from tests.broker.broker_fakes import FakeConnection
 from tests.broker.hot_path_world import properties_of
 from tests.broker.processor.test_end_transaction_processor import (

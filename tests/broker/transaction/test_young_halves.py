@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.transaction.young_halves import YoungHalves
-from store.commit_log import Record
+from store.record import Record
 from tests.broker.hot_path_world import record
 
 
