@@ -131,6 +131,7 @@ def test_both_paths_store_and_answer_the_same(
     twins.check(send_request(body, oneway=oneway, **fields))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     "text", [HALF, DELAYED, DELAYED + "\x02", "DELAY\x0118", "TRAN_MSG\x01true"]
 )
@@ -147,6 +148,7 @@ def test_the_fast_path_is_really_taken(tmp_path: Path, text: str, flags: int) ->
     assert world.records()[-1].sys_flag == flags
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("number", [8, 9, 10])
 def test_golden_half_messages_take_it(tmp_path: Path, number: int) -> None:
     """Those of a Java client; what the general path stores of them is compared with Java's log."""
@@ -187,6 +189,7 @@ def general_calls(world: HotPathWorld, client: Client, text: str) -> int:
     return len(calls)
 
 
+@pytest.mark.interpreted
 def test_the_half_topic_is_made_and_announced_on_the_general_path(tmp_path: Path) -> None:
     """As after each change of topics: it may be gone."""
     world = HotPathWorld(tmp_path)

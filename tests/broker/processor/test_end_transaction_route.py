@@ -228,6 +228,7 @@ def test_both_paths_commit_the_same(
         assert [answer.code for answer in twins.ask(request)] == ([] if flag else [0])
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("flag", [0, 2])
 def test_the_fast_route_is_really_taken(tmp_path: Path, flag: int) -> None:
     """Else the comparison above compares nothing."""
@@ -247,6 +248,7 @@ def test_the_fast_route_is_really_taken(tmp_path: Path, flag: int) -> None:
     assert counts[37, 0] == (1 if flag else 2)
 
 
+@pytest.mark.interpreted
 def test_the_commit_of_a_java_client_as_java_stored_it(tmp_path: Path) -> None:
     """The golden frame and the golden half that it commits; the general path's are in
     test_end_transaction_processor.py."""
@@ -338,6 +340,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("wait", ["true", "false"])
 def test_a_commit_waits_for_the_flush(tmp_path: Path, wait: str) -> None:
     twins = Twins(tmp_path, waits_for_flush=True)

@@ -106,6 +106,7 @@ def test_a_scan_is_as_long_as_one_by_tags(world: HotPathWorld, client: Client) -
     assert numbers(client.call(own(queueOffset=800))) == (FOUND, "FOUND", 802)
 
 
+@pytest.mark.interpreted
 def test_a_scan_ends_when_its_time_is_up(
     world: HotPathWorld, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
