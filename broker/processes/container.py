@@ -236,7 +236,8 @@ class ContainerProcess:
         )
         inherited = (self._page_fd, metrics_fd, changes_fd, self._life_read, listening.fileno())
         entry = child_entry(_NAMESRV_MODULE)
-        return ChildSpec("namesrv", index, _NAMESRV_MODULE, boot, inherited, entry)
+        # Brokers serve the clients that know their routes without it: they do not stop for it.
+        return ChildSpec("namesrv", index, _NAMESRV_MODULE, boot, inherited, entry, is_vital=False)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 from broker.container.broker_container import BrokerContainer
 from broker.container.container_startup import load_container_options
 from remoting.errors import RequestError
+from remoting.request_code import RequestCode
 from tests.broker.container.container_world import (
     CLUSTER,
     START_S,
@@ -64,6 +65,7 @@ def test_brokers_come_go_and_die_beside_each_other(tmp_path: Path) -> None:
         assert add(container, second) == (0, ""), "it may come again"
         send(container, "b")
         _supervisor_is_stopped_by_its_operator(container, second)
+        _name_server_ends_and_cannot_start(container, tmp_path / "namesrv" / "kvConfig.json")
 
         assert (container.log_dir / f"{CLUSTER}_a_0" / "store.log").exists()
         assert container.terminate() == 0
@@ -135,6 +137,21 @@ def _supervisor_is_stopped_by_its_operator(container: OurContainer, path: Path) 
     wait_until(lambda: f"{CLUSTER}_b_0: ended with code 0" in container.output(), START_S)
     assert str(path) in container.output()
     container.wait_registered("a")
+
+
+def _name_server_ends_and_cannot_start(container: OurContainer, file: Path) -> None:
+    """It is started again and again; the brokers serve the clients that know them."""
+    supervisors, broker = container.supervisors(), container.broker_client("a")
+    file.parent.mkdir()
+    file.write_text("{")
+    os.kill(titled_children(container.pid)["namesrv"], signal.SIGKILL)
+    wait_until(lambda: "namesrv: ended with code 3, starting again" in container.output(), START_S)
+    with broker:
+        assert broker.send(TOPIC, 0, b"no name server").code == 0
+    assert container.supervisors() == supervisors
+    file.unlink()
+    with container.client_of_name_server() as client:
+        assert client.call(RequestCode.GET_BROKER_CLUSTER_INFO, {}).code == 0
 
 
 def test_a_container_that_stops_starts_no_broker(tmp_path: Path) -> None:
