@@ -455,22 +455,8 @@ class ConsumeQueueTable:
                 self._queues.pop((queue.topic, queue.queue_id), None)
                 self._forget(queue)
 
-    def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
-        """Delete files whose records are no longer in the commit log, correct the min offsets and
-        publish them; returns the number of files.
-
-        `pause` is called after each deleted file, without the lock; True ends the pass early.
-        """
-        deleted = 0
-        for queue in self:
-            while self._clean_queue(queue, min_phy_offset):
-                deleted += 1
-                if pause():
-                    return deleted
-        return deleted
-
-    def _clean_queue(self, queue: ConsumeQueue, min_phy_offset: int) -> bool:
-        """Delete at most one file of `queue`; True if it did."""
+    def clean_queue(self, queue: ConsumeQueue, min_phy_offset: int) -> bool:
+        """See QueuesToClean."""
         with self.lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from store.clean_consume_queue_service import clean_table
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError
@@ -214,10 +215,10 @@ def test_cleaning(tmp_path: Path) -> None:
     table, publisher, log = filled(tmp_path)
     publisher.moves.clear()
     low = len(log.data) // 2
-    assert table.clean(low, lambda: False) == 4
+    assert clean_table(table, low, lambda: False) == 4
     assert publisher.of("T0", 0) == (15, 30)
     assert publisher.moves == []
-    assert table.clean(len(log.data), lambda: True) == 1
+    assert clean_table(table, len(log.data), lambda: True) == 1
 
 
 def test_flush_keeps_what_is_dirty(tmp_path: Path) -> None:
