@@ -193,7 +193,8 @@ def test_truncate_and_rebuild(tmp_path: Path) -> None:
     table, _, log = filled(tmp_path)
     before = snapshot(tmp_path)
     size = len(log.data) // 120
-    table.truncate(size * 50)
+    for queue in table:
+        queue.truncate(size * 50)
     assert table.max_phy_offset() == size * 50
     dispatch(table, log)
     assert snapshot(tmp_path) == before
