@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,29 @@ def _name_server_ends_and_cannot_start(container: OurContainer, file: Path) -> N
     file.unlink()
     with container.client_of_name_server() as client:
         assert client.call(RequestCode.GET_BROKER_CLUSTER_INFO, {}).code == 0
+
+
+def test_a_long_start_holds_up_no_other(tmp_path: Path) -> None:
+    """What a recovery of an hour is to the others, here a process that stands still is."""
+    slow, quick = broker_file(tmp_path, "slow"), broker_file(tmp_path, "quick")
+    with our_container(tmp_path) as container, ThreadPoolExecutor(1) as pool:
+        container.start()
+        before = set(container.all_pids())
+        adding = pool.submit(add, container, slow)
+        wait_until(lambda: set(container.all_pids()) - before, START_S)
+        (pid,) = set(container.all_pids()) - before
+        os.kill(pid, signal.SIGSTOP)
+        assert add(container, quick) == (0, "")
+        container.wait_registered("quick")
+        assert add(container, slow)[0] == 1, "it is there already"
+        assert remove(container, "quick") == (0, "")
+        assert not adding.done()
+        assert remove(container, "slow") == (0, ""), "its start is given up"
+        assert adding.result()[0] == 1
+        assert "it was removed meanwhile" in adding.result()[1]
+        assert container.supervisors() == {}
+        assert add(container, slow) == (0, "")
+        assert container.terminate() == 0
 
 
 def test_a_container_that_stops_starts_no_broker(tmp_path: Path) -> None:
