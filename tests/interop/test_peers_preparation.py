@@ -1,4 +1,4 @@
-"""What prepares and drives the Java peers, without Java: nothing waits for a process that is mute."""
+"""What prepares and drives the Java peers, without Java: nothing waits for a mute process."""
 
 from __future__ import annotations
 
