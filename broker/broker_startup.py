@@ -30,7 +30,14 @@ from conf.command_line import (
     require_home,
     unused_variables,
 )
-from conf.config_loader import KeySpace, LoadedSettings, build, load_settings
+from conf.config_loader import (
+    KeySpace,
+    LoadedSettings,
+    build,
+    load_settings,
+    require_readable,
+    with_source,
+)
 from conf.credentials import TOOLS_FILE, find_credentials
 from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
 from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
@@ -180,7 +187,7 @@ def _validate(store: MessageStoreConfig, sources: Mapping[str, str]) -> None:
         store.validate()
     except StoreError as error:
         source = sources.get(str(error).partition(" ")[0])
-        raise ConfigError([_with_source(source, error)]) from error
+        raise ConfigError([with_source(source, error)]) from error
 
 
 def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
@@ -191,14 +198,14 @@ def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
         make_tls_context(config, server_side=True)
     except (ValueError, HaTlsError, SharedSecretError) as error:
         named = (sources[key] for key in _HA_KEYS if key in str(error) and key in sources)
-        raise ConfigError([_with_source(next(named, None), error)]) from error
+        raise ConfigError([with_source(next(named, None), error)]) from error
     address = config.ha_master_address or ""
     if len(address) >= _LEAST_ADDRESS and not _is_address(address):
         problem = (
             f"haMasterAddress = {address}: expected ip:port of the master's HA port (its"
             " listenPort + 1 unless haListenPort says otherwise)"
         )
-        raise ConfigError([_with_source(sources.get("haMasterAddress"), problem)])
+        raise ConfigError([with_source(sources.get("haMasterAddress"), problem)])
 
 
 def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> None:
@@ -206,20 +213,14 @@ def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> Non
     errors in files name the line."""
     config = options.broker
     for key, problem in options.auth.problems_of(acl_enable=config.acl_enable):
-        raise ConfigError([_with_source(sources.get(key), f"{key}: {problem}")])
-    for key, text in (
-        ("adminAllowedAddresses", config.admin_allowed_addresses),
-        ("registerAllowedAddresses", config.register_allowed_addresses),
-        ("aclAdminAllowedAddresses", config.acl_admin_allowed_addresses),
-    ):
-        try:
-            parse_patterns(text)
-        except ValueError as error:
-            raise ConfigError([_with_source(sources.get(key), f"{key}: {error}")]) from error
-    try:
-        parse_umask(options.files.umask)
-    except ValueError as error:
-        raise ConfigError([_with_source(sources.get("umask"), error)]) from error
+        raise ConfigError([with_source(sources.get(key), f"{key}: {problem}")])
+    addresses = {
+        "adminAllowedAddresses": config.admin_allowed_addresses,
+        "registerAllowedAddresses": config.register_allowed_addresses,
+        "aclAdminAllowedAddresses": config.acl_admin_allowed_addresses,
+    }
+    require_readable(sources, addresses, parse_patterns)
+    require_readable(sources, {"umask": options.files.umask}, parse_umask)
     if config.rocketmq_home is not None:
         conf = Path(config.rocketmq_home, "conf")
         find_credentials(conf)
@@ -289,10 +290,6 @@ def _secret_files(options: StartupOptions, sources: Mapping[str, str]) -> list[P
     return found
 
 
-def _with_source(source: str | None, problem: object) -> str:
-    return f"{source}: {problem}" if source else str(problem)
-
-
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     return bool(host.strip()) and port.isascii() and port.isdigit() and 0 < int(port) <= 65535
@@ -315,7 +312,7 @@ def _check_role(
     given = loaded.values.get("brokerId", "0")
     if int(given) == 0:
         return ()
-    shown = _with_source(loaded.sources["brokerId"], f"brokerId = {given}")
+    shown = with_source(loaded.sources["brokerId"], f"brokerId = {given}")
     if "brokerRole" not in loaded.sources:
         text = (
             f"{shown} without brokerRole: it would start as a master, with id 0, beside the one "

@@ -10,7 +10,7 @@ process's start and when an admin request changes a setting; knows keys and type
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -119,6 +119,26 @@ def parse_value(spec: FieldSpec, setting: Setting) -> Any:
         return spec.parse(setting.text)
     except ValueError:
         raise ConfigError([_bad_value(spec, setting)]) from None
+
+
+def require_readable(
+    sources: Mapping[str, str], texts: Mapping[str, str], read: Callable[[str], object]
+) -> None:
+    """Check what would otherwise only fail once ports are open, or files are created.
+
+    texts: keys with the texts that `read` must take, which raises ValueError. Raises ConfigError,
+    which names the place of the first wrong one.
+    """
+    for key, text in texts.items():
+        try:
+            read(text)
+        except ValueError as error:
+            raise ConfigError([with_source(sources.get(key), f"{key}: {error}")]) from error
+
+
+def with_source(source: str | None, problem: object) -> str:
+    """A problem after the place of its setting, if that was set."""
+    return f"{source}: {problem}" if source else str(problem)
 
 
 def describe(*configs: object, important_only: bool = False) -> dict[str, str]:

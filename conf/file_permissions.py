@@ -35,10 +35,10 @@ def parse_umask(text: str) -> int:
     """The mask. Raises ValueError: not octal, or the program could not use its own files."""
     mask = int(text, 8) if _OCTAL.fullmatch(text) else -1
     if not 0 <= mask <= 0o777:
-        raise ValueError(f"umask = {text:.80}: expected an octal number such as 0077 or 0027")
+        raise ValueError(f"{text:.80}: expected an octal number such as 0077 or 0027")
     if mask & stat.S_IRWXU:
         raise ValueError(
-            f"umask = {text}: the broker's own user needs all rights on its files; the first of "
+            f"{text}: the broker's own user needs all rights on its files; the first of "
             "the last three digits must be 0, as in 0077"
         )
     return mask

@@ -9,9 +9,7 @@ the requester, the old and the new value. One lock; any thread.
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +17,16 @@ from conf.config_fields import Applies, field_specs
 from conf.config_loader import describe, update
 from conf.errors import ConfigError
 from conf.properties import dump_properties
-from conf.settings_change import AuditLog, read_changes
-from conf.settings_edit import save_changes
+from conf.settings_change import (
+    AppliedChanges,
+    ProtectedSettingError,
+    SettingsChanges,
+    save_or_explain,
+)
 from namesrv.namesrv_config import NamesrvConfig
 from remoting.errors import RequestError
+from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-
-log = logging.getLogger(__name__)
 
 CHANGEABLE_KEYS: Final = frozenset(
     spec.key for spec in field_specs(NamesrvConfig) if spec.changeable is Applies.NOW
@@ -43,8 +44,9 @@ class ConfigManager:
     def __init__(self, config: NamesrvConfig, *others: object) -> None:
         self._config = config
         self._others = others
-        self._lock = threading.Lock()
-        self._audit = AuditLog("namesrv")
+        self._changes = SettingsChanges(
+            "namesrv", why_protected=self._why_protected, apply=self._apply
+        )
 
     @property
     def config(self) -> NamesrvConfig:
@@ -61,52 +63,27 @@ class ConfigManager:
         Raises RequestError: NO_PERMISSION for a key that must not be changed, SYSTEM_ERROR for an
         invalid value or a file that cannot be written; nothing is changed then.
         """
-        source = f"request 318 from {who}"
         try:
-            changes = read_changes(text, source)
+            return self._changes.request(RequestCode.UPDATE_NAMESRV_CONFIG, text, who)
+        except ProtectedSettingError as error:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"Can not update config {error.key!r:.80}: {error.reason}."
+                f" Changeable: {', '.join(sorted(CHANGEABLE_KEYS))}",
+            ) from error
         except ConfigError as error:
-            self._audit.failed(who, str(error))
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if not changes:
-            return "nothing to change"
-        with self._lock:
-            self._refuse_protected(changes, who)
-            try:
-                return self._apply(changes, source, who)
-            except RequestError as error:
-                self._audit.failed(who, error.remark)
-                raise
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"nothing changed: {error}") from error
 
-    def _refuse_protected(self, changes: Iterable[str], who: str) -> None:
-        denied = self._config.config_black_list.split(";")
-        for key in changes:
-            if key not in CHANGEABLE_KEYS or key in denied:
-                reason = "it can only be changed in the settings file before a start"
-                self._audit.refused(who, key, reason)
-                raise RequestError(
-                    ResponseCode.NO_PERMISSION,
-                    f"Can not update config {key!r:.80}: {reason}."
-                    f" Changeable: {', '.join(sorted(CHANGEABLE_KEYS))}",
-                )
+    def _why_protected(self, key: str, _text: str) -> str:
+        if key in CHANGEABLE_KEYS and key not in self._config.config_black_list.split(";"):
+            return ""
+        return "it can only be changed in the settings file before a start"
 
-    def _apply(self, changes: Mapping[str, str], source: str, who: str) -> str:
-        try:
-            config = update(self._config, changes, source)
-        except ConfigError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+    def _apply(self, changes: Mapping[str, str], source: str) -> AppliedChanges:
+        config = update(self._config, changes, source)
         path = Path(self._config.config_store_path)
         old, new = describe(self._config), describe(config)
-        self._save(path, {key: new[key] for key in changes})
+        save_or_explain(path, {key: new[key] for key in changes})
         self._config = config
-        for key in changes:
-            self._audit.changed(who, key, old[key], new[key], "now")
-        return f"applied now: {', '.join(changes)}; saved to {path}"
-
-    def _save(self, path: Path, changes: Mapping[str, str]) -> None:
-        try:
-            save_changes(path, changes)
-        except (OSError, ConfigError) as error:
-            log.error("settings: cannot write %s: %s", path, error)
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            remark = f"nothing changed: the settings file cannot be written: {reason}"
-            raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
+        keys = {key: (old[key], new[key], "now") for key in changes}
+        return AppliedChanges(keys, f"applied now: {', '.join(changes)}; saved to {path}")

@@ -23,7 +23,7 @@ from conf.command_line import (
     require_home,
     unused_variables,
 )
-from conf.config_loader import KeySpace, build, describe, load_settings
+from conf.config_loader import KeySpace, build, describe, load_settings, require_readable
 from conf.errors import EXIT_OK, ConfigError, StartupExitError
 from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
 from conf.ignored_keys import IGNORED_NAMESRV_KEYS
@@ -119,20 +119,9 @@ def _validate_tls(tls: TlsConfig) -> None:
 def _validate_access(
     config: NamesrvConfig, files: FilePermissionConfig, sources: Mapping[str, str]
 ) -> None:
-    """Checks what would otherwise only fail once the port is open, or files are created."""
-    for key, text in (
-        ("adminAllowedAddresses", config.admin_allowed_addresses),
-        ("registerAllowedAddresses", config.register_allowed_addresses),
-    ):
-        try:
-            parse_patterns(text)
-        except ValueError as error:
-            raise _wrong(sources.get(key), f"{key}: {error}") from error
-    try:
-        parse_umask(files.umask)
-    except ValueError as error:
-        raise _wrong(sources.get("umask"), str(error)) from error
-
-
-def _wrong(source: str | None, problem: str) -> ConfigError:
-    return ConfigError([f"{source}: {problem}" if source else problem])
+    addresses = {
+        "adminAllowedAddresses": config.admin_allowed_addresses,
+        "registerAllowedAddresses": config.register_allowed_addresses,
+    }
+    require_readable(sources, addresses, parse_patterns)
+    require_readable(sources, {"umask": files.umask}, parse_umask)

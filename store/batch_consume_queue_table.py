@@ -373,18 +373,8 @@ class BatchConsumeQueueTable:
             del self._queues[queue.topic, queue.queue_id]
         return len(queues)
 
-    def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
-        """Delete files whose records are no longer in the commit log, correct the min offsets and
-        publish them; returns the number of files. pause: see ConsumeQueueTable.clean."""
-        deleted = 0
-        for queue in self:
-            while self._clean_queue(queue, min_phy_offset):
-                deleted += 1
-                if pause():
-                    return deleted
-        return deleted
-
-    def _clean_queue(self, queue: BatchConsumeQueue, min_phy_offset: int) -> bool:
+    def clean_queue(self, queue: BatchConsumeQueue, min_phy_offset: int) -> bool:
+        """See QueuesToClean."""
         with self._lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False

@@ -2,8 +2,9 @@
 
 Lives in `remoting`; any thread may call it (one lock). Which offsets exist comes from the queue
 table and is passed with each call; what lies behind them in the files is not looked at. A new
-generation of a queue closes what was open of it. Corresponds to RocketMQ's
-BatchConsumeQueue.getBatchMsgIndexBuffer and getOffsetInQueueByTime.
+generation of a queue closes what was open of it. A pull mostly goes on where another has ended:
+such places are remembered, and one read takes the place of a listed directory and a binary search.
+Corresponds to RocketMQ's BatchConsumeQueue.getBatchMsgIndexBuffer and getOffsetInQueueByTime.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from store.batch_units import BatchUnit, parse_unit
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.mapped_file import find_start_offset
 from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
+
+_MOST_PLACES: Final = 256
+"""Of one queue. A pull leaves a place behind each of the few records that it may end at."""
 
 
 class BatchQueueReader:
@@ -34,6 +38,8 @@ class BatchQueueReader:
         )
         self._generation_of = generation_of
         self._generations: dict[tuple[str, int], int] = {}
+        self._places: dict[tuple[str, int], dict[int, int]] = {}
+        """Of each queue: where the unit lies whose first message has this queue offset."""
         self._lock: Final = threading.Lock()
 
     def read_units(
@@ -45,9 +51,22 @@ class BatchQueueReader:
             return []
         with self._lock:
             self._check_generation(topic, queue_id)
+            places = self._places.setdefault((topic, queue_id), {})
+            position = places.get(queue_offset)
+            if position is not None:
+                units = self._read_at(topic, queue_id, position, count, high)
+                if units and units[0].base == queue_offset:
+                    _note_places(places, units, position)
+                    return units
             for start in self._files_from(topic, queue_id, queue_offset):
-                units = self._read_file(topic, queue_id, start, queue_offset, count, high)
+                position = self._find_in_file(
+                    topic, queue_id, start, lambda unit: unit.following <= queue_offset
+                )
+                if position >= start + self._files.file_size:
+                    continue
+                units = self._read_at(topic, queue_id, position, count, high)
                 if units:
+                    _note_places(places, units, position)
                     return units
         return []
 
@@ -76,6 +95,7 @@ class BatchQueueReader:
         if self._generations.get((topic, queue_id)) != generation:
             self._generations[topic, queue_id] = generation
             self._files.forget(topic, queue_id)
+            self._places.pop((topic, queue_id), None)
 
     def _starts(self, topic: str, queue_id: int) -> list[int]:
         try:
@@ -107,14 +127,10 @@ class BatchQueueReader:
             is_before,
         )
 
-    def _read_file(
-        self, topic: str, queue_id: int, start: int, queue_offset: int, count: int, high: int
+    def _read_at(
+        self, topic: str, queue_id: int, position: int, count: int, high: int
     ) -> list[BatchUnit]:
-        position = self._find_in_file(
-            topic, queue_id, start, lambda unit: unit.following <= queue_offset
-        )
-        if position >= start + self._files.file_size:
-            return []
+        """Units from `position` on, none of the next file."""
         data = self._files.read(topic, queue_id, position, count * BATCH_UNIT_SIZE)
         units = []
         for at in range(0, len(data), BATCH_UNIT_SIZE):
@@ -144,3 +160,12 @@ class BatchQueueReader:
         if (unit is None or unit.base >= high) and position > chosen:
             unit = self._unit_at(topic, queue_id, position - BATCH_UNIT_SIZE)
         return -1 if unit is None else unit.base
+
+
+def _note_places(places: dict[int, int], units: list[BatchUnit], position: int) -> None:
+    """Where the units behind these lie, if there are any: who reads there checks it."""
+    if len(places) > _MOST_PLACES:
+        places.clear()
+    for unit in units[: _MOST_PLACES // 4]:
+        position += BATCH_UNIT_SIZE
+        places[unit.following] = position

@@ -127,45 +127,38 @@ class ConsumeQueueTable:
     def recover(
         self,
         on_progress: Callable[[int, int], None] | None = None,
+        finish: Callable[[ConsumeQueue, bool], None] = lambda _queue, _was_read: None,
         *,
         min_phy_offset: int = 0,
         states: QueueStates | None = None,
         count: StatesCount = StatesCount.AT_LEAST,
         add_missing: bool = False,
         complete_until_ms: int = 0,
-    ) -> list[ConsumeQueue]:
-        """Load the files of all queues; returns those that were read. How far `states` are believed
-        says `count`; add_missing: nobody else can have deleted a queue since.
+    ) -> None:
+        """Load the files of all queues. How far `states` are believed says `count`; add_missing:
+        nobody else can have deleted a queue since.
 
-        on_progress(done, all) is called from time to time. complete_until_ms: see
-        ConsumeQueue.recover. Raises WrongFileSizeError, OSError.
+        on_progress(done, all) is called from time to time. finish: does what else recovery has to
+        do with a queue, and hears whether its files were read; they need not be opened again then.
+        complete_until_ms: see ConsumeQueue.recover. Raises WrongFileSizeError, OSError.
         """
         states = states or QueueStates()
-        read: list[ConsumeQueue] = []
+        read = 0
         with self.lock:
-            may_restore = count is not StatesCount.AT_LEAST
             if add_missing:
                 self._add_missing(states)
             for done, queue in enumerate(self._queues.values()):
                 if on_progress is not None and done % _PROGRESS_STEP == 0:
                     on_progress(done, len(self._queues))
-                state = states.find(queue.topic, queue.queue_id)
-                can_restore = may_restore and state is not None
-                if can_restore and state and queue.restore(state, states.min_phy_offset):
-                    continue
-                if state is not None and count is StatesCount.FOR_OFFSETS:
-                    queue.adopt(state, states.min_phy_offset)
-                else:
-                    read.append(queue)
-                    queue.recover(complete_until_ms)
-                    if state is not None and queue.falls_short_of(state):
-                        log.error("%r: it ended at %s once", queue, state.end // CQ_UNIT_SIZE)
-                        queue.doubt_end()
+                was_read = _recover(queue, states, count, complete_until_ms)
+                read += was_read
                 queue.correct_min_offset(min_phy_offset)
+                finish(queue, was_read)
+                if queue.is_dirty:
+                    self._dirty[queue] = None
             if on_progress is not None:
                 on_progress(len(self._queues), len(self._queues))
-        log.info("%s consume queues, %s of them had to be read", len(self), len(read))
-        return read
+        log.info("%s consume queues, %s of them had to be read", len(self), read)
 
     def _add_missing(self, states: QueueStates) -> None:
         """The queues of the last stop whose directories are gone."""
@@ -330,12 +323,6 @@ class ConsumeQueueTable:
 
     # -- truncation and deletion ---------------------------------------------------------------
 
-    def truncate(self, phy_offset: int) -> None:
-        """Drop all units of records that do not end at or before `phy_offset`."""
-        with self.lock:
-            for queue in self._queues.values():
-                queue.truncate(phy_offset)
-
     def blank_out(self, low: int, high: int) -> list[tuple[str, int, int]]:
         """The records in [low, high) of the log cannot be read: their units become blank ones.
 
@@ -455,22 +442,8 @@ class ConsumeQueueTable:
                 self._queues.pop((queue.topic, queue.queue_id), None)
                 self._forget(queue)
 
-    def clean(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
-        """Delete files whose records are no longer in the commit log, correct the min offsets and
-        publish them; returns the number of files.
-
-        `pause` is called after each deleted file, without the lock; True ends the pass early.
-        """
-        deleted = 0
-        for queue in self:
-            while self._clean_queue(queue, min_phy_offset):
-                deleted += 1
-                if pause():
-                    return deleted
-        return deleted
-
-    def _clean_queue(self, queue: ConsumeQueue, min_phy_offset: int) -> bool:
-        """Delete at most one file of `queue`; True if it did."""
+    def clean_queue(self, queue: ConsumeQueue, min_phy_offset: int) -> bool:
+        """See QueuesToClean."""
         with self.lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False
@@ -480,15 +453,6 @@ class ConsumeQueueTable:
             return deleted
 
     # -- flushing ------------------------------------------------------------------------------
-
-    def write_again(self, phy_offset: int) -> None:
-        """The units of all records from `phy_offset` on are written again and due to be flushed.
-        Raises DiskFullError, StoreError."""
-        with self.lock:
-            for queue in self:
-                queue.write_again(phy_offset)
-                if queue.is_dirty:
-                    self._dirty[queue] = None
 
     def flush(self, least_pages: int) -> int:
         """Bring units to disk: of queues with at least `least_pages` new pages; 0 = of all.
@@ -515,6 +479,24 @@ class ConsumeQueueTable:
                 if not queue.is_dirty:
                     self._dirty.pop(queue, None)
         return len(due)
+
+
+def _recover(
+    queue: ConsumeQueue, states: QueueStates, count: StatesCount, complete_until_ms: int
+) -> bool:
+    """Load its files or believe its state; whether they were read."""
+    state = states.find(queue.topic, queue.queue_id)
+    if state is not None and count is not StatesCount.AT_LEAST:
+        if queue.restore(state, states.min_phy_offset):
+            return False
+        if count is StatesCount.FOR_OFFSETS:
+            queue.adopt(state, states.min_phy_offset)
+            return False
+    queue.recover(complete_until_ms)
+    if state is not None and queue.falls_short_of(state):
+        log.error("%r: it ended at %s once", queue, state.end // CQ_UNIT_SIZE)
+        queue.doubt_end()
+    return True
 
 
 def _list_names(directory: str) -> list[str]:

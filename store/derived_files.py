@@ -16,6 +16,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from ipc.queue_table import QueueTableWriter
 from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_topics import BatchTopics
+from store.clean_consume_queue_service import clean_table
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
 from store.consume_queue_table import ConsumeQueueTable
@@ -150,9 +151,9 @@ class DerivedFiles:
         return self.queues.flush(least_pages) + self.batch_queues.flush(least_pages)
 
     def clean_queues(self, min_phy_offset: int, pause: Callable[[], bool]) -> int:
-        """See ConsumeQueueTable.clean."""
-        deleted = self.queues.clean(min_phy_offset, pause)
-        return deleted + self.batch_queues.clean(min_phy_offset, pause)
+        """See clean_table."""
+        deleted = clean_table(self.queues, min_phy_offset, pause)
+        return deleted + clean_table(self.batch_queues, min_phy_offset, pause)
 
     def close(self) -> None:
         """Flush and close the index, close the queues; the source stays readable."""

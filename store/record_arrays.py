@@ -362,10 +362,10 @@ def _read_heads(view: memoryview, at: Int64Array, phy_offset: int) -> tuple[_Hea
     # A wrong length must not read outside the view; it is detected below.
     bad = (body_sizes < 0) | (topic_at + 3 > ends)
     is_v2 = magics == MAGIC_V2
-    topic_sizes = _byte_strided(view, "i1")[np.clip(topic_at, 0, last)].astype(np.int64)
+    topic_sizes = _byte_strided(view, "i1")[np.clip(topic_at, 0, last + 3)].astype(np.int64)
     topic_at += 1
     if is_v2.any():
-        wide = _byte_strided(view, ">i2")[np.clip(topic_at - 1, 0, last)].astype(np.int64)
+        wide = _byte_strided(view, ">i2")[np.clip(topic_at - 1, 0, last + 2)].astype(np.int64)
         topic_sizes = np.where(is_v2, wide, topic_sizes)
         topic_at += is_v2
     properties_at = topic_at + topic_sizes + 2

@@ -12,7 +12,7 @@ Long because the order of the steps, each of which needs what the one before has
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ipc.clock import Clock
@@ -146,14 +146,25 @@ class StoreOpening:
         count = StatesCount.FOR_OFFSETS if found.trusted else StatesCount.AT_LEAST
         if crashed and not lost_pages:
             count = StatesCount.IF_UNTOUCHED
-        read = self._load_queues(count, add_missing=found.trusted or crashed_here)
-        self._queues.truncate(found.max_phy_offset)
+        units_from = None
+        if repair.is_due:
+            # Their units the disk perhaps lacks, too: the first flush of the queues brings them.
+            units_from = max(_flushed_with_units(repair, found) or 0, found.min_phy_offset)
+
+        def finish(queue: ConsumeQueue, was_read: bool) -> None:
+            queue.truncate(found.max_phy_offset)
+            if was_read:
+                self._drop_wrong_end(queue)
+            if units_from is not None:
+                queue.write_again(units_from)
+
+        self._load_queues(count, finish, add_missing=found.trusted or crashed_here)
         self._batch_queues.recover(found.max_phy_offset, self._derived.source)
         if not found.trusted:
             self._derived.damage.blank_out()
-        self._drop_wrong_ends(read)
-        if repair.is_due:
-            self._write_again(repair, found)
+        if units_from is not None:
+            self._write_log_again(repair, found)
+            self._batch_queues.write_again(units_from)
         index_is_whole = not lost_pages and repair.failure is None
         self._load_index(found.max_phy_offset, exited_ok=index_is_whole)
         start = self._dispatch_start(found, crashed=crashed)
@@ -173,17 +184,13 @@ class StoreOpening:
             return found.start_scanned_at
         return found.max_phy_offset
 
-    def _write_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
-        """What the cache has and the disk perhaps lacks: the log above its last good flush, and the
-        units of its records, which the first flush of the queues brings to disk."""
-        # After a flush that failed somewhere the checkpoint says nothing about the queues.
-        known = found.flushed_offset if repair.failure is None else found.start_scanned_at
-        start = known if repair.flushed_offset is None else repair.flushed_offset
+    def _write_log_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
+        """What the cache has and the disk perhaps lacks: the log above its last good flush."""
+        start = repair.flushed_offset
+        if start is None:
+            start = _flushed_with_units(repair, found)
         if start is not None:
             repair.rewrite_log(start, found.max_phy_offset)
-        units_from = max(known or 0, found.min_phy_offset)
-        self._queues.write_again(units_from)
-        self._batch_queues.write_again(units_from)
 
     def _fill_blanks(self, before: LogFences | None, found: RecoveryResult) -> None:
         """The units of records that can be read again, since damage is no longer where it was."""
@@ -225,32 +232,27 @@ class StoreOpening:
             starts.append(self._derived.index.rebuild_from)
         return max(min(starts), found.min_phy_offset)
 
-    def _drop_wrong_ends(self, queues: Iterable[ConsumeQueue]) -> None:
-        """The last unit says where a queue continues: of those that were read it must name its
-        record. Wrong ones are dropped, and the log is dispatched again from there."""
+    def _drop_wrong_end(self, queue: ConsumeQueue) -> None:
+        """The last unit says where a queue continues: it must name its record, but for one inside
+        of a fence, which will be made blank. Wrong ones are dropped, and the log is dispatched
+        again from there."""
         source = self._derived.source
-        for queue in queues:
-            topic, dropped = queue.topic.encode(), 0
-            while queue.end and dropped < _MOST_WRONG:
-                units = queue.read_units(queue.max_offset - 1, 1)
-                if len(units) and is_right(
-                    source,
-                    int(units[0]["phy_offset"]),
-                    int(units[0]["size"]),
-                    topic,
-                    queue.queue_id,
-                    queue.max_offset - 1,
-                ):
-                    break
-                if not len(units):
-                    break
-                queue.drop_last()
-                dropped += 1
-            if dropped == _MOST_WRONG:
-                queue.empty()
-            if dropped:
-                log.error("%r: wrong units at the end were dropped: %s", queue, dropped)
-                queue.doubt_end()
+        topic, dropped = queue.topic.encode(), 0
+        while queue.end and dropped < _MOST_WRONG:
+            units = queue.read_units(queue.max_offset - 1, 1)
+            if not len(units):
+                break
+            phy_offset, size = int(units[0]["phy_offset"]), int(units[0]["size"])
+            place = (topic, queue.queue_id, queue.max_offset - 1)
+            if source.fences.find(phy_offset) or is_right(source, phy_offset, size, *place):
+                break
+            queue.drop_last()
+            dropped += 1
+        if dropped == _MOST_WRONG:
+            queue.empty()
+        if dropped:
+            log.error("%r: wrong units at the end were dropped: %s", queue, dropped)
+            queue.doubt_end()
 
     def _drop_torn_units(self, start: int) -> None:
         """A write cut short by SIGKILL ends at a page boundary, perhaps within a unit: a last unit
@@ -275,7 +277,11 @@ class StoreOpening:
         # The store that died may have seen a flush fail.
         repair.rewrite_log(counters[FLUSHED_OFFSET], counters[MAX_PHY_OFFSET])
         self._derived.damage.keeper.refresh()
-        self._drop_wrong_ends(self._load_queues(StatesCount.AT_LEAST, add_missing=False))
+
+        def finish(queue: ConsumeQueue, _was_read: bool) -> None:
+            self._drop_wrong_end(queue)
+
+        self._load_queues(StatesCount.AT_LEAST, finish, add_missing=False)
         self._batch_queues.recover(counters[MAX_PHY_OFFSET], self._derived.source)
         self._drop_unpublished_units()
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
@@ -313,12 +319,19 @@ class StoreOpening:
 
     # -- both ----------------------------------------------------------------------------------
 
-    def _load_queues(self, count: StatesCount, *, add_missing: bool) -> list[ConsumeQueue]:
-        """Returns the queues that had to be read."""
+    def _load_queues(
+        self,
+        count: StatesCount,
+        finish: Callable[[ConsumeQueue, bool], None],
+        *,
+        add_missing: bool,
+    ) -> None:
+        """finish: see ConsumeQueueTable.recover."""
         self._states = load_queue_states(self._config.queue_states_path)
         self._queues.load()
-        return self._queues.recover(
+        self._queues.recover(
             self._report_progress("consume queues"),
+            finish,
             min_phy_offset=self._counters[MIN_PHY_OFFSET],
             states=self._states,
             count=count,
@@ -408,6 +421,12 @@ def _check_fences_place(config: MessageStoreConfig) -> None:
                 f"storePathCommitLog names first: name that one first, or move it to {wanted} "
                 "(with -digests and -scrub.json)"
             )
+
+
+def _flushed_with_units(repair: CacheRepair, found: RecoveryResult) -> int | None:
+    """Up to where log and units are on disk, by the checkpoint: after a flush that failed somewhere
+    it says nothing about the queues."""
+    return found.flushed_offset if repair.failure is None else found.start_scanned_at
 
 
 def _lacks_some(clean_exit: CleanExit, derived: DerivedFiles) -> bool:

@@ -1,8 +1,10 @@
 """BrokerContainer: the brokers of one host that run under one process, added and removed while the
 others run.
 
-Adding and removing run one after the other on the container's request thread (as RocketMQ's do, by
-`synchronized`); the main thread looks for brokers that have ended, and stops all at the end. A
+Whether a broker may be added is decided for one after the other; to wait until it serves or has
+stopped is each request's own business (RocketMQ's do all of it one after the other, by
+`synchronized`), so that a long recovery holds up nobody else. Requests run on the container's
+request threads; the main thread looks for brokers that have ended, and stops all at the end. A
 broker whose processes die is the business of its own supervisor; if that ends, too, the broker
 leaves the table, the others go on, and it may be added again. As in RocketMQ nothing is kept of
 what is added: a restart finds the brokers of brokerConfigPaths. (Java: BrokerContainer.)
@@ -14,6 +16,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +45,7 @@ BROKER_NOT_EXIST: Final = ResponseCode(211)
 
 class BrokerContainer:
     """The table of brokers. Guarded by: its lock, which is never held while a process starts or
-    stops. `add_broker`, `remove_broker` and `start_configured` run on one thread."""
+    stops. `_adding` is held from the look at what is there until the new one is in the table."""
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class BrokerContainer:
         self._is_pinning = is_pinning
         self._say = say
         self._lock = threading.Lock()
+        self._adding = threading.Lock()
         self._brokers: dict[BrokerIdentity, ContainedBroker] = {}
         self._cancel_read, self._cancel_write = os.pipe2(os.O_CLOEXEC)
         self.is_stopping = False
@@ -96,11 +100,23 @@ class BrokerContainer:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def start_configured(self, configured: Sequence[ContainedOptions]) -> None:
-        """Start these brokers side by side. Raises BrokerStartError when one does not start; the
-        caller stops the container then."""
-        for broker in [self._spawn(contained) for contained in configured]:
-            self._await_serving(broker)
+    def start_configured(self, configured: Sequence[ContainedOptions]) -> list[ContainedBroker]:
+        """Start the processes of these brokers. Raises BrokerStartError."""
+        with self._adding:
+            return [self._spawn(contained) for contained in configured]
+
+    def await_configured(self, brokers: Sequence[ContainedBroker]) -> None:
+        """Wait until these, which have been started, serve. Raises BrokerStartError as soon as one
+        does not start; the others are stopped then."""
+        with ThreadPoolExecutor(max(len(brokers), 1), "AwaitConfigured") as pool:
+            for awaited in as_completed(pool.submit(self._await_serving, each) for each in brokers):
+                try:
+                    awaited.result()
+                except BrokerStartError:
+                    if self.is_stopping:
+                        return
+                    self.stop_starting()
+                    raise
 
     def add_broker(self, path: Path) -> BrokerIdentity:
         """Start the broker of a settings file, and wait until it serves.
@@ -109,7 +125,19 @@ class BrokerContainer:
         """
         if self.is_stopping:
             raise _system_error("start broker failed, the broker container stops")
-        there = [broker.contained for broker in self.brokers()]
+        try:
+            with self._adding:
+                broker = self._spawn_beside(path, [each.contained for each in self.brokers()])
+            if not self._await_serving(broker):
+                raise BrokerStartError(
+                    f"{broker.identity.canonical_name}: it was removed meanwhile"
+                )
+        except BrokerStartError as error:
+            raise _system_error(f"start broker failed, {error}") from error
+        return broker.identity
+
+    def _spawn_beside(self, path: Path, there: Sequence[ContainedOptions]) -> ContainedBroker:
+        """Raises RequestError, BrokerStartError."""
         try:
             contained = self._load(path)
             _check_new(contained, there)
@@ -119,10 +147,9 @@ class BrokerContainer:
             raise _system_error(str(error)) from error
         try:
             check_claims(contained, self._taken(there))
-            self._await_serving(self._spawn(contained))
-        except (BrokerSettingsError, BrokerStartError) as error:
-            raise _system_error(f"start broker failed, {error}") from error
-        return contained.identity
+        except BrokerSettingsError as error:
+            raise BrokerStartError(str(error)) from error
+        return self._spawn(contained)
 
     def _spawn(self, contained: ContainedOptions) -> ContainedBroker:
         """Start the broker's process and put it into the table. Raises BrokerStartError."""
@@ -145,17 +172,21 @@ class BrokerContainer:
             self._brokers[identity] = broker
         return broker
 
-    def _await_serving(self, broker: ContainedBroker) -> None:
-        """Wait until it serves; one that does not leaves the table. Raises BrokerStartError."""
+    def _await_serving(self, broker: ContainedBroker) -> bool:
+        """Wait until it serves; one that does not leaves the table. False for one that was removed
+        meanwhile. Raises BrokerStartError."""
         name = broker.identity
         try:
             boot_line = broker.wait_serving(self._cancel_read)
         except BrokerStartError as error:
+            if broker.is_removed:
+                return False
             self._forget(broker)
             log.error("%s: not started: %s", name.canonical_name, error)
             raise BrokerStartError(f"{name.canonical_name}: {error}") from error
         log.info("%s: pid %s: %s", name.canonical_name, broker.pid, boot_line)
         self._say(f"Broker [{name.broker_name}-{name.broker_id}] boot success. serializeType=JSON")
+        return True
 
     def _forget(self, broker: ContainedBroker) -> None:
         with self._lock:
@@ -165,7 +196,7 @@ class BrokerContainer:
     # -- removing and watching -------------------------------------------------------------------
 
     def remove_broker(self, identity: BrokerIdentity) -> None:
-        """Stop a broker in order.
+        """Stop a broker in order, also one that does not serve yet.
 
         Raises RequestError: BROKER_NOT_EXIST; SYSTEM_ERROR if its stop failed, though it is
         removed.
@@ -174,6 +205,7 @@ class BrokerContainer:
             broker = self._brokers.get(identity)
         if broker is None:
             raise RequestError(BROKER_NOT_EXIST, "Broker not exist")
+        broker.is_removed = True
         broker.ask_to_stop()
         code = broker.wait_stopped()
         self._forget(broker)

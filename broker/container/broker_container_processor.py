@@ -1,7 +1,7 @@
 """BrokerContainerProcessor: what the container answers at its own port: 902, 903, 25, 26.
 
 Table and remarks are those of org.apache.rocketmq.container.BrokerContainerProcessor. Adding and
-removing run on the container's one request thread, reading the settings on the loop. Unlike
+removing run on the container's request threads, reading the settings on the loop. Unlike
 RocketMQ's it answers a code that it does not know (3), and listens to operators only: what starts a
 process with a file of the peer's choice is not for everybody.
 """

@@ -57,6 +57,8 @@ class ContainedBroker:
         self.log_dir = log_dir
         self.is_stopping = False
         """Whether the container has asked it to stop."""
+        self.is_removed = False
+        """Whether removeBroker has asked for it."""
         self.is_serving = False
         """Whether `wait_serving` has returned."""
         self._status, status = os.pipe2(os.O_CLOEXEC)

@@ -121,7 +121,7 @@ def load_contained_options(
 
 
 def _read(path: Path) -> list[Setting]:
-    """Raises UnreadableSettingsError. A pipe would hold the container's one request thread, and
+    """Raises UnreadableSettingsError. A pipe would hold a request thread of the container, and
     with it the container's stop, until somebody writes into it; a device may have no end."""
     try:
         if path.exists() and not path.is_file():

@@ -1,7 +1,7 @@
 """ContainerServer: the remoting server at the container's two ports, on a loop of its own.
 
 `start` and `shutdown` belong to the container's main thread; the loop has its own thread, and the
-requests that start or stop processes have one, too. It knows no request.
+requests that start or stop processes have some, too. It knows no request.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 _POOL_CAPACITY: Final = 10_000
 """RocketMQ's."""
+_POOL_THREADS: Final = 32
+"""So many brokers may start and stop at the same time: a recovery takes as long as it takes."""
 _JOIN_S: Final = 10.0
 
 
@@ -40,10 +42,10 @@ class ContainerServer:
         tls: ServerTls,
         on_failure: Callable[[str], None],
     ) -> None:
-        """pool: the one that `routes` name, of one thread. on_failure: called with the reason when
+        """pool: the one that `routes` name. on_failure: called with the reason when
         the loop ends by itself."""
         self._loop = SelectorLoop("BrokerContainerLoop")
-        self._pool = RequestExecutor(pool, 1, _POOL_CAPACITY)
+        self._pool = RequestExecutor(pool, _POOL_THREADS, _POOL_CAPACITY)
         self._on_failure = on_failure
         self._server = RemotingServer(
             self._loop,
@@ -59,7 +61,7 @@ class ContainerServer:
         self._thread = threading.Thread(target=self._run, name="BrokerContainerLoop", daemon=True)
 
     def start(self, first: Callable[[], None]) -> None:
-        """Serve; `first` runs on the request thread before any request does."""
+        """Serve; `first` runs on a request thread."""
         self._pool.try_submit(first, lambda _reason: None)
         self._server.start()
         self._thread.start()

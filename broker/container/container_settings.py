@@ -7,8 +7,6 @@ those of the black list. One lock; any thread.
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -18,13 +16,16 @@ from broker.container.container_startup import ContainerOptions
 from conf.config_fields import Applies, field_specs
 from conf.config_loader import update
 from conf.errors import ConfigError
-from conf.settings_change import AuditLog, read_changes
-from conf.settings_edit import save_changes
+from conf.settings_change import (
+    AppliedChanges,
+    ProtectedSettingError,
+    SettingsChanges,
+    save_or_explain,
+)
 from remoting.body.data_version import DataVersion
 from remoting.errors import RequestError
+from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-
-log = logging.getLogger(__name__)
 
 CHANGEABLE: Final = frozenset(
     spec.key for spec in field_specs(BrokerContainerConfig) if spec.changeable is Applies.NOW
@@ -39,8 +40,9 @@ class ContainerSettings:
         """now_ms: wall clock."""
         self._options = options
         self._now_ms = now_ms
-        self._lock = threading.Lock()
-        self._audit = AuditLog("container")
+        self._changes = SettingsChanges(
+            "container", why_protected=self._why_protected, apply=self._apply
+        )
         self._version = DataVersion(timestamp=now_ms())
 
     @property
@@ -62,47 +64,33 @@ class ContainerSettings:
         Raises RequestError: NO_PERMISSION for a key that must not be changed, SYSTEM_ERROR for a
         bad value or a file that cannot be written. Nothing is changed then.
         """
-        source = f"request 25 from {who}"
         try:
-            changes = read_changes(text, source)
+            return self._changes.request(RequestCode.UPDATE_BROKER_CONFIG, text, who)
+        except ProtectedSettingError as error:
+            raise RequestError(ResponseCode.NO_PERMISSION, error.reason) from error
         except ConfigError as error:
-            self._audit.failed(who, str(error))
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if not changes:
-            return "nothing to change"
-        with self._lock:
-            self._refuse_protected(changes, who)
-            try:
-                return self._apply(changes, source, who)
-            except (ConfigError, OSError) as error:
-                self._audit.failed(who, str(error))
-                remark = f"{error}. Nothing is changed"
-                raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
+            remark = f"{error}. Nothing is changed"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
 
-    def _refuse_protected(self, changes: Mapping[str, str], who: str) -> None:
-        black_list = {*_BLACK_LIST, *self.container.config_black_list.split(";")}
-        for key in changes:
-            if key not in black_list and key in CHANGEABLE:
-                continue
-            remark = "Can not update config in black list."
-            if key not in black_list:
-                remark = (
-                    f"Can not update config {key!r:.80}: it can only be changed in the settings "
-                    f"file before a start. Changeable: {', '.join(sorted(CHANGEABLE))}"
-                )
-            self._audit.refused(who, key, remark)
-            raise RequestError(ResponseCode.NO_PERMISSION, remark)
+    def _why_protected(self, key: str, _text: str) -> str:
+        if key in _BLACK_LIST or key in self.container.config_black_list.split(";"):
+            return "Can not update config in black list."
+        if key in CHANGEABLE:
+            return ""
+        return (
+            f"Can not update config {key!r:.80}: it can only be changed in the settings "
+            f"file before a start. Changeable: {', '.join(sorted(CHANGEABLE))}"
+        )
 
-    def _apply(self, changes: Mapping[str, str], source: str, who: str) -> str:
+    def _apply(self, changes: Mapping[str, str], source: str) -> AppliedChanges:
         container = update(self._options.container, changes, source)
         changed = replace(self._options, container=container)
         old, new = self._options.settings(), changed.settings()
         path = self._options.config_file
         if path is not None:
-            save_changes(path, {key: new[key] for key in changes})
+            save_or_explain(path, {key: new[key] for key in changes})
         self._options = changed
         self._version = self._version.next_version(self._now_ms())
-        for key in changes:
-            self._audit.changed(who, key, old[key], new[key], "now")
+        keys = {key: (old[key], new[key], "now") for key in changes}
         saved = "not saved, as there is no -c file" if path is None else f"saved to {path}"
-        return f"applied now: {', '.join(changes)}; {saved}"
+        return AppliedChanges(keys, f"applied now: {', '.join(changes)}; {saved}")

@@ -31,7 +31,14 @@ from conf.command_line import (
     unused_variables,
 )
 from conf.config_fields import field_specs
-from conf.config_loader import KeySpace, LoadedSettings, build, describe, load_settings
+from conf.config_loader import (
+    KeySpace,
+    LoadedSettings,
+    build,
+    describe,
+    load_settings,
+    require_readable,
+)
 from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
 from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
 from conf.ignored_keys import IGNORED_BROKER_KEYS, IGNORED_CONTAINER_KEYS
@@ -180,28 +187,16 @@ def _transport_settings(loaded: LoadedSettings) -> list[Setting]:
 
 
 def _validate(options: ContainerOptions, sources: Mapping[str, str]) -> None:
-    """Check what would otherwise only fail once ports are open, or files are created."""
-    container = options.container
-    for key, text in (
-        ("adminAllowedAddresses", container.admin_allowed_addresses),
-        ("registerAllowedAddresses", container.register_allowed_addresses),
-    ):
-        try:
-            parse_patterns(text)
-        except ValueError as error:
-            raise _wrong(sources.get(key), f"{key}: {error}") from error
-    try:
-        parse_umask(options.files.umask)
-    except ValueError as error:
-        raise _wrong(sources.get("umask"), str(error)) from error
+    addresses = {
+        "adminAllowedAddresses": options.container.admin_allowed_addresses,
+        "registerAllowedAddresses": options.container.register_allowed_addresses,
+    }
+    require_readable(sources, addresses, parse_patterns)
+    require_readable(sources, {"umask": options.files.umask}, parse_umask)
     try:
         check_tls(options.tls, use_tls=options.client.use_tls)
     except TlsSettingError as error:
         raise ConfigError([str(error)]) from error
-
-
-def _wrong(source: str | None, problem: str) -> ConfigError:
-    return ConfigError([f"{source}: {problem}" if source else problem])
 
 
 def _broker_files(given: Mapping[str, str], config: BrokerContainerConfig) -> tuple[Path, ...]:

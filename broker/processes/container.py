@@ -2,7 +2,7 @@
 
 The composition root of the container's process. Its main thread is a Supervisor
 (broker/supervisor/supervisor.py) of the embedded name server, if there is one, and looks after the
-brokers' supervisors at each of its ticks; a loop thread and a request thread answer at the
+brokers' supervisors at each of its ticks; a loop thread and request threads answer at the
 container's port. No policy, no message. Every error found before a process starts is one line on
 stderr and RocketMQ's exit code.
 """
@@ -26,7 +26,7 @@ from broker.container.broker_container_processor import (
     BrokerContainerProcessor,
     OperatorsOnly,
 )
-from broker.container.contained_broker import BrokerStartError
+from broker.container.contained_broker import BrokerStartError, ContainedBroker
 from broker.container.contained_options import BrokerSettingsError, ContainedOptions
 from broker.container.container_server import ContainerServer
 from broker.container.container_settings import ContainerSettings
@@ -185,16 +185,22 @@ class ContainerProcess:
         self._page.counters[REMOTING_READY] = 1
         log.info("%s", self._boot_line())
         print_line(self._boot_line())
-        self._server.start(self._start_configured)
-
-    def _start_configured(self) -> None:
-        """On the request thread, before any request."""
         try:
-            self._brokers.start_configured(self._configured)
+            started = self._brokers.start_configured(self._configured)
         except BrokerStartError as error:
-            if not self._brokers.is_stopping:
-                words = f"{error}; the broker container stops"
-                self._supervisor.stop_with(words, EXIT_CANNOT_START)
+            self._stop_for(error)
+        else:
+            self._server.start(lambda: self._await_configured(started))
+
+    def _stop_for(self, error: BrokerStartError) -> None:
+        self._supervisor.stop_with(f"{error}; the broker container stops", EXIT_CANNOT_START)
+
+    def _await_configured(self, started: list[ContainedBroker]) -> None:
+        """On a request thread."""
+        try:
+            self._brokers.await_configured(started)
+        except BrokerStartError as error:
+            self._stop_for(error)
         except Exception as error:  # the service guard: logged, then the container stops
             log.exception("starting the brokers failed")
             self._supervisor.stop_with(f"starting the brokers failed: {error!r}", 1)
@@ -236,7 +242,8 @@ class ContainerProcess:
         )
         inherited = (self._page_fd, metrics_fd, changes_fd, self._life_read, listening.fileno())
         entry = child_entry(_NAMESRV_MODULE)
-        return ChildSpec("namesrv", index, _NAMESRV_MODULE, boot, inherited, entry)
+        # Brokers serve the clients that know their routes without it: they do not stop for it.
+        return ChildSpec("namesrv", index, _NAMESRV_MODULE, boot, inherited, entry, is_vital=False)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -23,12 +22,17 @@ from conf.config_fields import Applies
 from conf.config_loader import update
 from conf.errors import ConfigError
 from conf.ignored_keys import IGNORED_BROKER_KEYS
-from conf.settings_change import AuditLog, read_changes
-from conf.settings_edit import save_changes
+from conf.settings_change import (
+    AppliedChanges,
+    ProtectedSettingError,
+    SettingsChanges,
+    save_or_explain,
+)
 from ipc.clock import Clock
 from ipc.command_channel import CommandError
 from remoting.body.data_version import DataVersion
 from remoting.errors import RequestError
+from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.errors import StoreError
 
@@ -70,8 +74,9 @@ class BrokerConfigUpdate:
         self._config_file = config_file
         self._user = user
         self._changed = changed
-        self._lock = threading.Lock()
-        self._audit = AuditLog("broker")
+        self._changes = SettingsChanges(
+            "broker", why_protected=self._why_protected, apply=self._apply
+        )
         self._pending: dict[str, str] = {}
         """Saved values that take effect after a restart."""
         self._version = DataVersion(timestamp=clock.now_ms())
@@ -94,38 +99,20 @@ class BrokerConfigUpdate:
         SYSTEM_ERROR an invalid value, a file that cannot be written, or a process that does not
         respond. Nothing is changed in these cases.
         """
-        source = f"request 25 from {who}"
         try:
-            changes = read_changes(text, source)
+            return self._changes.request(RequestCode.UPDATE_BROKER_CONFIG, text, who)
+        except ProtectedSettingError as error:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"Can not update config {error.key!r:.80}: {error.reason}. Nothing is changed",
+            ) from error
         except ConfigError as error:
-            self._audit.failed(who, str(error))
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        if not changes:
-            return "nothing to change"
-        with self._lock:
-            self._refuse_protected(changes, who)
-            try:
-                return self._take(changes, source, who)
-            except RequestError as error:
-                self._audit.failed(who, error.remark)
-                raise
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def _refuse_protected(self, changes: Mapping[str, str], who: str) -> None:
-        denied = [key.strip() for key in self._options.broker.config_black_list.split(";")]
-        for key, value in changes.items():
-            reason = self._why_protected(key, value, denied)
-            if reason:
-                self._audit.refused(who, key, reason)
-                raise RequestError(
-                    ResponseCode.NO_PERMISSION,
-                    f"Can not update config {key!r:.80}: {reason}. Nothing is changed",
-                )
-
-    def _why_protected(self, key: str, value: str, denied: list[str]) -> str:
-        """The reason why a change is not allowed; empty if it is."""
-        if key in denied:
+    def _why_protected(self, key: str, value: str) -> str:
+        if key in (each.strip() for each in self._options.broker.config_black_list.split(";")):
             return "it is in configBlackList"
         if key in CHANGEABLE:
             slave = "SLAVE"
@@ -144,7 +131,7 @@ class BrokerConfigUpdate:
     def _with(
         self, options: StartupOptions, changes: Mapping[str, str], source: str
     ) -> StartupOptions:
-        """A copy with these values. Raises RequestError for an invalid one."""
+        """A copy with these values. Raises ConfigError for an invalid one."""
         try:
             changed = dataclasses.replace(
                 options,
@@ -153,12 +140,12 @@ class BrokerConfigUpdate:
             )
             changed.store.validate()
         except (ConfigError, StoreError) as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{error}. Nothing is changed") from error
+            raise ConfigError([f"{error}. Nothing is changed"]) from error
         return changed
 
     # -- the change ------------------------------------------------------------------------------
 
-    def _take(self, changes: Mapping[str, str], source: str, who: str) -> str:
+    def _apply(self, changes: Mapping[str, str], source: str) -> AppliedChanges:
         now = {key: text for key, text in changes.items() if CHANGEABLE[key] is Applies.NOW}
         later = {key: text for key, text in changes.items() if key not in now}
         old = self._with(self._options, self._pending, source).settings()
@@ -170,30 +157,21 @@ class BrokerConfigUpdate:
         self._save(path, {key: new[key] for key in changes}, now)
         self._pending = pending
         self._put_in_force(in_force, {key: new[key] for key in now})
-        for key in changes:
-            self._audit.changed(who, key, old[key], new[key], CHANGEABLE[key].value)
-        return _remark(now, later, self._saved_words(path))
+        keys = {key: (old[key], new[key], CHANGEABLE[key].value) for key in changes}
+        return AppliedChanges(keys, _remark(now, later, self._saved_words(path)))
 
     def _offer(self, options: StartupOptions, keys: Collection[str]) -> None:
         try:
             self._user.offer(options, keys)
         except CommandError as error:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"{error}. Nothing is changed; try again"
-            ) from error
+            raise ConfigError([f"{error}. Nothing is changed; try again"]) from error
 
     def _save(self, path: Path, values: Mapping[str, str], offered: Collection[str]) -> None:
         """Write the file; if that fails, roll back the changes in other processes."""
         try:
-            save_changes(path, values)
-        except (OSError, ConfigError) as error:
-            log.error("settings: cannot save to %s: %s", path, error)
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"{path}: the settings file cannot be written: {reason}. "
-                f"{self._take_back(offered)}",
-            ) from error
+            save_or_explain(path, values)
+        except ConfigError as error:
+            raise ConfigError([f"{error}. {self._take_back(offered)}"]) from error
 
     def _take_back(self, offered: Collection[str]) -> str:
         """Send the current values again; returns the outcome as text."""

@@ -17,7 +17,7 @@ from broker.supervisor.forked_process import ForkedProcess
 from ipc.control_page import ProcessIndex
 
 QUICK_DEATHS: Final = 6
-"""So many deaths within a minute end the broker."""
+"""So many deaths within a minute end the broker, if the child is vital."""
 
 ChildEntry = Callable[[], Callable[[int], None]]
 """Imports a child's modules, and gives what the forked child calls with the descriptor of its boot
@@ -35,6 +35,8 @@ class ChildSpec:
     inherited_fds: tuple[int, ...]
     entry: ChildEntry | None = None
     """None: never forked."""
+    is_vital: bool = True
+    """False: once it has served, the others go on however often it ends."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class ChildState:
     last_beat: int = -1
     has_beaten: bool = False
     """Since it was started: it serves."""
+    has_served: bool = False
+    """Since the supervisor started."""
     beat_at_ms: int = 0
     progress: tuple[int, ...] = ()
     """Start beats, processor time and bytes of one that does not serve yet."""
@@ -59,3 +63,8 @@ class ChildState:
     aborted_at_ms: int = 0
     deaths_ms: deque[int] = field(default_factory=lambda: deque(maxlen=QUICK_DEATHS))
     restarts: int = 0
+
+    @property
+    def may_stay_down(self) -> bool:
+        """Whether the others go on without it."""
+        return self.has_served and not self.spec.is_vital

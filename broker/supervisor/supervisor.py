@@ -62,7 +62,6 @@ _FLUSH_FAILED: Final = (
     "writing to disk failed (fdatasync); the broker stops. "
     "Check the disk, then start again: the store will be recovered from disk"
 )
-
 _SIGBUS_CAUSE: Final = (
     " (SIGBUS: a file that it had mapped was truncated, or its disk cannot be read)"
 )
@@ -239,7 +238,7 @@ class Supervisor:
     def _handle_exit(self, child: ChildState, code: int, now_ms: int) -> None:
         name = child.spec.name
         child.process = None
-        if code == EXIT_CANNOT_BOOT:
+        if code == EXIT_CANNOT_BOOT and not child.may_stay_down:
             words = f"process {name} cannot start (see its log); the broker stops"
             self.stop_with(words, EXIT_CANNOT_START)
             return
@@ -251,7 +250,7 @@ class Supervisor:
             return
         child.deaths_ms.append(now_ms)
         quick = [at for at in child.deaths_ms if now_ms - at < _QUICK_WINDOW_MS]
-        if len(quick) >= QUICK_DEATHS:
+        if len(quick) >= QUICK_DEATHS and not child.may_stay_down:
             self.stop_with(
                 f"process {name} ended {len(quick)} times within "
                 f"{_QUICK_WINDOW_MS // 1000} s (last exit code {code}); the broker stops",
@@ -287,6 +286,7 @@ class Supervisor:
         beat = self._page.beats(child.spec.index)
         if beat != child.last_beat:
             child.last_beat, child.beat_at_ms, child.has_beaten = beat, now_ms, True
+            child.has_served = True
             return
         if child.aborted_at_ms:
             if now_ms - child.aborted_at_ms > _ABORT_GRACE_MS:

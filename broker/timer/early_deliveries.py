@@ -6,15 +6,7 @@ TimerProgress is: by the same boot, while the log does not end before what was d
 the broker was a slave. An orderly stop flushes it and leaves it to any boot. The file is made with
 the first such delivery.
 
-    +0     i8  size of the file
-    +8     i8  precision ms
-    +16    i8  end of the log when something was noted last
-    +24    64  boot id, ASCII, zeros behind; "stopped" after an orderly stop
-    +88    8 times: i8 slot time / precision (0: free), i8 how many of the slot
-    +4096  8 times: 32,768 i8 phy offsets, in the same order
-
-Numbers are little-endian. Eight slots: two are open, the others wait for their turn after a kill,
-or for the clock that was set back. A slot that finds no place waits until it is over.
+Bytes: store/timer/early_file.py. A slot that finds no place waits until it is over.
 """
 
 from __future__ import annotations
@@ -22,24 +14,24 @@ from __future__ import annotations
 import logging
 import mmap
 from pathlib import Path
-from struct import Struct
-from typing import Final
 
-from broker.timer.open_slot import CAPACITY
+from store.timer.early_file import (
+    CAPACITY,
+    HEAD,
+    HEAD_SIZE,
+    LOG_END,
+    LOG_END_AT,
+    PHY_OFFSET,
+    PLACE,
+    PLACES,
+    SIZE,
+    STOPPED,
+    list_at,
+    place_at,
+)
 from store.unflushed_map import boot_mark, open_unflushed
 
 log = logging.getLogger(__name__)
-
-_PLACES: Final = 8
-_HEAD: Final = Struct("<qqq64s")
-_PLACE: Final = Struct("<qq")
-_LOG_END: Final = Struct("<q")
-_LOG_END_AT: Final = 16
-_PHY_OFFSET: Final = Struct("<q")
-_HEAD_SIZE: Final = 4096
-_SIZE: Final = _HEAD_SIZE + _PLACES * CAPACITY * _PHY_OFFSET.size
-assert _HEAD.size + _PLACES * _PLACE.size <= _HEAD_SIZE
-_STOPPED: Final = b"stopped".ljust(64, b"\0")
 
 
 class EarlyDeliveries:
@@ -56,35 +48,35 @@ class EarlyDeliveries:
         Raises OSError."""
         if not self._path.exists():
             return
-        self._map, is_new = open_unflushed(self._path, _SIZE)
-        size, precision_ms, end, boot = _HEAD.unpack_from(self._map)
-        is_ours = boot in (boot_mark(), _STOPPED) and (size, precision_ms) == (
-            _SIZE,
+        self._map, is_new = open_unflushed(self._path, SIZE)
+        size, precision_ms, end, boot = HEAD.unpack_from(self._map)
+        is_ours = boot in (boot_mark(), STOPPED) and (size, precision_ms) == (
+            SIZE,
             self._precision_ms,
         )
         if is_new or not is_ours or end > log_end:
             self.clear(log_end)
             return
-        _HEAD.pack_into(self._map, 0, size, precision_ms, end, boot_mark())
-        if boot == _STOPPED:
+        HEAD.pack_into(self._map, 0, size, precision_ms, end, boot_mark())
+        if boot == STOPPED:
             # From here on another boot must not believe it.
-            self._map.flush(0, _HEAD_SIZE)
+            self._map.flush(0, HEAD_SIZE)
 
     def clear(self, log_end: int) -> None:
         """Nothing was delivered early."""
         if self._map is not None:
-            self._map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
-            _HEAD.pack_into(self._map, 0, _SIZE, self._precision_ms, log_end, boot_mark())
+            self._map[:HEAD_SIZE] = bytes(HEAD_SIZE)
+            HEAD.pack_into(self._map, 0, SIZE, self._precision_ms, log_end, boot_mark())
 
     def of_slot(self, slot_ms: int) -> frozenset[int]:
         """Phy offsets of the records that are delivered of a slot."""
         place = self._find(slot_ms // self._precision_ms)
         if place is None or self._map is None:
             return frozenset()
-        count = _PLACE.unpack_from(self._map, _place_at(place))[1]
-        at = _list_at(place)
-        raw = self._map[at : at + min(count, CAPACITY) * _PHY_OFFSET.size]
-        return frozenset(found for (found,) in _PHY_OFFSET.iter_unpack(raw))
+        count = PLACE.unpack_from(self._map, place_at(place))[1]
+        at = list_at(place)
+        raw = self._map[at : at + min(count, CAPACITY) * PHY_OFFSET.size]
+        return frozenset(found for (found,) in PHY_OFFSET.iter_unpack(raw))
 
     def claim(self, slot_ms: int, log_end: int) -> bool:
         """Have a place for a slot; False: there is none."""
@@ -96,7 +88,7 @@ class EarlyDeliveries:
         place = self._find(0)
         if place is None or self._map is None:
             return False
-        _PLACE.pack_into(self._map, _place_at(place), number, 0)
+        PLACE.pack_into(self._map, place_at(place), number, 0)
         return True
 
     def record(self, slot_ms: int, phy_offset: int, log_end: int) -> None:
@@ -106,21 +98,21 @@ class EarlyDeliveries:
         place = self._find(slot_ms // self._precision_ms)
         if place is None or self._map is None:
             return
-        number, count = _PLACE.unpack_from(self._map, _place_at(place))
+        number, count = PLACE.unpack_from(self._map, place_at(place))
         if count < CAPACITY:
-            at = _list_at(place) + count * _PHY_OFFSET.size
-            _PHY_OFFSET.pack_into(self._map, at, phy_offset)
-            _LOG_END.pack_into(self._map, _LOG_END_AT, log_end)
-            _PLACE.pack_into(self._map, _place_at(place), number, count + 1)
+            at = list_at(place) + count * PHY_OFFSET.size
+            PHY_OFFSET.pack_into(self._map, at, phy_offset)
+            LOG_END.pack_into(self._map, LOG_END_AT, log_end)
+            PLACE.pack_into(self._map, place_at(place), number, count + 1)
 
     def free_before(self, time_ms: int) -> None:
         """All of the slots before is delivered, and TimerProgress knows it."""
         if self._map is None:
             return
-        for place in range(_PLACES):
-            number = _PLACE.unpack_from(self._map, _place_at(place))[0]
+        for place in range(PLACES):
+            number = PLACE.unpack_from(self._map, place_at(place))[0]
             if number and number * self._precision_ms < time_ms:
-                _PLACE.pack_into(self._map, _place_at(place), 0, 0)
+                PLACE.pack_into(self._map, place_at(place), 0, 0)
 
     def remove(self) -> None:
         """This broker is no master: what it delivered before is not to be believed later."""
@@ -130,17 +122,17 @@ class EarlyDeliveries:
         """At an orderly stop, after the last commit; idempotent. Raises OSError."""
         if self._map is not None:
             found, self._map = self._map, None
-            size, precision_ms, end, _boot_id = _HEAD.unpack_from(found)
+            size, precision_ms, end, _boot_id = HEAD.unpack_from(found)
             found.flush()
-            _HEAD.pack_into(found, 0, size, precision_ms, end, _STOPPED)
-            found.flush(0, _HEAD_SIZE)
+            HEAD.pack_into(found, 0, size, precision_ms, end, STOPPED)
+            found.flush(0, HEAD_SIZE)
             found.close()
 
     def _create(self, log_end: int) -> bool:
         if self._cannot_open:
             return False
         try:
-            self._map, _is_new = open_unflushed(self._path, _SIZE)
+            self._map, _is_new = open_unflushed(self._path, SIZE)
         except OSError as error:
             log.error("%s: timers come when their slot is over: %s", self._path, error)
             self._cannot_open = True
@@ -150,15 +142,7 @@ class EarlyDeliveries:
 
     def _find(self, number: int) -> int | None:
         if self._map is not None:
-            for place in range(_PLACES):
-                if _PLACE.unpack_from(self._map, _place_at(place))[0] == number:
+            for place in range(PLACES):
+                if PLACE.unpack_from(self._map, place_at(place))[0] == number:
                     return place
         return None
-
-
-def _place_at(place: int) -> int:
-    return _HEAD.size + place * _PLACE.size
-
-
-def _list_at(place: int) -> int:
-    return _HEAD_SIZE + place * CAPACITY * _PHY_OFFSET.size

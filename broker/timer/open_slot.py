@@ -18,10 +18,9 @@ from typing import Final, NamedTuple
 from broker.timer.slot_delivery import DueMessage, is_recalled
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from store.message import Message
+from store.timer.early_file import CAPACITY
 from store.timer.timer_log import TimerLogReader, TimerUnit
 
-CAPACITY: Final = 32_768
-"""Most messages of a slot that are delivered before it is over."""
 _NONE: Final = -1
 _MOST_FAILURES: Final = 16
 """From then on the slot waits until it is over."""
@@ -119,7 +118,8 @@ class OpenSlot:
             key = None if message is None else message.find_property(TIMER_DELETE_KEY)
             if key:
                 self._recalled.add(key)
-            return
+            if key or message is None:
+                return
         if unit.phy_offset in self._known:
             return
         is_full = len(self._known) >= CAPACITY

@@ -111,11 +111,12 @@ class SlotDelivery:
         """The oldest message that is not delivered. Raises StoreError."""
         pos = self._positions[-1 - self.delivered]
         unit = None if pos < 0 else self._units.unit(pos)
-        if unit is None or (unit.deletes and not unit.rolls):
+        if unit is None:
             return DueMessage(unit, None)
+        # One with the delete bit is a recall by its record only (TimerLog.mark_delivered).
         message = self._read_message(unit.phy_offset)
         if message is None:
-            return DueMessage(unit, None, lost=True)
+            return DueMessage(unit, None, lost=not unit.deletes)
         if is_recalled(message, self._recalled) or (
             not unit.rolls and message.find_property(TIMER_DELETE_KEY)
         ):

@@ -2,7 +2,8 @@
 
     +0   i4  size: 52
     +4   i8  prevPos: position of the previous unit of the same slot, -1: none
-    +12  i4  magic: 1 always, | 2 roll (back to the timer topic), | 4 delete (a recall)
+    +12  i4  magic: 1 always, | 2 roll (back to the timer topic), | 4 delete: a recall, if its
+             record says so; else it was delivered (TimerLog.mark_delivered)
     +16  i8  write time ms (W of timer_slots.py as the unit was entered)
     +24  i4  slot time - write time, ms
     +28  i8  commit log offset of the timer's record
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 UNIT: Final = Struct(">iqiqiqiiq")
 UNIT_SIZE: Final = 52
 assert UNIT.size == UNIT_SIZE
+_MAGIC: Final = Struct(">i")
+_MAGIC_AT: Final = 12
 UNIT_DTYPE: Final = np.dtype(
     [
         ("size", ">i4"),
@@ -195,6 +198,15 @@ class TimerLog:
             self._unsynced.add(self._fd_start)
             del self._pending[:count]
             self._written += count
+
+    def mark_delivered(self, pos: int, unit: TimerUnit) -> None:
+        """Have a Java broker drop the written `unit` at `pos` when its slot is due: it takes one
+        with the delete bit for a recall, and one whose record names nothing to recall for nothing.
+        Raises OSError."""
+        at = pos % self.file_size
+        self._select(pos - at)
+        os.pwrite(self._fd, _MAGIC.pack(unit.magic | MAGIC_DELETE), at + _MAGIC_AT)
+        self._unsynced.add(self._fd_start)
 
     def flush(self) -> int:
         """Bring what is written to disk; returns the position. Raises FlushFailedError."""

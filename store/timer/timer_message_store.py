@@ -21,6 +21,7 @@ from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET, STORE_TIMESTA
 from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
+from store.timer.early_file import read_stopped
 from store.timer.pending_timers import NOTHING_PENDING, PendingTimers
 from store.timer.placement import round_down
 from store.timer.timer_enqueue import BATCH, CountEntered, TimerEnqueue
@@ -142,6 +143,7 @@ class TimerMessageStore(ServiceThread):
                 while self.enter_some():
                     pass
                 self._settle()
+                self._mark_delivered()
                 self.flush()
         except DiskFullError as error:
             log.error("timers are not flushed, the next start recovers: %s", error)
@@ -149,6 +151,25 @@ class TimerMessageStore(ServiceThread):
         self._wheel.close()
         self._log.close()
         self._queue.close()
+
+    def _mark_delivered(self) -> None:
+        """What is delivered of slots that are not over a Java broker would deliver again; ours
+        believes the file that says so. Raises OSError."""
+        config, end = self._config, self._counters[MAX_PHY_OFFSET]
+        early = read_stopped(config.timer_early_path, self._precision_ms, end)
+        for slot_ms, delivered in early.items():
+            if slot_ms < self._settled_ms or not self._enqueue.has_files:
+                continue
+            slot = self._wheel.slot(slot_ms)
+            pos = -1 if slot is None else slot.last_pos
+            marked = []
+            while pos >= 0 and (unit := self._log.reader.unit(pos)) is not None:
+                if unit.phy_offset in delivered and not unit.deletes:
+                    self._log.mark_delivered(pos, unit)
+                    marked.append(unit)
+                pos = unit.prev_pos if unit.prev_pos < pos else -1
+            self._pending.count(marked, -1, self._clock.now_ms())
+            self._flusher.note_change()
 
     def _rest_ms(self) -> int:
         if self._noticed_ms > self._write_ms:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 from tests.bench.idle import frame
+from tests.support.readiness import events_of
 
 BODY_BYTES: Final = 128
 PULL_BATCH: Final = 32
@@ -255,9 +256,9 @@ class ParkedPulls:
         """None was answered, and the last one is when its message comes. Raises RuntimeError."""
         if not self._socks:
             return
-        answered, _, _ = select.select(self._socks, [], [], 0)
-        if answered:
-            [header, *_] = _answers(answered[0], bytearray()) or [b"a part of an answer"]
+        answered = next((sock for sock in self._socks if events_of(sock)), None)
+        if answered is not None:
+            [header, *_] = _answers(answered, bytearray()) or [b"a part of an answer"]
             raise RuntimeError(f"a parked pull was answered: {header.decode():.300}")
         with connect(port) as sock:
             walk([sock], send_frame(*self._last), 1)

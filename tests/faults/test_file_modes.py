@@ -113,8 +113,8 @@ def test_a_mask_that_cannot_be_stops_the_start(tmp_path: Path, start: Start) -> 
     broker = OurBroker(tmp_path / "broker", umask="0777")
     with broker.start(wait=False):
         assert broker.wait_ended(30) == 255
-        assert re.search(r"broker\.conf:\d+: umask = 0777: ", broker.output())
+        assert re.search(r"broker\.conf:\d+: umask: 0777: ", broker.output())
     process = start(umask="rwx")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 255
-    assert re.search(r"namesrv\.conf:\d+: umask = rwx: expected an octal", errors)
+    assert re.search(r"namesrv\.conf:\d+: umask: rwx: expected an octal", errors)

@@ -6,6 +6,7 @@ with its own, without it they are all there is.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import struct
@@ -234,6 +235,20 @@ def frames_of(data: bytes) -> list[RemotingCommand]:
     except FrameError:
         return found
     return found
+
+
+def count_frames(data: bytes) -> int:
+    """How many frames `data` begins with, also of those that cannot be read."""
+    count = 0
+
+    def take(_peer: None, _kind: int, _header: bytes, _body: memoryview) -> bool:
+        nonlocal count
+        count += 1
+        return True
+
+    with contextlib.suppress(FrameError):
+        split_frames(memoryview(data), len(data), take, None)
+    return count
 
 
 def mutate_frames(rng: random.Random, data: bytes, tokens: Sequence[bytes]) -> bytes:

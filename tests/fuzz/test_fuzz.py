@@ -17,17 +17,19 @@ import pytest
 
 from remoting.request_code import RequestCode
 from tests.broker.route_world import built_controller
-from tests.fuzz import broker_rows, namesrv_rows
+from tests.fuzz import broker_rows, broker_world, namesrv_rows
 from tests.fuzz.campaign import has_coverage, run_guided, run_plain
 from tests.fuzz.corpus import CORPUS, CRASHES, inputs_of
 from tests.fuzz.execution import LONGEST_S, MOST_MEMORY, Execution
 from tests.fuzz.mutation import frames_of
+from tests.fuzz.served_connection import request
 from tests.fuzz.table import MODULES, find_target
 from tests.fuzz.target import Stateless, Target
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "30"))
 LONG_SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 MOST_KEPT = 300_000
+_ANY_TOPIC = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 
 
 @pytest.mark.slow
@@ -155,3 +157,20 @@ def test_a_guided_run_counts_edges() -> None:
     assert not outcome.crashes
     assert outcome.executions > 100
     assert (outcome.edges or 0) > 10
+
+
+@pytest.mark.parametrize("with_acl", [False, True])
+def test_what_an_operator_may_do_to_the_neighbours_topic_is_no_finding(
+    tmp_path: Path, with_acl: bool
+) -> None:
+    world = broker_world.BrokerWorld(tmp_path, with_acl=with_acl)
+    changes = {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: {"readQueueNums": 1, "writeQueueNums": 1, "perm": 0},
+        RequestCode.DELETE_TOPIC_IN_BROKER: {},
+    }
+    for code, fields in changes.items():
+        for number in range(8):  # some of them from elsewhere, some signed by an operator
+            named = {**_ANY_TOPIC, **fields, "topic": broker_world.BYSTANDER, "x": "x" * number}
+            world.run(request(code, named))
+            world.check()
+    world.close()

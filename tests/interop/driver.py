@@ -82,6 +82,7 @@ class CommandProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self._numbers = itertools.count(1)
         self._pending: dict[int, Future[Any]] = {}
+        self._failure: str | None = None
         self._lock = threading.Lock()
         self._log = (directory / "driver.log").open("wb")
         self._popen = subprocess.Popen(
@@ -101,6 +102,9 @@ class CommandProcess:
         future: Future[Any] = Future()
         line = json.dumps({"id": number, "op": op, **arguments}, default=str)
         with self._lock:
+            if self._failure is not None:
+                future.set_exception(DriverError(self._failure))
+                return future
             self._pending[number] = future
             assert self._popen.stdin is not None
             self._popen.stdin.write(line + "\n")
@@ -130,14 +134,25 @@ class CommandProcess:
     def _read_answers(self) -> None:
         assert self._popen.stdout is not None
         for line in self._popen.stdout:
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except json.JSONDecodeError:
+                self._fail(f"the driver said {line!r}")
+                return
             future = self._pending.pop(answer["id"])
             if "error" in answer:
                 future.set_exception(DriverError(answer["error"]))
             else:
                 future.set_result(answer.get("ok"))
-        for future in self._pending.values():
-            future.set_exception(DriverError(f"the driver ended; see {self._log.name}"))
+        self._fail(f"the driver ended; see {self._log.name}")
+
+    def _fail(self, words: str) -> None:
+        """Nothing is answered any more."""
+        with self._lock:
+            self._failure = words
+            pending, self._pending = self._pending, {}
+        for future in pending.values():
+            future.set_exception(DriverError(words))
 
 
 class Driver(CommandProcess):

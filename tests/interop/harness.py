@@ -77,6 +77,14 @@ class NameServer:
     def stop(self) -> None:
         self._process.stop()
 
+    def pause(self) -> None:
+        """It answers nobody; returns when it stands still."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """After `pause`."""
+        self._process.resume()
+
     def log_tail(self) -> str:
         return self._process.log_tail()
 

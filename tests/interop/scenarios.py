@@ -391,11 +391,12 @@ class Stage:
 
     def _copies(self, received: list[dict[str, Any]], *, resent: bool) -> list[dict[str, Any]]:
         """All of ours. Of Java's the first of each: it may deliver twice, on a busy machine it
-        does (seen: a dead letter, stored again after its answer came late), and that is not what
-        ours has to do. resent: the first of each of both: a client whose send-back was answered
-        late sends the message again itself, to either broker.
+        does, and that is not what ours has to do. resent: none of what the client sent again
+        itself, see _is_resent.
         """
-        if self.side.kind == "ours" and not resent:
+        if resent:
+            received = [each for each in received if not _is_resent(each)]
+        if self.side.kind == "ours":
             return received
         first: dict[tuple[Any, ...], dict[str, Any]] = {}
         for each in received:
@@ -466,7 +467,10 @@ class Stage:
         return FrameClient((host, int(port)))
 
     def _pull(self, a: dict[str, Any]) -> Any:
-        """One pull without waiting: topic, queue, offset, group, sys_flag, subscription, type."""
+        """One pull without waiting: topic, queue, offset, group, sys_flag, subscription, type.
+
+        resent: see _copies.
+        """
         fields = {
             "consumerGroup": a.get("group", f"g-{self.name}"),
             "topic": a.get("topic", self.name),
@@ -481,7 +485,10 @@ class Stage:
             "expressionType": a.get("type", "TAG"),
         }
         passed = {key: a[key] for key in ("on", "account") if key in a}
-        return self._raw({"code": 11, "fields": fields, "as": "messages", **passed})
+        answer = self._raw({"code": 11, "fields": fields, "as": "messages", **passed})
+        if a.get("resent"):
+            answer["body"] = [each for each in answer["body"] if not _is_resent(each)]
+        return answer
 
     def _matching(self, expressions: list[str]) -> Any:
         """Which bodies of the first queue a pull with each of these SQL92 expressions gives, or
@@ -589,6 +596,16 @@ class Stage:
         of_broker = encode_host("127.0.0.1", self.side.broker.port).hex().upper()
         is_offset = len(match.group()) == 32 and match.group().startswith(of_broker)
         return "(offset id)" if is_offset else "(unique id)"
+
+
+def _is_resent(message: Mapping[str, Any]) -> bool:
+    """Whether a concurrent consumer has sent it itself, or what it became since then.
+
+    A Java client whose send-back (36) has no answer within five seconds sends the message to the
+    retry topic by its own producer, to a broker of either world, whether the first request is done
+    later or not: there are two dead letters then. Only such a send has this property.
+    """
+    return "MAX_RECONSUME_TIMES" in message["properties"]
 
 
 def _without(told: Any, names: set[str]) -> Any:

@@ -18,7 +18,8 @@ LEVELS = "1s 5s 1s 2s 2s"
 @pytest.fixture(scope="module")
 def quick(another_broker: AnotherBroker) -> harness.Broker:
     """A broker with short delays."""
-    return another_broker("quick", {"messageDelayLevel": LEVELS})
+    settings = {"messageDelayLevel": LEVELS, "registerBrokerTimeoutMills": "12000"}
+    return another_broker("quick", settings)
 
 
 def content(entries: list[Entry]) -> list[tuple[int, str]]:
@@ -92,3 +93,26 @@ def test_the_retry_topic_is_the_groups_own(client: Client, quick: harness.Broker
     wait_until(lambda: other.count() >= 4, "the other group's messages")
     assert content(giving.stop()) == content(sent)
     assert [entry.note for entry in other.stop() if entry.seq == 1] == ["TagB"]
+
+
+@pytest.mark.long
+def test_a_send_back_that_is_answered_late_is_one_letter_of_the_broker(
+    client: Client, quick: harness.Broker
+) -> None:
+    """The client waits five seconds, then sends the message itself: its letter is the second."""
+    topic, group = client.topic(broker=quick), client.group()
+    consumer = client.push(topic, group, refuse_always=[1], max_reconsume=0)
+    producer = client.producer()
+    producer.send(topic, "sync", 1)
+    consumer.wait_for(1)
+    client.cluster.namesrv.pause()  # the topic of the letters is registered before one is stored
+    try:
+        producer.send(topic, "sync", 1, first=1)
+        with quick.client() as frames:
+            wait_until(lambda: frames.offset(30, f"%DLQ%{group}", 0) == 2, "two letters", 60)
+            letters = frames.pull(f"%DLQ%{group}", 0, 0).messages
+    finally:
+        client.cluster.namesrv.resume()
+    by_client = ["MAX_RECONSUME_TIMES" in letter.property_map() for letter in letters]
+    assert sorted(by_client) == [False, True]
+    assert len({(each.body, each.reconsume_times) for each in letters}) == 1

@@ -36,11 +36,17 @@ CONF = {
 
 
 def served(
-    kind: str, tmp_path: Path, namesrv: str, port: int
+    kind: str, tmp_path: Path, namesrv: str, port: int, **conf: str
 ) -> AbstractContextManager[FrameClient]:
     home = tmp_path / f"{kind}-{time.monotonic_ns()}"
     broker = harness.broker(
-        kind, home, namesrv, name="broker-timers", port=port, store_dir=tmp_path / "s", conf=CONF
+        kind,
+        home,
+        namesrv,
+        name="broker-timers",
+        port=port,
+        store_dir=tmp_path / "s",
+        conf={**CONF, **conf},
     )
     return harness.served(broker)
 
@@ -72,12 +78,12 @@ def received(client: FrameClient) -> list[Message]:
     return [message for queue_id in range(4) for message in drain(client, TOPIC, queue_id)]
 
 
-def wait_for(client: FrameClient, count: int) -> list[Message]:
+def wait_for(client: FrameClient, count: int, settle_s: float = 2) -> list[Message]:
     def is_there() -> bool:
         return sum(client.offset(30, TOPIC, queue_id) for queue_id in range(4)) >= count
 
     wait_until(is_there, f"{count} messages in {TOPIC}", timeout_s=60)
-    time.sleep(2)
+    time.sleep(settle_s)
     found = received(client)
     assert len(found) == count, "a message came twice"
     return found
@@ -117,6 +123,28 @@ def wait_until_entered(tmp_path: Path, count: int) -> None:
 def unit_sizes(file: Path) -> list[int]:
     content = file.read_bytes()
     return [int.from_bytes(content[at : at + 4]) for at in range(0, len(content), UNIT_SIZE)]
+
+
+@pytest.mark.long
+def test_java_repeats_nothing_of_a_slot_that_was_open_at_our_stop(
+    tmp_path: Path, namesrv: harness.NameServer
+) -> None:
+    """Ours delivers at the millisecond, Java when the slot is over: here after ten seconds."""
+    slot_ms, port = 10_000, free_port(-2, 1)
+    conf = {"timerPrecisionMs": str(slot_ms)}
+    with served("ours", tmp_path, namesrv.address, port, **conf) as client:
+        begin_ms = (int(time.time() * 1000) // slot_ms + 1) * slot_ms
+        sent = send(client, 0, [begin_ms + 200 + each * 10 for each in range(60)])
+        sent |= send(client, 60, [begin_ms + slot_ms - 500 + each for each in range(40)])
+        wait_until_entered(tmp_path, 100)
+        soon = wait_for(client, 60, settle_s=0.2)
+    assert time.time() * 1000 < begin_ms + slot_ms - 500, "the rest was to wait"
+    assert all(
+        message.store_timestamp >= sent[message.find_property("KEYS") or ""] for message in soon
+    )
+    with served("java-5.3", tmp_path, namesrv.address, port, **conf) as client:
+        found = wait_for(client, 100)
+    assert sorted(int(message.find_property("KEYS") or "") for message in found) == list(range(100))
 
 
 def test_timers_go_to_java_and_back(tmp_path: Path, namesrv: harness.NameServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from ipc.command_channel import (
 )
 from tests.broker.broker_fakes import FakeClock
 from tests.support.deadline import wait_until
+from tests.support.readiness import events_of
 
 TIMEOUT_MS = 5_000
 SENT_MS = 300
@@ -188,7 +188,7 @@ def test_a_slow_answer_keeps_nobody_from_asking(world: World) -> None:
     threads, requests = [], []
     for name in ("slow", "quick", "quicker"):
         threads.append(ask(name))
-        wait_until(lambda: select.select([world.answering], [], [], 0)[0])
+        wait_until(lambda: events_of(world.answering))
         requests.append(world.server.receive())
     for name in ("quicker", "quick", "slow"):
         assert name not in results

@@ -26,6 +26,7 @@ from remoting.tls_config import TlsConfig
 from remoting.tls_connection import TlsConnection
 from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
+from tests.support.readiness import events_of
 from tests.support.tls_files import Authority, client_context
 
 ECHO, VIEWS = 1, 2
@@ -277,10 +278,11 @@ class SlowClient:
             while queue and not self._rest:
                 self.tls.write(queue.popleft())
                 self._push()
-            ready = select.select([self.sock], [self.sock] if self._rest else [], [], DEADLINE_S)
-            assert any(ready), f"{len(found)} of {answers} answers came"
+            wanted = select.POLLIN | (select.POLLOUT if self._rest else 0)
+            events = events_of(self.sock, wanted, DEADLINE_S)
+            assert events, f"{len(found)} of {answers} answers came"
             self._push()
-            if ready[0]:
+            if events & ~select.POLLOUT:
                 self._incoming.write(self.sock.recv(1 << 16))
             decoder.feed(self._decrypted())
             while (command := decoder.next_command()) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from store import batch_queue_reader
 from store.batch_queue_reader import BatchQueueReader
 from store.batch_topics import BatchTopics
 from store.batch_units import BatchUnit, count_valid, parse_unit
@@ -111,6 +113,38 @@ def test_what_is_written_is_dispatched_and_indexed(root: Path) -> None:
     assert sorted(life.files()) == [file_name(start * UNIT) for start in (0, 10, 20)]
     assert not (life.config.consume_queue_path / "B").exists()
     assert life.table.has_moves()
+    life.stop()
+
+
+def test_who_reads_on_lists_no_directory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever others read in between; what was deleted and made again is found as it is now."""
+    life = BatchLife(root).start()
+    life.put_batches(25)
+    life.wait_dispatched()
+    listed: list[str] = []
+    list_names = os.listdir
+    monkeypatch.setattr(
+        batch_queue_reader.os, "listdir", lambda path: listed.append(str(path)) or list_names(path)
+    )
+    reader = BatchQueueReader(life.config, life.table.generation_of)
+
+    def read(at: int, count: int) -> list[int]:
+        return [unit.base for unit in reader.read_units("B", 0, at, count, 75)]
+
+    for number in range(25):
+        assert read(3 * number, 1) == [3 * number]
+        assert read(0, 2) == [0, 3]
+    assert len(listed) <= 26, "the reads of 0, where none has ended"
+    before = len(listed)
+    assert read(31, 2) == [30, 33], "within a batch"
+    assert len(listed) == before + 1
+    deadline = life.clock.monotonic_ms() + 30_000
+    assert life.store.queue_deletion.delete_topic("B", life.end, deadline) == 1
+    life.log.forget_topic("B")
+    life.put_batches(2, size=300)
+    life.wait_dispatched()
+    assert [unit.size > 300 for unit in reader.read_units("B", 0, 3, 9, 6)] == [True]
+    reader.close()
     life.stop()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from store.clean_consume_queue_service import clean_table
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError
@@ -192,7 +193,8 @@ def test_truncate_and_rebuild(tmp_path: Path) -> None:
     table, _, log = filled(tmp_path)
     before = snapshot(tmp_path)
     size = len(log.data) // 120
-    table.truncate(size * 50)
+    for queue in table:
+        queue.truncate(size * 50)
     assert table.max_phy_offset() == size * 50
     dispatch(table, log)
     assert snapshot(tmp_path) == before
@@ -214,10 +216,10 @@ def test_cleaning(tmp_path: Path) -> None:
     table, publisher, log = filled(tmp_path)
     publisher.moves.clear()
     low = len(log.data) // 2
-    assert table.clean(low, lambda: False) == 4
+    assert clean_table(table, low, lambda: False) == 4
     assert publisher.of("T0", 0) == (15, 30)
     assert publisher.moves == []
-    assert table.clean(len(log.data), lambda: True) == 1
+    assert clean_table(table, len(log.data), lambda: True) == 1
 
 
 def test_flush_keeps_what_is_dirty(tmp_path: Path) -> None:

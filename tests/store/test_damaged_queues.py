@@ -321,6 +321,6 @@ def test_retention_does_not_believe_a_wrong_unit(world: World, unit: int) -> Non
     data[: (unit + 1) * CQ_UNIT_SIZE] = bytes((unit + 1) * CQ_UNIT_SIZE)
     path_of(world).write_bytes(data)
     second_record = CQ_UNIT.unpack_from(before[path_of(world)], CQ_UNIT_SIZE)[0]
-    desk.store._derived.queues.clean(second_record, lambda: False)
+    desk.store._derived.clean_queues(second_record, lambda: False)
     assert QueueTableReader(world.table_fd).offsets("Even", 0) == (0, PER_QUEUE)
     judge(world, desk, before)

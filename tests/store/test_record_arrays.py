@@ -185,6 +185,18 @@ def test_many_forms_of_one_length(alike: int, is_first: bool) -> None:
     check_log(log)
 
 
+@pytest.mark.parametrize("v2", [False, True])
+@pytest.mark.parametrize("body", [b"", b"x", b"\xff" * 4])
+@pytest.mark.parametrize("count", [1, 60])
+def test_the_smallest_record_at_the_end(count: int, body: bytes, v2: bool) -> None:
+    """No topic, no properties: its lengths are the view's last bytes."""
+    log = MemoryCommitLog()
+    for number in range(count):
+        log.append(message("T", queue_offset=number))
+    log.append(message("", body=body), v2=v2)
+    check_log(log)
+
+
 def test_delay_levels_give_delivery_times() -> None:
     log = MemoryCommitLog()
     for n in range(40):

@@ -7,13 +7,11 @@ import fcntl
 import io
 import os
 import re
-import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +29,8 @@ from remoting.body.route import BrokerData, ClusterInfo
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.remoting.body.test_ha_runtime_info import JAVA_MASTER, JAVA_SLAVE
+from tests.support.readiness import events_of
+from tests.support.stolen_time import OwnTime
 from tests.tools.fake_cluster import FakeCluster, running_cluster
 from tests.tools.mqadmin_bench import Bench
 from tools.command_line import CommandContext
@@ -426,11 +426,10 @@ class Terminal:
 
     def read_until(self, condition: Callable[[str], object]) -> str:
         """What was written until then. AssertionError: it never came."""
-        deadline = time.monotonic() + 30
+        clock = OwnTime()
         while not condition(self.text):
-            assert time.monotonic() < deadline, self.text
-            ready, _, _ = select.select([self.ours], [], [], 0.1)
-            if ready:
+            assert clock.s() < 30, self.text
+            if events_of(self.ours, timeout_s=0.1):
                 self.text += os.read(self.ours, 1 << 16).decode()
         return self.text
 

@@ -135,6 +135,10 @@ class OurContainer:
         """A connection to its port."""
         return FrameClient(("127.0.0.1", self.port))
 
+    def client_of_name_server(self) -> FrameClient:
+        """A connection to its name server."""
+        return FrameClient(("127.0.0.1", self.namesrv_port))
+
     def supervisors(self) -> dict[str, int]:
         """Broker name to the pid of its supervisor."""
         found = {}
@@ -146,7 +150,7 @@ class OurContainer:
 
     def registered(self) -> dict[str, str]:
         """Broker name to the master's address at the name server."""
-        with FrameClient(("127.0.0.1", self.namesrv_port)) as client:
+        with self.client_of_name_server() as client:
             body = loads_lenient(client.call(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body)
         table = body.get("brokerAddrTable") or {}
         return {name: str(data["brokerAddrs"]["0"]) for name, data in table.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from broker.container.broker_container import BrokerContainer
 from broker.container.container_startup import load_container_options
 from remoting.errors import RequestError
+from remoting.request_code import RequestCode
 from tests.broker.container.container_world import (
     CLUSTER,
     START_S,
@@ -64,6 +66,7 @@ def test_brokers_come_go_and_die_beside_each_other(tmp_path: Path) -> None:
         assert add(container, second) == (0, ""), "it may come again"
         send(container, "b")
         _supervisor_is_stopped_by_its_operator(container, second)
+        _name_server_ends_and_cannot_start(container, tmp_path / "namesrv" / "kvConfig.json")
 
         assert (container.log_dir / f"{CLUSTER}_a_0" / "store.log").exists()
         assert container.terminate() == 0
@@ -135,6 +138,44 @@ def _supervisor_is_stopped_by_its_operator(container: OurContainer, path: Path) 
     wait_until(lambda: f"{CLUSTER}_b_0: ended with code 0" in container.output(), START_S)
     assert str(path) in container.output()
     container.wait_registered("a")
+
+
+def _name_server_ends_and_cannot_start(container: OurContainer, file: Path) -> None:
+    """It is started again and again; the brokers serve the clients that know them."""
+    supervisors, broker = container.supervisors(), container.broker_client("a")
+    file.parent.mkdir()
+    file.write_text("{")
+    os.kill(titled_children(container.pid)["namesrv"], signal.SIGKILL)
+    wait_until(lambda: "namesrv: ended with code 3, starting again" in container.output(), START_S)
+    with broker:
+        assert broker.send(TOPIC, 0, b"no name server").code == 0
+    assert container.supervisors() == supervisors
+    file.unlink()
+    with container.client_of_name_server() as client:
+        assert client.call(RequestCode.GET_BROKER_CLUSTER_INFO, {}).code == 0
+
+
+def test_a_long_start_holds_up_no_other(tmp_path: Path) -> None:
+    """What a recovery of an hour is to the others, here a process that stands still is."""
+    slow, quick = broker_file(tmp_path, "slow"), broker_file(tmp_path, "quick")
+    with our_container(tmp_path) as container, ThreadPoolExecutor(1) as pool:
+        container.start()
+        before = set(container.all_pids())
+        adding = pool.submit(add, container, slow)
+        wait_until(lambda: set(container.all_pids()) - before, START_S)
+        (pid,) = set(container.all_pids()) - before
+        os.kill(pid, signal.SIGSTOP)
+        assert add(container, quick) == (0, "")
+        container.wait_registered("quick")
+        assert add(container, slow)[0] == 1, "it is there already"
+        assert remove(container, "quick") == (0, "")
+        assert not adding.done()
+        assert remove(container, "slow") == (0, ""), "its start is given up"
+        assert adding.result()[0] == 1
+        assert "it was removed meanwhile" in adding.result()[1]
+        assert container.supervisors() == {}
+        assert add(container, slow) == (0, "")
+        assert container.terminate() == 0
 
 
 def test_a_container_that_stops_starts_no_broker(tmp_path: Path) -> None:

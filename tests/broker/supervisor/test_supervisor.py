@@ -35,11 +35,13 @@ def stop(*_):
     if does != "stays":
         sys.exit(0)
 signal.signal(signal.SIGTERM, stop)
-notes.write(f"start {boot['name']} {boot['parent_pid'] == os.getppid()}\\n")
-if does.startswith("exit"):
-    sys.exit(int(does[4:]))
 def lines():
     return open(boot["settings"]["notes"]).read().splitlines()
+notes.write(f"start {boot['name']} {boot['parent_pid'] == os.getppid()}\\n")
+if does.startswith("then exit") and lines().count(f"start {boot['name']} True") > 1:
+    sys.exit(int(does[9:]))
+if does.startswith("exit"):
+    sys.exit(int(does[4:]))
 if does.startswith("once") and len([x for x in lines() if x.startswith("start ha ")]) == 1:
     while len(lines()) < int(does[4:]):
         time.sleep(0.01)
@@ -89,7 +91,7 @@ class World:
     def notes(self) -> list[str]:
         return self.notes_path.read_text().splitlines()
 
-    def spec(self, name: str, does: str) -> ChildSpec:
+    def spec(self, name: str, does: str, *, is_vital: bool = True) -> ChildSpec:
         boot = BootInfo(
             name=name,
             index=INDEX[name],
@@ -104,7 +106,9 @@ class World:
             life_fd=-1,
             bell_fds={},
         )
-        return ChildSpec(name, INDEX[name], "supervised_child", boot, (self.page_fd,))
+        return ChildSpec(
+            name, INDEX[name], "supervised_child", boot, (self.page_fd,), is_vital=is_vital
+        )
 
     def run(
         self,
@@ -115,6 +119,7 @@ class World:
         start_timeout_ms: int = 60_000,
         stop_timeout_ms: int = 5_000,
         on_reopen: Callable[[], None] = lambda: None,
+        not_vital: tuple[str, ...] = (),
     ) -> tuple[Supervisor, int]:
         """Runs a supervisor until the condition holds, then stops it orderly."""
         deadline = time.monotonic() + 60
@@ -126,7 +131,10 @@ class World:
                 supervisor.stop_with("the test's deadline", 99)
 
         supervisor = Supervisor(
-            [self.spec(name, does) for name, does in children.items()],
+            [
+                self.spec(name, does, is_vital=name not in not_vital)
+                for name, does in children.items()
+            ],
             self.page,
             SystemClock(),
             home=self.directory,
@@ -201,6 +209,31 @@ def test_a_killed_child_is_started_again_and_the_others_are_left_alone(world: Wo
     assert world.page.counters[STARTS + ProcessIndex.REMOTING] == 1
     assert world.notes().count("start remoting True") == 1
     assert len(set(killed)) == 3
+
+
+@pytest.mark.parametrize("exit_code", [7, EXIT_CANNOT_BOOT])
+def test_the_others_go_on_without_one_that_is_not_vital(
+    world: World, monkeypatch: pytest.MonkeyPatch, exit_code: int
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_BACK_OFF_MS", (0, 1))
+
+    def until(supervisor: Supervisor) -> bool:
+        namesrv, store = supervisor.children()
+        if namesrv.has_served and not namesrv.restarts and namesrv.process is not None:
+            namesrv.process.kill()
+        return namesrv.restarts >= 8 and store.has_served
+
+    children = {"namesrv": f"then exit{exit_code}", "store": "runs"}
+    supervisor, code = world.run(children, until, not_vital=("namesrv",))
+    assert (code, supervisor.stop_reason) == (0, "")
+    assert world.page.counters[STARTS + ProcessIndex.STORE] == 1
+
+
+def test_what_is_not_vital_has_to_start_once(world: World) -> None:
+    children = {"namesrv": f"exit{EXIT_CANNOT_BOOT}", "store": "runs"}
+    supervisor, code = world.run(children, lambda _s: False, not_vital=("namesrv",))
+    assert code == 255
+    assert "process namesrv cannot start" in supervisor.stop_reason
 
 
 def test_six_quick_deaths_stop_the_broker(world: World) -> None:

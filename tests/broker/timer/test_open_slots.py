@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.timer import open_slot
+from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_slots import TIMER_STOP_ENQUEUE
 from tests.support.manual_clock import ManualClock
 from tests.support.timer_delivery import Delivered, TimerDelivery
@@ -195,6 +196,39 @@ def test_an_orderly_stop_is_believed_by_another_boot(
     world.service = world.new_service()
     world.pass_ms(2_000, 20)
     assert world.keys() == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_believed", [True, False])
+def test_an_orderly_stop_marks_what_java_would_repeat(
+    world: TimerDelivery, is_believed: bool
+) -> None:
+    """We go by our own file: where that is gone, rather twice than never."""
+    for key, ms in {"a": 100, "b": 200, "c": 800, "gone": 850}.items():
+        world.put(key, SLOT_MS + ms)
+    world.recall("gone", SLOT_MS + 850)
+    world.pass_ms(2_400, 10)
+    assert world.keys() == ["a", "b"]
+    world.service.stop()
+    world.service.finish()
+    world.life.timers.finish()
+    config = world.life.config
+    assert [unit.magic for unit in world.life.waiting()[SLOT_MS]] == [5, 5, 1, 1, 5]
+    assert load_timer_metrics(config.timer_metrics_path).topics["T"].count == 1
+    if not is_believed:
+        config.timer_early_path.unlink()
+    world.restart()
+    world.pass_ms(2_000, 10)
+    assert sorted(world.keys()) == (list("abc") if is_believed else list("aabbc"))
+    assert world.life.timers._pending.metrics.topics["T"].count == 0
+
+
+def test_a_killed_delivery_marks_nothing(world: TimerDelivery) -> None:
+    """What it has delivered may not be on disk."""
+    world.put("a", SLOT_MS + 100)
+    world.put("b", SLOT_MS + 800)
+    world.pass_ms(2_400, 10)
+    world.life.timers.finish()
+    assert [unit.magic for unit in world.life.waiting()[SLOT_MS]] == [1, 1]
 
 
 def test_timer_files_are_built_anew(world: TimerDelivery) -> None:
