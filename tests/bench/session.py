@@ -28,6 +28,7 @@ from tests.interop import harness
 
 _WARM_UP: Final = 200_000
 _CLIENT_WARM_UP: Final = 30_000
+_STREAM_WARM_UP: Final = (8, 5_000, 20_000, 1024)  # queues, messages a second, messages, bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,24 @@ class Session:
     def client(self, language: str) -> ClientProcess:
         """The official client of a language, started and warmed up by the first who asks."""
         if language not in self._clients:
-            assert self._names is not None, f"setup {self._setup.name} has no name server"
-            directory = self._directory / f"client-{language}"
-            self._clients[language] = ClientProcess(language, self._names.address, directory)
             count = self.lengths.count(_CLIENT_WARM_UP, 16)
-            self._clients[language].send(f"bench-warm-up-{language}", 16, count, 128)
+            self._started(language).send(f"bench-warm-up-{language}", 16, count, 128)
         return self._clients[language]
+
+    def stream_client(self) -> ClientProcess:
+        """Java's producer with a push consumer behind it, likewise."""
+        program = "java-push"
+        if program not in self._clients:
+            queues, rate, total, body = _STREAM_WARM_UP
+            count = self.lengths.count(total)
+            self._started(program).stream("bench-warm-up-push", queues, rate, count, body)
+        return self._clients[program]
+
+    def _started(self, program: str) -> ClientProcess:
+        assert self._names is not None, f"setup {self._setup.name} has no name server"
+        directory = self._directory / f"client-{program}"
+        self._clients[program] = ClientProcess(program, self._names.address, directory)
+        return self._clients[program]
 
     def boot_s(self) -> float:
         """Start the broker again, after its end; the time to its boot line."""
