@@ -1,9 +1,9 @@
 """A crowded host: processes that do nothing but use a core, at normal priority.
 
-Each in a session of its own, as services of one host are: where sched_autogroup_enabled is 1,
-as nearly everywhere, the kernel divides processors among sessions first (sched(7)). The brokers and
-their clients have sessions of their own, too. In one session with the loops it was the load
-generator that waited for the processor, with any broker.
+Each in a session of its own, as services of one host are: where sched_autogroup_enabled is 1, the
+kernel divides processors among sessions first (sched(7)). The brokers and their clients have
+sessions of their own, too: in one session with the loops a load generator waits for the processor
+itself, with any broker.
 Started and ended by the process of the benchmark. The kernel ends them with it, too, should it be
 killed.
 """
