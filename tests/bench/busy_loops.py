@@ -1,5 +1,9 @@
 """A crowded host: processes that do nothing but use a core, at normal priority.
 
+Each in a session of its own, as services of one host are: where sched_autogroup_enabled is 1, the
+kernel divides processors among sessions first (sched(7)). The brokers and their clients have
+sessions of their own, too: in one session with the loops a load generator waits for the processor
+itself, with any broker.
 Started and ended by the process of the benchmark. The kernel ends them with it, too, should it be
 killed.
 """
@@ -33,7 +37,7 @@ def busy_loops(count: int) -> Iterator[list[int]]:
     loops: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(count):
-            loops.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+            loops.append(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
         for loop in loops:
             assert loop.stdout is not None
             loop.stdout.readline()

@@ -1,7 +1,9 @@
-"""The official clients as loads: synchronous sends of Java's (4.9.8) and of Go's (2.1.2).
+"""The official clients as loads: synchronous sends of Java's (4.9.8) and of Go's (2.1.2), and a
+push consumer of Java's that waits for what a producer sends at a rate.
 
-One process for all runs of a session: tests/interop/src/bench/SyncSends.java in a JVM, or
-src/go/sync_sends.go, which is built when it is not there yet. Used by the thread of the benchmark.
+One process for all runs of a session: tests/interop/src/bench/SyncSends.java or PushLatencies.java
+in a JVM, or src/go/sync_sends.go, which is built when it is not there yet. Used by the thread of
+the benchmark.
 """
 
 from __future__ import annotations
@@ -26,15 +28,18 @@ _END_S: Final = 10
 
 
 class ClientProcess:
-    """A producer that finds its brokers through `namesrv`; its files are under `directory`."""
+    """Clients that find their brokers through `namesrv`; their files are under `directory`.
 
-    def __init__(self, language: str, namesrv: str, directory: Path) -> None:
-        """language: "java" or "go"."""
+    In a session of their own, as clients on another host: see busy_loops.py.
+    """
+
+    def __init__(self, program: str, namesrv: str, directory: Path) -> None:
+        """program: "java" or "go", which `send`, or "java-push", which does `stream`."""
         directory.mkdir(parents=True)
         self._log = (directory / "client.log").open("w+")
-        commands = {"java": _java, "go": _go}
-        command, env = commands[language](namesrv, directory)
-        self._name = f"the {language} client"
+        commands = {"java": _java, "java-push": _java_push, "go": _go}
+        command, env = commands[program](namesrv, directory)
+        self._name = f"the {program} client"
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -42,6 +47,7 @@ class ClientProcess:
             stderr=self._log,
             env={**os.environ, **env},
             encoding="utf-8",
+            start_new_session=True,
         )
 
     def send(self, topic: str, threads: int, total: int, body: int) -> dict[str, float]:
@@ -49,10 +55,21 @@ class ClientProcess:
 
         Raises RuntimeError when the client ended.
         """
+        return self._run(topic, threads, total, body)
+
+    def stream(self, topic: str, queues: int, rate: int, total: int, body: int) -> dict[str, float]:
+        """`rate` messages a second to a topic that is new, with a push consumer behind them:
+        latencies from due to the listener, publish_… to the answer; missing, duplicates.
+
+        Raises RuntimeError when the client ended.
+        """
+        return self._run(topic, queues, rate, total, body)
+
+    def _run(self, *words: object) -> dict[str, float]:
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._popen.stdin.write(f"{topic} {threads} {total} {body}\n")
+            self._popen.stdin.write(" ".join(map(str, words)) + "\n")
             self._popen.stdin.flush()
         line = self._popen.stdout.readline()
         if not line:
@@ -80,9 +97,14 @@ def missing_tool(language: str) -> str | None:
     return "go" if language == "go" and shutil.which("go") is None else None
 
 
-def _java(namesrv: str, directory: Path) -> tuple[Sequence[str], Mapping[str, str]]:
-    classpath = bench_classpath()
-    return java_command(classpath, "bench.SyncSends", directory, jvm=_JVM, args=[namesrv]), {}
+def _java(
+    namesrv: str, directory: Path, main: str = "bench.SyncSends"
+) -> tuple[Sequence[str], Mapping[str, str]]:
+    return java_command(bench_classpath(), main, directory, jvm=_JVM, args=[namesrv]), {}
+
+
+def _java_push(namesrv: str, directory: Path) -> tuple[Sequence[str], Mapping[str, str]]:
+    return _java(namesrv, directory, "bench.PushLatencies")
 
 
 def _go(namesrv: str, directory: Path) -> tuple[Sequence[str], Mapping[str, str]]:

@@ -182,6 +182,9 @@ def _notes(figures: dict[str, float]) -> str:
         notes.append(f"{figures['syncs_per_s']:,.0f} syncs/s")
     if figures.get("received") != figures.get("messages") and "received" in figures:
         notes.append(f"{figures['received_per_s']:,.0f} received/s")
+    if "publish_p50_us" in figures:
+        times = "/".join(f"{figures[f'publish_{name}']:.0f}" for name in _COLUMNS[:3])
+        notes.append(f"publish {times} us")
     if "store_gb" in figures:
         notes.append(f"store of {figures['store_gb']:.2f} GB")
     return "".join(f"   {note}" for note in notes)

@@ -166,13 +166,21 @@ class Target(Protocol):
 def run_load(
     mode: str, broker: Target, topic: str, *args: object, timeout_s: float = 600
 ) -> dict[str, float]:
-    """Run the load generator; gives its figures, refused sends among them (`not_success`).
+    """Run the load generator, in a session of its own (busy_loops.py); gives its figures, refused
+    sends among them (`not_success`).
 
     Raises RuntimeError when an answer was missing or a pull failed.
     """
     arguments = ("127.0.0.1", broker.port, topic, *args)
     command = [str(build_loadgen()), mode, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        start_new_session=True,
+    )
     pairs = (pair.split("=") for pair in done.stdout.split() if "=" in pair)
     figures = {key: float(value) for key, value in pairs if key != "mode"}
     if done.returncode != 0 and not figures.get("not_success"):

@@ -32,6 +32,8 @@ FIGURES: Final = {
     "p50_us": "p50",
     "p99_us": "p99",
     "p999_us": "p99.9",
+    "publish_p50_us": "publish p50",
+    "publish_p99_us": "publish p99",
     "of_limit": "of the limit",
     "seconds": "seconds",
 }

@@ -25,11 +25,14 @@ _STYLE: Final[dict[Any, Any]] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-_MARKS: Final = dict(zip(FIGURES, "osv^<D*", strict=True))
+_MARKS: Final = dict(zip(FIGURES, "osv^<phD*", strict=True))
 _COLORS: Final = dict(
     zip(
         FIGURES,
-        ("#1f5fa8", "#b8541a", "#2f7d4f", "#7a4fa3", "#a33a5c", "#555555", "#1f9fa8"),
+        (
+            *("#1f5fa8", "#b8541a", "#2f7d4f", "#7a4fa3", "#a33a5c"),
+            *("#c9a227", "#8a6d3b", "#555555", "#1f9fa8"),
+        ),
         strict=True,
     )
 )

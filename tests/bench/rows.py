@@ -9,7 +9,17 @@ from typing import Final
 
 from tests.bench.goals import Goal
 from tests.bench.session import Setup
-from tests.bench.shapes import KINDS, Boot, ClientSend, LongPoll, OpenLoop, Pull, Send, Shape
+from tests.bench.shapes import (
+    KINDS,
+    Boot,
+    ClientSend,
+    LongPoll,
+    OpenLoop,
+    Pull,
+    Send,
+    Shape,
+    Stream,
+)
 
 SETUPS: Final = {
     setup.name: setup
@@ -133,6 +143,18 @@ def _client(language: str, threads: int, total: int) -> ClientSend:
     )
 
 
+def _stream(name: str, busy: int) -> Stream:
+    return Stream(
+        name=name,
+        setup="client",
+        rate=5_000,
+        body=1024,
+        seconds=60,
+        busy=busy,
+        goals=(*_BUSY_GOALS, Goal("publish_p50_us", 1.0), Goal("publish_p99_us", 1.0)),
+    )
+
+
 def all_rows(boot_gb: float) -> list[Shape]:
     """All of them, boots on a store of `boot_gb` GB."""
     return [
@@ -195,6 +217,8 @@ def all_rows(boot_gb: float) -> list[Shape]:
         _client("java", 16, 100_000),
         _client("java", 64, 100_000),
         _client("go", 16, 100_000),
+        _stream("e2e-5000", 0),
+        _stream("e2e-busy-5000", 2),
         Boot(
             name="boot-clean",
             setup="boot",

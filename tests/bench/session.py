@@ -28,6 +28,9 @@ from tests.interop import harness
 
 _WARM_UP: Final = 200_000
 _CLIENT_WARM_UP: Final = 30_000
+_STREAM_WARM_UP: Final = (8, 5_000, 15_000, 1024)
+"""Queues, messages a second, messages, bytes; the same for short runs, since it is for the client:
+its latencies are those of code that its JVM has not compiled yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +158,22 @@ class Session:
     def client(self, language: str) -> ClientProcess:
         """The official client of a language, started and warmed up by the first who asks."""
         if language not in self._clients:
-            assert self._names is not None, f"setup {self._setup.name} has no name server"
-            directory = self._directory / f"client-{language}"
-            self._clients[language] = ClientProcess(language, self._names.address, directory)
             count = self.lengths.count(_CLIENT_WARM_UP, 16)
-            self._clients[language].send(f"bench-warm-up-{language}", 16, count, 128)
+            self._started(language).send(f"bench-warm-up-{language}", 16, count, 128)
         return self._clients[language]
+
+    def stream_client(self) -> ClientProcess:
+        """Java's producer with a push consumer behind it, likewise."""
+        program = "java-push"
+        if program not in self._clients:
+            self._started(program).stream("bench-warm-up-push", *_STREAM_WARM_UP)
+        return self._clients[program]
+
+    def _started(self, program: str) -> ClientProcess:
+        assert self._names is not None, f"setup {self._setup.name} has no name server"
+        directory = self._directory / f"client-{program}"
+        self._clients[program] = ClientProcess(program, self._names.address, directory)
+        return self._clients[program]
 
     def boot_s(self) -> float:
         """Start the broker again, after its end; the time to its boot line."""

@@ -3,7 +3,8 @@
 Runs in the process of the benchmark. A shape runs within a session of the setup that it names and
 gives the figures of one run: msg_per_s, p50_us, p99_us, p999_us, refused (sends that got no
 SUCCESS: a Java broker in haste answers "busy"), cpu_us (of all processes of the broker, a message,
-dispatch and flush included), rss_anon_max; for boots seconds and store_gb.
+dispatch and flush included), rss_anon_max; of a stream publish_p50_us …; for boots seconds and
+store_gb.
 """
 
 from __future__ import annotations
@@ -172,9 +173,7 @@ class LongPoll(Row):
         total = max(1, int(self.rate * self.seconds * session.lengths.seconds))
         arguments = (f"{_GROUP}-{self.name}", 4, self.rate, total, self.body)
         figures = session.measured(lambda: session.load("longpoll", topic, *arguments))
-        if figures["missing"] or figures["duplicates"]:
-            missing, twice = figures["missing"], figures["duplicates"]
-            raise LostError(f"{self.name}: {missing:.0f} missing, {twice:.0f} came twice")
+        _refuse_lost(self.name, figures)
         return send_figures(figures)
 
 
@@ -194,6 +193,31 @@ class ClientSend(Row):
         return send_figures(
             session.measured(lambda: client.send(topic, self.threads, total, self.body))
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream(Row):
+    """Java's producer and push consumer: from the moment a message was due to its listener, and,
+    as publish_…, to the answer to its send. Beside `busy` processes that only use a core."""
+
+    rate: int
+    body: int
+    seconds: float
+    queues: int = 8
+    busy: int = 0
+
+    def run(self, session: Session) -> dict[str, float]:
+        client = session.stream_client()
+        total = max(1, int(self.rate * self.seconds * session.lengths.seconds))
+
+        def load() -> dict[str, float]:
+            with busy_loops(self.busy):
+                return client.stream(f"bench-{self.name}", self.queues, self.rate, total, self.body)
+
+        figures = session.measured(load)
+        _refuse_lost(self.name, figures)
+        publish = {name: figures[name] for name in figures if name.startswith("publish_")}
+        return {**send_figures(figures), **publish}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +245,12 @@ class Boot(Row):
         stored = session.sent.get(_FILL_TOPIC, {}).get("stored", 0)
         taken = figures["total"] - figures["not_success"]
         session.sent[_FILL_TOPIC] = {"stored": stored + taken}
+
+
+def _refuse_lost(name: str, figures: dict[str, float]) -> None:
+    if figures["missing"] or figures["duplicates"]:
+        missing, twice = figures["missing"], figures["duplicates"]
+        raise LostError(f"{name}: {missing:.0f} missing, {twice:.0f} came twice")
 
 
 def send_figures(figures: dict[str, float]) -> dict[str, float]:

@@ -77,6 +77,7 @@ def test_busy_loops_run_until_the_block_ends() -> None:
         assert len(pids) == 2
         assert all(map(is_running, pids))
         assert all(os.getpriority(os.PRIO_PROCESS, pid) == os.nice(0) for pid in pids)
+        assert len({os.getsid(0), *map(os.getsid, pids)}) == 3
     assert not any(map(is_running, pids))
 
 

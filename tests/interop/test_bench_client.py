@@ -42,6 +42,27 @@ def test_synchronous_sends_of_several_threads(tmp_path: Path, language: str) -> 
         assert {len(message.body) for message in messages} == {100}
 
 
+def test_what_is_streamed_arrives_at_a_push_consumer(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as ends:
+        names = harness.name_server("ours", tmp_path / "namesrv").start()
+        ends.callback(names.stop)
+        broker = harness.broker("ours", tmp_path / "broker", names.address)
+        ends.callback(broker.kill)
+        broker.start()
+        client = ClientProcess("java-push", names.address, tmp_path / "client")
+        ends.callback(client.close)
+        figures = client.stream("BenchStream", 8, 500, 200, 100)
+        assert (figures["total"], figures["not_success"]) == (200, 0)
+        assert (figures["missing"], figures["duplicates"]) == (0, 0)
+        assert 0 < figures["p50_us"] <= figures["p99_us"] <= figures["max_us"]
+        assert 0 < figures["publish_p50_us"] <= figures["publish_max_us"]
+        with broker.client() as frames:
+            ends_of_queues = [frames.offset(30, "BenchStream", q) for q in range(8)]
+        # One probe to each queue was before them.
+        assert sum(ends_of_queues) == 208
+        assert min(ends_of_queues) > 1
+
+
 def test_a_client_that_ends_says_why(tmp_path: Path) -> None:
     client = ClientProcess("java", "127.0.0.1:1", tmp_path / "client")
     try:
