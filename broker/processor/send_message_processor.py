@@ -80,7 +80,7 @@ SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
 _KEPT_FLAGS: Final = ~(HOST_BITS | TRANSACTION_MASK)
 """On the fast path only half messages have transaction bits, and they are stored without."""
-_COMMIT_WAITING: Final = 32
+_COMMIT_WAITING: Final = 128
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read."""
 _encode_json: Final = msgspec.json.encode
