@@ -1,10 +1,11 @@
 """ask_for_short_slice: a thread that others wait for gets the processor soon after it has woken.
 
-Called by the loop of `remoting` and the dispatch thread of `store`, each for itself. Beside
-programs that only compute, Linux gives a thread that wakes the processor at once only if its slice
-is shorter than that of whoever runs; with equal slices that one goes on for a while. A short slice
-does not give more of the processor, only sooner (Linux 6.12; older ones ignore it). Any user may
-ask. Threads that the caller starts afterwards inherit it. It knows no process.
+Called by the loop of `remoting`, the dispatch thread of `store` and the main thread of `ha`, whose
+services inherit it: threads that the caller starts afterwards do. Beside programs that only
+compute, Linux gives a thread that wakes the processor at once only if its slice is shorter than
+that of whoever runs; with equal slices that one goes on for a while. A short slice does not give
+more of the processor, only sooner (Linux 6.12; older ones ignore it). Any user may ask. It knows no
+process.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from remoting.peer_spin import PeerSpin
 from remoting.selector_seam import EVENT_READ, EVENT_WRITE, new_selector
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,9 @@ _PEER_SPIN_NS = 100_000
 _SPIN_PAYS: Final = 3
 """Spinning pays off only after a sleep shorter than this many spins; otherwise it is wasted: with
 requests arriving one by one from thousands of clients, each would cost a full spin."""
+
+
+_Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 class HasFileno(Protocol):
@@ -97,6 +101,7 @@ class SelectorLoop:
         self._stopping = False
         self._was_busy = False
         self._spin_pays = True
+        self._peer_spin = PeerSpin()
         self._spin_ns = spin_us * 1_000
         self._own_thread: threading.Thread | None = None
         self._selector.register(self._wake_fd, EVENT_READ, self._on_wake)
@@ -207,16 +212,16 @@ class SelectorLoop:
     def _turn(self) -> None:
         timeout = self._next_timeout_s()
         hooks = self._hooks
-        ready = self._spin() if self._was_busy and self._spin_ns and timeout else []
+        ready = self._spin() if self._was_busy and self._spin_ns and timeout else None
         slept_from_ns = 0
-        if not ready:
+        if ready is None:
             if hooks is not None:
                 limit = hooks.before_sleep()
                 if limit is not None and limit < timeout:
                     timeout = limit
             slept_from_ns = time.monotonic_ns()
             ready = self._selector.select(timeout)
-        self._was_busy = bool(ready)
+        self._was_busy = bool(ready) or not slept_from_ns
         self.now_ns = time.monotonic_ns()
         self._spin_pays = not slept_from_ns or (
             self.now_ns - slept_from_ns < _SPIN_PAYS * self._spin_ns
@@ -233,20 +238,31 @@ class SelectorLoop:
         for function in self._turn_end:
             function()
 
-    def _spin(self) -> list[tuple[selectors.SelectorKey, int]]:
+    def _spin(self) -> _Ready | None:
         """Poll a little longer before sleeping: an idle core wakes up slowly, and a client that
-        waits for a response sends its next request immediately."""
+        waits for a response sends its next request immediately. None: sleep now; no events: only
+        the peer has answered."""
         hooks = self._hooks
-        waits = hooks is not None and hooks.waits_for_peer()
-        if not self._spin_pays and not waits:
-            return []
-        deadline_ns = time.monotonic_ns() + self._spin_ns + (_PEER_SPIN_NS if waits else 0)
+        if hooks is not None and hooks.waits_for_peer():
+            return self._spin_for_peer(hooks) if self._peer_spin.is_due() else None
+        if not self._spin_pays:
+            return None
+        deadline_ns = time.monotonic_ns() + self._spin_ns
         while True:
-            ready = self._selector.select(0)
-            if ready or (waits and hooks is not None and hooks.peer_has_answered()):
+            ready: _Ready = self._selector.select(0)
+            if ready or time.monotonic_ns() >= deadline_ns:
+                return ready or None
+
+    def _spin_for_peer(self, hooks: SleepHooks) -> _Ready | None:
+        deadline_ns = time.monotonic_ns() + self._spin_ns + _PEER_SPIN_NS
+        while True:
+            ready: _Ready = self._selector.select(0)
+            if ready or hooks.peer_has_answered():
+                self._peer_spin.ended(in_vain=False)
                 return ready
             if time.monotonic_ns() >= deadline_ns:
-                return ready
+                self._peer_spin.ended(in_vain=True)
+                return None
 
     def _next_timeout_s(self) -> float:
         if self._calls:

@@ -38,6 +38,7 @@ from ipc.command_channel import Arguments, CommandClient, CommandError, CommandS
 from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader
 from ipc.service_thread import ServiceThread
+from ipc.short_slice import ask_for_short_slice
 from remoting.selector_seam import new_selector
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
@@ -170,6 +171,7 @@ class LinkReporter(ServiceThread):
 
 def main(child: Child) -> None:
     """Replicate until stopped."""
+    ask_for_short_slice()
     options = StartupOptions.from_settings(child.boot.settings)
     clock = process_clock()
     counters = child.page.counters

@@ -58,7 +58,7 @@ class StoreSide:
         store = options.store
         self._on_loop = on_loop
         self._is_slave = store.is_slave
-        self._bells = (resources.bells["store"], resources.bells["ha"])
+        self._bells = (resources.bells["ha"], resources.bells["store"])
         self.page: Final = page
         self.table: Final = QueueTableReader(resources.queue_table_fd)
         self.commands: Final = CommandClient(resources.channels["remoting->store"], "store", clock)

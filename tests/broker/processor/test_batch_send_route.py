@@ -388,14 +388,14 @@ def test_sync_flush(tmp_path: Path, properties: str) -> None:
 
 def test_many_batches_are_published_before_the_turn_ends(tmp_path: Path) -> None:
     """As single sends are, so that the replicas that they wait for get the first ones early."""
-    world = HotPathWorld(tmp_path, waits_for_replicas=True)
+    world = HotPathWorld(tmp_path, waits_for_replicas=True, file_size=1 << 20)
     world.topic()
     world.counters[REPLICA_COUNT] = 1
     client = world.client()
     client.send(send_request())
     world.turn()
     rings = world.rings
-    client.send(*[batch_request() for _ in range(32)])
+    client.send(*[batch_request() for _ in range(128)])
     assert world.rings - rings == 1
     world.turn()
-    assert len(world.records()) == 1 + 3 * 32
+    assert len(world.records()) == 1 + 3 * 128

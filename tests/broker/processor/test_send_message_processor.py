@@ -1318,13 +1318,23 @@ def test_sync_master_codes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "sent", "published"), [(True, 31, 1), (True, 32, 1), (True, 70, 3), (False, 70, 1)]
+    ("waits", "sent", "body", "published"),
+    [
+        (True, 127, b"x", 1),
+        (True, 128, b"x", 1),
+        (True, 260, b"x", 3),
+        (False, 260, b"x", 1),
+        # Each record has 190 bytes and a few beside its body; published with 256 KiB of them.
+        (True, 7, bytes(40_000), 1),
+        (True, 8, bytes(40_000), 2),
+        (False, 8, bytes(40_000), 1),
+    ],
 )
 def test_many_sends_are_published_before_the_turn_ends(
-    tmp_path: Path, waits: bool, sent: int, published: int
+    tmp_path: Path, waits: bool, sent: int, body: bytes, published: int
 ) -> None:
     """So that the replicas that they wait for get the first ones while the others are read."""
-    world = HotPathWorld(tmp_path, waits_for_replicas=waits)
+    world = HotPathWorld(tmp_path, waits_for_replicas=waits, file_size=1 << 20)
     world.topic()
     world.counters[REPLICA_COUNT] = 1
     client = world.client()
@@ -1332,7 +1342,7 @@ def test_many_sends_are_published_before_the_turn_ends(
     world.turn()
     rings = world.rings
     for _ in range(sent):
-        client.send(send_request())
+        client.send(send_request(body))
     world.turn()
     assert world.rings - rings == published
     assert len(world.records()) == 1 + sent
