@@ -212,7 +212,6 @@ class BrokerController:
         loop.call_every(
             SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
         )
-        loop.call_every(SCAN_PERIOD_MS, self._cold.scan)
 
     def _set_ready(self) -> None:
         """The name servers have answered or failed: once the loop turns, we serve."""

@@ -291,6 +291,9 @@ class PopReviveService:
         """Read and revive within the limits of a turn; ms until the next look."""
         self._left = _PER_LOOK
         for queue in self._queues:
+            end = self._parts.table.offsets(self._topic, queue.queue_id)[1]
+            if not queue.points and not queue.handled and queue.next_read >= end:
+                continue  # What most queues are at most looks.
             self._note(queue)
             self._save(queue)
             if self._parts.commit_log.writable:
