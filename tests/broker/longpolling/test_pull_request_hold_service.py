@@ -143,16 +143,24 @@ def test_the_pulls_of_a_closed_connection_are_forgotten_at_once(held: Service) -
     assert held.service.is_empty
 
 
-def test_a_look_visits_only_what_is_due(held: Service) -> None:
+def test_a_look_visits_only_what_is_due_and_some_of_it_a_turn(held: Service) -> None:
     """Pulls of other queues, and later ones of the same, are not even looked at."""
-    for number in range(1_000):
-        held.hold(str(number), ("T", number), deadline_ms=10_000 + number)
-    for now_ms in range(0, 10_000, 100):
-        held.service.scan(now_ms)
+    for number in range(100):
+        held.hold(str(number), ("T", number), deadline_ms=1_000 + number)
+    for now_ms in range(0, 1_000, 100):
+        assert not held.service.scan(now_ms)
     assert held.take_runs() == []
-    held.service.scan(10_500)
-    assert sorted(held.take_runs()) == sorted((str(number), True) for number in range(501))
-    held.service.scan(10_599)
+    held.hold("later", ("T", 1), deadline_ms=2_000)
+    turns = []
+    more = True
+    while more:
+        more = held.service.scan(1_100)
+        turns.append(held.take_runs())
+    assert max(map(len, turns)) <= 8, "sends and pulls are served in between"
+    runs = [run for turn in turns for run in turn]
+    assert sorted(runs) == sorted((str(number), True) for number in range(100))
+    assert not held.service.scan(1_999)
     assert held.take_runs() == []
-    held.service.scan(20_000)
-    assert len(held.take_runs()) == 499
+    assert not held.service.scan(2_000)
+    assert held.take_runs() == [("later", True)]
+    assert held.service.is_empty
