@@ -67,6 +67,7 @@ class KnownHeartbeats:
         for group, revision in known.consumers:
             if not self._consumers.renew(group, connection, revision):
                 return False
-        return all(
-            self._producers.renew(group, connection, known.client_id) for group in known.producers
-        )
+        for group in known.producers:
+            if not self._producers.renew(group, connection, known.client_id):
+                return False
+        return True
