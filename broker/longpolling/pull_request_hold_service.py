@@ -62,8 +62,9 @@ class PullRequestHoldService:
         return HoldFigures(sum(map(len, self._held.values())), len(self._held))
 
     def hold(self, key: QueueKey, pull: HeldPull) -> bool:
-        """Hold `pull` until `key` advances; False if its connection holds too much already."""
-        if not self._quota.take(key, pull):
+        """Hold `pull` until `key` advances; False if its connection holds too much already, or has
+        closed while the pull was with another thread."""
+        if not pull.request.connection.is_open or not self._quota.take(key, pull):
             return False
         self._held.setdefault(key, []).append(pull)
         period = -(-pull.deadline_ms // SCAN_PERIOD_MS)

@@ -296,6 +296,7 @@ def test_half_a_frame_then_silence_is_closed_as_idle() -> None:
         bench.close()
 
 
+@pytest.mark.interpreted
 def test_idle_connections_are_looked_for_some_in_a_turn() -> None:
     """Thousands of connections at once would be a pause for everybody else."""
     calls: deque[Any] = deque()

@@ -133,6 +133,7 @@ def test_the_pulls_of_a_closed_connection_are_forgotten_at_once(held: Service) -
     stays = held.hold("stays", deadline_ms=1 << 40)
     gone = [held.hold("gone", key, deadline_ms=1 << 40) for key in (("T", 0), ("U", 0))]
     for pull in gone:
+        pull.request.connection.is_open = False
         held.service.forget(pull.request.connection)
     assert (held.service.figures().pulls, held.service.figures().queues) == (1, 1)
     held.service.forget(FakeConnection())
@@ -140,6 +141,8 @@ def test_the_pulls_of_a_closed_connection_are_forgotten_at_once(held: Service) -
     held.service.wake(("U", 0))
     assert held.take_runs() == [("stays", False)]
     held.service.forget(stays.request.connection)
+    assert held.service.is_empty
+    assert not held.service.hold(("T", 0), gone[0]), "nothing would forget it again"
     assert held.service.is_empty
 
 
