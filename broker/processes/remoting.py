@@ -9,7 +9,6 @@ serves.
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -24,17 +23,12 @@ from ipc.clock import process_clock
 
 log = logging.getLogger(__name__)
 
-_SWITCH_INTERVAL_S: Final = 0.0005
-"""For so long the loop waits for Python's lock while another thread computes, after each of its
-system calls: the gauges of 5,000 queues take 30 ms every 5 s. Beside a thread that computes for 30
-of 200 ms an echo had p95 5.1, p99 6.9 ms with Python's 5 ms, and 0.7, 1.9 ms with this."""
 _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 
 
 def main(child: Child) -> None:
     """Serve until stopped."""
     child.page.counters[REMOTING_READY] = 0  # A predecessor's word.
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     controller = BrokerController(
         ProcessResources(
             options=StartupOptions.from_settings(child.settings()),
