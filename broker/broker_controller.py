@@ -209,10 +209,13 @@ class BrokerController:
         loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
         loop.call_every(_REFUSE_LATE_MS, self._messages.append_queue.look)
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
-        loop.call_every(
-            SCAN_PERIOD_MS, lambda: self._pull.hold_service.scan(self._clock.monotonic_ms())
-        )
-        loop.call_every(SCAN_PERIOD_MS, self._cold.scan)
+        self._time_out_pulls()
+
+    def _time_out_pulls(self) -> None:
+        if self._pull.hold_service.scan(self._clock.monotonic_ms()):
+            self.loop.call_soon_threadsafe(self._time_out_pulls)
+        else:
+            self.loop.call_at_multiple(SCAN_PERIOD_MS, self._time_out_pulls)
 
     def _set_ready(self) -> None:
         """The name servers have answered or failed: once the loop turns, we serve."""

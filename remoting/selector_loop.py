@@ -25,7 +25,7 @@ from remoting.selector_seam import EVENT_READ, EVENT_WRITE, new_selector
 
 log = logging.getLogger(__name__)
 
-__all__ = ["EVENT_READ", "EVENT_WRITE", "SelectorLoop", "SleepHooks", "TimerHandle"]
+__all__ = ["EVENT_READ", "EVENT_WRITE", "SelectorLoop", "SleepHooks", "Ticks", "TimerHandle"]
 
 _IDLE_TIMEOUT_S = 1.0
 _PEER_SPIN_NS = 100_000
@@ -75,6 +75,33 @@ class TimerHandle:
     def cancel(self) -> None:
         """Prevent the function from running; a no-op if it has already run."""
         self.cancelled = True
+
+
+class Ticks:
+    """A function that runs at the whole multiples of a period while it has something to do.
+
+    Owned by the loop's thread. A loop without work is not woken for it.
+    """
+
+    __slots__ = ("_function", "_loop", "_period_ms", "_runs")
+
+    def __init__(self, loop: SelectorLoop, period_ms: int, function: Callable[[], bool]) -> None:
+        """function: returns whether it is to run in the next period, too."""
+        self._loop = loop
+        self._period_ms = period_ms
+        self._function = function
+        self._runs = False
+
+    def begin(self) -> None:
+        """There is something to do; cheap, and no more if it runs already."""
+        if not self._runs:
+            self._runs = True
+            self._loop.call_at_multiple(self._period_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._runs = self._function()
+        if self._runs:
+            self._loop.call_at_multiple(self._period_ms, self._tick)
 
 
 class SelectorLoop:
@@ -181,21 +208,27 @@ class SelectorLoop:
         heapq.heappush(self._timers, (due_ms, next(self._timer_ids), handle))
         return handle
 
-    def call_every(self, period_ms: int, function: Callable[[], None]) -> None:
-        """Run `function` every `period_ms`, for as long as the loop runs; loop thread only.
+    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Run `function` once, at the next whole multiple of `period_ms`; loop thread only.
 
-        At whole multiples of the period: timers with a common divisor wake the loop together.
+        Timers with a common divisor wake the loop together.
         """
+        # Whole milliseconds: a fraction would be due immediately, repeatedly.
+        self.call_later(period_ms - time.monotonic_ns() // 1_000_000 % period_ms, function)
+
+    def call_every(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Run `function` at every whole multiple of `period_ms`, for as long as the loop runs; loop
+        thread only. What has work only at times has `ticks`."""
 
         def again() -> None:
             function()
-            schedule()
+            self.call_at_multiple(period_ms, again)
 
-        def schedule() -> None:
-            # Whole milliseconds: a fraction would be due immediately, repeatedly.
-            self.call_later(period_ms - time.monotonic_ns() // 1_000_000 % period_ms, again)
+        self.call_at_multiple(period_ms, again)
 
-        schedule()
+    def ticks(self, period_ms: int, function: Callable[[], bool]) -> Ticks:
+        """The same for what is not always needed: see Ticks. It has not begun."""
+        return Ticks(self, period_ms, function)
 
     def wake(self) -> None:
         """End the current wait; nothing after `close`. Any thread."""

@@ -412,6 +412,8 @@ class DefaultMessageStore:
     def _publish_dispatched(self, phy_offset: int) -> None:
         self._progress.publish_dispatched(phy_offset)
         self._allocate.log_grows()
+        for timers in self._timers:
+            timers.log_grows()
         if self._compaction is not None and self._compaction.is_active:
             self._compaction.wakeup()
         self._sleeper.look_for_flush()

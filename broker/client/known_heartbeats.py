@@ -61,11 +61,13 @@ class KnownHeartbeats:
         """Whether it is the heartbeat that is known, and its client was heard; False: it has to be
         looked at (some of its groups may have heard the client already)."""
         known = self._known.get(connection)
-        if known is None or known.body != body or not known.is_current():
+        # A view is compared item by item: 3.8 us for 700 bytes, a copy of it 0.2.
+        if known is None or known.body != body.tobytes() or not known.is_current():
             return False
         for group, revision in known.consumers:
             if not self._consumers.renew(group, connection, revision):
                 return False
-        return all(
-            self._producers.renew(group, connection, known.client_id) for group in known.producers
-        )
+        for group in known.producers:
+            if not self._producers.renew(group, connection, known.client_id):
+                return False
+        return True

@@ -14,6 +14,7 @@ from typing import Final
 
 from broker.longpolling.pull_header import HeldPull
 from remoting.connection import Connection
+from remoting.request_processor import ConnectionLike
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +55,17 @@ class HoldQuota:
         self._per_connection = per_connection
         self._per_queue = per_queue
         self._size = 0
-        self._shares: dict[Connection, _Share] = {}
+        self._shares: dict[ConnectionLike, _Share] = {}
 
     @property
     def size(self) -> int:
         """Estimated bytes of all held pulls."""
         return self._size
+
+    def queues_of(self, connection: ConnectionLike) -> list[tuple[str, int]]:
+        """The queues for which `connection` holds pulls."""
+        share = self._shares.get(connection)
+        return [] if share is None else list(share.by_queue)
 
     def take(self, key: tuple[str, int], pull: HeldPull) -> bool:
         """Whether `pull` may be held for the queue `key`."""

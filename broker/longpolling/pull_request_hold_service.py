@@ -4,24 +4,28 @@ Runs on the loop thread of `remoting`. Held pulls are indexed by (topic, queueId
 ring of changed rows tells which queues have advanced. A woken pull runs again; if nothing new
 matches its tags, it is held again and continues from the last examined offset. Follows
 PullRequestHoldService of RocketMQ, with two differences in favour of clients: timeouts are detected
-within a second (RocketMQ: five), and a filtered pull is not answered for messages that do not
-match, unless there are more of them than one pull examines. How many are held is bounded
-(hold_quota.py). The cost of a clock tick depends on the
-number of due pulls, not of held ones (docs/costs.md).
+within a tenth of a second (RocketMQ: five seconds), and a filtered pull is not answered for
+messages that do not match, unless there are more of them than one pull examines. How many are held
+is bounded (hold_quota.py). The cost of a clock tick depends on the number of due pulls, not of held
+ones (docs/costs.md).
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from broker.longpolling.hold_quota import HoldQuota
 from broker.longpolling.pull_header import HeldPull
+from remoting.request_processor import ConnectionLike
 
-SCAN_PERIOD_MS: Final = 1_000
-_SWEEP_MS: Final = 30_000
-"""Pulls of closed connections are dropped when they are due, and in a sweep at this interval."""
+SCAN_PERIOD_MS: Final = 100
+"""Clients whose pulls are answered together come again together, for good: with a second, 5,000
+clients had 300 answers and 300 pulls at a time, 20 ms in which nobody else was served."""
+_PER_TURN: Final = 8
+"""Queues whose pulls time out in one turn of the loop, for the same reason."""
 
 QueueKey = tuple[str, int]
 RunAgain = Callable[[HeldPull, bool], bool]
@@ -44,8 +48,9 @@ class PullRequestHoldService:
         self._quota = quota or HoldQuota()
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._due: dict[int, set[QueueKey]] = {}
-        """Clock period to the queues with a pull that may time out in it."""
-        self._sweep_ms = 0
+        """Clock period to the queues with a pull that has timed out when it begins."""
+        self._periods: list[int] = []
+        """Those of `_due`: a heap."""
 
     @property
     def is_empty(self) -> bool:
@@ -57,15 +62,18 @@ class PullRequestHoldService:
         return HoldFigures(sum(map(len, self._held.values())), len(self._held))
 
     def hold(self, key: QueueKey, pull: HeldPull) -> bool:
-        """Hold `pull` until `key` advances; False if its connection holds too much already."""
-        if not self._quota.take(key, pull):
+        """Hold `pull` until `key` advances; False if its connection holds too much already, or has
+        closed while the pull was with another thread."""
+        if not pull.request.connection.is_open or not self._quota.take(key, pull):
             return False
         self._held.setdefault(key, []).append(pull)
-        self._note(key, pull)
+        period = -(-pull.deadline_ms // SCAN_PERIOD_MS)
+        keys = self._due.get(period)
+        if keys is None:
+            keys = self._due[period] = set()
+            heapq.heappush(self._periods, period)
+        keys.add(key)
         return True
-
-    def _note(self, key: QueueKey, pull: HeldPull) -> None:
-        self._due.setdefault(pull.deadline_ms // SCAN_PERIOD_MS, set()).add(key)
 
     def wake(self, key: QueueKey) -> None:
         """`key` has advanced: run its held pulls."""
@@ -77,29 +85,33 @@ class PullRequestHoldService:
         for key in list(self._held):
             self._run(key, now_ms=None)
 
-    def scan(self, now_ms: int) -> None:
-        """Answer the pulls that have timed out; periodically drop those with a closed
-        connection."""
-        period = now_ms // SCAN_PERIOD_MS
-        for due in [due for due in self._due if due <= period]:
-            for key in self._due.pop(due):
+    def scan(self, now_ms: int) -> bool:
+        """Answer some of the pulls that have timed out. True: more of them have, for the next
+        turn."""
+        period, periods, left = now_ms // SCAN_PERIOD_MS, self._periods, _PER_TURN
+        while periods and periods[0] <= period:
+            keys = self._due[periods[0]]
+            while keys:
+                if not left:
+                    return True
+                key = keys.pop()
                 if key in self._held:
+                    left -= 1
                     self._run(key, now_ms)
-                    for pull in self._held.get(key, ()):
-                        self._note(key, pull)
-        if now_ms >= self._sweep_ms:
-            self._sweep_ms = now_ms + _SWEEP_MS
-            self._sweep()
+            del self._due[heapq.heappop(periods)]
+        return False
 
-    def _sweep(self) -> None:
-        for key, pulls in list(self._held.items()):
-            gone = [pull for pull in pulls if not pull.request.connection.is_open]
-            if gone:
-                for pull in gone:
+    def forget(self, connection: ConnectionLike) -> None:
+        """It has closed: drop its pulls."""
+        for key in self._quota.queues_of(connection):
+            kept: list[HeldPull] = []
+            for pull in self._held.pop(key, ()):
+                if pull.request.connection is connection:
                     self._quota.give_back(key, pull)
-                pulls[:] = [pull for pull in pulls if pull.request.connection.is_open]
-                if not pulls:
-                    del self._held[key]
+                else:
+                    kept.append(pull)
+            if kept:
+                self._held[key] = kept
 
     def _run(self, key: QueueKey, now_ms: int | None) -> None:
         """With a time, run only the pulls that have timed out; without, all pulls of the queue."""

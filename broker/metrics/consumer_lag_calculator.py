@@ -143,6 +143,8 @@ class ConsumerLagCalculator:
         lag = in_flight = ready = unconsumed_ms = waiting_ms = 0
         for queue_id in range(config.write_queue_nums):
             low, high = self._from.queues.offsets(read, queue_id)
+            if not high:
+                continue  # Nothing was ever stored there.
             find = self._popped if is_pop else self._pulled
             queue = find(group, read, queue_id, low, high)
             lag += queue.lag

@@ -27,6 +27,8 @@ from ipc.metric_slots import OVERFLOW
 from ipc.service_thread import FailureHandler, ServiceThread
 
 OBSERVE_MS: Final = 200
+_ALONE_MS: Final = 1_000
+"""For a master without replicas."""
 
 _Labels = tuple[str, ...]
 _PER_REPLICA: Final = (
@@ -220,8 +222,10 @@ class HaMetrics(ServiceThread):
 
     def step(self) -> None:
         """Observe once, then sleep."""
-        self._write(self._observe())
-        self.wait_for_running(OBSERVE_MS)
+        facts = self._observe()
+        self._write(facts)
+        is_alone = self._memory is not None and not facts.replicas
+        self.wait_for_running(_ALONE_MS if is_alone else OBSERVE_MS)
 
     def finish(self) -> None:
         """The final observation, after all replicas have disconnected."""

@@ -236,6 +236,10 @@ class HotPathStats:
     def publish(self) -> None:
         """Publish the counts of the fast path of sends; see the module for how often."""
         sends = self.sends
+        if not (
+            self._quick_turns or sends.normal or sends.fifo or sends.transactions or sends.delayed
+        ):
+            return  # Before most sleeps.
         for counts, message_type in (
             (sends.normal, _NORMAL),
             (sends.fifo, _FIFO),

@@ -21,6 +21,11 @@ class DueCheckPoints:
         self._others: list[tuple[int, int, PopCheckPointWrapper]] = []
         self._number = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether none is here."""
+        return not self._line and not self._others
+
     def push(self, due_ms: int, wrapper: PopCheckPointWrapper) -> None:
         """It is due at `due_ms`."""
         line = self._line

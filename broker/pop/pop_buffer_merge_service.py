@@ -106,6 +106,8 @@ class PopBufferMergeService:
         self._due = DueCheckPoints()
         self._unflushed: list[PopCheckPointWrapper] = []
         """Stored, and not known to be on disk."""
+        self.on_work: Callable[[], None] = lambda: None
+        """Called when `scan` has something to do. Set before the first pop."""
         self._recovered: set[PopCheckPointWrapper] = set()
         """Found in the journal without parent; until they are safe no offset moves."""
         self._leaving = 0
@@ -304,6 +306,7 @@ class PopBufferMergeService:
             wrapper.revive_time_ms - settings.stay_timeout_ms,
         )
         self._due.push(0 if at_once else due_ms, wrapper)
+        self.on_work()
 
     # -- acks ----------------------------------------------------------------------------------
 
@@ -416,9 +419,14 @@ class PopBufferMergeService:
 
     # -- storing -------------------------------------------------------------------------------
 
+    @property
+    def has_work(self) -> bool:
+        """Whether `scan` has something to do, now or later."""
+        return bool(self._unflushed) or not self._due.is_empty
+
     def scan(self) -> None:
         """Store what has stayed long enough; move the offsets over what is on disk. To be called
-        every SCAN_MS."""
+        every SCAN_MS while there is work."""
         now_ms, due = self._now_ms(), self._due
         for _ in range(_PER_SCAN):
             wrapper = due.pop(now_ms)
@@ -483,6 +491,7 @@ class PopBufferMergeService:
         wrapper.stored_end = end
         self._journal.set_stored(wrapper.row, end)
         self._unflushed.append(wrapper)
+        self.on_work()
 
     def _on_refused(self, wrapper: PopCheckPointWrapper, remark: str) -> None:
         self._leaving -= 1
@@ -493,6 +502,7 @@ class PopBufferMergeService:
         wrapper.is_leaving = False
         self._buffer[merge_key(popped)] = wrapper
         self._due.push(self._now_ms() + _AGAIN_MS, wrapper)
+        self.on_work()
 
     # -- forgetting ----------------------------------------------------------------------------
 

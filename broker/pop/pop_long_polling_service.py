@@ -135,6 +135,8 @@ class PopLongPollingService(Generic[R]):
         self._running = False
         self._stopped = False
         self._sweep_ms = 0
+        self.on_waiting: Callable[[], None] = lambda: None
+        """Called when a request begins to wait. Set before the first one."""
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -171,6 +173,7 @@ class PopLongPollingService(Generic[R]):
         bisect.insort(waiting, waiter)
         heapq.heappush(self._deadlines, waiter)
         self._count += 1
+        self.on_waiting()
         return PollingResult.POLLING_SUC
 
     def _index(self, key: Key) -> None:
@@ -261,7 +264,7 @@ class PopLongPollingService(Generic[R]):
     # -- time ----------------------------------------------------------------------------------
 
     def scan(self) -> None:
-        """Called every SCAN_PERIOD_MS: run those whose time is over."""
+        """Called every SCAN_PERIOD_MS while something waits: run those whose time is over."""
         now_ms, deadlines = self._monotonic_ms(), self._deadlines
         while deadlines and (deadlines[0].deadline_ms < now_ms or not deadlines[0].waits):
             waiter = heapq.heappop(deadlines)

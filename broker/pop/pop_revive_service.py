@@ -112,8 +112,8 @@ class AppendsMessages(Protocol):
 class ReviveLoop(Protocol):
     """The part of the loop used here."""
 
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
-        """Run `function` after `delay_ms`."""
+    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Run `function` at the next whole multiple of `period_ms`."""
 
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Run `function` in the next turn."""
@@ -272,7 +272,7 @@ class PopReviveService:
             self._queues.append(_Queue(queue_id, min(offset, self._end(queue_id) - 1)))
         self._loop = loop
         self._running = True
-        loop.call_later(self._settings.interval_ms, self._look)
+        loop.call_at_multiple(self._settings.interval_ms, self._look)
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
@@ -285,12 +285,15 @@ class PopReviveService:
 
     def _look(self) -> None:
         if self._running and self._loop is not None:
-            self._loop.call_later(self.look(), self._look)
+            self._loop.call_at_multiple(self.look(), self._look)
 
     def look(self) -> int:
         """Read and revive within the limits of a turn; ms until the next look."""
         self._left = _PER_LOOK
         for queue in self._queues:
+            end = self._parts.table.offsets(self._topic, queue.queue_id)[1]
+            if not queue.points and not queue.handled and queue.next_read >= end:
+                continue  # What most queues are at most looks.
             self._note(queue)
             self._save(queue)
             if self._parts.commit_log.writable:

@@ -151,16 +151,21 @@ class ClientManageProcessor(TableProcessor):
     def _is_current(self, groups: list[str]) -> Callable[[], bool]:
         """Whether settings, groups and retry topics are still what they are now: none to be made
         by another heartbeat, and the same limits."""
-        config, names = self.config, [(group, retry_topic(group)) for group in groups]
+        config, find_group, find_topic = self.config, self._groups.find, self._topics.find
+        found = [
+            (group, find_group(group) is None, retry, find_topic(retry) is None)
+            for group, retry in ((group, retry_topic(group)) for group in groups)
+        ]
 
-        def present() -> list[tuple[bool, bool]]:
-            return [
-                (self._groups.find(group) is not None, self._topics.find(retry) is not None)
-                for group, retry in names
-            ]
+        def is_current() -> bool:
+            for group, no_group, retry, no_topic in found:
+                if (find_group(group) is None) != no_group:
+                    return False
+                if (find_topic(retry) is None) != no_topic:
+                    return False
+            return self.config is config
 
-        before = present()
-        return lambda: self.config is config and present() == before
+        return is_current
 
     def unregister_client(
         self, connection: ConnectionLike, request: RemotingCommand

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from remoting.connection import Connection
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.frame import JsonAnswer
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
@@ -26,6 +26,8 @@ class _Frame(msgspec.Struct, gc=False):
     flag: int = 0
 
 
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_ANSWER: Final = JsonAnswer(None)
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
 
 
@@ -59,7 +61,5 @@ class KnownHeartbeatRoute:
         if frame.flag or not self._heartbeats.renew(connection, body):
             return False
         self._stats.add_answers(RequestCode.HEART_BEAT, ResponseCode.SUCCESS)
-        connection.send_command(
-            RemotingCommand(int(ResponseCode.SUCCESS), opaque=frame.opaque, flag=RESPONSE_FLAG)
-        )
+        connection.write(_ANSWER.render((_SUCCESS, frame.opaque)))
         return True

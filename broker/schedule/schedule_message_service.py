@@ -58,6 +58,10 @@ class TimerLoop(Protocol):
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
         """Run `function` after `delay_ms`."""
 
+    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Run `function` at the next whole multiple of `period_ms`, with the loop's other timers:
+        an idle loop is woken once for all of them."""
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Run `function` in the next turn."""
 
@@ -216,7 +220,9 @@ class ScheduleMessageService:
             return
         assert self._loop is not None
         wait_ms = self.deliver_due()
-        if wait_ms:
+        if wait_ms == _EMPTY_LOOK_MS:
+            self._loop.call_at_multiple(_EMPTY_LOOK_MS, self._look)
+        elif wait_ms:
             self._loop.call_later(wait_ms, self._look)
         else:
             self._loop.call_soon_threadsafe(self._look)

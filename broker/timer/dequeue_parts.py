@@ -22,6 +22,10 @@ class DequeueLoop(Protocol):
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
         """Run `function` after `delay_ms`."""
 
+    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Run `function` at the next whole multiple of `period_ms`, with the loop's other timers:
+        an idle loop is woken once for all of them."""
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Run `function` in the next turn."""
 

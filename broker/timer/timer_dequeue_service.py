@@ -41,6 +41,7 @@ from store.record_again import record_again
 from store.timer.slot import Slot
 from store.timer.timer_log import TimerUnit
 from store.timer.timer_slots import (
+    TIMER_COMMIT_QUEUE_OFFSET,
     TIMER_OPENED,
     TIMER_READ_TIME_MS,
     TIMER_START_TIME_MS,
@@ -176,7 +177,9 @@ class TimerDequeueService:
             return
         assert self._loop is not None
         wait_ms = self.deliver_due()
-        if wait_ms:
+        if wait_ms == _LOOK_MS:
+            self._loop.call_at_multiple(_LOOK_MS, self._look)
+        elif wait_ms:
             self._loop.call_later(wait_ms, self._look)
         else:
             self._loop.call_soon_threadsafe(self._look)
@@ -201,6 +204,8 @@ class TimerDequeueService:
         self._published.follow(self.read_time_ms, self._last_end)
         if left:
             return 0 if left == "more" else _SOON_MS
+        if not counters[TIMER_COMMIT_QUEUE_OFFSET]:
+            return _LOOK_MS  # There never was a timer: no slot's end is worth being in time for.
         slot_end_ms = self._next_ms + self._precision_ms - self._parts.clock.now_ms()
         wait_ms = self._open.wait_ms(self._log.now_ms) if self._may_begin else None
         return min(max(slot_end_ms, _SOON_MS), wait_ms or _LOOK_MS)

@@ -30,6 +30,7 @@ from remoting.selector_loop import SelectorLoop
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.mapped_file_queue import list_store_files
 
+_SCAN_MS: Final = 1_000
 _PID_AIM: Final = 0.8
 _DEFAULT_SAMPLE_STEPS: Final = 32
 
@@ -86,10 +87,11 @@ class ColdData:
     def start(self, loop: SelectorLoop) -> None:
         """Begin the rounds, and look at the page cache where that is wanted."""
         loop.call_every(ROUND_MS, self.pulls.ctr.end_round)
+        loop.call_every(_SCAN_MS, self._scan)
         self._check.start()
 
-    def scan(self) -> None:
-        """Serve the pulls that have been held for long enough. Loop thread, about once a second."""
+    def _scan(self) -> None:
+        """Serve the pulls that have been held for long enough."""
         self.pulls.hold_service.scan(self._clock.monotonic_ms())
 
     def use(self, options: StartupOptions) -> None:

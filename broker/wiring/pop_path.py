@@ -114,7 +114,9 @@ class PopPath:
 
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave."""
-        loop.call_every(SCAN_MS, self._scan)
+        scans = loop.ticks(SCAN_MS, self._scan)
+        self.buffer.on_work = scans.begin
+        scans.begin()
         loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
 
     def use(self, options: StartupOptions) -> None:
@@ -134,10 +136,11 @@ class PopPath:
         if not self._options.store.is_slave:
             self.buffer.finish()
 
-    def _scan(self) -> None:
+    def _scan(self) -> bool:
         began_ns = self._clock.monotonic_ns()
         self.buffer.scan()
         self.metrics.scanned((self._clock.monotonic_ns() - began_ns) / _NS_PER_MS)
+        return self.buffer.has_work
 
     # -- construction --------------------------------------------------------------------------
 

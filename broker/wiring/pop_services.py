@@ -113,7 +113,8 @@ class PopServices:
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave."""
         self.path.start(loop)
-        loop.call_every(SCAN_PERIOD_MS, self._scan)
+        scans = loop.ticks(SCAN_PERIOD_MS, self._scan)
+        self._waiters.on_waiting = self._notification.waiters.on_waiting = scans.begin
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
         if self._options.broker.enable_notify_after_pop_order_lock_release:
@@ -142,10 +143,12 @@ class PopServices:
         self._progress.close()
         self.path.finish()
 
-    def _scan(self) -> None:
-        for waiters in (self._waiters, self._notification.waiters):
+    def _scan(self) -> bool:
+        services = (self._waiters, self._notification.waiters)
+        for waiters in services:
             if not waiters.is_empty:
                 waiters.scan()
+        return not all(waiters.is_empty for waiters in services)
 
     def _sample(self) -> None:
         buffer = self.path.buffer

@@ -41,6 +41,7 @@ from broker.wiring.static_topics import STATIC_TOPIC_POOL, OnLoop, before_proces
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.request_processor import ConnectionLike, ConnectionListener
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import SelectorLoop
 from remoting.server_tls import ServerTls
@@ -159,7 +160,7 @@ class ServerBuilder:
             loop,
             routes.main,
             executors=routes.executors,
-            listener=self._tables.housekeeping,
+            listener=_Listeners(self._tables.housekeeping, pull.hold_service.forget),
             fast_routes=(
                 *self._access.fast_routes(
                     (SEND_V2_PREFIX, send.process_fast),
@@ -200,3 +201,19 @@ class ServerBuilder:
             user=application,
             changed=self._resources.changed,
         )
+
+
+class _Listeners:
+    """ConnectionListener: the tables of clients, and the pulls that wait."""
+
+    def __init__(
+        self, clients: ConnectionListener, forget_pulls: Callable[[ConnectionLike], None]
+    ) -> None:
+        self.on_open = clients.on_open
+        self._clients = clients
+        self._forget_pulls = forget_pulls
+
+    def on_close(self, connection: ConnectionLike, reason: str) -> None:
+        """See ConnectionListener."""
+        self._forget_pulls(connection)
+        self._clients.on_close(connection, reason)

@@ -103,6 +103,14 @@ class TimerMessageStore(ServiceThread):
         """The queue's end when that was dispatched; -1 before."""
         self._flushed_at_ms = self._cleaned_at_ms = clock.monotonic_ms()
         self._keep_from = 0
+        self._rested_at = -1
+        """How far dispatch was when nothing was to be entered last."""
+        self._is_resting = False
+
+    def log_grows(self) -> None:
+        """Look closely again. Called after every step of dispatch, so it costs next to nothing."""
+        if self._is_resting:
+            self.wakeup()
 
     @property
     def keep_from(self) -> int:
@@ -121,8 +129,10 @@ class TimerMessageStore(ServiceThread):
             self.wait_for_running(_DISK_FULL_RETRY_MS)
             return
         self._flags.clear(RunningFlag.DISK_FULL, "timers are entered again", by=self.name)
-        if entered < BATCH:
-            self.wait_for_running(_PACE_MS if entered else self._rest_ms())
+        if not entered:
+            self._rest()
+        elif entered < BATCH:
+            self.wait_for_running(_PACE_MS)
 
     def run_once(self) -> int:
         """One round without the rest; returns how many timers were entered. Raises DiskFullError,
@@ -171,11 +181,22 @@ class TimerMessageStore(ServiceThread):
             self._pending.count(marked, -1, self._clock.now_ms())
             self._flusher.note_change()
 
-    def _rest_ms(self) -> int:
+    def _rest(self) -> None:
         if self._noticed_ms > self._write_ms:
-            return _PACE_MS
-        left = self._precision_ms - self._clock.now_ms() % self._precision_ms
-        return min(_IDLE_MS, left)
+            self.wait_for_running(_PACE_MS)
+            return
+        left_ms = self._precision_ms - self._clock.now_ms() % self._precision_ms
+        dispatched, counters = self._rested_at, self._counters
+        self._rested_at = counters[DISPATCHED_OFFSET]
+        if self._rested_at != dispatched or self._enqueue.has_files or self._queue.bounds[1]:
+            self.wait_for_running(min(_IDLE_MS, left_ms))
+            return
+        # There never was a timer, and the log stands still: until the slot is over.
+        self._is_resting = True
+        # What was dispatched before it said so is seen here.
+        if counters[DISPATCHED_OFFSET] == dispatched:
+            self.wait_for_running(left_ms)
+        self._is_resting = False
 
     # -- the start -----------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from typing import Any
 from broker.processor.queue_times import QueueTimes
 from broker.settings.broker_config import BrokerConfig
 from remoting.body.heartbeat import SubscriptionData
+from remoting.frame import HEAD
+from remoting.remoting_codec import decode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_serializable import loads_lenient
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
@@ -62,6 +64,12 @@ class FakeConnection:
 
     def send_command(self, command: RemotingCommand) -> None:
         self.sent.append(command)
+
+    def write(self, frame: bytes) -> None:
+        """A whole frame, without a body."""
+        length, word = HEAD.unpack_from(frame)
+        assert length == len(frame) - 4 == (word & 0xFFFFFF) + 4
+        self.sent.append(decode_command(frame[HEAD.size :], word >> 24, b""))
 
     def close(self, reason: str) -> None:
         self.is_open = False

@@ -262,7 +262,8 @@ class BrokerWorld:
             peer.feed(data)
             self.turn()
             self.clock.advance(_HOLD_MS)
-            self.controller._pull.hold_service.scan(self.clock.monotonic_ms())
+            while self.controller._pull.hold_service.scan(self.clock.monotonic_ms()):
+                pass
             self.controller._messages.append_queue.look()
             self.turn()
             self._match(commands, count_frames(data), peer)

@@ -6,8 +6,11 @@ import errno
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Iterator
 from queue import Queue
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -291,6 +294,33 @@ def test_half_a_frame_then_silence_is_closed_as_idle() -> None:
         assert bench.listener.closed == ["idle for 50 ms"]
     finally:
         bench.close()
+
+
+@pytest.mark.interpreted
+def test_idle_connections_are_looked_for_some_in_a_turn() -> None:
+    """Thousands of connections at once would be a pause for everybody else."""
+    calls: deque[Any] = deque()
+    loop: Any = SimpleNamespace(now_ms=1_000_000, call_soon_threadsafe=calls.append)
+    server = RemotingServer(loop, {}, idle_timeout_ms=1_000)
+    closed: list[int] = []
+
+    def connection(number: int) -> Any:
+        read_ms = 0 if number % 2 else 999_500
+        return SimpleNamespace(
+            last_read_ms=read_ms,
+            last_write_ms=0,
+            is_incomplete_since=lambda _limit_ms: False,
+            close=lambda _reason: closed.append(number),
+        )
+
+    server._connections = {number: connection(number) for number in range(1_000)}
+    server._close_idle()
+    turns = [len(closed)]
+    while calls:
+        calls.popleft()()
+        turns.append(len(closed) - sum(turns))
+    assert turns == [128, 128, 128, 116]
+    assert sorted(closed) == list(range(1, 1_000, 2))
 
 
 def test_fast_routes_take_their_frames_and_leave_the_others(bench: Bench) -> None:

@@ -151,6 +151,54 @@ def test_call_every_runs_once_a_period(loop: SelectorLoop) -> None:
     assert len(set(periods)) == len(periods)
 
 
+@pytest.mark.parametrize("period_ms", [1, 5, 20, 100, 500, 1_000])
+def test_timers_at_multiples_wake_the_loop_together(loop: SelectorLoop, period_ms: int) -> None:
+    """Whenever they were asked for: what is due at the same ms runs in the same turn."""
+    before_ms = time.monotonic_ns() // 1_000_000
+    loop.call_at_multiple(period_ms, lambda: None)
+    loop.call_every(period_ms, lambda: None)
+    loop.ticks(period_ms, lambda: False).begin()
+    after_ms = time.monotonic_ns() // 1_000_000
+    times_ms = [due_ms for due_ms, _number, _handle in loop._timers]
+    assert len(times_ms) == 3
+    for due_ms in times_ms:
+        assert due_ms % period_ms == 0
+        assert before_ms < due_ms <= after_ms + period_ms
+
+
+def test_ticks_run_only_while_there_is_something_to_do(loop: SelectorLoop) -> None:
+    left = 3
+    runs: list[int] = []
+    turns: list[int] = []
+    ends = [threading.Event(), threading.Event()]
+
+    def tick() -> bool:
+        nonlocal left
+        left -= 1
+        runs.append(left)
+        if not left:
+            ends[len(runs) // 4].set()
+        return left > 0
+
+    def begin() -> None:
+        nonlocal left
+        left = left or 2
+        ticks.begin()
+        ticks.begin()
+
+    ticks = loop.ticks(5, tick)
+    loop.add_turn_end(lambda: turns.append(1))
+    loop.call_soon_threadsafe(begin)
+    loop.start()
+    assert ends[0].wait(DEADLINE_S)
+    assert runs == [2, 1, 0]
+    on_loop(loop)
+    assert not loop._timers, "nothing wakes the loop"
+    loop.call_soon_threadsafe(begin)
+    assert ends[1].wait(DEADLINE_S)
+    assert runs == [2, 1, 0, 1, 0]
+
+
 def test_a_timer_that_cancels_another_of_the_same_time(loop: SelectorLoop) -> None:
     seen: list[str] = []
 

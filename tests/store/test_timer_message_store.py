@@ -75,6 +75,43 @@ def test_timers_are_entered_into_their_slots(life: TimerLife) -> None:
     assert counts == {"T": 3, "Q": -1}
 
 
+def test_a_store_without_timers_rests_until_the_slot_is_over(
+    life: TimerLife, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And looks ten times a second while the log grows, and once there was a timer."""
+    rests: list[float] = []
+    timers = life.timers
+
+    def rest(interval_ms: float) -> bool:
+        rests.append(interval_ms)
+        woken = timers._notified
+        timers._notified = False
+        return woken
+
+    monkeypatch.setattr(timers, "wait_for_running", rest)
+    life.clock.advance(S - life.clock.now_ms() % S)
+    for _ in range(3):
+        timers.step()
+    assert rests[1:] == [S, S]
+    life.counters[DISPATCHED_OFFSET] += 100
+    timers.log_grows()
+    assert not timers._notified, "it is awake"
+    timers.step()
+    timers.step()
+    assert rests[3:] == [100, S]
+    monkeypatch.setattr(timers, "wait_for_running", lambda _ms: timers.log_grows())
+    timers.step()
+    assert timers._notified, "it was woken while it rested"
+    life.counters[DISPATCHED_OFFSET] -= 100
+    life.put(START_MS + 50 * S)
+    life.run()
+    monkeypatch.setattr(timers, "wait_for_running", rest)
+    rests.clear()
+    for _ in range(3):
+        timers.step()
+    assert set(rests) <= {100, 2}
+
+
 def test_a_far_timer_rolls(tmp_path: Path) -> None:
     life = TimerLife(tmp_path / "store", timer_roll_window_slot=100)
     life.run()

@@ -35,6 +35,9 @@ class NoLoop:
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> None:
         """Never."""
 
+    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
+        """Never."""
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         """Never."""
 

@@ -53,13 +53,12 @@ def test_when_all_hold_too_much_each_has_an_equal_share() -> None:
     assert quota.size < 2 * 100_000
 
 
-@pytest.mark.parametrize("end", ["answered", "time", "closed", "swept"])
+@pytest.mark.parametrize("end", ["answered", "time", "closed", "forgotten"])
 def test_whatever_ends_a_pull_gives_back(end: str) -> None:
     quota = HoldQuota()
     service = PullRequestHoldService(
         lambda _pull, time_is_up: time_is_up or end == "answered", quota
     )
-    service.scan(0)
     connection = FakeConnection()
     deadline_ms = 1_000 if end == "time" else 1 << 40
     for number in range(3):
@@ -69,6 +68,8 @@ def test_whatever_ends_a_pull_gives_back(end: str) -> None:
     connection.is_open = end in ("answered", "time")
     if end in ("answered", "closed"):
         service.wake(QUEUE)
+    elif end == "forgotten":
+        service.forget(connection)
     else:
         service.scan(60_000)
     assert quota.size == 0

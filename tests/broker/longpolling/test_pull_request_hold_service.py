@@ -85,7 +85,7 @@ def test_closed_connections_are_forgotten_by_wake_and_scan(held: Service) -> Non
     first, second = held.hold("a"), held.hold("b", ("T", 1))
     first.request.connection.is_open = second.request.connection.is_open = False
     held.service.wake(("T", 0))
-    held.service.scan(0)
+    held.service.scan(100)
     assert held.take_runs() == []
     assert held.service.is_empty
 
@@ -106,7 +106,7 @@ def test_figures(held: Service) -> None:
     assert (held.service.figures().pulls, held.service.figures().queues) == (5, 2)
 
 
-def test_a_pull_that_is_not_due_in_its_second_is_looked_at_again(held: Service) -> None:
+def test_a_pull_is_run_in_the_tenth_of_a_second_after_its_time(held: Service) -> None:
     held.hold("a", deadline_ms=5_900)
     held.hold("b", deadline_ms=9_000)
     held.service.scan(5_100)
@@ -129,15 +129,41 @@ def test_a_pull_that_was_woken_before_its_time_is_not_run_when_it_comes(held: Se
     assert held.take_runs() == []
 
 
-def test_closed_connections_are_forgotten_long_before_their_time(held: Service) -> None:
-    held.service.scan(0)
+def test_the_pulls_of_a_closed_connection_are_forgotten_at_once(held: Service) -> None:
     stays = held.hold("stays", deadline_ms=1 << 40)
-    for key in (("T", 0), ("U", 0)):
-        held.hold("gone", key, deadline_ms=1 << 40).request.connection.is_open = False
-    held.service.scan(29_999)
-    assert held.service.figures().pulls == 3
-    held.service.scan(30_000)
+    gone = [held.hold("gone", key, deadline_ms=1 << 40) for key in (("T", 0), ("U", 0))]
+    for pull in gone:
+        pull.request.connection.is_open = False
+        held.service.forget(pull.request.connection)
     assert (held.service.figures().pulls, held.service.figures().queues) == (1, 1)
+    held.service.forget(FakeConnection())
     held.service.wake(("T", 0))
+    held.service.wake(("U", 0))
     assert held.take_runs() == [("stays", False)]
-    assert stays.request.connection.is_open
+    held.service.forget(stays.request.connection)
+    assert held.service.is_empty
+    assert not held.service.hold(("T", 0), gone[0]), "nothing would forget it again"
+    assert held.service.is_empty
+
+
+def test_a_look_visits_only_what_is_due_and_some_of_it_a_turn(held: Service) -> None:
+    """Pulls of other queues, and later ones of the same, are not even looked at."""
+    for number in range(100):
+        held.hold(str(number), ("T", number), deadline_ms=1_000 + number)
+    for now_ms in range(0, 1_000, 100):
+        assert not held.service.scan(now_ms)
+    assert held.take_runs() == []
+    held.hold("later", ("T", 1), deadline_ms=2_000)
+    turns = []
+    more = True
+    while more:
+        more = held.service.scan(1_100)
+        turns.append(held.take_runs())
+    assert max(map(len, turns)) <= 8, "sends and pulls are served in between"
+    runs = [run for turn in turns for run in turn]
+    assert sorted(runs) == sorted((str(number), True) for number in range(100))
+    assert not held.service.scan(1_999)
+    assert held.take_runs() == []
+    assert not held.service.scan(2_000)
+    assert held.take_runs() == [("later", True)]
+    assert held.service.is_empty

@@ -197,6 +197,17 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
+def test_a_master_without_replicas_looks_less_often(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(world.metrics, "wait_for_running", rests.append)
+    world.metrics.step()
+    world.connect(1, sent=500)
+    world.metrics.step()
+    assert rests == [1_000, OBSERVE_MS]
+
+
 def test_a_replica_that_follows(world: World) -> None:
     progress = world.connect(1, sent=500)
     world.look(1000)

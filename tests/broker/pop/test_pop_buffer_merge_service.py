@@ -104,6 +104,30 @@ def test_a_wholly_acknowledged_pop_costs_no_record_and_moves_the_offset(world):
     assert not world.ack(popped, 10)
 
 
+def test_there_is_work_from_a_pop_until_nothing_of_it_is_left(world):
+    begun = []
+    world.buffer.on_work = lambda: begun.append(world.buffer.has_work)
+    assert not world.buffer.has_work
+    world.pop(10)
+    assert begun == [True]
+    world.at(10_000)
+    assert world.records.points
+    assert begun == [True, True]
+    assert world.buffer.has_work, "its record is not on disk"
+    world.flushed = world.records.end
+    world.at(20)
+    assert not world.buffer.has_work
+
+
+def test_a_refused_check_point_is_work(world):
+    world.pop(10)
+    world.records.refuses = True
+    begun = []
+    world.buffer.on_work = lambda: begun.append(world.buffer.has_work)
+    world.at(10_000)
+    assert begun == [True]
+
+
 def test_offsets_move_in_the_order_of_the_pops(world):
     first, second = world.pop(0), world.pop(3)
     world.ack(second, 3, 4, 5)

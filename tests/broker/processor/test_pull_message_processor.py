@@ -799,7 +799,7 @@ def test_a_negative_suspend_time_is_answered_by_the_next_scan(
 def test_a_closed_connection_is_forgotten(world: HotPathWorld, client: Client) -> None:
     client.send(pull_request(sysFlag=6))
     client.connection.close("gone")
-    world.hold.scan(world.clock.monotonic_ms())
+    world.hold.forget(client.connection)
     assert world.hold.is_empty
     assert client.answers() == []
 

@@ -38,6 +38,9 @@ class Loop:
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> None:
         self.later.append((delay_ms, function))
 
+    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
+        self.later.append((period_ms, function))
+
     def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
         self.soon.append(function)
 
