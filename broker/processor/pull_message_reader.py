@@ -100,7 +100,7 @@ class PullMessageReader:
             block = self._units.block(
                 place.topic, place.queue_id, place.offset, scan, place.high, pages
             )
-            read = None if self._counts_cold() else self._take_run(block, place, scan, settings)
+            read = None if self._counts_cold() else self._read_run(block, place, scan, settings)
             if read is not None:
                 return read
             chosen = _all_of(block.units(place.offset, scan))
@@ -202,45 +202,58 @@ class PullMessageReader:
 
     # -- taking --------------------------------------------------------------------------------
 
-    def _take_run(
+    def _read_run(
         self, block: UnitBlock, place: QueuePlace, scan: int, settings: PullSettings
     ) -> PullRead | None:
-        """The records from `place.offset` on, if all are there, in one file, and within the
-        limits: half of what unpacking unit by unit costs. None otherwise."""
-        log = self._log
-        places = block.places(log.file_size)
-        if places is None or place.offset >= block.end:
+        run = self.take_run(block, place.offset, scan, settings)
+        if run is None:
             return None
-        first = place.offset - block.begin
-        phy = places.file_start + int(places.starts[first])
-        memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit
-        most, most_size = min(scan, settings.count_in_memory), settings.bytes_in_memory
-        if phy < memory_edge:
-            most, most_size = min(most, settings.count_in_disk), settings.bytes_in_disk
-        last = min(first + max(most, 1), block.end - block.begin)
-        size = int(places.totals[last] - places.totals[first])
-        view = log.view_of_file(phy)
-        if view is None or phy < self._counters[MIN_PHY_OFFSET] or size > most_size:
-            return None
-        starts, ends = places.starts[first:last].tolist(), places.ends[first:last].tolist()
-        pieces: list[Buffer]
-        if ends[-1] - starts[0] == size:
-            pieces = [view[starts[0] : ends[-1]]]
-        else:
-            pieces = [view[start:end] for start, end in zip(starts, ends, strict=True)]
-        count = last - first
-        last_phy = phy - starts[0] + starts[-1]
+        pieces, size, count, slow = run
         return PullRead(
             _FOUND,
             b"FOUND",
             place.offset + count,
             place.low,
             place.high,
-            last_phy < memory_edge,
+            slow,
             pieces=pieces,
             size=size,
             count=count,
+            more_at_hand=place.offset + count < block.end,
         )
+
+    def take_run(
+        self, block: UnitBlock, offset: int, scan: int, settings: PullSettings
+    ) -> tuple[list[Buffer], int, int, bool] | None:
+        """The records from `offset` on, at most `scan` of them, if all are there, in one file, and
+        within the limits: half of what unpacking unit by unit costs. None otherwise. Their pieces,
+        size and count, and whether the last is so far behind that it counts as "on disk"."""
+        log = self._log
+        places = block.places(log.file_size)
+        if places is None or offset >= block.end:
+            return None
+        file_start, starts, ends, totals = places
+        first = offset - block.begin
+        phy = file_start + starts[first]
+        memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit
+        most, most_size = settings.count_in_memory, settings.bytes_in_memory
+        if phy < memory_edge:
+            most, most_size = min(most, settings.count_in_disk), settings.bytes_in_disk
+        last = min(first + max(min(scan, most), 1), block.end - block.begin)
+        size = totals[last] - totals[first]
+        if size > most_size or phy < self._counters[MIN_PHY_OFFSET]:
+            return None
+        view = log.view_of_file(phy)
+        if view is None:
+            return None
+        start, end = starts[first], ends[last - 1]
+        pieces: list[Buffer]
+        if end - start == size:
+            pieces = [view[start:end]]
+        else:
+            pairs = zip(starts[first:last].tolist(), ends[first:last].tolist(), strict=True)
+            pieces = [view[start:end] for start, end in pairs]
+        return pieces, size, last - first, file_start + starts[last - 1] < memory_edge
 
     def _read_chosen(
         self, header: PullHeader, place: QueuePlace, chosen: _Chosen, settings: PullSettings
