@@ -328,14 +328,14 @@ class Consumers:
         self.subscriptions: dict[tuple[str, str], SubscriptionData] = {}
         self.groups: set[str] = set()
         self.broadcasting: set[str] = set()
-        self._revisions: dict[object, int] = {}
+        self._revisions: dict[tuple[str, bool, str], int] = {}
 
     def revision(self, group: str) -> int:
         """As ConsumerManager has it; what was there before counts as another, too."""
         if group not in self.groups:
             return 0
-        mine = frozenset(pair for pair in self.subscriptions.items() if pair[0][0] == group)
-        state = (group, group in self.broadcasting, mine)
+        mine = [pair for pair in self.subscriptions.items() if pair[0][0] == group]
+        state = (group, group in self.broadcasting, repr(mine))
         return self._revisions.setdefault(state, len(self._revisions) + 1)
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
