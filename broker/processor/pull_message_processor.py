@@ -480,4 +480,4 @@ class PullMessageProcessor:
         self._stats.add_get(header.consumerGroup, header.topic, read.count, read.size)
         self._note_pull(header.consumerGroup, header.topic, header.queueId, read.next_offset)
         head = answer_head(request, read, suggested)
-        request.connection.send_now([head, *read.pieces], len(head) + read.size)
+        request.connection.write_many([head, *read.pieces], len(head) + read.size)

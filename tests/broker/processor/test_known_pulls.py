@@ -363,15 +363,18 @@ def test_the_answer_is_sent_before_the_turn_is_over(pair: Pair) -> None:
     """But never before an answer that has to wait for the turn's end."""
     warm_up(pair, BY_PULL)
     client = pair.clients[0]
-    client.send(pull_request(queueOffset=24, maxMsgNums=8, **BY_PULL))
-    assert [answer.code for answer in client.answers()] == [0]
+    large, small = {"queueOffset": 24, "maxMsgNums": 30}, {"queueOffset": 24, "maxMsgNums": 1}
+    client.send(pull_request(**large, **BY_PULL))
+    assert [len(answer.body) > 4096 for answer in client.answers()] == [True]
+    client.send(pull_request(**small, **BY_PULL))
+    assert client.answers() == []
     send = send_request(b"body")
-    client.send(send, pull_request(queueOffset=32, maxMsgNums=8, **BY_PULL))
+    client.send(send, pull_request(**large, **BY_PULL))
     assert client.answers() == []
     pair.fast.turn()
-    first, second = client.answers()
-    assert first.opaque == send.opaque
-    assert len(second.body) > 8
+    first, second, third = client.answers()
+    assert (first.code, second.opaque) == (0, send.opaque)
+    assert len(third.body) > 4096
 
 
 def odd_fields(chance: random.Random, usual: int) -> dict[str, Any]:
