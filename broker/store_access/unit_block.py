@@ -98,9 +98,9 @@ class UnitBlock:
         totals = np.concatenate(((0,), sizes.cumsum()))
         return Places(
             file_start,
-            memoryview(starts.astype(kind)),
-            memoryview(ends.astype(kind)),
-            memoryview(totals.astype(kind)),
+            starts.astype(kind).data,
+            ends.astype(kind).data,
+            totals.astype(kind).data,
         )
 
     def properties(self, places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
