@@ -316,8 +316,9 @@ def test_a_change_between_two_pulls(pair: Pair, name: str, usual: dict[str, Any]
         assert answer.code == code
     if name == "nothing":
         assert pair.fast.stats.fast_pulls == 3
-    pair.on_each(restore)
     pair.pull(queueOffset=32, maxMsgNums=8, **usual)
+    pair.on_each(restore)
+    pair.pull(queueOffset=40, maxMsgNums=8, **usual)
 
 
 ODD: list[dict[str, Any]] = [
