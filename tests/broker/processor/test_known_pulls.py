@@ -349,6 +349,15 @@ def test_a_pull_unlike_the_one_before(
     assert pair.pull(**{"queueOffset": 24, "maxMsgNums": 8, **usual, **odd}) is not None
 
 
+def test_a_proxy_that_pulls_for_a_broadcasting_client(pair: Pair) -> None:
+    """Where it begins is PullStart's: not known. What it pulls for others is."""
+    warm_up(pair, BY_PULL)
+    pair.pull(queueOffset=24, maxMsgNums=8, requestSource=1, **BY_PULL)
+    assert pair.fast.stats.fast_pulls == 2
+    pair.pull(queueOffset=24, maxMsgNums=8, requestSource=2, **BY_PULL)
+    assert pair.fast.stats.fast_pulls == 3
+
+
 def test_lite_pulls_are_counted_as_such(pair: Pair) -> None:
     warm_up(pair, BY_PULL)
     request = pull_request(queueOffset=24, maxMsgNums=8, **BY_PULL)
