@@ -207,6 +207,11 @@ class QueueTableReader(_SharedTable):
         row = self.find_row(topic, queue_id)
         return 0 if row is None else self.generation(row)
 
+    def state(self, row: int) -> tuple[int, int, int]:
+        """`offsets` and `generation` of the queue with this row, which stays its row for ever."""
+        rows, at = self.rows, row * _ROW_WORDS
+        return rows[at], rows[at + 1], rows[at + 2]
+
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of `topic` that were ever written, in order."""
         return sorted(queue_id for name, queue_id, _ in self if name == topic)

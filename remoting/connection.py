@@ -229,6 +229,26 @@ class Connection:
             self._dirty = True
             self._flush_list.append(self)
 
+    def send_now(self, pieces: list[Buffer], size: int) -> None:
+        """`write_many` of what waits for nothing of this turn: it is sent before the turn is over
+        unless something else waits to be sent, so that the peer works on it meanwhile."""
+        if self._out or self.phase is not Phase.OPEN or len(pieces) > _IOV_MAX:
+            self.write_many(pieces, size)
+            return
+        if size <= _JOIN_LIMIT:
+            pieces = [b"".join(pieces)]
+        try:
+            sent = self._sock.send(pieces[0]) if len(pieces) == 1 else self._sock.sendmsg(pieces)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._close(f"write failed: {error.strerror or error}")
+            return
+        self.last_write_ms = self._loop.now_ms
+        if sent < size:
+            self.write_many(pieces, size)
+            self._drop_sent(sent)
+
     def flush(self) -> None:
         """Write as much as the socket accepts; the rest follows when it is writable again."""
         self._dirty = False

@@ -49,6 +49,10 @@ class CommitLogReader:
         self._counters = page.counters
         self._files = MappedFileQueue(place, file_size, max_maps=max_maps)
         self._dropped_below = 0
+        self._last = memoryview(b"")
+        """The file that was lent last, for offsets from `_last_from` to `_last_end`: who reads on
+        and on is spared two thirds of the way to it."""
+        self._last_from = self._last_end = 0
         self._fences_path = fences_path(LogDirectories.of(place).first)
         self._fences = LogFences()
         self._fences_version = 0
@@ -80,12 +84,23 @@ class CommitLogReader:
         soon, since it keeps the space of a deleted file."""
         low = self._counters[MIN_PHY_OFFSET]
         if low != self._dropped_below:
+            self._forget_last()
             self._files.drop_below(low)
             self._dropped_below = low
+        elif self._last_from <= phy_offset < self._last_end:
+            return self._last[:]
         if phy_offset < low:
             return None
         file = self._files.find_file(phy_offset)
-        return None if file is None else file.view()
+        if file is None:
+            return None
+        self._last = file.view()
+        self._last_from = max(file.start_offset, low)
+        self._last_end = file.end_offset
+        return self._last[:]
+
+    def _forget_last(self) -> None:
+        self._last, self._last_from, self._last_end = memoryview(b""), 0, 0
 
     def read_ahead(self, enabled: bool) -> None:
         """Whether the kernel reads on behind what is read here (dataReadAheadEnable)."""
@@ -151,4 +166,5 @@ class CommitLogReader:
 
     def close(self) -> None:
         """Unmap; views that are out stay readable."""
+        self._forget_last()
         self._files.close()

@@ -6,9 +6,10 @@ statistics and to the latencies of /metrics, with the duration of the turn. A re
 received before the turn in which it is answered is counted individually, with its own latency.
 Other threads only read integers.
 
-The fast path of sends counts into SendCounts, which `publish` flushes: before the loop sleeps,
-after a turn of a millisecond or longer, and otherwise after 64 turns. With one send in flight a
-turn takes 15 us, and updating every counter in each turn cost 5 to 9 us of CPU.
+The fast paths of sends and pulls count into SendCounts and PullCounts, which `publish` flushes:
+before the loop sleeps, after a turn of a millisecond or longer, and otherwise after 64 turns. With
+one send in flight a turn takes 15 us, and updating every counter in each turn cost 5 to 9 us of
+CPU.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _FIFO: Final = "fifo"
 _DELAY: Final = "delay"
 _TRANSACTION: Final = "transaction"
 _SEND_V2: Final = int(RequestCode.SEND_MESSAGE_V2)
+_PULL: Final = int(RequestCode.PULL_MESSAGE)
 _OF_POOLS: Final = frozenset({RequestCode.HEART_BEAT, RequestCode.END_TRANSACTION})
 """Codes that have a fast route on the loop; the threads of a pool count the others of them."""
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -67,8 +69,23 @@ class SendCounts:
         self.size += size
 
 
+class PullCounts:
+    """Counts of the fast path of pulls that are not published yet. Owned by: the loop."""
+
+    __slots__ = ("answered", "found")
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], list[int]] = {}
+        """By group and topic: pulls that were given messages, messages, and bytes."""
+        self.answered = 0
+        """How many pulls of this turn; all are of code 11 and had success."""
+
+
 class HotPathStats:
-    """Counters of the send and the pull path. Owned by: the loop thread."""
+    """Counters of the send and the pull path. Owned by: the loop thread.
+
+    Many methods because sends, pulls and answers of all kinds are counted by the same turns.
+    """
 
     def __init__(
         self,
@@ -89,6 +106,8 @@ class HotPathStats:
         self._quick_turns = 0
         self._quick_messages = self._quick_size = 0
         self._quick_answered = self._quick_answered_ns = 0
+        self.pulls: Final = PullCounts()
+        self._quick_pull_turns = self._quick_pulls = self._quick_pulls_ns = 0
         self._turn_get = False
         self._turn_answers: dict[tuple[int, int], int] = {}
         self._turn_oneways: dict[tuple[int, int], int] = {}
@@ -149,21 +168,23 @@ class HotPathStats:
     def add_get(self, group: str, topic: str, count: int, size: int) -> None:
         """`count` messages of `size` bytes were delivered to `group`; 0 for an empty pull."""
         self._turn_get = True
-        store_stats = self._store_stats
-        if not count:
-            store_stats.get_miss_times += 1
-            return
+        if count:
+            self._count_get(group, topic, 1, count, size)
+        else:
+            self._store_stats.get_miss_times += 1
+
+    def _count_get(self, group: str, topic: str, times: int, count: int, size: int) -> None:
         bound = self._get.get((group, topic))
         if bound is None:
             shown = self._stats.shown_name(topic), self._stats.shown_name(group)
             series = self._metrics.series_out(*shown)
             bound = self._get[group, topic] = (self._stats.get_counters(*shown), series)
         counters, series = bound
-        counters.nums.add(count, 1)
-        counters.size.add(size, 1)
-        self._stats.broker_get_nums.add(count, 1)
-        store_stats.get_found_times += 1
-        store_stats.get_transferred += count
+        counters.nums.add(count, times)
+        counters.size.add(size, times)
+        self._stats.broker_get_nums.add(count, times)
+        self._store_stats.get_found_times += times
+        self._store_stats.get_transferred += count
         if series is not None:
             values = self._values
             values[series.messages] += count
@@ -196,6 +217,8 @@ class HotPathStats:
         """A turn of the loop is over; every put and get of it took at most `elapsed_ns`."""
         if self.sends.messages:
             self._end_sends(elapsed_ns)
+        if self.pulls.answered:
+            self._end_pulls(elapsed_ns)
         if self._turn_get:
             self._turn_get = False
             longest = max(self._store_stats.get_entire_time_max_ms, elapsed_ns // _NS_PER_MS)
@@ -233,8 +256,30 @@ class HotPathStats:
             self.publish()
         sends.messages = sends.size = sends.answered = 0
 
+    def _end_pulls(self, elapsed_ns: int) -> None:
+        answered = self.pulls.answered
+        self.pulls.answered = 0
+        self._quick_pulls += answered
+        self._quick_pulls_ns += answered * elapsed_ns
+        self._quick_pull_turns += 1
+        if elapsed_ns >= _NS_PER_MS:
+            self._turn_get = True
+            self._publish_pulls()
+        elif self._quick_pull_turns >= _QUICK_TURNS:
+            self._publish_pulls()
+
+    def _publish_pulls(self) -> None:
+        found = self.pulls.found
+        for (group, topic), (times, count, size) in found.items():
+            self._count_get(group, topic, times, count, size)
+        found.clear()
+        count = self._quick_pulls
+        if count:
+            self._metrics.sent(_PULL, _SUCCESS, self._quick_pulls_ns / _NS_PER_MS / count, count)
+        self._quick_pull_turns = self._quick_pulls = self._quick_pulls_ns = 0
+
     def publish(self) -> None:
-        """Publish the counts of the fast path of sends; see the module for how often."""
+        """Publish the counts of the fast paths; see the module for how often."""
         sends = self.sends
         if not (
             self._quick_turns or sends.normal or sends.fifo or sends.transactions or sends.delayed
@@ -259,6 +304,8 @@ class HotPathStats:
             self._answered(self._quick_answered, self._quick_answered_ns)
             self._quick_turns = self._quick_messages = self._quick_size = 0
             self._quick_answered = self._quick_answered_ns = 0
+        if self.pulls.found or self._quick_pulls:
+            self._publish_pulls()
 
     def _publish_put(self, messages: int, size: int, elapsed_ns: int) -> None:
         self._store_stats.add_put(messages, size, elapsed_ns // _NS_PER_MS)

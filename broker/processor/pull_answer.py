@@ -22,7 +22,7 @@ from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 
 _NUMBER: Final = b'"%d"'
-_ANSWER: Final = JsonAnswer(
+PULL_ANSWER: Final = JsonAnswer(
     {
         "suggestWhichBrokerId": _NUMBER,
         "nextBeginOffset": _NUMBER,
@@ -31,6 +31,7 @@ _ANSWER: Final = JsonAnswer(
     },
     remark=True,
 )
+"""Values: code, suggestWhichBrokerId, the three offsets, opaque, remark."""
 
 
 def pull_header_of(request: RemotingCommand) -> PullHeader:
@@ -63,7 +64,7 @@ def answer_head(request: PullRequest, read: PullRead, suggested: int) -> bytes:
             request.opaque,
             read.status,
         )
-        return _ANSWER.render(values, read.size)
+        return PULL_ANSWER.render(values, read.size)
     place = place_of(read)
     fields = {"suggestWhichBrokerId": str(suggested)}
     if request.mapped is None:

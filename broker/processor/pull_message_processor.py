@@ -30,6 +30,13 @@ from broker.offset.broadcast_offset_manager import BroadcastClient
 from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
+from broker.processor.known_pulls import (
+    CommitOffset,
+    KnownConsumers,
+    KnownPulls,
+    KnownPullStats,
+    NotePull,
+)
 from broker.processor.pull_answer import answer_head, place_of, pull_header_of, refuse
 from broker.processor.pull_message_reader import PullMessageReader, QueuePlace
 from broker.processor.pull_read import PullRead
@@ -66,30 +73,20 @@ _LONGEST_HOLD_MS: Final = 3_600_000
 
 _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
 
-CommitOffset = Callable[[str, str, str, int, int], None]
-"""Remember how far a group has come: (remote address, group, topic, queue id, offset)
-(ConsumerOffsetManager.commit_offset)."""
-
-NotePull = Callable[[str, str, int, int], None]
-"""(group, topic, queue id, offset): the group's next pull goes on from there
-(ConsumerOffsetManager.commit_pull_offset)."""
-
 NoteMoved = Callable[[str, str, int, int, int], None]
 """A pull of a group was told to go on elsewhere: (group, topic, queue id, asked, corrected)
 (OffsetMovedEvents.add)."""
 
 
-class PullStats(Protocol):
+class PullStats(KnownPullStats, Protocol):
     """Where pulls are counted."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
 
     def add_late_answer(self, request_code: int, code: int, held_ms: int) -> None:
         """A pull was answered with `code` after it had been held for `held_ms`."""
 
-    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
-        """`count` messages of `size` bytes were given to `group`."""
+
+class Consumers(PullConsumers, KnownConsumers, Protocol):
+    """The parts of ConsumerManager used here."""
 
 
 class PullMessageProcessor:
@@ -105,7 +102,7 @@ class PullMessageProcessor:
         find_topic: FindTopic,
         find_group: FindGroup,
         is_readable: IsReadable,
-        consumers: PullConsumers,
+        consumers: Consumers,
         commit_offset: CommitOffset,
         stats: PullStats,
         monotonic_ms: Callable[[], int],
@@ -153,6 +150,23 @@ class PullMessageProcessor:
             enable_property_filter=settings.enable_property_filter,
             filter_support_retry=settings.filter_support_retry,
         )
+        self._known = KnownPulls(
+            settings,
+            self._check_all,
+            find_topic,
+            find_group,
+            consumers,
+            is_readable,
+            table,
+            units,
+            self._reader,
+            commit_offset,
+            note_pull,
+            stats,
+            cold,
+        )
+        self._may_know: Final = start is None or not start.tells_resets
+        """Not where every pull has to be asked whether it begins elsewhere."""
         self.hold_service = PullRequestHoldService(self._run_again)
         if cold is not None:
             cold.serve_with(lambda pull: self._run_again(pull, True))
@@ -160,6 +174,7 @@ class PullMessageProcessor:
     def use(self, settings: PullSettings) -> None:
         """Follow other settings from now on."""
         self._settings = settings
+        self._known.use(settings)
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -171,6 +186,8 @@ class PullMessageProcessor:
             return False
         if frame.flag or (self._static_topics and frame.extFields.topic in self._static_topics):
             return False
+        if self._known.answer(connection, frame):
+            return True
         request = PullRequest(
             connection, frame.opaque, SerializeType.JSON, frame.code, frame.extFields
         )
@@ -254,6 +271,8 @@ class PullMessageProcessor:
             held_ms = self._monotonic_ms() - since_ms
             self._stats.add_late_answer(request.code, read.code, held_ms)
         self._answer(request, read, group)
+        if read.more_at_hand and self._may_know and request.mapped is None:
+            self._known.note(connection, header)
 
     def _wait_for_pages(self, request: PullRequest, units: bytes) -> None:
         """The pull goes on when the records are in memory; then it waits for nothing more."""
@@ -362,6 +381,9 @@ class PullMessageProcessor:
         self._stats.add_late_answer(pull.request.code, code, held_ms)
 
     # -- checks (in RocketMQ's order) -----------------------------------------------------------
+
+    def _check_all(self, connection: Connection, header: PullHeader) -> Wanted:
+        return self._subscriptions.wanted(header, self._check(connection, header))
 
     def _check(self, connection: Connection, header: PullHeader) -> SubscriptionGroupConfig:
         if not self._settings.readable:

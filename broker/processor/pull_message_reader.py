@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from broker.filter.message_filter import ExpressionMessageFilter, MessageFilter
 from broker.filter.selector_verdicts import VerdictTable
 from broker.filter.subscription_filter import tag_code
@@ -27,6 +30,7 @@ from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
+from store.unit_check import as_units
 
 _SCAN_UNITS: Final = 800
 _FOUND: Final = 0
@@ -100,7 +104,7 @@ class PullMessageReader:
             block = self._units.block(
                 place.topic, place.queue_id, place.offset, scan, place.high, pages
             )
-            read = None if self._counts_cold() else self._take_run(block, place, scan, settings)
+            read = None if self._counts_cold() else self._read_run(block, place, scan, settings)
             if read is not None:
                 return read
             chosen = _all_of(block.units(place.offset, scan))
@@ -125,7 +129,7 @@ class PullMessageReader:
         topic, queue_id, offset = place.topic, place.queue_id, place.offset
         if properties is None:
             raw, numbers = self._units.choose(topic, queue_id, offset, scan, codes, count, pages)
-            return _of_numbers(raw, numbers.tolist())
+            return _of_array(raw, numbers)
         if codes is None and isinstance(properties, ExpressionMessageFilter):
             chosen = self._find_by_verdicts(place, scan, properties, count, pages)
             if chosen is not None:
@@ -202,52 +206,68 @@ class PullMessageReader:
 
     # -- taking --------------------------------------------------------------------------------
 
-    def _take_run(
+    def _read_run(
         self, block: UnitBlock, place: QueuePlace, scan: int, settings: PullSettings
     ) -> PullRead | None:
-        """The records from `place.offset` on, if all are there, in one file, and within the
-        limits: half of what unpacking unit by unit costs. None otherwise."""
-        log = self._log
-        places = block.places(log.file_size)
-        if places is None or place.offset >= block.end:
+        run = self.take_run(block, place.offset, scan, settings)
+        if run is None:
             return None
-        first = place.offset - block.begin
-        phy = places.file_start + int(places.starts[first])
-        memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit
-        most, most_size = min(scan, settings.count_in_memory), settings.bytes_in_memory
-        if phy < memory_edge:
-            most, most_size = min(most, settings.count_in_disk), settings.bytes_in_disk
-        last = min(first + max(most, 1), block.end - block.begin)
-        size = int(places.totals[last] - places.totals[first])
-        view = log.view_of_file(phy)
-        if view is None or phy < self._counters[MIN_PHY_OFFSET] or size > most_size:
-            return None
-        starts, ends = places.starts[first:last].tolist(), places.ends[first:last].tolist()
-        pieces: list[Buffer]
-        if ends[-1] - starts[0] == size:
-            pieces = [view[starts[0] : ends[-1]]]
-        else:
-            pieces = [view[start:end] for start, end in zip(starts, ends, strict=True)]
-        count = last - first
-        last_phy = phy - starts[0] + starts[-1]
+        pieces, size, count, slow = run
         return PullRead(
             _FOUND,
             b"FOUND",
             place.offset + count,
             place.low,
             place.high,
-            last_phy < memory_edge,
+            slow,
             pieces=pieces,
             size=size,
             count=count,
+            more_at_hand=place.offset + count < block.end,
         )
+
+    def take_run(
+        self, block: UnitBlock, offset: int, scan: int, settings: PullSettings
+    ) -> tuple[list[Buffer], int, int, bool] | None:
+        """The records from `offset` on, at most `scan` of them, if all are there, in one file, and
+        within the limits: half of what unpacking unit by unit costs. None otherwise. Their pieces,
+        size and count, and whether the last is so far behind that it counts as "on disk"."""
+        log = self._log
+        places = block.places(log.file_size)
+        if places is None or offset >= block.end:
+            return None
+        file_start, starts, ends, totals = places
+        first = offset - block.begin
+        phy = file_start + starts[first]
+        memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit
+        most, most_size = settings.count_in_memory, settings.bytes_in_memory
+        if phy < memory_edge:
+            most, most_size = min(most, settings.count_in_disk), settings.bytes_in_disk
+        last = min(first + max(min(scan, most), 1), block.end - block.begin)
+        size = totals[last] - totals[first]
+        if size > most_size or phy < self._counters[MIN_PHY_OFFSET]:
+            return None
+        view = log.view_of_file(phy)
+        if view is None:
+            return None
+        start, end = starts[first], ends[last - 1]
+        pieces: list[Buffer]
+        if end - start == size:
+            pieces = [view[start:end]]
+        else:
+            pairs = zip(starts[first:last].tolist(), ends[first:last].tolist(), strict=True)
+            pieces = [view[start:end] for start, end in pairs]
+        return pieces, size, last - first, file_start + starts[last - 1] < memory_edge
 
     def _read_chosen(
         self, header: PullHeader, place: QueuePlace, chosen: _Chosen, settings: PullSettings
     ) -> PullRead:
         max_phy = self._counters[MAX_PHY_OFFSET]
         memory_edge = max_phy - settings.memory_limit
-        taken = self._take(chosen, max(header.maxMsgNums, 1), memory_edge, settings)
+        most = max(header.maxMsgNums, 1)
+        taken = self._take_at_once(chosen, most, memory_edge, settings)
+        if taken is None:
+            taken = self._take(chosen, most, memory_edge, settings)
         if self._counts_cold():
             assert self._cold is not None
             done = zip(chosen.numbers, chosen.phys, chosen.sizes, strict=True)
@@ -273,6 +293,39 @@ class PullMessageReader:
             return PullRead(code, status, next_offset, low, high, slow)
         # The unit here is wrong: the pull waits, and is run again when the queue is rebuilt.
         return PullRead(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", place.offset, low, high)
+
+    def _take_at_once(
+        self, chosen: _Chosen, most: int, memory_edge: int, settings: PullSettings
+    ) -> _Taken | None:
+        """What `_take` gives, where all records are there, in one file and within the limits: a
+        quarter of its work, for nearly every pull with a filter. None otherwise."""
+        if not chosen.numbers:
+            return None
+        log, first = self._log, chosen.phys[0]
+        most, most_size = min(most, settings.count_in_memory), settings.bytes_in_memory
+        if first < memory_edge:
+            most, most_size = min(most, settings.count_in_disk), settings.bytes_in_disk
+        count = max(min(len(chosen.numbers), most), 1)
+        phys, sizes = chosen.phys[:count], chosen.sizes[:count]
+        size, file_start = sum(sizes), first - first % log.file_size
+        if (
+            size > most_size
+            or first < self._counters[MIN_PHY_OFFSET]
+            or min(phys) < first
+            or max(phys) >= file_start + log.file_size
+            or PRE_BLANK_SIZE in sizes
+        ):
+            return None
+        view = log.view_of_file(first)
+        if view is None:
+            return None
+        pieces: list[Buffer] = [
+            view[phy - file_start : phy - file_start + length]
+            for phy, length in zip(phys, sizes, strict=True)
+        ]
+        is_full = count >= most
+        scanned = chosen.numbers[count - 1] + 1 if is_full else len(chosen.raw) // CQ_UNIT_SIZE
+        return _Taken(pieces, count, size, scanned, [])
 
     def _take(self, chosen: _Chosen, most: int, memory_edge: int, settings: PullSettings) -> _Taken:
         """Views of the records, neighbours in one. memory_edge: below it the limits are those of
@@ -325,6 +378,11 @@ class PullMessageReader:
 def _all_of(raw: bytes) -> _Chosen:
     count = len(raw) // CQ_UNIT_SIZE
     return _of_numbers(raw, range(count))
+
+
+def _of_array(raw: bytes, numbers: NDArray[np.int64]) -> _Chosen:
+    units = as_units(raw)[numbers]
+    return _Chosen(raw, numbers.tolist(), units["phy_offset"].tolist(), units["size"].tolist())
 
 
 def _of_numbers(raw: bytes, numbers: Sequence[int]) -> _Chosen:

@@ -26,3 +26,6 @@ class PullRead(msgspec.Struct, frozen=True, gc=False):
     """The records, of `size` bytes together; neighbours in the log are one piece."""
     size: int = 0
     count: int = 0
+    more_at_hand: bool = False
+    """They were taken at once, without a filter, from a block of units which holds the next, too:
+    the pull that follows can have them from KnownPulls."""

@@ -16,7 +16,7 @@ from broker.offset.broadcast_offset_manager import BroadcastClient, BroadcastOff
 from remoting.connection import Connection
 from remoting.request_processor import ConnectionLike
 
-_PROXY_FOR_BROADCAST: Final = 1
+PROXY_FOR_BROADCAST: Final = 1
 """requestSource; -1: a client, 0 and 2: a proxy for others."""
 
 TakeReset = Callable[[str, str, int], int | None]
@@ -96,7 +96,7 @@ class PullStart:
         """Who pulls, if it is followed; None for nearly everybody."""
         if self._broadcast is None:
             return None
-        if header.requestSource == _PROXY_FOR_BROADCAST:
+        if header.requestSource == PROXY_FOR_BROADCAST:
             client_id = header.proxyFrowardClientId
             return None if client_id is None else BroadcastClient(client_id, from_proxy=True)
         own = self._consumers.broadcast_client_id(header.consumerGroup, connection)

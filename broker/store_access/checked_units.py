@@ -114,7 +114,7 @@ class CheckedUnits:
     ) -> UnitBlock:
         """A block that has what `read` gives."""
         generation = self._table.generation_of(topic, queue_id)
-        found = self._find_block(topic, queue_id, queue_offset, count, generation)
+        found = self.find_block(topic, queue_id, queue_offset, count, generation)
         if found is not None:
             return found
         ahead = min(max(count, self._ahead), high - queue_offset)
@@ -131,7 +131,7 @@ class CheckedUnits:
         who looks at one after the other, and does not know how far. None where the records lie so
         far apart that each should be checked when it is reached."""
         generation = self._table.generation_of(topic, queue_id)
-        found = self._find_block(topic, queue_id, queue_offset, 1, generation)
+        found = self.find_block(topic, queue_id, queue_offset, 1, generation)
         if found is not None:
             return found
         ahead = min(self._ahead, high - queue_offset)
@@ -140,9 +140,10 @@ class CheckedUnits:
             return None
         return self._check_block((topic, queue_id, queue_offset), 1, ahead, generation, raw, pages)
 
-    def _find_block(
+    def find_block(
         self, topic: str, queue_id: int, queue_offset: int, count: int, generation: int
     ) -> UnitBlock | None:
+        """A block that was read before and has all of these units. generation: of the queue now."""
         for block in self._blocks.get((topic, queue_id), ()):
             if (
                 block.begin <= queue_offset

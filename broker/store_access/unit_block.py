@@ -37,10 +37,10 @@ class Places(NamedTuple):
 
     file_start: int
     """Where the file begins in the log."""
-    starts: Numbers
-    """In the file; likewise `ends`."""
-    ends: Numbers
-    totals: Numbers
+    starts: memoryview[int]
+    """In the file; likewise `ends`. No arrays: one number, or the 32 of a pull, cost half."""
+    ends: memoryview[int]
+    totals: memoryview[int]
     """Bytes of all records before each unit of the block, and of all of them."""
 
 
@@ -96,7 +96,12 @@ class UnitBlock:
             return None
         kind = np.int32 if file_size <= np.iinfo(np.int32).max else np.int64
         totals = np.concatenate(((0,), sizes.cumsum()))
-        return Places(file_start, starts.astype(kind), ends.astype(kind), totals.astype(kind))
+        return Places(
+            file_start,
+            starts.astype(kind).data,
+            ends.astype(kind).data,
+            totals.astype(kind).data,
+        )
 
     def properties(self, places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
         """Where the properties of the block's records start and end in `view`, their file. None:
@@ -108,7 +113,7 @@ class UnitBlock:
 
 
 def _find_properties(places: Places, view: memoryview) -> tuple[Numbers, Numbers] | None:
-    starts, ends = places.starts.astype(np.int64), places.ends.astype(np.int64)
+    starts, ends = np.array(places.starts, np.int64), np.array(places.ends, np.int64)
     if int((ends - starts).min()) <= HEAD_SIZE or int(ends.max()) > len(view):
         return None
     topics_at = starts + HEAD_SIZE + _numbers(view, _INT32, starts + BODY_SIZE_AT)
@@ -124,7 +129,8 @@ def _find_properties(places: Places, view: memoryview) -> tuple[Numbers, Numbers
         or (_numbers(view, _INT32, starts + SYS_FLAG_AT) & HOSTS_V6_FLAGS).any()
     ):
         return None
-    return begins.astype(places.starts.dtype), places.ends
+    kept = np.asarray(places.ends)
+    return begins.astype(kept.dtype), kept
 
 
 def _numbers(view: memoryview, size: int, places: NDArray[np.int64]) -> NDArray[np.int64]:

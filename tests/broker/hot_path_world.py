@@ -22,7 +22,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
-from broker.metrics.hot_path_stats import SendCounts
+from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.processor.batch_pull import BatchPull
 from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.pull_message_processor import (
@@ -225,6 +225,9 @@ class Counted:
         self.late_answers: list[tuple[int, int, int]] = []
         self.waited_answers: Counter[tuple[int | None, int]] = Counter()
         self.sends = SendCounts()
+        self.pulls = PullCounts()
+        self.fast_pulls = 0
+        """Of those that were answered, how many KnownPulls answered."""
         self.queue_puts: list[tuple[str, int, int]] = []
         self.scheduled_gets: list[tuple[int, int]] = []
         self.send_backs: list[tuple[str, str]] = []
@@ -252,6 +255,14 @@ class Counted:
         if sends.answered:
             self.add_answers(310, 0, sends.answered)
             sends.answered = 0
+        pulls = self.pulls
+        for (group, topic), (times, count, size) in pulls.found.items():
+            self.fast_pulls += times
+            self.add_get(group, topic, count, size)
+        pulls.found.clear()
+        if pulls.answered:
+            self.add_answers(11, 0, pulls.answered)
+            pulls.answered = 0
 
     def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
         assert request_code in (*ON_LOOP, 37), "counted without a lock"
@@ -317,6 +328,15 @@ class Consumers:
         self.subscriptions: dict[tuple[str, str], SubscriptionData] = {}
         self.groups: set[str] = set()
         self.broadcasting: set[str] = set()
+        self._revisions: dict[tuple[str, bool, str], int] = {}
+
+    def revision(self, group: str) -> int:
+        """As ConsumerManager has it; what was there before counts as another, too."""
+        if group not in self.groups:
+            return 0
+        mine = [pair for pair in self.subscriptions.items() if pair[0][0] == group]
+        state = (group, group in self.broadcasting, repr(mine))
+        return self._revisions.setdefault(state, len(self._revisions) + 1)
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
         return self.subscriptions.get((group, topic))

@@ -283,21 +283,45 @@ def test_what_a_turn_queues_leaves_together_and_in_order(pair: Pair) -> None:
     assert pair.receive(len(expected)) == expected
 
 
+@pytest.mark.parametrize("how", ["write_many", "send_now"])
 @pytest.mark.parametrize("sizes", [[500_000], [10, 300_000, 5, 200_000, 1], [10_000] * 40])
-def test_partial_writes_of_large_views(tight: Pair, sizes: list[int]) -> None:
+def test_partial_writes_of_large_views(tight: Pair, sizes: list[int], how: str) -> None:
     """A tiny send buffer takes a part of a view at a time; the views are lent, not copied."""
     source = bytearray(n % 251 for n in range(max(sizes)))
     pieces = [memoryview(source)[:size] for size in sizes]
     total = sum(sizes)
-    tight.run(lambda: tight.connection.write_many(list(pieces), total))
+    write = getattr(tight.connection, how)
+    tight.run(lambda: write(list(pieces), total))
     assert tight.receive(total) == b"".join(pieces)
     wait_until(lambda: tight.run(lambda: tight.connection.pending_bytes) == 0)
 
 
-def test_more_pieces_than_one_call_takes(tight: Pair) -> None:
+@pytest.mark.parametrize("how", ["write_many", "send_now"])
+def test_more_pieces_than_one_call_takes(tight: Pair, how: str) -> None:
     pieces: list[Any] = [bytes([n % 256]) * 60 for n in range(3000)]
-    tight.run(lambda: tight.connection.write_many(pieces, 180_000))
+    write = getattr(tight.connection, how)
+    tight.run(lambda: write(pieces, 180_000))
     assert tight.receive(180_000) == b"".join(pieces)
+
+
+def test_what_is_sent_now_does_not_overtake(tight: Pair) -> None:
+    """It waits behind what waits, also behind what a socket that is full did not take of it."""
+    parts = [bytes([65 + number]) * 40_000 for number in range(8)]
+
+    def queue() -> None:
+        tight.connection.send_now([parts[0]], 40_000)
+        tight.connection.write(parts[1])
+        for part in parts[2:]:
+            tight.connection.send_now([part[:10], part[10:]], 40_000)
+
+    tight.run(queue)
+    assert tight.receive(320_000) == b"".join(parts)
+
+
+def test_what_is_sent_now_is_sent_before_the_turn_is_over(pair: Pair) -> None:
+    pair.run(lambda: pair.connection.send_now([b"ab", b"c"], 3))
+    assert pair.run(lambda: pair.connection.pending_bytes) == 0
+    assert pair.receive(3) == b"abc"
 
 
 def test_the_socket_is_not_read_while_too_much_waits(tight: Pair) -> None:
@@ -388,6 +412,7 @@ def test_a_closed_connection_drops_what_it_is_given(pair: Pair) -> None:
     pair.connection.send_command(RemotingCommand.request(1))
     pair.connection.send_bytes(b"x")
     pair.run(lambda: pair.connection.write_many([b"y"], 1))
+    pair.run(lambda: pair.connection.send_now([b"z"], 1))
     assert pair.run(lambda: pair.connection.pending_bytes) == 0
     assert pair.sock.fileno() == -1
 

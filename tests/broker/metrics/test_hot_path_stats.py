@@ -286,3 +286,54 @@ def test_sends_of_a_topic_that_is_gone_are_counted_before_it_is_hidden(world: Wo
     world.stats.hide_gone({"U"}, set())
     assert world.series(table.MESSAGES_IN) == {}
     assert world.store.put_times == 1
+
+
+def pull(world: World, count: int, size: int) -> None:
+    """As KnownPulls counts."""
+    pulls = world.stats.pulls
+    pulls.answered += 1
+    counted = pulls.found.setdefault(("G", "T"), [0, 0, 0])
+    counted[0] += 1
+    counted[1] += count
+    counted[2] += size
+
+
+PULLED = ("pull_message", "success", "false", "success")
+
+
+def test_pulls_of_quick_turns_are_counted_together(world: World) -> None:
+    for _ in range(2):
+        pull(world, 32, 3200)
+        pull(world, 8, 800)
+        world.stats.end_turn(400_000)
+    assert world.value(StatsName.GROUP_GET_NUMS, "T@G") == (0, 0)
+    assert rpc(world) == {}
+    world.stats.publish()
+    world.stats.publish()
+    assert world.value(StatsName.GROUP_GET_NUMS, "T@G") == (80, 4)
+    assert world.value(StatsName.GROUP_GET_SIZE, "T@G") == (8000, 4)
+    store = world.store
+    assert (store.get_found_times, store.get_transferred) == (4, 80)
+    assert store.get_entire_time_max_ms == 0
+    assert rpc(world)[PULLED][0] == 4
+    for _ in range(64):
+        pull(world, 1, 1)
+        world.stats.end_turn(1)
+    assert world.value(StatsName.GROUP_GET_NUMS, "T@G") == (144, 68)
+
+
+def test_pulls_of_a_slow_turn_are_counted_at_its_end(world: World) -> None:
+    pull(world, 32, 3200)
+    world.stats.end_turn(4_000_000)
+    assert world.value(StatsName.GROUP_GET_NUMS, "T@G") == (32, 1)
+    assert world.store.get_entire_time_max_ms == 4
+    assert rpc(world)[PULLED][-1] == 4
+
+
+def test_pulls_that_are_published_within_their_turn(world: World) -> None:
+    pull(world, 32, 3200)
+    world.stats.forget()
+    assert world.value(StatsName.GROUP_GET_NUMS, "T@G") == (32, 1)
+    world.stats.end_turn(100)
+    world.stats.publish()
+    assert rpc(world)[PULLED][0] == 1
