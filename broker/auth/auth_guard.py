@@ -3,8 +3,8 @@
 Runs on the thread that serves the request, called by RequestGuard: the loop or a pool thread. Java:
 AuthenticationPipeline with DefaultAuthenticationHandler, AuthorizationPipeline with
 UserAuthorizationHandler and AclAuthorizationHandler; the remarks have their words, the code is
-NO_PERMISSION. Nothing is remembered between requests: a change counts from the next request on
-(RocketMQ: within a minute, its caches).
+NO_PERMISSION. A change counts from the next request on (RocketMQ: within a minute, its caches):
+what a list has allowed is remembered for that list, and a change makes another one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from broker.acl.access_resources import Resources
 from broker.acl.access_table import AccessRow
+from broker.acl.allowed_requests import AllowedRequests
 from broker.auth.auth_error import AuthError
 from broker.auth.needed_rights import Needed, needed_rights, to_read_stored
 from broker.auth.policy import Acl, Decision
@@ -59,6 +60,7 @@ class AuthGuard:
         self._unsigned = config.whitelist(config.authentication_whitelist)
         self._unjudged = config.whitelist(config.authorization_whitelist)
         self._authenticates = config.authentication_enabled
+        self._allowed = AllowedRequests()
 
     def knows_sender(self, request: RemotingCommand) -> bool:
         """Whether `check` looks at the signature of this request."""
@@ -69,7 +71,7 @@ class AuthGuard:
         if self.knows_sender(request):
             self._authenticate(request)
         if self._acls is not None and request.code not in self._unjudged:
-            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+            self._authorize_row(ip, request, row)
 
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises AuthError if the sender lacks a right on a message that was found by its place."""
@@ -87,6 +89,28 @@ class AuthGuard:
             raise AuthError(f"User:{username} is disabled.")
         if not is_signed_with(user.password.encode(), request):
             raise AuthError("check signature failed.")
+
+    def _authorize_row(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
+        """What a request needs by its header and body."""
+        fields = request.ext_fields
+        username = fields.get(ACCESS_KEY)
+        acl = self._find_judge(username) if row.named_by else None
+        if acl is None:
+            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+            return
+        key = (username, ip, request.code, *map(fields.get, row.named_by))
+        if not self._allowed.includes(key, acl):
+            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+            self._allowed.add(key, acl)
+
+    def _find_judge(self, username: str | None) -> Acl | None:
+        """The list that alone says what a user may do: not of a SUPER, a disabled or no user."""
+        if username is None or self._acls is None:
+            return None
+        user = self._users.find_user(username)
+        if user is None or user.is_super or user.is_disabled:
+            return None
+        return self._acls.find_acl(username)
 
     def _authorize(
         self, ip: str, request: RemotingCommand, needed: Callable[[], Iterable[Needed]]
