@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.acl.acl_table import AclTable
-from broker.acl.guarded_route import GuardedRoute
+from broker.acl.guarded_route import GuardedBinaryRoute, GuardedRoute
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
 from broker.longpolling.pull_header import PullFrame
@@ -25,7 +25,7 @@ from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.frame import pack_head
 from remoting.remoting_codec import MAX_EXT_FIELDS
-from remoting.remoting_command import RemotingCommand
+from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, Route
@@ -222,6 +222,14 @@ class Guarded:
             fast_routes=tuple(
                 (prefix, GuardedRoute(prefix, handler, guard.check)) for prefix, handler in fast
             ),
+            binary_routes=tuple(
+                (code, GuardedBinaryRoute(code, handler, guard.check))
+                for code, handler in (
+                    (RequestCode.SEND_MESSAGE_V2, send.process_fast),
+                    (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
+                    (RequestCode.PULL_MESSAGE, pull.process_binary),
+                )
+            ),
         )
         self.client = world.client()
 
@@ -246,6 +254,30 @@ def test_who_signs_goes_the_fast_way(guarded: Guarded) -> None:
     pulled = guarded.call(pull_request(queueOffset=1), SIGNER)
     assert (pulled.code, b"second" in pulled.body, b"third" in pulled.body) == (0, True, True)
     assert guarded.general.asked == 0
+
+
+def test_binary_headers_are_guarded_alike(guarded: Guarded) -> None:
+    def forms(topic: str) -> list[RemotingCommand]:
+        made = [send_request(b"x", topic=topic), batch_request(b"y", topic=topic)]
+        made.append(pull_request(topic=topic))
+        for request in made:
+            request.serialize_type = SerializeType.ROCKETMQ
+        return made
+
+    for request in forms("T"):
+        assert guarded.call(request, SIGNER).code in (0, 19)
+    assert guarded.general.asked == 0
+    stored = len(guarded.world.records())
+    for by, topic in ((FORGER, "T"), (None, "T"), (SIGNER, "Other")):
+        for request in forms(topic):
+            answer = guarded.call(request, by)
+            assert (answer.remark or "").startswith("org.apache.rocketmq.acl.common.AclException")
+    changed = forms("T")[0]
+    SIGNER.sign(changed)
+    changed.body = b"forged"
+    assert "Check signature failed" in (guarded.client.call(changed).remark or "")
+    assert len(guarded.world.records()) == stored
+    assert guarded.general.asked == 10
 
 
 @pytest.mark.parametrize(
