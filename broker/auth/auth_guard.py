@@ -100,7 +100,8 @@ class AuthGuard:
             return
         key = (username, ip, request.code, *map(fields.get, row.named_by))
         if not self._allowed.includes(key, acl):
-            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+            for needed in needed_rights(request, row, self._cluster):
+                _judge(acl, acl.username, needed, ip)
             self._allowed.add(key, acl)
 
     def _find_judge(self, username: str | None) -> Acl | None:
@@ -120,7 +121,7 @@ class AuthGuard:
         user = None if username is None else self._users.find_user(username)
         if user is not None and user.is_super and not user.is_disabled:
             return
-        for resource, actions in needed():
+        for one in needed():
             if username is None:
                 raise AuthError(NO_SUBJECT)
             if user is None:
@@ -128,14 +129,20 @@ class AuthGuard:
             if user.is_disabled:
                 raise AuthError(f"User:{username} is disabled.")
             acl = None if self._acls is None else self._acls.find_acl(username)
-            entry = None if acl is None else acl.find_entry(resource, actions, ip)
-            if entry is None:
-                reason = "no matched policies."
-            elif entry.decision is Decision.DENY:
-                reason = "the decision is deny."
-            else:
-                continue
-            raise AuthError(
-                f"{subject_of(username)} has no permission to access {resource.key:.300} from {ip},"
-                f" {reason}"
-            )
+            _judge(acl, username, one, ip)
+
+
+def _judge(acl: Acl | None, username: str, needed: Needed, ip: str) -> None:
+    """Raises AuthError unless the user's list allows what is needed."""
+    resource, actions = needed
+    entry = None if acl is None else acl.find_entry(resource, actions, ip)
+    if entry is None:
+        reason = "no matched policies."
+    elif entry.decision is Decision.DENY:
+        reason = "the decision is deny."
+    else:
+        return
+    raise AuthError(
+        f"{subject_of(username)} has no permission to access {resource.key:.300} from {ip},"
+        f" {reason}"
+    )
