@@ -21,6 +21,7 @@ from remoting.errors import FrameError
 from remoting.language_code import language_name
 from remoting.mq_version import CURRENT_VERSION
 from remoting.remoting_command import LOCAL_LANGUAGE, RESPONSE_FLAG, SerializeType
+from remoting.rocketmq_serializable import ResponseTemplate
 
 MAX_FRAME: Final = 16777216
 """Largest L + 4 that is accepted (Java: com.rocketmq.remoting.frameMaxLength)."""
@@ -155,3 +156,22 @@ class JsonAnswer:
         header = self._header % values
         size = len(header)
         return _pack(LENGTH_SIZE + size + body_length, size) + header
+
+
+class BinaryAnswer:
+    """JsonAnswer's counterpart for a peer whose headers are binary: takes the same values."""
+
+    __slots__ = ("_header",)
+
+    def __init__(self, ext_fields: Mapping[str, bytes], *, remark: bool = False) -> None:
+        """ext_fields: the names, in the order of the frame, with the text of each: one bytes format
+        (b"%d", b"%b") or a constant in which every % stands twice."""
+        self._header = ResponseTemplate(ext_fields, remark=remark)
+
+    def render(self, values: tuple[Any, ...], body_length: int = 0) -> bytes:
+        """The frame without its body of `body_length` bytes, which is sent after it."""
+        header = self._header.render(values)
+        return pack_head(SerializeType.ROCKETMQ, len(header), body_length) + header
+
+
+AnswerTemplate = JsonAnswer | BinaryAnswer

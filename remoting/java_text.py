@@ -55,6 +55,11 @@ def _escape_raw(match: re.Match[bytes]) -> bytes:
     return b"\\u%04X" % ord(match.group().decode())
 
 
+def json_characters(text: str) -> bytes:
+    """What stands between the quotes when Java writes `text`."""
+    return bytes(to_java_escapes(_encoder.encode(text)))[1:-1]
+
+
 def java_string(text: str) -> str:
     """A string as a quoted JSON string in fastjson's default form."""
     return to_java_escapes(_encoder.encode(text)).decode()

@@ -1,12 +1,12 @@
 """RemotingServer: accepts connections, routes each request code, responds in order of completion.
 
 Runs on a SelectorLoop's thread; processors that may block run in thread pools. There are two kinds
-of routes: a *fast route* is tried first on frames that start with its prefix (hot request codes,
-decoded by their processor straight from the frame); everything else goes through RemotingCommand
-and the route table. Responses follow NettyRemotingAbstract.processRequestCommand. Knows no broker.
-Responses to errors: RequestError -> its code and remark; any other exception -> SYSTEM_ERROR with
-the text (logged); unknown code -> REQUEST_CODE_NOT_SUPPORTED; a full pool -> SYSTEM_BUSY; a oneway
-request -> nothing.
+of routes: a *fast route* is tried first on frames whose JSON header starts with its prefix, or
+whose binary header has its code (hot request codes, decoded by their processor straight from the
+frame); everything else goes through RemotingCommand and the route table. Responses follow
+NettyRemotingAbstract.processRequestCommand. Knows no broker. Responses to errors: RequestError ->
+its code and remark; any other exception -> SYSTEM_ERROR with the text (logged); unknown code ->
+REQUEST_CODE_NOT_SUPPORTED; a full pool -> SYSTEM_BUSY; a oneway request -> nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from remoting.remoting_command import SerializeType
 from remoting.request_dispatcher import AnswerObserver, RequestDispatcher, RequestGate
 from remoting.request_processor import ConnectionListener, Route
 from remoting.response_table import ResponseTable
+from remoting.rocketmq_serializable import CODE_SIZE, code_bytes
 from remoting.selector_loop import EVENT_READ, SelectorLoop
 
 log = logging.getLogger(__name__)
@@ -154,6 +155,7 @@ class RemotingServer:
         executors: Mapping[str, RequestExecutor] | None = None,
         listener: ConnectionListener | None = None,
         fast_routes: Sequence[tuple[bytes, FastHandler]] = (),
+        binary_routes: Sequence[tuple[int, FastHandler]] = (),
         idle_timeout_ms: int = 120_000,
         high_water: int = _HIGH_WATER,
         incomplete_frames_limit: int = INCOMPLETE_FRAMES_LIMIT,
@@ -163,7 +165,8 @@ class RemotingServer:
         tls: ServerSecurity | None = None,
         on_accept_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """observer: notified of the responses of `routes`, but not of fast routes. gate: checks
+        """fast_routes: by the beginning of a JSON header. binary_routes: by the code in a binary
+        one. observer: notified of the responses of `routes`, but not of fast routes. gate: checks
         requests to `routes`, but not to fast routes. responses: pending calls to clients, made by
         the owner of this table. tls: None: every connection is plain, without checking.
         on_accept_failed: called each time that no descriptor or no memory is left for one."""
@@ -179,6 +182,7 @@ class RemotingServer:
         self._dispatcher = RequestDispatcher(routes, self._executors, observer, gate)
         self._listener = listener
         self._fast = tuple(fast_routes)
+        self._binary_fast = {code_bytes(code): handler for code, handler in binary_routes}
         self._idle_timeout_ms = idle_timeout_ms
         self._high_water = high_water or _HIGH_WATER
         self._receive = ReceiveBuffer(limit=incomplete_frames_limit)
@@ -339,6 +343,10 @@ class RemotingServer:
                     if handler(connection, header, body):
                         return connection.takes_frames
                     break
+        else:
+            binary = self._binary_fast.get(header[:CODE_SIZE])
+            if binary is not None and binary(connection, header, body):
+                return connection.takes_frames
         return self._take_frame(connection, serialize_type, header, body)
 
     def _take_frame(

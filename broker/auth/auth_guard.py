@@ -3,8 +3,8 @@
 Runs on the thread that serves the request, called by RequestGuard: the loop or a pool thread. Java:
 AuthenticationPipeline with DefaultAuthenticationHandler, AuthorizationPipeline with
 UserAuthorizationHandler and AclAuthorizationHandler; the remarks have their words, the code is
-NO_PERMISSION. Nothing is remembered between requests: a change counts from the next request on
-(RocketMQ: within a minute, its caches).
+NO_PERMISSION. A change counts from the next request on (RocketMQ: within a minute, its caches):
+what a list has allowed is remembered for that list, and a change makes another one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from broker.acl.access_resources import Resources
 from broker.acl.access_table import AccessRow
+from broker.acl.allowed_requests import AllowedRequests
 from broker.auth.auth_error import AuthError
 from broker.auth.needed_rights import Needed, needed_rights, to_read_stored
 from broker.auth.policy import Acl, Decision
@@ -59,6 +60,7 @@ class AuthGuard:
         self._unsigned = config.whitelist(config.authentication_whitelist)
         self._unjudged = config.whitelist(config.authorization_whitelist)
         self._authenticates = config.authentication_enabled
+        self._allowed = AllowedRequests()
 
     def knows_sender(self, request: RemotingCommand) -> bool:
         """Whether `check` looks at the signature of this request."""
@@ -69,7 +71,7 @@ class AuthGuard:
         if self.knows_sender(request):
             self._authenticate(request)
         if self._acls is not None and request.code not in self._unjudged:
-            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+            self._authorize_row(ip, request, row)
 
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises AuthError if the sender lacks a right on a message that was found by its place."""
@@ -88,6 +90,29 @@ class AuthGuard:
         if not is_signed_with(user.password.encode(), request):
             raise AuthError("check signature failed.")
 
+    def _authorize_row(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
+        """What a request needs by its header and body."""
+        fields = request.ext_fields
+        username = fields.get(ACCESS_KEY)
+        acl = self._find_judge(username) if row.named_by else None
+        if acl is None:
+            self._authorize(ip, request, lambda: needed_rights(request, row, self._cluster))
+            return
+        key = (username, ip, request.code, *map(fields.get, row.named_by))
+        if not self._allowed.includes(key, acl):
+            for needed in needed_rights(request, row, self._cluster):
+                _judge(acl, acl.username, needed, ip)
+            self._allowed.add(key, acl)
+
+    def _find_judge(self, username: str | None) -> Acl | None:
+        """The list that alone says what a user may do: not of a SUPER, a disabled or no user."""
+        if username is None or self._acls is None:
+            return None
+        user = self._users.find_user(username)
+        if user is None or user.is_super or user.is_disabled:
+            return None
+        return self._acls.find_acl(username)
+
     def _authorize(
         self, ip: str, request: RemotingCommand, needed: Callable[[], Iterable[Needed]]
     ) -> None:
@@ -96,7 +121,7 @@ class AuthGuard:
         user = None if username is None else self._users.find_user(username)
         if user is not None and user.is_super and not user.is_disabled:
             return
-        for resource, actions in needed():
+        for one in needed():
             if username is None:
                 raise AuthError(NO_SUBJECT)
             if user is None:
@@ -104,14 +129,20 @@ class AuthGuard:
             if user.is_disabled:
                 raise AuthError(f"User:{username} is disabled.")
             acl = None if self._acls is None else self._acls.find_acl(username)
-            entry = None if acl is None else acl.find_entry(resource, actions, ip)
-            if entry is None:
-                reason = "no matched policies."
-            elif entry.decision is Decision.DENY:
-                reason = "the decision is deny."
-            else:
-                continue
-            raise AuthError(
-                f"{subject_of(username)} has no permission to access {resource.key:.300} from {ip},"
-                f" {reason}"
-            )
+            _judge(acl, username, one, ip)
+
+
+def _judge(acl: Acl | None, username: str, needed: Needed, ip: str) -> None:
+    """Raises AuthError unless the user's list allows what is needed."""
+    resource, actions = needed
+    entry = None if acl is None else acl.find_entry(resource, actions, ip)
+    if entry is None:
+        reason = "no matched policies."
+    elif entry.decision is Decision.DENY:
+        reason = "the decision is deny."
+    else:
+        return
+    raise AuthError(
+        f"{subject_of(username)} has no permission to access {resource.key:.300} from {ip},"
+        f" {reason}"
+    )

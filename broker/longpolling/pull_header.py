@@ -41,7 +41,7 @@ class PullHeader(msgspec.Struct, gc=False):
     subVersion: int = 0  # noqa: N815
     subscription: str | None = None
     expressionType: str | None = None  # noqa: N815
-    requestSource: int | None = None  # noqa: N815
+    requestSource: int | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
     proxyFrowardClientId: str | None = None  # noqa: N815
     """5.x, written so: the client for which a proxy pulls."""
 

@@ -1,6 +1,6 @@
 """BatchSendRoute: the fast path of batches, beside that of single sends in SendMessageProcessor.
 
-Runs on the loop thread of `remoting`. The body of a JSON frame of code 320, or of a 310 or 10 with
+Runs on the loop thread of `remoting`. The body of a frame of code 320, or of a 310 or 10 with
 m=true, becomes records straight from the receive buffer (CommitLog.put_sent_batch). Taken is what
 the general path would store without a change but the common properties; everything else, and
 whatever must be refused with words, goes there. What is stored and answered is the same byte for
@@ -19,7 +19,13 @@ from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.send_header import SendFrame, decode_batch_frame
+from broker.processor.send_answers import SendAnswers
+from broker.processor.send_header import (
+    BinarySendFrame,
+    SendFrame,
+    decode_batch_frame,
+    decode_binary_frame,
+)
 from broker.processor.send_records import (
     FIFO_PROPERTY,
     GENERAL_FLAGS,
@@ -29,15 +35,16 @@ from broker.processor.send_records import (
 )
 from broker.processor.stored_answer import StoredAnswer
 from remoting.connection import Connection
-from remoting.frame import JsonAnswer
-from remoting.java_text import to_java_escapes
+from remoting.frame import AnswerTemplate
+from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.commit_log import CommitLog
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _PHY_OFFSET_SIZE: Final = 8
-_encode_json: Final = msgspec.json.encode
+_INT32: Final = range(-(2**31), 2**31)
+"""The flag of a batch is not stored, but checked."""
 
 
 class BatchStats(Protocol):
@@ -62,14 +69,14 @@ class BatchSendRoute:
         waiters: DurabilityWaiters,
         stats: BatchStats,
         note_waiting: Callable[[], None],
+        answers: SendAnswers,
         *,
-        answer_fields: Mapping[str, bytes],
         cluster_pair: str,
         max_message_size: int,
     ) -> None:
         """topics: those whose checks a send has passed. held: sends that wait for the next file,
         which go first. note_waiting: called for each send that waits for flush or replicas.
-        answer_fields: of the answer to a single send (JsonAnswer)."""
+        answers: msgId is given as bytes, the ids of all messages."""
         self._log = commit_log
         self._topics = topics
         self._held = held
@@ -81,15 +88,14 @@ class BatchSendRoute:
         self._max_message_size = max_message_size
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        fields = {**answer_fields, "msgId": b'"%b"'}
-        self._answer = JsonAnswer(fields)
-        self._answer_with_key = JsonAnswer({**fields, "transactionId": b"%b"})
+        self._answers = answers
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
-        """FastHandler for JSON frames of code 320; False passes the frame to
-        SendMessageProcessor.process_request."""
+        """FastHandler for frames of code 320 with a JSON or a binary header; False passes the frame
+        to SendMessageProcessor.process_request."""
         try:
-            frame = decode_batch_frame(header)
+            is_json = header.startswith(SEND_BATCH_PREFIX)
+            frame = decode_batch_frame(header) if is_json else decode_binary_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         return frame.extFields.m and self.take(connection, frame, body)
@@ -100,7 +106,7 @@ class BatchSendRoute:
         topic = self._topics.get(fields.b)
         if topic is None or topic.batch_queues or frame.flag or self._held:
             return False
-        if fields.f & GENERAL_FLAGS or fields.reportDurability:
+        if fields.f & GENERAL_FLAGS or fields.reportDurability or fields.h not in _INT32:
             return False
         queue_id = topic.queue_ids.get(fields.e)
         if queue_id is None:
@@ -132,13 +138,16 @@ class BatchSendRoute:
         sends.add(table, fields.b, len(phy_offsets), self._log.position - before)
         ids = self._message_ids(phy_offsets)
         unique_key = find_unique_key(text)
+        answers = self._answers
+        is_binary = frame.__class__ is BinarySendFrame
+        template: AnswerTemplate
         values: tuple[int | bytes, ...]
         if unique_key:
-            key = bytes(to_java_escapes(_encode_json(unique_key)))
-            template = self._answer_with_key
+            key = unique_key.encode() if is_binary else json_characters(unique_key)
+            template = answers.binary_with_key if is_binary else answers.json_with_key
             values = (0, queue_id, ids, first_offset, key, frame.opaque)
         else:
-            template = self._answer
+            template = answers.binary if is_binary else answers.json
             values = (0, queue_id, ids, first_offset, frame.opaque)
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"

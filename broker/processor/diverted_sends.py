@@ -20,8 +20,10 @@ from store.message_codec import TRANSACTION_PREPARED
 _DELAY_MARK: Final = "DELAY\x01"
 _HALF_MARK: Final = "TRAN_MSG\x01"
 _HALF_QUEUE: Final = 0
-_RARE_MARKS: Final = (TIMER_MARK, "CLUSTER\x01", "REAL_TOPIC\x01", "REAL_QID\x01")
-"""Properties that would have to be taken out, or say more: the general path does that."""
+_CLUSTER_MARK: Final = "CLUSTER\x01"
+_HOME_MARK: Final = "REAL_"
+"""Of REAL_TOPIC and REAL_QID. Properties that would have to be taken out, or say more (timers): the
+general path does that."""
 
 Place = tuple[TopicLog, int, bytes, dict[str, list[int]], str]
 """Where a message is stored (topic, queue id), its properties there, and where it is counted
@@ -46,9 +48,8 @@ class DivertedSends:
     def find(self, topic: str, queue_id: int, kind: int, text: str) -> Place | None:
         """Where a message for a queue of `topic` with the properties `text` is stored first; None:
         on the general path. kind: its transaction bits and those of an inner batch."""
-        for mark in _RARE_MARKS:
-            if mark in text:
-                return None
+        if TIMER_MARK in text or _CLUSTER_MARK in text or _HOME_MARK in text:
+            return None
         if _HALF_MARK in text:
             if kind not in (0, TRANSACTION_PREPARED) or _DELAY_MARK in text or not is_half(text):
                 return None

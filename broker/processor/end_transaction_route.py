@@ -21,7 +21,7 @@ from broker.metrics.hot_path_stats import SendCounts
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
 from broker.transaction.half_message_states import HalfMessageStates
-from broker.transaction.transaction_records import PRODUCER_GROUP, committed, op_record
+from broker.transaction.transaction_records import PRODUCER_GROUP, op_record
 from broker.transaction.young_halves import YoungHalf, YoungHalves
 from remoting.connection import Connection
 from remoting.frame import JsonAnswer
@@ -152,18 +152,18 @@ class EndTransactionRoute:
         self._halves.mark_stored(place)
         self._young.drop(place)
         self._put_op(place)
-        self._answer(connection, frame, half.record, end)
+        self._answer(connection, frame, half.committed, end)
         return True
 
     def _find_half(self, fields: _Header, place: int) -> YoungHalf | None:
         """The half that a request names, which is at `place` of its queue: if it is young, not
         ended, and can be committed by its record alone."""
         half = self._young.find(place)
-        if half is None or half.phy_offset != _number(fields.commitLogOffset):
+        if half is None or str(half.phy_offset) != fields.commitLogOffset:
             return None
         if not self._halves.known.is_set() or not self._halves.is_single(place):
             return None
-        group = find_property(half.record.properties, _GROUP)
+        group = find_property(half.committed.properties, _GROUP)
         return half if group == fields.producerGroup.encode() else None
 
     def _commit(self, half: YoungHalf) -> int | None:
@@ -172,9 +172,8 @@ class EndTransactionRoute:
         log, name = self._log, half.topic
         if self._parts.find_topic(name) is None:
             return None
-        record = committed(half.record, half.phy_offset, half.queue_id, log.store_host_flag)
         try:
-            phy_offset, _ = log.put(log.topic(name), record)
+            phy_offset, _ = log.put(log.topic(name), half.committed)
         except StoreError:
             return None
         end = log.position

@@ -15,6 +15,16 @@ from remoting.errors import HeaderError
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
+def has_plain_numbers(fields: Mapping[str, str], names: Collection[str]) -> bool:
+    """Whether those of `names` that are given have digits only. Typed decoders take more than Java
+    does (1.0, 1e3)."""
+    for name in names:
+        text = fields.get(name)
+        if text is not None and not text.isdecimal():
+            return False
+    return True
+
+
 def plain_numbers(
     header: str,
     fields: Mapping[str, str],

@@ -22,13 +22,11 @@ from broker.filter.filter_factory import is_tag_type
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUBSCRIPTION,
-    PullFrame,
     PullHeader,
     Wanted,
 )
 from broker.metrics.hot_path_stats import PullCounts
 from broker.processor.cold_pulls import ColdPulls
-from broker.processor.pull_answer import PULL_ANSWER
 from broker.processor.pull_message_reader import PullMessageReader
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PROXY_FOR_BROADCAST
@@ -41,6 +39,7 @@ from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection
 from remoting.errors import RequestError
+from remoting.frame import AnswerTemplate
 from remoting.request_code import RequestCode
 
 _LIMIT: Final = 10_000
@@ -196,9 +195,16 @@ class KnownPulls:
         known = KnownPull(header, topic, group, revision, sub_version, row)
         self._pulls[name, topic_name, queue_id] = known
 
-    def answer(self, connection: Connection, frame: PullFrame) -> bool:
-        """Whether it was answered; if not, nothing has happened. Not for static topics."""
-        header = frame.extFields
+    def answer(
+        self,
+        connection: Connection,
+        header: PullHeader,
+        code: int,
+        opaque: int,
+        template: AnswerTemplate,
+    ) -> bool:
+        """Whether it was answered; if not, nothing has happened. Not for static topics. code: of
+        the request. template: of the answer, in the form of the pull."""
         name, topic, queue_id = header.consumerGroup, header.topic, header.queueId
         known = self._pulls.get((name, topic, queue_id))
         if known is None:
@@ -247,7 +253,7 @@ class KnownPulls:
         if flags & FLAG_COMMIT_OFFSET and settings.commits_offsets:
             remote = connection.remote_address
             self._commit_offset(remote, name, topic, queue_id, header.commitOffset)
-        if frame.code == _PULL:
+        if code == _PULL:
             counts = self._counts
             counts.answered += 1
             counted = counts.found.get(names)
@@ -257,7 +263,7 @@ class KnownPulls:
             counted[1] += count
             counted[2] += size
         else:
-            self._stats.add_answers(frame.code, _FOUND)
+            self._stats.add_answers(code, _FOUND)
             self._stats.add_get(name, topic, count, size)
         suggested = 0
         if settings.slave_read_enable:
@@ -265,8 +271,8 @@ class KnownPulls:
             suggested = group.which_broker_when_consume_slowly if slow else group.broker_id
         following = offset + count
         self._note_pull(name, topic, queue_id, following)
-        values = (_FOUND, suggested, following, low, high, frame.opaque, b"FOUND")
-        head = PULL_ANSWER.render(values, size)
+        values = (_FOUND, suggested, following, low, high, opaque, b"FOUND")
+        head = template.render(values, size)
         pieces.insert(0, head)
         if size < _AT_ONCE:
             connection.write_many(pieces, len(head) + size)

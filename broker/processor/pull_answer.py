@@ -16,22 +16,15 @@ from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_read import PullRead
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem
 from remoting.errors import HeaderError, RequestError
-from remoting.frame import JsonAnswer
+from remoting.frame import AnswerTemplate, BinaryAnswer, JsonAnswer
 from remoting.logic_queue import PullPlace
 from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 
-_NUMBER: Final = b'"%d"'
-PULL_ANSWER: Final = JsonAnswer(
-    {
-        "suggestWhichBrokerId": _NUMBER,
-        "nextBeginOffset": _NUMBER,
-        "minOffset": _NUMBER,
-        "maxOffset": _NUMBER,
-    },
-    remark=True,
-)
-"""Values: code, suggestWhichBrokerId, the three offsets, opaque, remark."""
+_NAMES: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+PULL_ANSWER: Final = JsonAnswer(dict.fromkeys(_NAMES, b'"%d"'), remark=True)
+BINARY_PULL_ANSWER: Final = BinaryAnswer(dict.fromkeys(_NAMES, b"%d"), remark=True)
+"""Values of both: code, suggestWhichBrokerId, the three offsets, opaque, remark."""
 
 
 def pull_header_of(request: RemotingCommand) -> PullHeader:
@@ -54,7 +47,7 @@ def place_of(read: PullRead) -> PullPlace:
 
 def answer_head(request: PullRequest, read: PullRead, suggested: int) -> bytes:
     """The head of the answer's frame. suggested: the broker id to pull from next."""
-    if request.serialize_type == SerializeType.JSON and request.mapped is None:
+    if request.mapped is None:
         values = (
             read.code,
             suggested,
@@ -64,14 +57,11 @@ def answer_head(request: PullRequest, read: PullRead, suggested: int) -> bytes:
             request.opaque,
             read.status,
         )
-        return PULL_ANSWER.render(values, read.size)
-    place = place_of(read)
-    fields = {"suggestWhichBrokerId": str(suggested)}
-    if request.mapped is None:
-        fields |= offset_fields(place)
-    else:
-        place, item = request.mapped.translate(request.header.queueOffset, place)
-        fields |= offset_fields(place, item)
+        is_json = request.serialize_type == SerializeType.JSON
+        template: AnswerTemplate = PULL_ANSWER if is_json else BINARY_PULL_ANSWER
+        return template.render(values, read.size)
+    place, item = request.mapped.translate(request.header.queueOffset, place_of(read))
+    fields = {"suggestWhichBrokerId": str(suggested)} | offset_fields(place, item)
     command = RemotingCommand(
         int(place.code),
         opaque=request.opaque,

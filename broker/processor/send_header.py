@@ -1,4 +1,4 @@
-"""The header of a send: its short wire names, its JSON frame, and the long names of code 10.
+"""The header of a send: its short wire names, its frame (JSON or binary), and code 10's long names.
 
 Pure data and its decoders, used by SendMessageProcessor on the loop thread of `remoting`. Follows
 SendMessageRequestHeader and SendMessageRequestHeaderV2 of RocketMQ.
@@ -12,10 +12,11 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from msgspec import structs
 
-from broker.processor.header_numbers import plain_numbers
+from broker.processor.header_numbers import has_plain_numbers, plain_numbers
 from remoting.errors import HeaderError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from remoting.rocketmq_serializable import find_plain_header
 
 V1_NAMES: Final = {
     "producerGroup": "a",
@@ -34,6 +35,7 @@ V1_NAMES: Final = {
     "bname": "n",
 }
 SEND_NUMBERS: Final = "defghjl"
+_V1_NUMBERS: Final = tuple(long for long, short in V1_NAMES.items() if short in SEND_NUMBERS)
 V2_NAMES: Final = {short: long for long, short in V1_NAMES.items()}
 
 
@@ -52,7 +54,7 @@ class SendHeader(msgspec.Struct, gc=False):
     i: str = ""
     j: int = 0
     k: bool = False
-    l: int | None = None  # noqa: E741
+    l: int | msgspec.UnsetType = msgspec.UNSET  # noqa: E741
     m: bool = False
     reportDurability: str = ""  # noqa: N815
     """remoting/headers/durability.py"""
@@ -66,17 +68,22 @@ class SendFrame(msgspec.Struct, gc=False):
     version: int = 0
 
 
+class BinarySendFrame(SendFrame, gc=False):
+    """A send of any code whose header is binary: so is its answer's."""
+
+
 def _renamed(base: type[msgspec.Struct], **types: object) -> type[msgspec.Struct]:
     """`base` with SendMessageRequestHeader's long names, where letters count for nothing."""
     fields = [(f.name, types.get(f.name, f.type), f.default) for f in structs.fields(base)]
     return msgspec.defstruct("V1", fields, bases=(base,), rename=V2_NAMES.get, gc=False)
 
 
+_V1Header: Final = _renamed(SendHeader)
 decode_send_frame: Final = msgspec.json.Decoder(SendFrame, strict=False).decode
 decode_v1_frame: Final = cast(
     "Callable[[bytes], SendFrame]",
     msgspec.json.Decoder(
-        _renamed(SendFrame, code=Literal[10], extFields=_renamed(SendHeader)), strict=False
+        _renamed(SendFrame, code=Literal[10], extFields=_V1Header), strict=False
     ).decode,
 )
 decode_batch_frame: Final = cast(
@@ -88,6 +95,23 @@ decode_batch_frame: Final = cast(
         strict=False,
     ).decode,
 )
+
+
+def decode_other_frame(header: bytes) -> SendFrame:
+    """A frame of code 10, or one with a binary header. Raises msgspec.DecodeError, UnicodeError."""
+    return decode_v1_frame(header) if header.startswith(b"{") else decode_binary_frame(header)
+
+
+def decode_binary_frame(header: bytes) -> BinarySendFrame:
+    """A binary header of code 10, 310 or 320. Raises msgspec.ValidationError for one that is not
+    plain."""
+    read = find_plain_header(header)
+    is_v1 = read is not None and read.code == RequestCode.SEND_MESSAGE
+    kind, numbers = (_V1Header, _V1_NUMBERS) if is_v1 else (SendHeader, SEND_NUMBERS)
+    if read is None or not has_plain_numbers(read.ext_fields, numbers):
+        raise msgspec.ValidationError("not plain")
+    fields = cast("SendHeader", msgspec.convert(read.ext_fields, kind, strict=False))
+    return BinarySendFrame(cast("Literal[310]", read.code), read.opaque, fields, read.flag)
 
 
 def send_header_of(request: RemotingCommand) -> SendHeader:

@@ -1,9 +1,9 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
-Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 or a 10 is
-decoded directly into a typed one, and its body stays in the receive buffer, as that of a batch does
-(BatchSendRoute); every other form (binary headers) is converted to the same header and takes the
-same path. Records get their place immediately; at the end of the loop's turn the log publishes
+Runs on the loop thread of `remoting`, the log's only writer. The header of a 310 or a 10, JSON or
+binary, is decoded directly into a typed one, and its body stays in the receive buffer, as that of a
+batch does (BatchSendRoute); every other form is converted to the same header and takes the same
+path. Records get their place immediately; at the end of the loop's turn the log publishes
 them, and the responses are sent or wait for the flush and the replicas (DurabilityWaiters).
 SendRecords builds the records of the other forms. Checks, their order, codes and texts follow
 RocketMQ's SendMessageProcessor.
@@ -33,11 +33,13 @@ from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
+from broker.processor.send_answers import SendAnswers
 from broker.processor.send_checks import check_kind, check_sizes
 from broker.processor.send_header import (
+    BinarySendFrame,
     SendHeader,
+    decode_other_frame,
     decode_send_frame,
-    decode_v1_frame,
     send_header_of,
 )
 from broker.processor.send_records import (
@@ -63,8 +65,9 @@ from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.errors import RequestError
-from remoting.frame import JsonAnswer
+from remoting.frame import AnswerTemplate
 from remoting.headers.durability import asks_for_durability
+from remoting.java_text import json_characters
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
@@ -86,7 +89,6 @@ receive them while the next ones are read. Each time wakes process ha, the slave
 32 a message of 4 x 64 cost 27 us of all processes together, with 64 25, with 128 22."""
 _COMMIT_BYTES: Final = 256 << 10
 """The same when they have so many bytes: large ones take a replica longer to receive."""
-_encode_json: Final = msgspec.json.encode
 
 
 class SendTopics(OwnTopics, SentTopics, Protocol):
@@ -211,17 +213,8 @@ class SendMessageProcessor:
         )
         self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        fields = {
-            "queueId": b'"%d"',
-            **{
-                name: _encode_json(text).replace(b"%", b"%%")
-                for name, text in self._region().items()
-            },
-            "msgId": b'"' + self._host_hex.encode() + b'%016X"',
-            "queueOffset": b'"%d"',
-        }
-        self._answer = JsonAnswer(fields)
-        self._answer_with_key = JsonAnswer({**fields, "transactionId": b"%b"})
+        self._answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
+        self._answer, self._answer_with_key = self._answers.json, self._answers.json_with_key
         self.batches: Final = BatchSendRoute(
             commit_log,
             self._topics,
@@ -229,7 +222,7 @@ class SendMessageProcessor:
             waiters,
             stats,
             self._note_waiting,
-            answer_fields=fields,
+            SendAnswers(self._region(), b"%b"),
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
@@ -238,11 +231,11 @@ class SendMessageProcessor:
     # -- entries -------------------------------------------------------------------------------
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
-        """FastHandler for JSON frames of codes 310 and 10 (the Go client's); False passes the frame
-        to `process_request`, which reports what is wrong with its header."""
+        """FastHandler for frames of codes 310 and 10 (the Go client's) with a JSON or a binary
+        header; False passes the frame to `process_request`, which reports what is wrong with it."""
         is_v2 = header.startswith(SEND_V2_PREFIX)
         try:
-            frame = decode_send_frame(header) if is_v2 else decode_v1_frame(header)
+            frame = decode_send_frame(header) if is_v2 else decode_other_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
         fields = frame.extFields
@@ -305,10 +298,16 @@ class SendMessageProcessor:
         sends.messages += 1
         sends.size += record_size
         unique_key = find_unique_key(text)
-        template = self._answer_with_key if unique_key else self._answer
+        template: AnswerTemplate = self._answer_with_key if unique_key else self._answer
+        is_binary = not is_v2 and frame.__class__ is BinarySendFrame
+        if is_binary:
+            answers = self._answers
+            template = answers.binary_with_key if unique_key else answers.binary
         values: tuple[int | bytes, ...]
         if unique_key:
-            key = _encode_json(unique_key)
+            key = unique_key.encode()
+            if not key.isalnum() and not is_binary:
+                key = json_characters(unique_key)
             values = (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
         else:
             values = (0, queue_id, phy_offset, queue_offset, frame.opaque)

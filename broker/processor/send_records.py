@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import UNSET
+
 from broker.append.diverted_messages import (
     Diversion,
     asks_for_timer,
@@ -276,7 +278,7 @@ class SendRecords:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}"
             )
         limit = config.retry_max_times
-        if header.l is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
+        if header.l is not UNSET and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
             limit = header.l
         if header.j < limit:
             return topic, queue_id

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from store.message_codec import TRANSACTION_COMMIT
 from store.record import Record
 
 LIMIT: Final = 16 << 20
@@ -21,12 +22,12 @@ _OVERHEAD: Final = 600
 
 
 class YoungHalf(msgspec.Struct, frozen=True, gc=False):
-    """A half as it was stored. topic, queue_id: those of the message, not of the half topic."""
+    """A half that was stored at `phy_offset`. topic: that of the message, not the half topic."""
 
     phy_offset: int
     topic: str
-    queue_id: int
-    record: Record
+    committed: Record
+    """What its commit stores, as transaction_records.committed makes it."""
     size: int
     """Bytes that it takes here."""
 
@@ -48,16 +49,27 @@ class YoungHalves:
     def add(
         self, queue_offset: int, phy_offset: int, topic: str, queue_id: int, record: Record
     ) -> None:
-        """A half was stored, of a message for a queue of `topic`. The record's body may be a
-        view."""
+        """A half was stored, of a message for a queue of `topic`. record: what was put, without
+        transaction bits and with this broker's store host; its body may be a view."""
         if not self._is_wanted:
             return
         halves = self._halves
         if queue_offset in halves:
             self.drop(queue_offset)
         size = len(record.body) + len(record.properties) + _OVERHEAD
-        kept = msgspec.structs.replace(record, body=bytes(record.body))
-        halves[queue_offset] = YoungHalf(phy_offset, topic, queue_id, kept, size)
+        # Made here, where the body has to be copied anyway: 0.7 us less than a copy and a record.
+        committed = Record(
+            queue_id=queue_id,
+            flag=record.flag,
+            sys_flag=record.sys_flag | TRANSACTION_COMMIT,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            reconsume_times=record.reconsume_times,
+            prepared_transaction_offset=phy_offset,
+            body=bytes(record.body),
+            properties=record.properties,
+        )
+        halves[queue_offset] = YoungHalf(phy_offset, topic, committed, size)
         self._size += size
         while self._size > self._limit:
             self.drop(next(iter(halves)))

@@ -41,6 +41,7 @@ from broker.wiring.static_topics import STATIC_TOPIC_POOL, OnLoop, before_proces
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, ConnectionListener
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import SelectorLoop
@@ -175,6 +176,13 @@ class ServerBuilder:
                 *self._access.unchecked_routes(
                     (END_TRANSACTION_PREFIX, self._messages.end_transaction_route.process_fast)
                 ),
+            ),
+            binary_routes=self._access.binary_routes(
+                (RequestCode.SEND_MESSAGE_V2, send.process_fast),
+                (RequestCode.SEND_MESSAGE, send.process_fast),
+                (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
+                (RequestCode.PULL_MESSAGE, pull.process_binary),
+                (RequestCode.LITE_PULL_MESSAGE, pull.process_binary),
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,

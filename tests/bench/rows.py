@@ -188,6 +188,7 @@ def all_rows(boot_gb: float) -> list[Shape]:
         _batch(1024, 400_000),
         _variant("delay-4x64-128", _LONGEST_DELAY),
         _variant("transaction-4x64-128", "transaction=true"),
+        _variant("binary-4x64-128", "binary=true"),
         _open(5_000),
         _open(20_000),
         _busy(5_000),

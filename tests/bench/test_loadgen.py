@@ -206,3 +206,18 @@ def test_what_it_cannot_do_is_refused(arguments: list[str], words: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_binary_headers(broker: harness.Broker, client: FrameClient) -> None:
+    figures = run_load("send", broker, "Binary", 2, 8, 83, 100, "binary=true")
+    assert (figures["total"], figures["not_success"]) == (83, 0)
+    plain = run_load("send", broker, "NotBinary", 2, 8, 83, 100)
+    assert plain["not_success"] == 0
+    assert [as_sent(queue) for queue in stored(client, "Binary", 83)] == [
+        as_sent(queue) for queue in stored(client, "NotBinary", 83)
+    ]
+
+
+def as_sent(messages: list[Message]) -> list[tuple[bytes, bytes, int]]:
+    """Body, properties and flag of each."""
+    return [(one.body, one.properties, one.flag) for one in messages]

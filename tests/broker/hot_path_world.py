@@ -421,8 +421,18 @@ class HotPathWorld:
             (SEND_V1_PREFIX, self.send_processor.process_fast),
             (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
         )
+        binary_routes = (
+            (Code.SEND_MESSAGE_V2, self.send_processor.process_fast),
+            (Code.SEND_MESSAGE, self.send_processor.process_fast),
+            (Code.SEND_BATCH_MESSAGE, self.send_processor.batches.process_fast),
+            (Code.PULL_MESSAGE, self.pull_processor.process_binary),
+            (Code.LITE_PULL_MESSAGE, self.pull_processor.process_binary),
+        )
         self.server: RemotingServer = RemotingServer(
-            self.loop, routes, fast_routes=fast_routes if fast else ()
+            self.loop,
+            routes,
+            fast_routes=fast_routes if fast else (),
+            binary_routes=binary_routes if fast else (),
         )
         self.turn()
 

@@ -15,13 +15,14 @@ from remoting.frame import (
     HEAD_SIZE,
     MAX_FRAME,
     MAX_HEADER,
+    BinaryAnswer,
     JsonAnswer,
     frame_size,
     pack_head,
     split_frames,
 )
 from remoting.remoting_codec import encode_command
-from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 
 Taken = tuple[int, bytes, bytes]
 
@@ -244,6 +245,34 @@ def test_a_template_renders_what_the_codec_encodes(
     assert as_data(rendered) == as_data(encoded)
     if text.isalnum():
         assert rendered == encoded
+
+
+@pytest.mark.parametrize("remark", [None, "FOUND", ""])
+@given(
+    code=st.integers(0, 400),
+    number=st.integers(-1, 2**63 - 1),
+    text=st.text(max_size=9).filter(lambda text: text.isascii() or text.isprintable()),
+    opaque=st.integers(-(2**31), 2**31 - 1),
+)
+def test_a_binary_template_renders_what_the_codec_encodes(
+    remark: str | None, code: int, number: int, text: str, opaque: int
+) -> None:
+    forms = {"first": b"100 %%", "n": b"%d", "empty": b"", "id": b"7F%016X", "t": b"%b", "z": b"z"}
+    template = BinaryAnswer(forms, remark=remark is not None)
+    fields = {"first": "100 %", "n": str(number), "empty": "", "id": f"7F{5:016X}", "t": text}
+    command = RemotingCommand(
+        code,
+        opaque=opaque,
+        flag=RESPONSE_FLAG,
+        remark=remark,
+        ext_fields={**fields, "z": "z"},
+        body=b"12345",
+        serialize_type=SerializeType.ROCKETMQ,
+    )
+    values: tuple[int | bytes, ...] = (code, number, 5, text.encode(), opaque)
+    if remark is not None:
+        values += (remark.encode(),)
+    assert template.render(values, 5) + b"12345" == encode_command(command)
 
 
 def as_data(data: bytes) -> tuple[object, bytes]:

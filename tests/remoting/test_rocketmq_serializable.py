@@ -5,11 +5,17 @@ from __future__ import annotations
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remoting.errors import FrameError
 from remoting.language_code import LanguageCode
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.rocketmq_serializable import decode_rocketmq_header, encode_rocketmq_header
+from remoting.rocketmq_serializable import (
+    decode_rocketmq_header,
+    encode_rocketmq_header,
+    find_plain_header,
+)
 
 
 def header(
@@ -103,3 +109,74 @@ def test_every_cut_of_a_header_is_refused() -> None:
     for cut in range(len(data)):
         with pytest.raises(FrameError):
             decode_rocketmq_header(data[:cut])
+
+
+# -- what fast routes read -------------------------------------------------------------------------
+
+
+def agrees(data: bytes) -> bool:
+    """Whether find_plain_header reads it; then it reads what the other one does."""
+    plain = find_plain_header(data)
+    if plain is None:
+        return False
+    command = decode_rocketmq_header(data)
+    assert (plain.code, plain.opaque, plain.flag) == (command.code, command.opaque, command.flag)
+    assert plain.ext_fields == command.ext_fields
+    assert command.remark is None
+    return True
+
+
+_entry = st.builds(
+    field,
+    st.sampled_from([b"a", b"b", b"topic", b"", b"\xc3\xa9", b"\xff", b"ab"]),
+    st.sampled_from([b"1", b"", b"\xc3\xa9", b"\xff", b"x" * 300]),
+)
+
+
+@given(
+    block=st.lists(_entry, max_size=6).map(b"".join),
+    remark=st.sampled_from([b"\0\0\0\0", b"\0\0\0\0", b"\0\0\0\1r", b"\xff\xff\xff\xff"]),
+    wrong=st.sampled_from([0, 0, 0, 1, -1, 2**30]),
+    damage=st.tuples(st.integers(0, 60), st.integers(0, 255)),
+    is_damaged=st.booleans(),
+)
+def test_a_plain_header_is_read_as_the_decoder_reads_it(
+    block: bytes, remark: bytes, wrong: int, damage: tuple[int, int], is_damaged: bool
+) -> None:
+    data = bytearray(header(remark, block, len(block) + wrong))
+    place, value = damage
+    if is_damaged and place < len(data):
+        data[place] = value
+    agrees(bytes(data))
+    agrees(bytes(data[:-1]))
+
+
+def test_what_is_plain() -> None:
+    assert agrees(
+        header(block=field(b"a", b"1") + field(b"topic", "é".encode()) + field(b"z", b""))
+    )
+    assert agrees(header())
+    assert agrees(header(block=field(b"a", b"1") * 4096))
+    assert agrees(header(block=field(b"a", b"x" * 1_000_000)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        header()[:-1],
+        header(b"\0\0\0\1r"),
+        header(block=field(b"", b"1")),
+        header(block=field(b"a", b"1"), block_length=7),
+        header(block=field(b"a", b"1")[:-1]),
+        header(block=field(b"a", b"1") * 4097),
+        header(block=field(b"a", b"x" * (1 << 20))),
+        header(block=field(b"a", b"\xff")),
+        header(block=field(b"\xff", b"a")),
+        header(block=field(b"abc", b"a")[:4]),
+        header(block=b"\0\1a\xff\xff\xff\xff"),
+        header(block=b"\xff\xffabcdef"),
+    ],
+)
+def test_what_is_not_plain(data: bytes) -> None:
+    assert find_plain_header(data) is None

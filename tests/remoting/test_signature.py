@@ -14,7 +14,7 @@ from remoting.remoting_client import RemotingClient
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
-from remoting.signature import RequestSigner, is_signed_with, signature_of, signed_content
+from remoting.signature import RequestSigner, SigningKey, is_signed_with, signed_text
 from tests.remoting.fake_peer import FakePeer
 from tests.support.frame_decoder import FrameDecoder
 
@@ -32,7 +32,7 @@ def signed(content: bytes, **fields: str) -> RemotingCommand:
 
 def test_a_known_signature() -> None:
     """HMAC-SHA1 of RFC 2202, case 2."""
-    made = signature_of(b"what do ya want for nothing?", b"Jefe")
+    made = SigningKey(b"Jefe").signature(b"what do ya want", b" for nothing?")
     assert base64.b64decode(made).hex() == "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79"
 
 
@@ -40,13 +40,20 @@ def test_values_in_the_order_of_their_names_then_the_body() -> None:
     request = RemotingCommand.request(
         10, {"topic": "T", "b": "2", "AccessKey": "rocketmq2", "Signature": "x", "a": "1"}, b"\xff!"
     )
-    assert signed_content(request) == b"rocketmq2" + b"1" + b"2" + b"T" + b"\xff!"
+    assert signed_text(request.ext_fields) == b"rocketmq2" + b"1" + b"2" + b"T"
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1000])
+def test_keys_of_every_length(size: int) -> None:
+    key = b"\xa5" * size
+    made = SigningKey(key).signature(b"text", b"body").decode()
+    assert made == java(b"textbody", key)
 
 
 def test_names_are_compared_in_utf_16_units() -> None:
     """A supplementary character is a pair of surrogates, which come before U+FF5E."""
     request = RemotingCommand.request(10, {"～": "2", "🚀": "1", "z": "0"})
-    assert signed_content(request) == b"012"
+    assert signed_text(request.ext_fields) == b"012"
 
 
 def test_text_is_signed_in_utf_8() -> None:
@@ -55,7 +62,7 @@ def test_text_is_signed_in_utf_8() -> None:
 
 
 def test_a_request_without_fields_and_body_signs_nothing() -> None:
-    assert signed_content(RemotingCommand.request(34)) == b""
+    assert signed_text(RemotingCommand.request(34).ext_fields) == b""
 
 
 @pytest.mark.parametrize(
@@ -91,6 +98,36 @@ def test_a_query_by_unique_key_is_right_with_its_mark_signed_or_not() -> None:
     assert is_signed_with(KEY, signed(b"aktrueTbody", **fields))
     assert is_signed_with(KEY, signed(b"akTbody", **fields))
     assert not is_signed_with(KEY, signed(b"aktrueT", **fields))
+
+
+NAMES = st.sampled_from(
+    ["a", "b", "AccessKey", "Signature", "topic", "～", "🚀", "_UNIQUE_KEY_QUERY"]
+)
+
+
+def slow_content(fields: dict[str, str]) -> bytes:
+    """What a signature covers, written down without remembering anything."""
+    names = sorted(fields.keys() - {"Signature"}, key=lambda name: name.encode("utf-16-be"))
+    return "".join(fields[name] for name in names).encode()
+
+
+@given(st.lists(st.tuples(NAMES, st.sampled_from(["", "x", "ü", "1"])), max_size=8))
+def test_whatever_order_they_came_in(pairs: list[tuple[str, str]]) -> None:
+    """Twice, since the second time the order is remembered."""
+    fields = dict(pairs)
+    for _ in range(2):
+        assert signed_text(fields) == slow_content(fields)
+
+
+def test_more_orders_than_are_remembered() -> None:
+    for number in range(1_000):
+        fields = {f"z{number}": "2", f"a{number}": "1", "Signature": "x"}
+        assert signed_text(fields) == b"12"
+    long = {"b" * 1_000: "2", "a" * 1_000: "1"}
+    many = {f"{number:03}": str(number % 10) for number in reversed(range(100))}
+    for _ in range(2):
+        assert signed_text(long) == b"12"
+        assert signed_text(many) == b"0123456789" * 10
 
 
 @given(st.dictionaries(st.text(), st.text(), max_size=6), st.binary(max_size=20))

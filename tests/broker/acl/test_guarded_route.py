@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.acl.acl_table import AclTable
-from broker.acl.guarded_route import GuardedRoute
+from broker.acl.guarded_route import GuardedBinaryRoute, GuardedRoute
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
 from broker.longpolling.pull_header import PullFrame
@@ -23,8 +23,9 @@ from broker.processor.send_message_processor import SEND_V2_PREFIX
 from remoting.address_patterns import NOBODY
 from remoting.connection import Connection
 from remoting.errors import RequestError
+from remoting.frame import pack_head
 from remoting.remoting_codec import MAX_EXT_FIELDS
-from remoting.remoting_command import RemotingCommand
+from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, Route
@@ -221,6 +222,14 @@ class Guarded:
             fast_routes=tuple(
                 (prefix, GuardedRoute(prefix, handler, guard.check)) for prefix, handler in fast
             ),
+            binary_routes=tuple(
+                (code, GuardedBinaryRoute(code, handler, guard.check))
+                for code, handler in (
+                    (RequestCode.SEND_MESSAGE_V2, send.process_fast),
+                    (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
+                    (RequestCode.PULL_MESSAGE, pull.process_binary),
+                )
+            ),
         )
         self.client = world.client()
 
@@ -245,6 +254,30 @@ def test_who_signs_goes_the_fast_way(guarded: Guarded) -> None:
     pulled = guarded.call(pull_request(queueOffset=1), SIGNER)
     assert (pulled.code, b"second" in pulled.body, b"third" in pulled.body) == (0, True, True)
     assert guarded.general.asked == 0
+
+
+def test_binary_headers_are_guarded_alike(guarded: Guarded) -> None:
+    def forms(topic: str) -> list[RemotingCommand]:
+        made = [send_request(b"x", topic=topic), batch_request(b"y", topic=topic)]
+        made.append(pull_request(topic=topic))
+        for request in made:
+            request.serialize_type = SerializeType.ROCKETMQ
+        return made
+
+    for request in forms("T"):
+        assert guarded.call(request, SIGNER).code in (0, 19)
+    assert guarded.general.asked == 0
+    stored = len(guarded.world.records())
+    for by, topic in ((FORGER, "T"), (None, "T"), (SIGNER, "Other")):
+        for request in forms(topic):
+            answer = guarded.call(request, by)
+            assert (answer.remark or "").startswith("org.apache.rocketmq.acl.common.AclException")
+    changed = forms("T")[0]
+    SIGNER.sign(changed)
+    changed.body = b"forged"
+    assert "Check signature failed" in (guarded.client.call(changed).remark or "")
+    assert len(guarded.world.records()) == stored
+    assert guarded.general.asked == 10
 
 
 @pytest.mark.parametrize(
@@ -278,3 +311,91 @@ def test_a_changed_body_is_no_signed_one(guarded: Guarded) -> None:
     answer = guarded.client.call(request)
     assert "Check signature failed" in (answer.remark or "")
     assert [message.body for message in guarded.world.records()] == [b"first"]
+
+
+def tampered(**change: Any) -> RemotingCommand:
+    """A signed send of which then something is changed; None takes a field away."""
+    request = send_request(b"signed")
+    SIGNER.sign(request)
+    for name, value in change.items():
+        if value is None:
+            del request.ext_fields[name]
+        else:
+            request.ext_fields[name] = value
+    return request
+
+
+@pytest.mark.parametrize("name", ["a", "c", "d", "e", "f", "g", "h", "i", "j", "k", "m"])
+@pytest.mark.parametrize("value", ["7", None])
+def test_every_field_is_covered(guarded: Guarded, name: str, value: str | None) -> None:
+    answer = guarded.client.call(tampered(**{name: value}))
+    assert "Check signature failed" in (answer.remark or "")
+    assert [message.body for message in guarded.world.records()] == [b"first"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"zz": "more"},
+        {"A": "more"},
+        {"世界": "more"},
+        {"SecurityToken": "sts"},
+        {"Signature": None},
+        {"Signature": ""},
+        {"Signature": "AAAAAAAAAAAAAAAAAAAAAAAAAAA="},
+        {"Signature": "世界"},
+    ],
+)
+def test_more_fields_and_other_signatures(guarded: Guarded, change: dict[str, Any]) -> None:
+    answer = guarded.client.call(tampered(**change))
+    assert "Check signature failed" in (answer.remark or "")
+    assert [message.body for message in guarded.world.records()] == [b"first"]
+
+
+def test_values_may_not_move_from_one_field_to_another_place(guarded: Guarded) -> None:
+    """The order is that of the names, not the one in which they came."""
+    answer = guarded.client.call(tampered(a="T", b="producer"))
+    assert "Check signature failed" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("odd", ["", '\x7f\x00"\\/', "ü世界🚀", "\u2028"])
+def test_any_order_and_any_text(guarded: Guarded, odd: str, turned: bool) -> None:
+    """Signed, whatever the order in which the fields come; with a field that nobody knows, too."""
+    request = send_request(b"odd", properties=f"KEYS\x01{odd}\x02")
+    request.ext_fields["unknown"] = odd
+    SIGNER.sign(request)
+    if turned:
+        request.ext_fields = dict(reversed(request.ext_fields.items()))
+    assert guarded.client.call(request).code == 0
+    assert guarded.general.asked == 0
+    assert guarded.world.records()[-1].body == b"odd"
+
+
+def test_numbers_and_truths_are_signed_as_java_reads_them(guarded: Guarded) -> None:
+    """A header with values of other types takes the general way, and is checked there."""
+    request = send_request(b"typed")
+    SIGNER.sign(request)
+    fields: dict[str, Any] = dict(request.ext_fields)
+    fields["h"], fields["m"] = int(fields["h"]), False
+    header = json.dumps({"code": 310, "extFields": fields, "opaque": 1}, separators=(",", ":"))
+    frame = pack_head(0, len(header), len(request.body)) + header.encode() + request.body
+    assert guarded.client.call(frame).code == 0
+    fields["h"] = 5
+    header = json.dumps({"code": 310, "extFields": fields, "opaque": 1}, separators=(",", ":"))
+    frame = pack_head(0, len(header), len(request.body)) + header.encode() + request.body
+    assert "Check signature failed" in (guarded.client.call(frame).remark or "")
+    assert guarded.general.asked == 2
+
+
+def test_a_field_that_comes_twice_is_covered_as_it_counts(guarded: Guarded) -> None:
+    request = send_request(b"twice")
+    SIGNER.sign(request)
+    text = msgspec.json.encode(request.ext_fields).decode()
+    for doubled, is_right in (
+        ('{"b":"Other",' + text[1:], True),
+        (text[:-1] + ',"b":"Other"}', False),
+    ):
+        header = f'{{"code":310,"extFields":{doubled},"opaque":1}}'.encode()
+        frame = pack_head(0, len(header), len(request.body)) + header + request.body
+        assert (guarded.client.call(frame).code == 0) is is_right

@@ -166,6 +166,7 @@ _fields = st.fixed_dictionaries(
     {
         "code": st.sampled_from([BATCH, BATCH, Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE]),
         "queue_id": st.sampled_from(["0", "1", "3", "00", "+1", "4", "x"]),
+        "flag": st.sampled_from([0, 0, 7, -(2**31), 2**31]),
         "sys_flag": st.sampled_from([0, 0, 0, 0x2, 0x30, 257, 4, 8, 128, 0x7FFFFF73, 2**31]),
         "born_timestamp": st.sampled_from([0, -1, 2**63 - 1, 2**63, 1_795_177_732_426]),
         "properties": st.one_of(
@@ -399,3 +400,33 @@ def test_many_batches_are_published_before_the_turn_ends(tmp_path: Path) -> None
     assert world.rings - rings == 1
     world.turn()
     assert len(world.records()) == 1 + 3 * 128
+
+
+# -- what both kinds of sends answer ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE, BATCH])
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("7F00000100002A139F1B5D3E00000001", "7F00000100002A139F1B5D3E00000001"),
+        ("a-b_c%d", "a-b_c%d"),
+        ('q"\\/', 'q\\"\\\\/'),
+        ("\x0b\x1f\n", "\\u000B\\u001F\\n"),
+        ("\x7f\x80\x9f\xa0", "\\u007F\\u0080\\u009F\xa0"),
+        ("\u2027\u2028\u2029", "\u2027\\u2028\\u2029"),
+        ("ü1", "ü1"),
+        ("中\U0001f600", "中\U0001f600"),
+        ("\uff11", "\uff11"),
+    ],
+)
+def test_unique_keys_are_escaped_as_java_does(
+    twins: Twins, code: int, key: str, written: str
+) -> None:
+    """The rows are those that fastjson 1.2.83 wrote (tests/remoting/test_java_text.py)."""
+    is_batch = code == BATCH
+    body, batch = (PLAIN, "true") if is_batch else (b"body", "false")
+    request = send_request(body, code=code, properties=f"UNIQ_KEY\x01{key}", batch=batch)
+    answer = twins.check(with_names_of(code, request))
+    assert f'"transactionId":"{written}"}}'.encode() in answer
+    assert twins.taken_generally == []
