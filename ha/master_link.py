@@ -39,9 +39,14 @@ if TYPE_CHECKING:
     from ha.record_validator import BadRecord, RecordValidators
 
 _BUFFER_SIZE: Final = 64 << 10
-_PUBLISH_STEP: Final = 512 << 10
+_LEAST_STEP: Final = 512 << 10
 """While the socket has more, less is not published: a Java master's frames have 32 KiB, and a check
 of so few records costs as much as one of many."""
+_FULL_STEP: Final = 2 << 20
+"""So much is published at once, and dispatched: per record of 1 KiB the check costs 0.21 us, and
+0.52 in steps of 512 KiB; dispatch 0.67 and 1.2."""
+_STEP_MS: Final = 5
+"""But no longer than this after the last publication: the master waits for the reports."""
 _POLL_MS: Final = 5
 _POLL_LONG_MS: Final = 100
 _LONG_MS: Final = 1000
@@ -110,7 +115,7 @@ class MasterLink:
         self._start_offset: int | None = None
         """Frames wait until the empty log starts here."""
         now_ms = clock.monotonic_ms()
-        self._read_at_ms = now_ms
+        self._read_at_ms = self._published_at_ms = now_ms
         self._no_room_since_ms = 0
         self._rate: Final = ReceiveRate(clock, log.position)
 
@@ -134,12 +139,19 @@ class MasterLink:
             self._publish_last()
             raise
         is_stuck = self._start_offset is not None or self._bad is not None
-        if more and not is_stuck and log.position - log.max_phy_offset < _PUBLISH_STEP:
+        if more and not is_stuck and not self._is_step_full():
             return _MORE
         self._publish()
         if self._start_offset is not None:
             return LinkOutcome(has_more=False, start_offset=self._start_offset)
         return _MORE if more else _IDLE
+
+    def _is_step_full(self) -> bool:
+        """Whether what came is worth a publication though the socket has more."""
+        size = self._log.position - self._log.max_phy_offset
+        if size < _FULL_STEP and self._read_at_ms - self._published_at_ms < _STEP_MS:
+            return False
+        return size >= _LEAST_STEP
 
     def log_started(self) -> None:
         """The log starts at the offset of the last outcome and has room there."""
@@ -313,6 +325,7 @@ class MasterLink:
         if self._reporter.acknowledges_flushed:
             self._counters[SYNC_FLUSH_WANTED] = end
         self._log.publish(end)
+        self._published_at_ms = self._read_at_ms
         return True
 
     def _check(self) -> int:
