@@ -16,7 +16,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 KEPT_SIZE: Final = 16 << 20
-"""The most that stays with each heap (a few threads share one) though it is free."""
+"""So much stays at the end of each heap (a few threads share one) though it is free."""
 _ON_THE_HEAP: Final = 8 << 20
 """Smaller pieces come from the heap, larger ones from the kernel."""
 _M_TRIM_THRESHOLD: Final = -1
