@@ -62,7 +62,8 @@ class ReplicaLogStart:
             self.start_at(start)
         elif found.master_max > 1:
             self.start_at(0)
-            self._log.room(1)[0] = 0
+            self._log.make_room(1)
+            self._log.write(0, bytes(1))
             self._log.advance(1)
             self._log.publish(1)
             self._log.ring()

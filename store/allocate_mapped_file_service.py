@@ -1,18 +1,16 @@
 """AllocateMappedFileService: commit log files are ready before the writer needs them.
 
 Thread of the `store` process, the only one that creates log files. It keeps the file of the
-writer's position and `ahead` more allocated (a full disk shows here, not in an append), and the
-pages before the writer in memory, in small steps: touching fresh pages costs more than copying
-into them. The writer learns through `allocated_end` how far it may write. Corresponds to RocketMQ's
-AllocateMappedFileService, and MappedFile's warm-up.
+writer's position and `ahead` more allocated (a full disk shows here, not in an append), and on a
+master the pages before the writer in memory, in small steps: fresh memory may cost more than
+copying into it. The writer learns through `allocated_end` how far it may write. Corresponds to
+RocketMQ's AllocateMappedFileService, and MappedFile's warm-up.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -21,18 +19,19 @@ from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError
 from store.known_directories import KnownDirectories
 from store.log_directories import IsFull, LogDirectories
-from store.mapped_file import MappedFile, create_allocated, sync_directory
+from store.log_file import LogFile
+from store.mapped_file import create_allocated, sync_directory
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
 
 _SMALL_FILE: Final = 64 << 20
-_POPULATE_STEP: Final = 256 << 10
-_POPULATE_AHEAD: Final = 256 << 20
-_POPULATE_URGENT: Final = 64 << 20
-"""While the log grows, pages are populated only when less than this is ready for the writer. A
-virtual machine may have to get fresh memory from its host, which stops the core for up to 30 ms,
-whatever the step (seen: 1.3 to 3 s a GB): that is better done while nobody waits for an answer."""
+_PREPARE_STEP: Final = 256 << 10
+_PREPARE_AHEAD: Final = 256 << 20
+_PREPARE_URGENT: Final = 64 << 20
+"""While the log grows, pages are prepared only when less than this is ready for the writer. A
+virtual machine may have to get fresh memory from its host (seen: 1.3 to 3 s a GB): that is better
+done while nobody waits for an answer."""
 _PAGE_SIZE: Final = 4096
 _BLOCK: Final = 512
 """The unit of st_blocks."""
@@ -58,7 +57,7 @@ class AllocateMappedFileService(ServiceThread):
         *,
         writer_position: Callable[[], int],
         publish: Callable[[int], None],
-        populates_for: float = math.inf,
+        prepares_pages: bool = True,
         allows: Callable[[int], bool] = lambda size: True,
         is_full: IsFull = lambda path: False,
         known: KnownDirectories | None = None,
@@ -67,8 +66,9 @@ class AllocateMappedFileService(ServiceThread):
         """place: the log's directory, or directories.
 
         writer_position: end of the published log. publish: gets allocated_end.
-        populates_for: bytes/s; a faster writer touches the pages itself. allows: whether so
-        many bytes of the disk may be taken now; whoever says no has refused writes already.
+        prepares_pages: a slave's writer, for whose answers few wait, and who writes much at once,
+        gets fresh pages itself: that costs less. allows: whether so many bytes of the disk may be
+        taken now; whoever says no has refused writes already.
         is_full: one of several directories that gets no new file while another has room.
         known: hears of files made and removed.
         """
@@ -86,13 +86,11 @@ class AllocateMappedFileService(ServiceThread):
         self._begin: int | None = None
         self._first_start = _NOT_BEGUN
         self._allocated_end = _NOT_BEGUN
-        self._populated = 0
-        self._populates_for = populates_for
+        self._prepared = 0
+        self._prepares_pages: Final = prepares_pages
         self._position_before = 0
-        self._looked_s = time.monotonic()
-        """Where the writer was at the last look, and when that was (monotonic)."""
-        self._can_populate = True
-        self._warming: MappedFile | None = None
+        """Where the writer was at the last look."""
+        self._preparing: LogFile | None = None
         self._is_resting = False
         self._rested_at = -1
         """Where the writer was when nothing was due last."""
@@ -148,14 +146,14 @@ class AllocateMappedFileService(ServiceThread):
     # -- the thread ----------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Create at most one file or populate one step; sleep when nothing is due."""
+        """Create at most one file or prepare one step; sleep when nothing is due."""
         with self._begin_lock:
             if self._begin is not None:
                 self._start_at(self._begin)
                 self._begin = None
         if self._next_is_due():
             self._allocate(self._allocated_end)
-        elif not self._populate_step():
+        elif not self._prepare_step():
             self._rest()
 
     def _rest(self) -> None:
@@ -172,7 +170,7 @@ class AllocateMappedFileService(ServiceThread):
 
     def finish(self) -> None:
         """The files stay: a writer that outlives this process may be about to enter the next."""
-        self._stop_warming()
+        self._stop_preparing()
 
     def _start_at(self, phy_offset: int) -> None:
         start = self._file_start(phy_offset)
@@ -184,12 +182,12 @@ class AllocateMappedFileService(ServiceThread):
                 log.warning("%s: the log holds bytes, it cannot start at %s", self.name, phy_offset)
                 return
             log.info("the empty log starts at %s, not at %s", start, self._first_start)
-            self._stop_warming()
+            self._stop_preparing()
             self._publish(start)
             for at in reversed(files):
                 self._remove(at)
         self._first_start = self._allocated_end = start
-        self._populated = phy_offset
+        self._prepared = phy_offset
 
     def _next_is_due(self) -> bool:
         """Whether the next file is to be created. A writer beyond it has not said `begin_at`."""
@@ -243,50 +241,41 @@ class AllocateMappedFileService(ServiceThread):
             self._known.before_removal(path)
         self._directories.remove(path)
 
-    # -- populating ----------------------------------------------------------------------------
+    # -- preparing -----------------------------------------------------------------------------
 
-    def _populate_step(self) -> bool:
-        """Populate one step ahead of the writer. False: nothing is due."""
-        if not self._can_populate:
+    def _prepare_step(self) -> bool:
+        """Prepare one step ahead of the writer. False: nothing is due."""
+        if not self._prepares_pages:
             return False
         position = self._writer_position()
         if self._should_wait(position):
             return False
-        start = max(self._populated, position)
+        start = max(self._prepared, position)
         file_start = self._file_start(start)
         start -= (start - file_start) % _PAGE_SIZE
-        end = min(start + _POPULATE_STEP, file_start + self._file_size)
-        if end > min(position + _POPULATE_AHEAD, self._allocated_end):
+        end = min(start + _PREPARE_STEP, file_start + self._file_size)
+        if end > min(position + _PREPARE_AHEAD, self._allocated_end):
             return False
-        self._can_populate = self._populate(start, end)
-        self._populated = end
+        self._prepare(start, end)
+        self._prepared = end
         return True
 
     def _should_wait(self, position: int) -> bool:
-        """Whether the writer is better left alone: it has enough, or is too fast."""
-        now_s = time.monotonic()
-        grown, passed_s = position - self._position_before, now_s - self._looked_s
-        self._position_before, self._looked_s = position, now_s
-        if not grown:
-            return False
-        is_ready = self._populated - position >= _POPULATE_URGENT
-        return is_ready or grown > passed_s * self._populates_for
+        """Whether the writer is better left alone: the log grows, and enough is ready."""
+        grown, self._position_before = position - self._position_before, position
+        return grown > 0 and self._prepared - position >= _PREPARE_URGENT
 
-    def _populate(self, start: int, end: int) -> bool:
+    def _prepare(self, start: int, end: int) -> None:
         file_start = self._file_start(start)
-        if self._warming is None or self._warming.start_offset != file_start:
-            self._stop_warming()
-            self._warming = MappedFile.open(self._path(file_start), file_start, writable=True)
-        if self._warming.populate(start - file_start, end - start):
-            return True
-        log.info("not populating files ahead: the kernel or file system does not support it")
-        self._stop_warming()
-        return False
+        if self._preparing is None or self._preparing.start_offset != file_start:
+            self._stop_preparing()
+            self._preparing = LogFile(self._path(file_start), file_start)
+        self._preparing.prepare(start - file_start, end - start)
 
-    def _stop_warming(self) -> None:
-        warming, self._warming = self._warming, None
-        if warming is not None:
-            warming.close()
+    def _stop_preparing(self) -> None:
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None:
+            preparing.close()
 
     def _file_start(self, phy_offset: int) -> int:
         return phy_offset - phy_offset % self._file_size

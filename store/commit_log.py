@@ -2,8 +2,8 @@
 
 Runs on the loop thread of `remoting` on a master. Every kind of record enters the log through
 `put` (one record), `put_batch` (all or nothing) or `put_sent_batch` (the same, from a client's
-bytes), which give the record its place at once, and `commit`, which copies what was put since the
-last commit into the mapped file in one move and publishes it. Order of publication: append_end,
+bytes), which give the record its place at once, and `commit`, which writes what was put since the
+last commit to the file in one call and publishes it. Order of publication: append_end,
 bytes, max_phy_offset, bells. After a crash of the writer `open` zeroes [max_phy_offset,
 append_end), so that no unpublished record comes back to life. It knows no flush, no replica, no
 feature: whoever waits for those waits for offsets.
@@ -30,8 +30,8 @@ from store.inner_batch import INNER_BATCH_FLAG, inner_num, with_base
 from store.lmq_dispatch import LmqDispatch
 from store.log_directories import LogDirectories
 from store.log_end import NextFileNotReadyError as NextFileNotReadyError
-from store.log_end import map_for_writing, zero_unpublished
-from store.mapped_file import MappedFile
+from store.log_end import open_for_writing, zero_unpublished
+from store.log_file import LogFile
 from store.message_codec import (
     BLANK_SIZE,
     BODY_CRC_MASK,
@@ -139,7 +139,7 @@ class CommitLog:
             LmqDispatch(self.topic, most_light_queues) if most_light_queues is not None else None
         )
         """The light queues; None: the settings have none."""
-        self._file: MappedFile | None = None
+        self._file: LogFile | None = None
         self._file_start = 0
         self._file_end = 0
         self.position = 0
@@ -174,12 +174,12 @@ class CommitLog:
             self._file = None
 
     def _open_file(self, file_start: int) -> None:
-        self._use(self._map(file_start))
+        self._use(self._open(file_start))
 
-    def _map(self, file_start: int) -> MappedFile:
-        return map_for_writing(self._directories, file_start, self._file_size, self._page)
+    def _open(self, file_start: int) -> LogFile:
+        return open_for_writing(self._directories, file_start, self._file_size, self._page)
 
-    def _use(self, file: MappedFile) -> None:
+    def _use(self, file: LogFile) -> None:
         if self._file is not None:
             self._file.close()
         self._file = file
@@ -340,7 +340,7 @@ class CommitLog:
         return phy_offsets
 
     def commit(self) -> None:
-        """Copy what was put since the last commit into the file, publish it, ring."""
+        """Write what was put since the last commit to the file, publish it, ring."""
         pending = self._pending
         if not pending:
             return
@@ -350,7 +350,7 @@ class CommitLog:
         self._on_publish()
 
     def _publish(self, data: bytes, end: int) -> None:
-        """Copy `data` to the published end, then publish up to `end` at once."""
+        """Write `data` at the published end, then publish up to `end` at once."""
         assert self._file is not None
         counters = self._counters
         counters[APPEND_END] = end
@@ -371,7 +371,7 @@ class CommitLog:
                 return
         next_start = self._file_end
         try:
-            following = self._map(next_start)
+            following = self._open(next_start)
         except NextFileNotReadyError:
             self._on_publish()
             raise

@@ -11,9 +11,7 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-import math
 from collections.abc import Callable
-from typing import Final
 
 from ipc.bell import Bell
 from ipc.clock import Clock
@@ -72,10 +70,6 @@ from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_queue import TimerQueue
 
 log = logging.getLogger(__name__)
-
-_REPLICA_POPULATES_FOR: Final = 100e6
-"""Bytes a second. While a slave catches up, the kernel's copy out of the socket takes the page
-faults; a second process that touches the pages just before it costs both of them twice as much."""
 
 
 class DefaultMessageStore:
@@ -426,7 +420,7 @@ class DefaultMessageStore:
             self._flags,
             writer_position=lambda: counters[MAX_PHY_OFFSET],
             publish=self._progress.publish_allocated,
-            populates_for=_REPLICA_POPULATES_FOR if config.is_slave else math.inf,
+            prepares_pages=not config.is_slave,
             allows=self._emergency.allows_log_file,
             is_full=lambda path: self.clean_commit_log.is_full(path),
             known=self._known,

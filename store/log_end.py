@@ -13,7 +13,8 @@ from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET
 from store.errors import StoreError
 from store.log_directories import LogDirectories
-from store.mapped_file import MappedFile, file_name
+from store.log_file import LogFile
+from store.mapped_file import file_name
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +23,13 @@ class NextFileNotReadyError(StoreError):
     """The current file is full and the `store` process has not made the next one yet."""
 
 
-def map_for_writing(
+def open_for_writing(
     directories: LogDirectories, file_start: int, file_size: int, page: ControlPage
-) -> MappedFile:
-    """The file that begins at `file_start`, writable. Raises NextFileNotReadyError, StoreError."""
+) -> LogFile:
+    """The file that begins at `file_start`. Raises NextFileNotReadyError, StoreError."""
     if page.counters[ALLOCATED_END] < file_start + file_size:
         raise NextFileNotReadyError(f"commit log file {file_name(file_start)} is not allocated yet")
-    return MappedFile.open(directories.path_of(file_start), file_start, writable=True)
+    return LogFile(directories.path_of(file_start), file_start)
 
 
 def zero_unpublished(directories: LogDirectories, file_size: int, page: ControlPage) -> None:
@@ -42,7 +43,7 @@ def zero_unpublished(directories: LogDirectories, file_size: int, page: ControlP
     if end > start:
         log.warning("unpublished bytes at the end of the log: zeroing [%s, %s)", start, end)
         for at in range(start - start % file_size, end, file_size):
-            with MappedFile.open(directories.path_of(at), at, writable=True) as file:
+            with LogFile(directories.path_of(at), at) as file:
                 low = max(start, at)
                 file.write(low - at, bytes(min(end, file.end_offset) - low))
     counters[APPEND_END] = start

@@ -1,4 +1,4 @@
-"""MappedFile: one store file and its mapping.
+"""MappedFile: one store file and its mapping, to be read.
 
 The only owner of an `mmap`: it lends memoryviews and copes with views that are still out when it is
 closed (the pages live until the last of them is gone). It also creates files: allocated with
@@ -23,8 +23,6 @@ NAME_DIGITS: Final = 20
 _ZERO_STEP: Final = 1 << 20
 _FALLOC_FL_ZERO_RANGE: Final = 0x10
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
-_LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_MADV_POPULATE_READ: Final = 22
 _LIBC.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Of an OSError: the disk, or its user's quota, is full."""
@@ -166,27 +164,24 @@ def data_ranges(path: Path, start: int, end: int) -> list[tuple[int, int]]:
 class MappedFile:
     """A mapped file. A lent view stays readable after `close`, but keeps the pages alive."""
 
-    __slots__ = ("_map", "_view", "path", "size", "start_offset", "writable")
+    __slots__ = ("_map", "_view", "path", "size", "start_offset")
 
-    def __init__(self, path: Path, start_offset: int, file_map: mmap.mmap, writable: bool) -> None:
+    def __init__(self, path: Path, start_offset: int, file_map: mmap.mmap) -> None:
         self.path = path
         self.start_offset = start_offset
         self.size = len(file_map)
-        self.writable = writable
         self._map: mmap.mmap | None = file_map
         self._view = memoryview(file_map)
 
     @classmethod
-    def open(cls, path: Path, start_offset: int, *, writable: bool = False) -> Self:
+    def open(cls, path: Path, start_offset: int) -> Self:
         """Map an existing file whole. Raises StoreError: missing, empty, or not mappable."""
-        mode = os.O_RDWR if writable else os.O_RDONLY
         try:
-            fd = os.open(path, mode | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StoreError(f"{path}: cannot be opened: {error.strerror}") from error
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
-            return cls(path, start_offset, mmap.mmap(fd, 0, access=access), writable)
+            return cls(path, start_offset, mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: cannot be mapped: {error}") from error
         finally:
@@ -211,29 +206,6 @@ class MappedFile:
         if not 0 <= position <= end <= self.size:
             raise StoreError(f"{self.path}: [{position}, {end}) is outside its {self.size} bytes")
         return self._view[position:end]
-
-    def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        """Copy `data` to `position`. Raises StoreError when it does not fit."""
-        end = position + len(data)
-        if position < 0 or end > self.size:
-            raise StoreError(f"{self.path}: [{position}, {end}) is outside its {self.size} bytes")
-        self._view[position:end] = data
-
-    def populate(self, position: int, size: int) -> bool:
-        """Bring pages into memory, so that the writer finds them there; does not hold the GIL.
-
-        They stay clean: dirty ones (MADV_POPULATE_WRITE) would be written to the disk as zeroes
-        by the next fdatasync, and again with what they hold later. False when the kernel does not
-        know MADV_POPULATE_READ (before 5.14) or cannot do it for this file system: then the
-        writer touches the pages itself. `position` lies on a page.
-        """
-        end = min(position + size, self.size)
-        anchor = ctypes.c_char.from_buffer(self._view)
-        try:
-            address = ctypes.addressof(anchor) + position
-            return bool(_LIBC.madvise(address, end - position, _MADV_POPULATE_READ) == 0)
-        finally:
-            del anchor
 
     def advise(self, advice: int) -> None:
         """Tell the kernel how the file is read (mmap.MADV_…). Raises OSError."""

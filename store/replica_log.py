@@ -1,11 +1,11 @@
 """ReplicaLog: the writing end of a slave's commit log.
 
 Runs in process `ha`, on the thread that follows the master; on a slave nobody else writes the log,
-APPEND_END or MAX_PHY_OFFSET. The master's bytes go verbatim where they were there: `room` lends the
-place in the mapped file, `advance` says that it is filled, `publish` shows it to readers. What is
-filled and not published is zeroed by `discard`, and by `open` after a crash. It knows no frames, no
-records and no timestamps; files are made by the `store` process. Corresponds to RocketMQ's
-CommitLog.appendData, which copies from a buffer.
+APPEND_END or MAX_PHY_OFFSET. The master's bytes go verbatim where they were there: `make_room` says
+for how many, `write` brings them, in pieces, `advance` says that they are there, `publish` shows
+them to readers. What is filled and not published is zeroed by `discard`, and by `open` after a
+crash. It knows no frames, no records and no timestamps; files are made by the `store` process.
+Corresponds to RocketMQ's CommitLog.appendData.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.log_directories import LogDirectories
-from store.log_end import map_for_writing, zero_unpublished
-from store.mapped_file import MappedFile, file_name
+from store.log_end import open_for_writing, zero_unpublished
+from store.log_file import LogFile
+from store.mapped_file import file_name
 
 
 class ReplicaLog:
@@ -39,8 +40,7 @@ class ReplicaLog:
         self._page = page
         self._counters = page.counters
         self._on_publish = on_publish
-        self._file: MappedFile | None = None
-        self._view = memoryview(b"")
+        self._file: LogFile | None = None
         self._file_start = self._file_end = 0
         self.position = 0
         """Where the next byte from the master goes; what lies before was filled."""
@@ -117,8 +117,8 @@ class ReplicaLog:
         """Bytes from `phy_offset` to its file's end."""
         return self.file_size - phy_offset % self.file_size
 
-    def room(self, size: int) -> memoryview:
-        """Lend the next `size` bytes of the file, which are unpublished until `publish`.
+    def make_room(self, size: int) -> None:
+        """The next `size` bytes are going to be written, and unpublished until `publish`.
 
         Raises NextFileNotReadyError: try again when the bell rings; StoreError: [position,
         position + size) crosses a file's end.
@@ -133,10 +133,14 @@ class ReplicaLog:
             )
         if end > self._counters[APPEND_END]:
             self._counters[APPEND_END] = end
-        return self._view[start - self._file_start : end - self._file_start]
+
+    def write(self, at: int, data: bytes | memoryview) -> None:
+        """Write `data`, `at` bytes behind `position`, within the room. Raises StoreError."""
+        assert self._file is not None
+        self._file.write(self.position - self._file_start + at, data)
 
     def advance(self, size: int) -> None:
-        """The first `size` bytes of the lent room are filled."""
+        """The first `size` bytes of the room are written."""
         self.position += size
 
     def publish(self, end: int) -> None:
@@ -151,18 +155,17 @@ class ReplicaLog:
         """The whole file that holds `phy_offset`: the one of the last room. Borrowed."""
         if not self._file_start <= phy_offset < self._file_end:
             self._open_file(phy_offset - phy_offset % self.file_size)
-        return self._view
+        assert self._file is not None
+        return self._file.view()
 
     def _open_file(self, file_start: int) -> None:
-        following = map_for_writing(self._directories, file_start, self.file_size, self._page)
+        following = open_for_writing(self._directories, file_start, self.file_size, self._page)
         self._let_go()
         self._file = following
-        self._view = following.view()
         self._file_start, self._file_end = following.start_offset, following.end_offset
 
     def _let_go(self) -> None:
         file, self._file = self._file, None
         self._file_start = self._file_end = 0
         if file is not None:
-            self._view.release()
             file.close()

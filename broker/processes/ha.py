@@ -36,6 +36,7 @@ from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandClient, CommandError, CommandServer
 from ipc.control_page import ProcessIndex
+from ipc.kept_heap import keep_freed_memory
 from ipc.queue_table import QueueTableReader
 from ipc.service_thread import ServiceThread
 from ipc.short_slice import ask_for_short_slice
@@ -174,6 +175,8 @@ def main(child: Child) -> None:
     ask_for_short_slice()
     options = StartupOptions.from_settings(child.boot.settings)
     clock = process_clock()
+    if options.store.is_slave:
+        keep_freed_memory()
     counters = child.page.counters
     for slot in (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, MASTER_LINKED):
         counters[slot] = 0  # A predecessor's word.

@@ -23,6 +23,7 @@ from conf.config_loader import update
 from ha.ha_config import HaAckLevel
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandHandler, CommandServer
+from ipc.kept_heap import keep_freed_memory
 from store.clean_commit_log_service import RetentionRules
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
@@ -35,6 +36,7 @@ _COMMAND_TIME_MS: Final = 3_000
 
 def main(child: Child) -> None:
     """Serve the store until stopped."""
+    keep_freed_memory()
     options = StartupOptions.from_settings(child.settings())
     clock = process_clock()
     readers = child.bell("remoting")

@@ -131,12 +131,14 @@ class LogWatch:
 
 
 def measure(side: str, backlog: Backlog, directory: Path) -> CatchUp:
-    """One catch-up of an empty slave, with the raw loop before and after it."""
+    """One catch-up of an empty slave, with the raw loop before and after it; what each has written
+    stays until all are done (see raw_copy)."""
+    copies = [backlog.store.parent / f"raw-copy-{number}" for number in (1, 2)]
     pair = ReplicaPair(side, directory, role="ASYNC_MASTER", master_store=backlog.store)
     with pair:
         pair.master.start()
         quiet_cpu_s(pair.master.process.pid)
-        raw = [raw_copy(backlog.log, backlog.size, backlog.store.parent)]
+        raw = [raw_copy(backlog.log, backlog.size, copies[0])]
         begin_cpu: list[float] = []
         slave = pair.new_slave()
         pids = (pair.master, slave)
@@ -152,8 +154,9 @@ def measure(side: str, backlog: Backlog, directory: Path) -> CatchUp:
         dispatched_s = _wait_dispatched(slave.port, backlog.size)
         end_cpu = [quiet_cpu_s(broker.process.pid, _QUIET_S) for broker in pids]
         slave.kill()
-        (slave.store_dir / _FIRST_FILE).unlink()
-        raw.append(raw_copy(backlog.log, backlog.size, backlog.store.parent))
+        raw.append(raw_copy(backlog.log, backlog.size, copies[1]))
+        for path in (*copies, slave.store_dir / _FIRST_FILE):
+            path.unlink()
     gb = backlog.size / 1e9
     master_cpu, slave_cpu = (
         (after - before) / gb for before, after in zip(begin_cpu, end_cpu, strict=True)

@@ -10,7 +10,7 @@ import pytest
 from broker.broker_controller import BrokerController
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from store.control_slots import APPEND_END, FLUSHED_OFFSET, MAX_PHY_OFFSET, SYNC_FLUSH_WANTED
-from store.mapped_file import MappedFile
+from store.log_file import LogFile
 from tests.broker.hot_path_world import Client, HotPathWorld, send_request
 
 
@@ -22,10 +22,10 @@ class Traced:
         self.world.topic()
         self.events: list[str] = []
         self.client: Client = self.world.client()
-        write, send = MappedFile.write, self.client.sock.send
+        write, send = LogFile.write, self.client.sock.send
         world = self.world
 
-        def traced_write(file: MappedFile, position: int, data: bytes) -> None:
+        def traced_write(file: LogFile, position: int, data: bytes) -> None:
             wanted = world.counters[SYNC_FLUSH_WANTED]
             assert world.counters[APPEND_END] > world.counters[MAX_PHY_OFFSET]
             self.events.append("bytes" if not world.waiters.active else f"bytes, wanted {wanted}")
@@ -38,7 +38,7 @@ class Traced:
         def published() -> None:
             self.events.append("publish")
 
-        monkeypatch.setattr(MappedFile, "write", traced_write)
+        monkeypatch.setattr(LogFile, "write", traced_write)
         monkeypatch.setattr(self.client.sock, "send", traced_send)
         world.log._on_publish = published
 

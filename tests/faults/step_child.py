@@ -29,7 +29,7 @@ from ipc.queue_table import QueueTableWriter
 from store import control_slots, replica_resync
 from store.commit_log import CommitLog
 from store.index_file import IndexFile
-from store.mapped_file import MappedFile
+from store.log_file import LogFile
 from tests.faults.fork_server import serve
 from tests.faults.store_world import BATCH, StoreDesk, World, Writer
 
@@ -110,10 +110,10 @@ class SteppedCounters:
 
 
 def _patch_copies(steps: Steps) -> None:
-    """A copy into a mapped file happens in pieces."""
-    write = MappedFile.write
+    """A write to a log file happens in pieces."""
+    write = LogFile.write
 
-    def write_in_pieces(self: MappedFile, position: int, data: Any) -> None:
+    def write_in_pieces(self: LogFile, position: int, data: Any) -> None:
         size = len(data)
         cuts = sorted({0, size // 3, size // 2, size - 1, size})
         for start, end in itertools.pairwise(cuts):
@@ -121,7 +121,7 @@ def _patch_copies(steps: Steps) -> None:
             write(self, position + start, bytes(data)[start:end])
         steps.hit(f"copy of {size} bytes: done")
 
-    MappedFile.write = write_in_pieces  # type: ignore[method-assign]
+    LogFile.write = write_in_pieces  # type: ignore[method-assign]
 
 
 def _patch_system_calls(steps: Steps) -> None:

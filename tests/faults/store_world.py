@@ -159,7 +159,7 @@ class StoreDesk:
         self.store._derived.source.close()
         if hasattr(self.store, "_flush"):
             self.store._flush._flusher.close()
-            self.store._allocate._stop_warming()
+            self.store._allocate._stop_preparing()
         os.close(self._bell_fd)
 
 

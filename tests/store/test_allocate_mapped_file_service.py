@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from store.allocate_mapped_file_service import AllocateMappedFileService
-from store.mapped_file import MappedFile, file_name
+from store.mapped_file import file_name
 from store.running_flags import RunningFlag, RunningFlags
 from tests.support.deadline import wait_until
 
@@ -229,78 +229,61 @@ def test_the_first_file_of_an_empty_log_stays(writer: Writer, start: int) -> Non
 
 
 @pytest.fixture
-def populated(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """What was populated, page by page, at most three of them ahead of the writer."""
+def prepared(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """What was prepared, page by page, at most three of them ahead of the writer."""
     found: list[tuple[int, int]] = []
 
-    def populate(start: int, end: int) -> bool:
+    def prepare(start: int, end: int) -> None:
         found.append((start, end))
-        return True
 
-    monkeypatch.setattr(writer.service, "_populate", populate)
-    monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_STEP", 4096)
-    monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_AHEAD", 3 * 4096)
+    monkeypatch.setattr(writer.service, "_prepare", prepare)
+    monkeypatch.setattr("store.allocate_mapped_file_service._PREPARE_STEP", 4096)
+    monkeypatch.setattr("store.allocate_mapped_file_service._PREPARE_AHEAD", 3 * 4096)
     return found
 
 
-def test_while_the_log_grows_only_what_is_needed_soon_is_populated(
-    writer: Writer, populated: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+def test_while_the_log_grows_only_what_is_needed_soon_is_prepared(
+    writer: Writer, prepared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.allocate_mapped_file_service._POPULATE_URGENT", 4096)
+    monkeypatch.setattr("store.allocate_mapped_file_service._PREPARE_URGENT", 4096)
     writer.service.begin_at(0)
     steps(writer, 8)
 
     def grow(*positions: int) -> tuple[int, int]:
         for writer.position in positions:
             steps(writer, 1)
-        return populated[-1]
+        return prepared[-1]
 
     assert grow(*range(100, 8192, 512)) == (8192, 12288), "more than a page is ready"
     assert grow(*range(8300, 8310)) == (12288, 16384), "less than a page was ready"
     steps(writer, 1)
-    assert populated[-1] == (16384, 20480), "the log does not grow"
+    assert prepared[-1] == (16384, 20480), "the log does not grow"
 
 
-def test_a_fast_writer_touches_the_pages_itself(
-    writer: Writer, populated: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_prepared_for_a_slave_s_writer(
+    writer: Writer, prepared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer.service, "_populates_for", 1.0)
+    monkeypatch.setattr(writer.service, "_prepares_pages", False)
     writer.service.begin_at(0)
-    for writer.position in range(100, 200):
+    for writer.position in range(100, 110):
         steps(writer, 1)
-    assert populated == []
-    steps(writer, 1)
-    assert populated == [(0, 4096)], "the log does not grow"
+    steps(writer, 3)
+    assert prepared == []
 
 
-def test_populating_stays_a_bounded_distance_ahead(
-    writer: Writer, populated: list[tuple[int, int]]
+def test_preparing_stays_a_bounded_distance_ahead(
+    writer: Writer, prepared: list[tuple[int, int]]
 ) -> None:
     service = writer.service
     service.begin_at(0)
     steps(writer, 8)
-    assert populated == [(0, 4096), (4096, 8192), (8192, 12288)]
+    assert prepared == [(0, 4096), (4096, 8192), (8192, 12288)]
     writer.position = 4096 + 10
     steps(writer, 3)
-    assert populated[3:] == [(12288, 16384)]
+    assert prepared[3:] == [(12288, 16384)]
     writer.position = 3 * 8192 + 100
     steps(writer, 8)
-    assert populated[4][0] == 3 * 8192
-
-
-def test_a_kernel_that_cannot_populate_is_asked_once(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    def refuse(file: MappedFile, position: int, size: int) -> bool:
-        asked.append(position)
-        return False
-
-    monkeypatch.setattr(MappedFile, "populate", refuse)
-    writer.service.begin_at(0)
-    steps(writer, 8)
-    assert asked == [0]
+    assert prepared[4][0] == 3 * 8192
 
 
 def test_it_looks_closely_while_the_log_grows_and_rests_when_it_does_not(
@@ -308,7 +291,7 @@ def test_it_looks_closely_while_the_log_grows_and_rests_when_it_does_not(
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(writer.service, "_next_is_due", lambda: False)
-    monkeypatch.setattr(writer.service, "_populate_step", lambda: False)
+    monkeypatch.setattr(writer.service, "_prepare_step", lambda: False)
     monkeypatch.setattr(writer.service, "wait_for_running", waits.append)
     steps(writer, 3)
     writer.position += 1
@@ -321,7 +304,7 @@ def test_who_sees_the_log_grow_ends_the_rest(
 ) -> None:
     woken: list[bool] = []
     monkeypatch.setattr(writer.service, "_next_is_due", lambda: False)
-    monkeypatch.setattr(writer.service, "_populate_step", lambda: False)
+    monkeypatch.setattr(writer.service, "_prepare_step", lambda: False)
     monkeypatch.setattr(writer.service, "wakeup", lambda: woken.append(True))
     monkeypatch.setattr(
         writer.service, "wait_for_running", lambda _interval_ms: writer.service.log_grows()
@@ -341,7 +324,7 @@ def test_a_log_that_grows_while_it_lies_down_to_rest_is_seen(
     positions = iter([0, 0, 0, 0, 5])
     monkeypatch.setattr(writer.service, "_writer_position", lambda: next(positions))
     monkeypatch.setattr(writer.service, "_next_is_due", lambda: False)
-    monkeypatch.setattr(writer.service, "_populate_step", lambda: False)
+    monkeypatch.setattr(writer.service, "_prepare_step", lambda: False)
     monkeypatch.setattr(writer.service, "wait_for_running", waits.append)
     steps(writer, 3)
     assert waits == [20, 500]

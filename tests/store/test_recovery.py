@@ -11,7 +11,8 @@ from store import cut_backup
 from store.clean_exit import CleanExit, describe_exit
 from store.cut_backup import keep_tail
 from store.log_fences import NO_FENCES, LogFences, new_fence
-from store.mapped_file import MappedFile, create_allocated
+from store.log_file import LogFile
+from store.mapped_file import create_allocated
 from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import decode_record, encode_record, read_store_timestamp
 from store.page_residency import sampled_residency
@@ -389,8 +390,8 @@ def allocated(tmp_path: Path) -> PlainLog:
         create_allocated(log.path(start), _ALLOCATED)
     for number in range(10):
         log.append(b"%05d" % number * 80, store_timestamp=1000 + number)
-    with MappedFile.open(log.path(0), 0, writable=True) as file:
-        file.populate(0, _AHEAD)
+    with LogFile(log.path(0), 0) as file:
+        file.prepare(0, _AHEAD)
     return log
 
 

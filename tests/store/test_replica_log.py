@@ -44,8 +44,13 @@ class World:
         return (self.directory / file_name(start)).read_bytes()
 
     def put(self, data: bytes) -> None:
-        self.log.room(len(data))[:] = data
+        self.fill(data)
         self.log.advance(len(data))
+
+    def fill(self, data: bytes, size: int | None = None) -> None:
+        """Write the beginning of `size` bytes."""
+        self.log.make_room(len(data) if size is None else size)
+        self.log.write(0, data)
 
 
 @pytest.fixture
@@ -54,9 +59,10 @@ def world(tmp_path: Path) -> World:
 
 
 def test_the_order_of_publication(world: World) -> None:
-    room = world.log.room(10)
+    world.log.make_room(10)
     assert (world.counters[APPEND_END], world.counters[MAX_PHY_OFFSET]) == (10, 0)
-    room[:] = b"0123456789"
+    world.log.write(5, b"56789")
+    world.log.write(0, b"01234")
     world.log.advance(10)
     assert world.counters[MAX_PHY_OFFSET] == 0
     world.log.publish(10)
@@ -78,8 +84,11 @@ def test_rooms_follow_each_other_into_the_next_file(world: World) -> None:
 def test_a_room_never_crosses_a_file(world: World) -> None:
     world.put(b"a" * (SIZE - 10))
     with pytest.raises(StoreError, match=f"crosses the end of commit log file {file_name(0)}"):
-        world.log.room(11)
-    assert len(world.log.room(10)) == 10
+        world.log.make_room(11)
+    world.log.make_room(10)
+    with pytest.raises(StoreError, match="is outside its 4096 bytes"):
+        world.log.write(0, bytes(11))
+    assert world.bytes_of(SIZE) == bytes(SIZE)
 
 
 def test_a_file_that_is_not_allocated_is_waited_for(world: World) -> None:
@@ -87,7 +96,7 @@ def test_a_file_that_is_not_allocated_is_waited_for(world: World) -> None:
     world.put(b"b" * SIZE)
     assert [world.log.has_room] == [False]
     with pytest.raises(NextFileNotReadyError, match=file_name(2 * SIZE)):
-        world.log.room(1)
+        world.log.make_room(1)
     assert world.counters[APPEND_END] == 2 * SIZE
     world.allocate(2 * SIZE)
     world.put(b"c")
@@ -98,7 +107,7 @@ def test_discarded_bytes_are_zero_and_overwritten(world: World) -> None:
     world.put(b"good")
     world.log.publish(4)
     world.put(b"part")
-    world.log.room(100)[:50] = b"x" * 50
+    world.fill(b"x" * 50, 100)
     world.log.discard()
     assert world.log.position == 4 == world.counters[APPEND_END]
     assert world.bytes_of(0) == b"good".ljust(SIZE, b"\0")
@@ -111,7 +120,7 @@ def test_what_a_killed_writer_left_is_zeroed(world: World) -> None:
     """The process dies between filling and publishing; the next one has page and files only."""
     world.put(b"good")
     world.log.publish(4)
-    world.log.room(SIZE - 4)[:] = b"x" * (SIZE - 4)
+    world.fill(b"x" * (SIZE - 4))
     again = world.open()
     assert again.position == 4
     assert world.bytes_of(0) == b"good".ljust(SIZE, b"\0")
@@ -121,7 +130,7 @@ def test_what_a_killed_writer_left_is_zeroed(world: World) -> None:
 def test_a_writer_killed_at_a_files_end_left_bytes_in_the_next_only(world: World) -> None:
     world.put(b"a" * SIZE)
     world.log.publish(SIZE)
-    world.log.room(9)[:] = b"x" * 9
+    world.fill(b"x" * 9)
     assert world.open().position == SIZE
     assert world.bytes_of(0) == b"a" * SIZE
     assert world.bytes_of(SIZE) == bytes(SIZE)
@@ -190,7 +199,7 @@ def test_an_empty_log_may_begin_again_earlier(tmp_path: Path) -> None:
 
 def test_a_log_that_begins_again_writes_into_the_files_that_are_there_now(world: World) -> None:
     """Process store has deleted the empty files and made others of the same names."""
-    world.log.room(100)[:3] = b"old"
+    world.fill(b"old", 100)
     world.log.discard()
     world.log.reset_start()
     (world.directory / file_name(0)).unlink()

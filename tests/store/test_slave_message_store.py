@@ -146,7 +146,8 @@ class SlaveLife:
         while data:
             wait_until(lambda: self.log.has_room)
             size = min(len(data), self.log.left_in_file(self.log.position))
-            self.log.room(size)[:] = data[:size]
+            self.log.make_room(size)
+            self.log.write(0, data[:size])
             self.log.advance(size)
             data = data[size:]
             if publish:
