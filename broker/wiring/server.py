@@ -26,7 +26,7 @@ from broker.processor.pull_message_processor import (
     PULL_PREFIX,
     PullMessageProcessor,
 )
-from broker.processor.send_message_processor import SEND_V1_PREFIX, SEND_V2_PREFIX
+from broker.processor.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
@@ -162,18 +162,23 @@ class ServerBuilder:
             listener=self._tables.housekeeping,
             fast_routes=(
                 *self._access.fast_routes(
-                    (SEND_V2_PREFIX, send.process_fast),
+                    (SEND_V2_PREFIX, send.singles.process_fast),
                     (PULL_PREFIX, pull.process_fast),
                     (LITE_PULL_PREFIX, pull.process_fast),
                     (POP_PREFIX, self._pop.path.pop.process_fast),
                     (ACK_PREFIX, self._pop.path.ack.process_fast),
                     (HEARTBEAT_PREFIX, heartbeats.process_fast),
-                    (SEND_V1_PREFIX, send.process_fast),
+                    (SEND_V1_PREFIX, send.singles.process_fast),
                     (SEND_BATCH_PREFIX, send.batches.process_fast),
                 ),
                 *self._access.unchecked_routes(
                     (END_TRANSACTION_PREFIX, self._messages.end_transaction_route.process_fast)
                 ),
+            ),
+            run_route=(
+                None
+                if self._access.guards_fast_routes
+                else (SEND_V2_PREFIX, send.singles.process_run)
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,
