@@ -84,12 +84,15 @@ def split_frames(
 
 def cut_run(view: memoryview, end: int, prefix: bytes) -> tuple[list[bytes], list[bytes], int]:
     """The headers and the bodies of the first whole JSON frames of view[:end] whose headers begin
-    with `prefix`, copied, and where the next frame begins. It ends where anything else begins, be
-    it no frame at all: split_frames judges that.
+    with `prefix` (not empty), copied, and where the next frame begins. It ends where anything else
+    begins, be it no frame at all: split_frames judges that.
 
     A hot loop. Frames that follow each other are mostly of the same sizes; those are taken apart by
     one struct.
     """
+    last = HEAD_SIZE + len(prefix) - 1
+    if end <= last or view[last] != prefix[-1]:
+        return [], [], 0  # Most of what begins otherwise, at the cost of one look.
     unpack = HEAD.unpack_from
     headers: list[bytes] = []
     bodies: list[bytes] = []

@@ -1,15 +1,13 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
-Runs on the loop thread of `remoting`, the log's only writer. The JSON header of a 310 or a 10 is
-decoded directly into a typed one, and its body stays in the receive buffer, as that of a batch does
-(BatchSendRoute); every other form (binary headers) is converted to the same header and takes the
-same path. Records get their place immediately; at the end of the loop's turn the log publishes
-them, and the responses are sent or wait for the flush and the replicas (DurabilityWaiters).
-SendRecords builds the records of the other forms. Checks, their order, codes and texts follow
+Runs on the loop thread of `remoting`, the log's only writer. Most sends take a fast path, straight
+from the receive buffer (SendRoute, BatchSendRoute); every other form (binary headers) and every
+refusal is here. Records get their place immediately; at the end of the loop's turn the log
+publishes them, and the responses are sent or wait for the flush and the replicas
+(DurabilityWaiters). SendRecords builds the records. Checks, their order, codes and texts follow
 RocketMQ's SendMessageProcessor.
 
-Long because the fast path is written out plainly for speed (docs/STYLE.md, 12) beside the general
-path, and both share the checks, the held sends and the response templates.
+Long because the general path, the held sends and what the fast paths share are one state.
 """
 
 from __future__ import annotations
@@ -32,16 +30,8 @@ from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
 from broker.processor.send_checks import check_kind, check_sizes
-from broker.processor.send_header import (
-    SendHeader,
-    send_header_of,
-)
-from broker.processor.send_records import (
-    PeerHost,
-    SendRecords,
-    SendTopic,
-    StoredSend,
-)
+from broker.processor.send_header import SendHeader, send_header_of
+from broker.processor.send_records import PeerHost, SendRecords, SendTopic, StoredSend
 from broker.processor.send_route import SendRoute
 from broker.processor.send_settings import SendSettings
 from broker.timer.recall_message_handle import recall_handle_field
