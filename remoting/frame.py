@@ -14,6 +14,7 @@ rejects a frame as soon as the bytes that make it invalid have arrived. Any thre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, TypeVar
 
@@ -49,8 +50,10 @@ TakeFrame = Callable[[Peer, int, bytes, memoryview], bool]
 borrowed and valid only during the call."""
 
 
-def split_frames(view: memoryview, end: int, take: TakeFrame[Peer], peer: Peer) -> int:
-    """Pass every whole frame of view[:end] to `take`; returns the number of bytes consumed.
+def split_frames(
+    view: memoryview, end: int, take: TakeFrame[Peer], peer: Peer, position: int = 0
+) -> int:
+    """Pass every whole frame of view[position:end] to `take`; returns where the next one begins.
 
     The rest is the beginning of a frame, or follows the frame at which `take` returned False.
     `peer` is passed to `take`. Raises FrameError for bytes that cannot be a frame, after the frames
@@ -59,7 +62,6 @@ def split_frames(view: memoryview, end: int, take: TakeFrame[Peer], peer: Peer) 
     A hot loop: calling `take` costs 52 ns a frame, a generator would cost 114 (Python 3.11).
     """
     unpack = HEAD.unpack_from
-    position = 0
     length: int
     word: int
     while end - position >= HEAD_SIZE:
@@ -79,6 +81,65 @@ def split_frames(view: memoryview, end: int, take: TakeFrame[Peer], peer: Peer) 
     if end - position >= LENGTH_SIZE:
         check_length(LENGTH.unpack_from(view, position)[0])
     return position
+
+
+def cut_run(view: memoryview, end: int, prefix: bytes) -> tuple[list[bytes], list[bytes], int]:
+    """The headers and the bodies of the first whole JSON frames of view[:end] whose headers begin
+    with `prefix` (not empty), copied, and where the next frame begins. It ends where anything else
+    begins, be it no frame at all: split_frames judges that.
+
+    A hot loop. Frames that follow each other are mostly of the same sizes; those are taken apart by
+    one struct.
+    """
+    last = HEAD_SIZE + len(prefix) - 1
+    if end <= last or view[last] != prefix[-1]:
+        return [], [], 0  # Most of what begins otherwise, at the cost of one look.
+    unpack = HEAD.unpack_from
+    headers: list[bytes] = []
+    bodies: list[bytes] = []
+    position = before_length = before_word = 0
+    length: int
+    word: int
+    header: bytes
+    body: bytes
+    while end - position >= HEAD_SIZE:
+        length, word = unpack(view, position)
+        following = position + LENGTH_SIZE + length
+        # The word of another serialize type is larger than any header's length.
+        if word > length - LENGTH_SIZE or word > MAX_HEADER or following > end:
+            break
+        body_start = position + HEAD_SIZE + word
+        header = view[position + HEAD_SIZE : body_start].tobytes()
+        if not header.startswith(prefix):
+            break
+        headers.append(header)
+        bodies.append(view[body_start:following].tobytes())
+        position = following
+        if length != before_length or word != before_word:
+            before_length, before_word = length, word
+            continue
+        size = LENGTH_SIZE + length
+        alike = view[position : end - (end - position) % size]
+        for found, following_word, header, body in _whole_frame(
+            word, length - LENGTH_SIZE - word
+        ).iter_unpack(alike):
+            if found != length or following_word != word or not header.startswith(prefix):
+                break
+            headers.append(header)
+            bodies.append(body)
+            position += size
+    return headers, bodies, position
+
+
+@lru_cache(maxsize=512)
+def _whole_frame(header_length: int, body_length: int) -> Struct:
+    """HEAD, header and body of a frame of these sizes."""
+    return Struct(f">iI{header_length}s{body_length}s")
+
+
+def whole_size(header: bytes, body: bytes) -> int:
+    """Bytes of a frame."""
+    return HEAD_SIZE + len(header) + len(body)
 
 
 def frame_size(view: memoryview, position: int) -> int:
@@ -119,6 +180,10 @@ def pack_head(serialize_type: int, header_length: int, body_length: int) -> byte
 # -- responses that differ only in numbers ---------------------------------------------------------
 
 
+_HEADS: Final = tuple(pack_head(0, size, 0) for size in range(1024))
+"""Of frames with a JSON header of that size and no body: 12 ns instead of 67."""
+
+
 class JsonAnswer:
     """The JSON header of a response as a template, rendered without a RemotingCommand, which costs
     four times as much. For the hot request codes; everything else uses remoting_codec.
@@ -155,6 +220,8 @@ class JsonAnswer:
         """The frame without its body of `body_length` bytes, which is sent after it."""
         header = self._header % values
         size = len(header)
+        if not body_length and size < len(_HEADS):
+            return _HEADS[size] + header
         return _pack(LENGTH_SIZE + size + body_length, size) + header
 
 

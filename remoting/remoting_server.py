@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError
-from remoting.frame import split_frames
+from remoting.frame import cut_run, split_frames, whole_size
 from remoting.receive_buffer import INCOMPLETE_FRAMES_LIMIT, ReceiveBuffer
 from remoting.remoting_codec import decode_command
 from remoting.remoting_command import SerializeType
@@ -43,6 +43,11 @@ _JSON: Final = int(SerializeType.JSON)
 
 FastHandler = Callable[[Connection, bytes, memoryview], bool]
 """(connection, header, body) -> whether it took the frame; the view ends with the call."""
+
+
+RunHandler = Callable[[Connection, Sequence[bytes], Sequence[bytes]], int]
+"""(connection, headers, bodies) -> how many of the frames it took, which are the first of them. All
+began with one prefix and arrived together."""
 
 
 class ServerSecurity(Protocol):
@@ -140,6 +145,10 @@ def cleaned_remark(why: str, waited_ms: int, left: int) -> str:
     )
 
 
+def _takes_none(_peer: Connection, _headers: Sequence[bytes], _bodies: Sequence[bytes]) -> int:
+    return 0
+
+
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
@@ -156,6 +165,7 @@ class RemotingServer:
         listener: ConnectionListener | None = None,
         fast_routes: Sequence[tuple[bytes, FastHandler]] = (),
         binary_routes: Sequence[tuple[int, FastHandler]] = (),
+        run_route: tuple[bytes, RunHandler] | None = None,
         idle_timeout_ms: int = 120_000,
         high_water: int = _HIGH_WATER,
         incomplete_frames_limit: int = INCOMPLETE_FRAMES_LIMIT,
@@ -166,9 +176,10 @@ class RemotingServer:
         on_accept_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """fast_routes: by the beginning of a JSON header. binary_routes: by the code in a binary
-        one. observer: notified of the responses of `routes`, but not of fast routes. gate: checks
-        requests to `routes`, but not to fast routes. responses: pending calls to clients, made by
-        the owner of this table. tls: None: every connection is plain, without checking.
+        one. run_route: tried before both on frames at the start of what was received, all of them
+        at once. observer: notified of the responses of `routes`, but not of fast routes. gate:
+        checks requests to `routes`, but not to fast routes. responses: pending calls to clients,
+        made by the owner of this table. tls: None: every connection is plain, without checking.
         on_accept_failed: called each time that no descriptor or no memory is left for one."""
         self._loop = loop
         self._executors = executors or {}
@@ -183,6 +194,7 @@ class RemotingServer:
         self._listener = listener
         self._fast = tuple(fast_routes)
         self._binary_fast = {code_bytes(code): handler for code, handler in binary_routes}
+        self._run_prefix, self._take_run = run_route or (b"", _takes_none)
         self._idle_timeout_ms = idle_timeout_ms
         self._high_water = high_water or _HIGH_WATER
         self._receive = ReceiveBuffer(limit=incomplete_frames_limit)
@@ -329,9 +341,18 @@ class RemotingServer:
 
     def on_data(self, connection: Connection, view: memoryview, end: int) -> int:
         """FrameSink: handle every whole frame of view[:end]."""
-        own = self._port_dispatchers.get(connection.connection_id)
-        take = self._take_fast if own is None else self._take_frame
-        return split_frames(view, end, take, connection)
+        if connection.connection_id in self._port_dispatchers:
+            return split_frames(view, end, self._take_frame, connection)
+        position = 0
+        if self._run_prefix:
+            headers, bodies, position = cut_run(view, end, self._run_prefix)
+            if headers:
+                taken = self._take_run(connection, headers, bodies)
+                if taken < len(headers):
+                    position = sum(map(whole_size, headers[:taken], bodies))
+                if not connection.takes_frames:
+                    return position
+        return split_frames(view, end, self._take_fast, connection, position)
 
     def _take_fast(
         self, connection: Connection, serialize_type: int, header: bytes, body: memoryview

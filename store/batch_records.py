@@ -10,7 +10,6 @@ and message_codec.py.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
@@ -19,6 +18,7 @@ from typing import Final
 import msgspec
 
 from store.batch_codec import BATCH_ITEM_HEAD
+from store.crc32 import LONG, crc32, crc32_for, long_crc32
 from store.message_codec import (
     BODY_CRC_AT,
     BODY_CRC_MASK,
@@ -53,7 +53,6 @@ _MOST_ROWS: Final = 64
 _SHAPES: Final = 128
 """Pairs of structs that are kept, at most 28 KiB each. To make one for 16 messages takes 5 us."""
 _PAIR_END_BYTE: Final = PAIR_END[0]
-_crc32: Final = zlib.crc32
 
 
 class BatchCommon(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -204,7 +203,7 @@ def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
             if ends != (taken if ended else 0):
                 return None
         fields = row * taken
-        fields[1::10] = [crc & BODY_CRC_MASK for crc in map(_crc32, bodies)]
+        fields[1::10] = [crc & BODY_CRC_MASK for crc in map(crc32_for(body_size), bodies)]
         fields[3::10] = range(queue_offset, queue_offset + taken)
         fields[4::10] = range(phy_offset, phy_offset + taken * size, size)
         fields[6::10] = bodies
@@ -250,7 +249,7 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         if length > PROPERTIES_LIMIT:
             return None
         size = fixed_size + body_size + length
-        crc = _crc32(content) & BODY_CRC_MASK
+        crc = (long_crc32 if body_size >= LONG else crc32)(content) & BODY_CRC_MASK
         head = pack(
             size, MAGIC_V1, crc, queue_id, flag, queue_offset, phy_offset, middle, body_size
         )

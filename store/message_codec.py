@@ -24,13 +24,13 @@ from __future__ import annotations
 import enum
 import ipaddress
 import struct
-import zlib
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from store.crc32 import crc32_for
 from store.errors import MessageIllegalError, RecordDamagedError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
@@ -63,6 +63,10 @@ _HEADS: Final = tuple(
 )
 """Index: sysFlag >> 4 & 3."""
 assert [head.size for head in _HEADS] == [88, 100, 100, 112]
+RECORD_HEADS: Final = tuple((head.size + 2, head.pack) for head in _HEADS)
+"""`fixed_size`, and what packs everything before the body, its size included. Index: the sysFlag's
+HOSTS_V6_FLAGS, shifted by HOSTS_V6_SHIFT."""
+HOSTS_V6_SHIFT: Final = 4
 PROPERTIES_LENGTH: Final = Struct(">h")
 TOPIC_LENGTH_V2: Final = Struct(">h")
 assert PROPERTIES_LENGTH.size == TOPIC_LENGTH_V2.size == 2
@@ -138,7 +142,7 @@ def read_store_timestamp(view: Buffer, position: int) -> int:
 
 def body_crc(body: Buffer) -> int:
     """bodyCRC as stored."""
-    return zlib.crc32(body) & BODY_CRC_MASK if len(body) else 0
+    return crc32_for(len(body))(body) & BODY_CRC_MASK
 
 
 def holds_topic(view: Buffer, position: int, topic: bytes) -> bool:

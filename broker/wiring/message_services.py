@@ -271,7 +271,7 @@ class MessageServices:
             self._stats,
             self._rights,
             self.timers.hook,
-            self.send.young_halves,
+            self.send.singles.young_halves,
             on_failure=self._on_failure,
         )
 

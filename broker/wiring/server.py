@@ -26,7 +26,7 @@ from broker.processor.pull_message_processor import (
     PULL_PREFIX,
     PullMessageProcessor,
 )
-from broker.processor.send_message_processor import SEND_V1_PREFIX, SEND_V2_PREFIX
+from broker.processor.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
@@ -164,13 +164,13 @@ class ServerBuilder:
             listener=_Listeners(self._tables.housekeeping, pull.hold_service.forget),
             fast_routes=(
                 *self._access.fast_routes(
-                    (SEND_V2_PREFIX, send.process_fast),
+                    (SEND_V2_PREFIX, send.singles.process_fast),
                     (PULL_PREFIX, pull.process_fast),
                     (LITE_PULL_PREFIX, pull.process_fast),
                     (POP_PREFIX, self._pop.path.pop.process_fast),
                     (ACK_PREFIX, self._pop.path.ack.process_fast),
                     (HEARTBEAT_PREFIX, heartbeats.process_fast),
-                    (SEND_V1_PREFIX, send.process_fast),
+                    (SEND_V1_PREFIX, send.singles.process_fast),
                     (SEND_BATCH_PREFIX, send.batches.process_fast),
                 ),
                 *self._access.unchecked_routes(
@@ -178,11 +178,16 @@ class ServerBuilder:
                 ),
             ),
             binary_routes=self._access.binary_routes(
-                (RequestCode.SEND_MESSAGE_V2, send.process_fast),
-                (RequestCode.SEND_MESSAGE, send.process_fast),
+                (RequestCode.SEND_MESSAGE_V2, send.singles.process_fast),
+                (RequestCode.SEND_MESSAGE, send.singles.process_fast),
                 (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
                 (RequestCode.PULL_MESSAGE, pull.process_binary),
                 (RequestCode.LITE_PULL_MESSAGE, pull.process_binary),
+            ),
+            run_route=(
+                None
+                if self._access.guards_fast_routes
+                else (SEND_V2_PREFIX, send.singles.process_run)
             ),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,

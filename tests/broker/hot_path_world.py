@@ -32,10 +32,9 @@ from broker.processor.pull_message_processor import (
 )
 from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
-    SEND_V1_PREFIX,
-    SEND_V2_PREFIX,
     SendMessageProcessor,
 )
+from broker.processor.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.processor.send_settings import SendSettings
 from broker.processor.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
@@ -415,15 +414,15 @@ class HotPathWorld:
                 )
             )
         fast_routes = (
-            (SEND_V2_PREFIX, self.send_processor.process_fast),
+            (SEND_V2_PREFIX, self.send_processor.singles.process_fast),
             (PULL_PREFIX, self.pull_processor.process_fast),
             (LITE_PULL_PREFIX, self.pull_processor.process_fast),
-            (SEND_V1_PREFIX, self.send_processor.process_fast),
+            (SEND_V1_PREFIX, self.send_processor.singles.process_fast),
             (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
         )
         binary_routes = (
-            (Code.SEND_MESSAGE_V2, self.send_processor.process_fast),
-            (Code.SEND_MESSAGE, self.send_processor.process_fast),
+            (Code.SEND_MESSAGE_V2, self.send_processor.singles.process_fast),
+            (Code.SEND_MESSAGE, self.send_processor.singles.process_fast),
             (Code.SEND_BATCH_MESSAGE, self.send_processor.batches.process_fast),
             (Code.PULL_MESSAGE, self.pull_processor.process_binary),
             (Code.LITE_PULL_MESSAGE, self.pull_processor.process_binary),
@@ -433,6 +432,7 @@ class HotPathWorld:
             routes,
             fast_routes=fast_routes if fast else (),
             binary_routes=binary_routes if fast else (),
+            run_route=(SEND_V2_PREFIX, self.send_processor.singles.process_run) if fast else None,
         )
         self.turn()
 

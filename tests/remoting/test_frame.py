@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import pytest
 from hypothesis import given
@@ -17,9 +19,11 @@ from remoting.frame import (
     MAX_HEADER,
     BinaryAnswer,
     JsonAnswer,
+    cut_run,
     frame_size,
     pack_head,
     split_frames,
+    whole_size,
 )
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
@@ -201,6 +205,46 @@ def test_the_body_is_lent_and_the_header_is_kept() -> None:
     buffer[:] = bytes(len(buffer))
     ((header, body),) = seen
     assert (header, bytes(body)) == (b"header", bytes(4))
+
+
+_PREFIX = b'{"code":310,'
+_run_frames = st.builds(
+    frame,
+    st.sampled_from([_PREFIX, _PREFIX + b"a", _PREFIX + b"b", _PREFIX + b"ab", b"other", b""]),
+    st.sampled_from([b"", b"x", b"y", b"xy"]),
+    st.sampled_from([0, 0, 0, 0, 0, 0, 1]),
+)
+
+
+@given(
+    frames=st.lists(st.one_of(_run_frames, _run_frames.map(lambda one: one * 5)), max_size=8),
+    cut=st.integers(0, 9),
+    rest=st.sampled_from([b"", b"\xff" * 9, b"\0\0\0\4\xff\0\0\0", bytes(20)]),
+)
+def test_a_run_is_the_first_frames_that_begin_alike(
+    frames: list[bytes], cut: int, rest: bytes
+) -> None:
+    whole = b"".join(frames)
+    data = whole[: max(len(whole) - cut, 0)] + (b"" if cut else rest)
+    taken: list[Taken] = []
+
+    def take(_: None, serialize_type: int, header: bytes, body: memoryview) -> bool:
+        taken.append((serialize_type, header, bytes(body)))
+        return True
+
+    with suppress(FrameError):
+        split_frames(memoryview(data), len(data), take, None)
+    run = list(takewhile(lambda one: one[0] == 0 and one[1].startswith(_PREFIX), taken))
+    headers, bodies, position = cut_run(memoryview(data), len(data), _PREFIX)
+    assert [(0, header, body) for header, body in zip(headers, bodies, strict=True)] == run
+    assert position == sum(map(whole_size, headers, bodies))
+
+
+def test_frames_are_split_from_a_place_on() -> None:
+    data = frame(b"a", b"b") + frame(b"c", b"d")
+    sink = Sink()
+    assert split_frames(memoryview(data), len(data), Sink.take, sink, 10) == len(data)
+    assert sink.frames == [(0, b"c", b"d")]
 
 
 @given(

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from queue import Queue
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +142,7 @@ class Bench:
         self.processor = Processor()
         self.listener = Listener()
         self.fast: list[bytes] = []
+        self.runs: list[list[bytes]] = []
         pool = RequestExecutor("pool", 1, 1)
         routes = {code: Route(self.processor) for code in (ECHO, FAIL, REFUSE, SILENT)}
         routes[POOL] = routes[BLOCK] = Route(self.processor, "pool")
@@ -151,7 +152,8 @@ class Bench:
             routes,
             executors={"pool": pool},
             listener=self.listener,
-            fast_routes=((b'{"code":99,', self.take_fast),),
+            fast_routes=((b'{"code":99,', self.take_fast), (b'{"code":98,', self.take_fast)),
+            run_route=(b'{"code":98,', self.take_run),
             idle_timeout_ms=idle_timeout_ms,
             responses=responses,
         )
@@ -167,6 +169,14 @@ class Bench:
     def take_fast(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
         self.fast.append(bytes(body))
         return bytes(body) != b"slow"
+
+    def take_run(
+        self, connection: Connection, headers: Sequence[bytes], bodies: Sequence[bytes]
+    ) -> int:
+        """Those before a slow one."""
+        assert all(header.startswith(b'{"code":98,') for header in headers)
+        self.runs.append(list(bodies))
+        return [*bodies, b"slow"].index(b"slow")
 
     def close(self) -> None:
         self.processor.gate.set()
@@ -329,6 +339,22 @@ def test_fast_routes_take_their_frames_and_leave_the_others(bench: Bench) -> Non
     answer = peer.call(99, b"slow")
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert bench.fast == [b"quick", b"slow"]
+
+
+def test_a_run_of_frames_is_taken_at_once_and_what_is_left_of_it_goes_on(bench: Bench) -> None:
+    peer = Peer(bench.address)
+    requests = [
+        RemotingCommand.request(code, {}, body)
+        for code, body in [(98, b"1"), (98, b"2"), (98, b"slow"), (98, b"3"), (ECHO, b"4")]
+    ]
+    peer.sock.sendall(b"".join(map(encode_command, requests)))
+    assert peer.receive().code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert peer.receive().body == b"4"
+    assert bench.runs == [[b"1", b"2", b"slow", b"3"]]
+    assert bench.fast == [b"slow", b"3"]
+    peer.send(RemotingCommand.request(98, {}, b"5"))
+    assert peer.call(ECHO).code == 0
+    assert bench.runs[1:] == [[b"5"]]
 
 
 def test_a_port_may_have_a_table_of_its_own(bench: Bench) -> None:

@@ -19,7 +19,7 @@ from broker.longpolling.pull_header import PullFrame
 from broker.processor.batch_send_route import SEND_BATCH_PREFIX
 from broker.processor.pull_message_processor import LITE_PULL_PREFIX, PULL_PREFIX
 from broker.processor.send_header import decode_send_frame
-from broker.processor.send_message_processor import SEND_V2_PREFIX
+from broker.processor.send_route import SEND_V2_PREFIX
 from remoting.address_patterns import NOBODY
 from remoting.connection import Connection
 from remoting.errors import RequestError
@@ -207,7 +207,7 @@ class Guarded:
         self.general = GeneralGate(guard)
         send, pull = world.send_processor, world.pull_processor
         fast = (
-            (SEND_V2_PREFIX, send.process_fast),
+            (SEND_V2_PREFIX, send.singles.process_fast),
             (SEND_BATCH_PREFIX, send.batches.process_fast),
             (PULL_PREFIX, pull.process_fast),
             (LITE_PULL_PREFIX, pull.process_fast),
@@ -225,7 +225,7 @@ class Guarded:
             binary_routes=tuple(
                 (code, GuardedBinaryRoute(code, handler, guard.check))
                 for code, handler in (
-                    (RequestCode.SEND_MESSAGE_V2, send.process_fast),
+                    (RequestCode.SEND_MESSAGE_V2, send.singles.process_fast),
                     (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
                     (RequestCode.PULL_MESSAGE, pull.process_binary),
                 )

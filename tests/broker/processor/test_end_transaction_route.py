@@ -20,7 +20,7 @@ from broker.processor.end_transaction_route import (
     EndRouteParts,
     EndTransactionRoute,
 )
-from broker.processor.send_message_processor import SEND_V2_PREFIX
+from broker.processor.send_route import SEND_V2_PREFIX
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
 from remoting.remoting_codec import encode_command
@@ -44,7 +44,7 @@ class Side:
     def __init__(self, root: Path, *, fast: bool, **kinds: Any) -> None:
         self.world = TransactionWorld(root, **kinds)
         self.hot = hot = self.world.hot
-        self.young = hot.send_processor.young_halves
+        self.young = hot.send_processor.singles.young_halves
         self.route = EndTransactionRoute(
             EndRouteParts(
                 commit_log=hot.log,
@@ -62,7 +62,7 @@ class Side:
             Code.END_TRANSACTION: Route(self.world.processor),
         }
         fast_routes = (
-            (SEND_V2_PREFIX, hot.send_processor.process_fast),
+            (SEND_V2_PREFIX, hot.send_processor.singles.process_fast),
             (END_TRANSACTION_PREFIX, self.route.process_fast),
         )
         hot.server = RemotingServer(hot.loop, routes, fast_routes=fast_routes if fast else ())

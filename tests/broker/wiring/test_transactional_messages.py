@@ -57,7 +57,7 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
         hot.stats,
         everybody,
         hot.timers,
-        hot.send_processor.young_halves,
+        hot.send_processor.singles.young_halves,
         on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
     )
 
