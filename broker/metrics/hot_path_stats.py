@@ -59,7 +59,7 @@ class SendCounts:
         success."""
 
     def add(self, table: dict[str, list[int]], name: str, messages: int, size: int) -> None:
-        """Count in `table`, one of the above. A single send does it in line (process_fast)."""
+        """Count in `table`, one of the above. A single send does it in line (SendRoute)."""
         counted = table.get(name)
         if counted is None:
             counted = table[name] = [0, 0]
@@ -280,6 +280,8 @@ class HotPathStats:
 
     def publish(self) -> None:
         """Publish the counts of the fast paths; see the module for how often."""
+        if self.pulls.found or self._quick_pulls:
+            self._publish_pulls()
         sends = self.sends
         if not (
             self._quick_turns or sends.normal or sends.fifo or sends.transactions or sends.delayed
@@ -304,8 +306,6 @@ class HotPathStats:
             self._answered(self._quick_answered, self._quick_answered_ns)
             self._quick_turns = self._quick_messages = self._quick_size = 0
             self._quick_answered = self._quick_answered_ns = 0
-        if self.pulls.found or self._quick_pulls:
-            self._publish_pulls()
 
     def _publish_put(self, messages: int, size: int, elapsed_ns: int) -> None:
         self._store_stats.add_put(messages, size, elapsed_ns // _NS_PER_MS)

@@ -35,6 +35,12 @@ class SendAnswers:
         self.binary_with_key: Final[AnswerTemplate] = BinaryAnswer({**in_binary, _KEY: b"%b"})
         """The key as it is, in UTF-8."""
 
+    def templates(self, *, is_binary: bool) -> tuple[AnswerTemplate, AnswerTemplate]:
+        """Without and with a unique key."""
+        if is_binary:
+            return self.binary, self.binary_with_key
+        return self.json, self.json_with_key
+
 
 def _constant(text: bytes) -> bytes:
     return text.replace(b"%", b"%%")

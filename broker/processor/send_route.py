@@ -43,7 +43,6 @@ from broker.processor.send_records import (
 from broker.processor.stored_answer import StoredAnswer
 from broker.transaction.young_halves import YoungHalves
 from remoting.connection import Buffer, Connection
-from remoting.frame import AnswerTemplate
 from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog
@@ -136,10 +135,7 @@ class SendRoute:
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
         is_binary = decode is decode_binary_frame
-        without_key: AnswerTemplate = self._answers.json
-        with_key: AnswerTemplate = self._answers.json_with_key
-        if is_binary:
-            without_key, with_key = self._answers.binary, self._answers.binary_with_key
+        without_key, with_key = self._answers.templates(is_binary=is_binary)
         answers: list[Buffer] = []
         answers_size = taken = messages = messages_size = 0
         values: tuple[int | bytes, ...]
@@ -161,17 +157,14 @@ class SendRoute:
             if (topic := topics.get(name)) is None or frame.flag or safety:
                 break
             queue_id = topic.queue_ids.get(queue)
-            if queue_id is None:
-                queue_id = topic.find_queue_id(queue)
-                if queue_id is None:
-                    break
+            if queue_id is None and (queue_id := topic.find_queue_id(queue)) is None:
+                break
             if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
                 break
             entry, stored_in = topic.entry, queue_id
             kind = bits & GENERAL_FLAGS
             if kind or "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
-                place = self._diverted.find(entry.name, queue_id, kind, text)
-                if place is None:
+                if (place := self._diverted.find(entry.name, queue_id, kind, text)) is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:
@@ -188,10 +181,9 @@ class SendRoute:
                 break
             taken += 1
             end = log.position
-            counted = table.get(counted_as)
-            if counted is None:
-                counted = table[counted_as] = [0, 0]
             size = end - phy_offset
+            if (counted := table.get(counted_as)) is None:
+                counted = table[counted_as] = [0, 0]
             counted[0] += 1
             counted[1] += size
             messages += 1
@@ -221,11 +213,11 @@ class SendRoute:
         sends.messages += messages
         sends.size += messages_size
         if answers:
+            connection.write_many(answers, answers_size)
             if decode is decode_send_frame:
                 sends.answered += len(answers)
             else:
                 self._stats.add_answers(frame.code, ResponseCode.SUCCESS, len(answers))
-            connection.write_many(answers, answers_size)
         return taken
 
 

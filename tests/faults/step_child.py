@@ -148,7 +148,7 @@ def _patch_methods(steps: Steps) -> None:
     for owner, names in (
         (QueueTableWriter, ("_add", "set_offsets", "mark_moved", "reset")),
         (IndexFile, ("_write_units", "_put")),
-        (CommitLog, ("_open_file", "_roll")),
+        (CommitLog, ("_open", "_roll")),
     ):
         for name in names:
             method = getattr(owner, name)

@@ -340,7 +340,7 @@ class BrokerWorld:
         controller.loop.close()
         self._store._derived.close()
         self._store._flush._flusher.close()
-        self._store._allocate._stop_warming()
+        self._store._allocate._stop_preparing()
         self._store._derived.source.close()
         for channel in self._channels:
             channel.close()
