@@ -2,13 +2,13 @@
 
 Never blocks; runs on HAClient's thread, which sleeps when there is nothing to do here. Bytes go
 through one buffer, which stays in the processor's cache, into the file: one recv brings many small
-frames, or a piece of a large one (through the mapped file a GB costs three times as much:
-store/log_file.py). Whole frames are published, as far as their checksums are right (frame.py;
-after a handshake) and haAckLevel finds them valid, and the end of the last one is reported
-(offset_reporter.py). What it cannot do itself, such as starting an empty log, it returns as a
-LinkOutcome. It knows no addresses and no states; every end is a LinkClosedError. Corresponds to
-HAClient.dispatchReadRequest of RocketMQ. Long because each stage of a frame, from its receipt to
-its report, is a few lines that move the same positions.
+frames, or a piece of a large one (why not through the mapped file: store/log_file.py). Whole frames
+are published, as far as their checksums are right (frame.py; after a handshake) and haAckLevel
+finds them valid, and the end of the last one is reported (offset_reporter.py). What it cannot do
+itself, such as starting an empty log, it returns as a LinkOutcome. It knows no addresses and no
+states; every end is a LinkClosedError. Corresponds to HAClient.dispatchReadRequest of RocketMQ.
+Long because each stage of a frame, from its receipt to its report, is a few lines that move the
+same positions.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ store/message_codec.py.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.crc32 import crc32_for
 from store.inner_batch import INNER_BATCH_FLAG, inner_num
 from store.message_codec import (
     BODY_CRC_MASK,
@@ -223,6 +223,7 @@ def _bodies_are_whole(
     sizes = heads["body_size"]
     ends = topic_at - 1
     bodies = map(view.__getitem__, map(slice, (ends - sizes).tolist(), ends.tolist()))
-    crcs = np.fromiter(map(zlib.crc32, bodies), np.int64, len(heads))
+    crc32 = crc32_for(int(sizes.mean()) if len(sizes) else 0)
+    crcs = np.fromiter(map(crc32, bodies), np.int64, len(heads))
     found: NDArray[np.bool_] = (crcs & BODY_CRC_MASK == heads["body_crc"]) | (sizes == 0)
     return found

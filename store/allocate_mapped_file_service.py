@@ -1,10 +1,10 @@
 """AllocateMappedFileService: commit log files are ready before the writer needs them.
 
 Thread of the `store` process, the only one that creates log files. It keeps the file of the
-writer's position and `ahead` more allocated (a full disk shows here, not in an append), and on a
-master the pages before the writer in memory, in small steps: fresh memory may cost more than
-copying into it. The writer learns through `allocated_end` how far it may write. Corresponds to
-RocketMQ's AllocateMappedFileService, and MappedFile's warm-up.
+writer's position and `ahead` more allocated (a full disk shows here, not in an append), and the
+pages before the writer in memory, in small steps: fresh memory may cost more than copying into it.
+The writer learns through `allocated_end` how far it may write. Corresponds to RocketMQ's
+AllocateMappedFileService, and MappedFile's warm-up.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class AllocateMappedFileService(ServiceThread):
         *,
         writer_position: Callable[[], int],
         publish: Callable[[int], None],
-        prepares_pages: bool = True,
         allows: Callable[[int], bool] = lambda size: True,
         is_full: IsFull = lambda path: False,
         known: KnownDirectories | None = None,
@@ -66,9 +65,8 @@ class AllocateMappedFileService(ServiceThread):
         """place: the log's directory, or directories.
 
         writer_position: end of the published log. publish: gets allocated_end.
-        prepares_pages: a slave's writer, for whose answers few wait, and who writes much at once,
-        gets fresh pages itself: that costs less. allows: whether so many bytes of the disk may be
-        taken now; whoever says no has refused writes already.
+        allows: whether so many bytes of the disk may be taken now; whoever says no has refused
+        writes already.
         is_full: one of several directories that gets no new file while another has room.
         known: hears of files made and removed.
         """
@@ -87,7 +85,6 @@ class AllocateMappedFileService(ServiceThread):
         self._first_start = _NOT_BEGUN
         self._allocated_end = _NOT_BEGUN
         self._prepared = 0
-        self._prepares_pages: Final = prepares_pages
         self._position_before = 0
         """Where the writer was at the last look."""
         self._preparing: LogFile | None = None
@@ -245,8 +242,6 @@ class AllocateMappedFileService(ServiceThread):
 
     def _prepare_step(self) -> bool:
         """Prepare one step ahead of the writer. False: nothing is due."""
-        if not self._prepares_pages:
-            return False
         position = self._writer_position()
         if self._should_wait(position):
             return False

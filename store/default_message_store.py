@@ -420,7 +420,6 @@ class DefaultMessageStore:
             self._flags,
             writer_position=lambda: counters[MAX_PHY_OFFSET],
             publish=self._progress.publish_allocated,
-            prepares_pages=not config.is_slave,
             allows=self._emergency.allows_log_file,
             is_full=lambda path: self.clean_commit_log.is_full(path),
             known=self._known,

@@ -131,7 +131,9 @@ class SendRoute:
         log, waiters, sends = self._log, self._waiters, self._sends
         if self._held or not log.writable:
             return 0
-        peer = PeerHost.of(connection)
+        peer = connection.state
+        if peer.__class__ is not PeerHost:
+            peer = PeerHost.of(connection)
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
         is_binary = decode is decode_binary_frame
@@ -196,11 +198,9 @@ class SendRoute:
                 key = unique_key.encode()
                 if not key.isalnum() and not is_binary:
                     key = json_characters(unique_key)
-                used = with_key
-                values = (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
+                used, values = with_key, (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
             else:
-                used = without_key
-                values = (0, queue_id, phy_offset, queue_offset, frame.opaque)
+                used, values = without_key, (0, queue_id, phy_offset, queue_offset, frame.opaque)
             if waiters.active and (
                 "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
             ):

@@ -260,17 +260,6 @@ def test_while_the_log_grows_only_what_is_needed_soon_is_prepared(
     assert prepared[-1] == (16384, 20480), "the log does not grow"
 
 
-def test_nothing_is_prepared_for_a_slave_s_writer(
-    writer: Writer, prepared: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer.service, "_prepares_pages", False)
-    writer.service.begin_at(0)
-    for writer.position in range(100, 110):
-        steps(writer, 1)
-    steps(writer, 3)
-    assert prepared == []
-
-
 def test_preparing_stays_a_bounded_distance_ahead(
     writer: Writer, prepared: list[tuple[int, int]]
 ) -> None:
