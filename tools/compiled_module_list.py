@@ -24,6 +24,7 @@ COMPILED_MODULES: Final = (
     "broker.processor.batch_send_route",
     "broker.processor.diverted_sends",
     "broker.processor.header_numbers",
+    "broker.processor.known_pulls",
     "broker.processor.pull_answer",
     "broker.processor.pull_message_processor",
     "broker.processor.pull_message_reader",

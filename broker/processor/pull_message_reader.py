@@ -236,7 +236,8 @@ class PullMessageReader:
         places = block.places(log.file_size)
         if places is None or offset >= block.end:
             return None
-        file_start, starts, ends, totals = places
+        file_start, starts = places.file_start, places.starts
+        ends, totals = places.ends, places.totals
         first = offset - block.begin
         phy = file_start + starts[first]
         memory_edge = self._counters[MAX_PHY_OFFSET] - settings.memory_limit

@@ -8,7 +8,7 @@ and keeps no view of the log.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,25 @@ _INT16: Final = 2
 _INT32: Final = 4
 
 
-class Places(NamedTuple):
-    """Where the records of a block are; all of them are in one file of the log."""
+class Places:
+    """Where the records of a block are; all of them are in one file of the log. Immutable."""
 
-    file_start: int
-    """Where the file begins in the log."""
-    starts: memoryview[int]
-    """In the file; likewise `ends`. No arrays: one number, or the 32 of a pull, cost half."""
-    ends: memoryview[int]
-    totals: memoryview[int]
-    """Bytes of all records before each unit of the block, and of all of them."""
+    __slots__ = ("ends", "file_start", "starts", "totals")
+
+    def __init__(
+        self,
+        file_start: int,
+        starts: memoryview[int],
+        ends: memoryview[int],
+        totals: memoryview[int],
+    ) -> None:
+        """file_start: where the file begins in the log. starts, ends: in the file. No arrays: one
+        number, or the 32 of a pull, cost half. totals: bytes of all records before each unit of the
+        block, and of all of them."""
+        self.file_start: Final = file_start
+        self.starts: Final = starts
+        self.ends: Final = ends
+        self.totals: Final = totals
 
 
 class UnitBlock:

@@ -204,6 +204,7 @@ def filled(twins: Twins, count: int = 5) -> None:
         world.dispatch()
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("code", [Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE])
 @pytest.mark.parametrize(
     ("changes", "is_fast"),

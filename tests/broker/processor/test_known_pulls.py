@@ -15,7 +15,7 @@ import pytest
 from ipc.queue_table import QueueTableWriter
 from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
-from remoting.remoting_command import RemotingCommand
+from remoting.remoting_command import RemotingCommand, SerializeType
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.java_hash import string_hash
 from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
@@ -91,7 +91,8 @@ class Pair:
     def pull(self, **fields: Any) -> RemotingCommand | None:
         """The answer, the same in both worlds; None: it is held."""
         self.opaque += 1
-        request = pull_request(**fields)
+        form = self.chance.choice([SerializeType.JSON, SerializeType.ROCKETMQ])
+        request = pull_request(serialize=form, **fields)
         request.opaque = self.opaque
         for world, client in zip(self.worlds, self.clients, strict=True):
             client.send(request)
