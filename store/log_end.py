@@ -11,7 +11,7 @@ import logging
 
 from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET
-from store.errors import StoreError
+from store.errors import StoreError, WrongFileSizeError
 from store.log_directories import LogDirectories
 from store.log_file import LogFile
 from store.mapped_file import file_name
@@ -26,10 +26,16 @@ class NextFileNotReadyError(StoreError):
 def open_for_writing(
     directories: LogDirectories, file_start: int, file_size: int, page: ControlPage
 ) -> LogFile:
-    """The file that begins at `file_start`. Raises NextFileNotReadyError, StoreError."""
+    """The file that begins at `file_start`. Raises NextFileNotReadyError; StoreError: it cannot be
+    opened, or somebody has truncated it (`store` gives it its length back within seconds)."""
     if page.counters[ALLOCATED_END] < file_start + file_size:
         raise NextFileNotReadyError(f"commit log file {file_name(file_start)} is not allocated yet")
-    return LogFile(directories.path_of(file_start), file_start)
+    file = LogFile(directories.path_of(file_start), file_start)
+    if file.end_offset != file_start + file_size:
+        file.close()
+        length = file.end_offset - file_start
+        raise WrongFileSizeError(f"{file.path}: length {length}, expected {file_size}")
+    return file
 
 
 def zero_unpublished(directories: LogDirectories, file_size: int, page: ControlPage) -> None:

@@ -19,14 +19,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from store.errors import StoreError
+from store.errors import StoreError, WrongFileSizeError
 from store.mapped_file import MappedFile
 
 
 class LogFile:
     """See the module. Owned by one thread."""
 
-    __slots__ = ("_fd", "_mapped", "end_offset", "path", "start_offset")
+    __slots__ = ("_fd", "_mapped", "_size", "end_offset", "path", "start_offset")
 
     def __init__(self, path: Path, start_offset: int) -> None:
         """Open an existing file. Raises StoreError."""
@@ -37,14 +37,19 @@ class LogFile:
             self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise StoreError(f"{path}: cannot be opened: {error.strerror}") from error
-        self.end_offset: Final = start_offset + os.fstat(self._fd).st_size
+        self._size: Final = os.lseek(self._fd, 0, os.SEEK_END)
+        self.end_offset: Final = start_offset + self._size
 
     def write(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data` at `position`. Raises StoreError: it does not fit, or the disk
-        refuses; what was written of it then is unknown."""
-        end, size = position + len(data), self.end_offset - self.start_offset
+        refuses; what was written of it then is unknown. WrongFileSizeError: somebody has truncated
+        the file, and a write behind its end would hide how far (0.2 us)."""
+        end, size = position + len(data), self._size
         if position < 0 or end > size:
             raise StoreError(f"{self.path}: [{position}, {end}) is outside its {size} bytes")
+        length = os.lseek(self._fd, 0, os.SEEK_END)
+        if length != size:
+            raise WrongFileSizeError(f"{self.path}: length {length}, expected {size}")
         try:
             written = os.pwrite(self._fd, data, position)
             while written < len(data):

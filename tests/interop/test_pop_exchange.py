@@ -89,6 +89,12 @@ def send(client: PopClient, first: int, count: int) -> None:
         wait_until(
             lambda n=number: client.frames.send(TOPIC, n % QUEUES, b"%d" % n).code == 0, "a send"
         )
+    wait_until(
+        lambda: (
+            sum(client.frames.offset(30, TOPIC, queue) for queue in range(QUEUES)) >= first + count
+        ),
+        "all of them in the queues",
+    )
 
 
 def pop(client: PopClient, ledger: Ledger, count: int) -> list[PoppedMessage]:

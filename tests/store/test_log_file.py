@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from store.errors import StoreError
+from store.errors import StoreError, WrongFileSizeError
 from store.log_file import LogFile
 from store.mapped_file import MappedFile, create_allocated, file_name
 
@@ -74,3 +74,12 @@ def test_preparing_changes_nothing(path: Path) -> None:
         file.write(0, b"x" * 8192)
         file.prepare(4096, 1 << 20)
     assert path.read_bytes() == b"x" * 8192
+
+
+def test_a_file_that_somebody_truncates_is_not_written(path: Path) -> None:
+    with LogFile(path, 8192) as file:
+        file.write(0, b"before")
+        os.truncate(path, 4096)
+        with pytest.raises(WrongFileSizeError, match="length 4096, expected 8192"):
+            file.write(6000, b"behind its end")
+    assert path.stat().st_size == 4096
