@@ -47,8 +47,8 @@ _INT32: Final = range(-(2**31), 2**31)
 """The flag of a batch is not stored, but checked."""
 
 
-class BatchStats(Protocol):
-    """Where batches are counted."""
+class RouteStats(Protocol):
+    """Where what the fast paths take is counted."""
 
     @property
     def sends(self) -> SendCounts:
@@ -67,7 +67,7 @@ class BatchSendRoute:
         topics: Mapping[str, SendTopic],
         held: Collection[object],
         waiters: DurabilityWaiters,
-        stats: BatchStats,
+        stats: RouteStats,
         note_waiting: Callable[[], None],
         answers: SendAnswers,
         *,

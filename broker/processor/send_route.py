@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec.structs import astuple
@@ -20,8 +20,7 @@ from msgspec.structs import astuple
 from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
-from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.batch_send_route import BatchSendRoute
+from broker.processor.batch_send_route import BatchSendRoute, RouteStats
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.send_answers import SendAnswers
 from broker.processor.send_header import (
@@ -55,17 +54,6 @@ SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
 _KEPT_FLAGS: Final = ~(HOST_BITS | TRANSACTION_MASK)
 """On the fast path only half messages have transaction bits, and they are stored without."""
-
-
-class RouteStats(Protocol):
-    """Where single sends are counted."""
-
-    @property
-    def sends(self) -> SendCounts:
-        """Where the fast paths count."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
 
 
 class SendRoute:
