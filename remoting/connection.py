@@ -231,7 +231,8 @@ class Connection:
 
     def send_now(self, pieces: list[Buffer], size: int) -> None:
         """`write_many` of what waits for nothing of this turn: it is sent before the turn is over
-        unless something else waits to be sent, so that the peer works on it meanwhile."""
+        unless something else waits to be sent, so that the peer works on it meanwhile. Written out
+        for speed: by `write_many` and `flush` pulls of 32 lose 4 %."""
         if self._out or self.phase is not Phase.OPEN or len(pieces) > _IOV_MAX:
             self.write_many(pieces, size)
             return

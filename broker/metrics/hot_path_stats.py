@@ -262,10 +262,9 @@ class HotPathStats:
         self._quick_pulls += answered
         self._quick_pulls_ns += answered * elapsed_ns
         self._quick_pull_turns += 1
-        if elapsed_ns >= _NS_PER_MS:
-            self._turn_get = True
-            self._publish_pulls()
-        elif self._quick_pull_turns >= _QUICK_TURNS:
+        is_long = elapsed_ns >= _NS_PER_MS
+        self._turn_get = self._turn_get or is_long
+        if is_long or self._quick_pull_turns >= _QUICK_TURNS:
             self._publish_pulls()
 
     def _publish_pulls(self) -> None:

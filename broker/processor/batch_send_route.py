@@ -35,7 +35,6 @@ from broker.processor.send_records import (
 )
 from broker.processor.stored_answer import StoredAnswer
 from remoting.connection import Connection
-from remoting.frame import AnswerTemplate
 from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
@@ -138,16 +137,14 @@ class BatchSendRoute:
         sends.add(table, fields.b, len(phy_offsets), self._log.position - before)
         ids = self._message_ids(phy_offsets)
         unique_key = find_unique_key(text)
-        answers = self._answers
         is_binary = frame.__class__ is BinarySendFrame
-        template: AnswerTemplate
+        template, with_key = self._answers.templates(is_binary=is_binary)
         values: tuple[int | bytes, ...]
         if unique_key:
             key = unique_key.encode() if is_binary else json_characters(unique_key)
-            template = answers.binary_with_key if is_binary else answers.json_with_key
+            template = with_key
             values = (0, queue_id, ids, first_offset, key, frame.opaque)
         else:
-            template = answers.binary if is_binary else answers.json
             values = (0, queue_id, ids, first_offset, frame.opaque)
         if self._waiters.active and (
             "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"

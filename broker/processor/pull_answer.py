@@ -22,9 +22,14 @@ from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType
 
 _NAMES: Final = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
-PULL_ANSWER: Final = JsonAnswer(dict.fromkeys(_NAMES, b'"%d"'), remark=True)
-BINARY_PULL_ANSWER: Final = BinaryAnswer(dict.fromkeys(_NAMES, b"%d"), remark=True)
+_ANSWER: Final = JsonAnswer(dict.fromkeys(_NAMES, b'"%d"'), remark=True)
+_BINARY_ANSWER: Final = BinaryAnswer(dict.fromkeys(_NAMES, b"%d"), remark=True)
 """Values of both: code, suggestWhichBrokerId, the three offsets, opaque, remark."""
+
+
+def pull_template(serialize_type: SerializeType) -> AnswerTemplate:
+    """Of the answer to a pull with such a header."""
+    return _ANSWER if serialize_type is SerializeType.JSON else _BINARY_ANSWER
 
 
 def pull_header_of(request: RemotingCommand) -> PullHeader:
@@ -57,9 +62,7 @@ def answer_head(request: PullRequest, read: PullRead, suggested: int) -> bytes:
             request.opaque,
             read.status,
         )
-        is_json = request.serialize_type == SerializeType.JSON
-        template: AnswerTemplate = PULL_ANSWER if is_json else BINARY_PULL_ANSWER
-        return template.render(values, read.size)
+        return pull_template(request.serialize_type).render(values, read.size)
     place, item = request.mapped.translate(request.header.queueOffset, place_of(read))
     fields = {"suggestWhichBrokerId": str(suggested)} | offset_fields(place, item)
     command = RemotingCommand(

@@ -40,11 +40,10 @@ from broker.processor.known_pulls import (
     NotePull,
 )
 from broker.processor.pull_answer import (
-    BINARY_PULL_ANSWER,
-    PULL_ANSWER,
     answer_head,
     place_of,
     pull_header_of,
+    pull_template,
     refuse,
 )
 from broker.processor.pull_message_reader import PullMessageReader, QueuePlace
@@ -194,18 +193,11 @@ class PullMessageProcessor:
             frame = _decode_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
-        if frame.flag or (self._static_topics and frame.extFields.topic in self._static_topics):
+        if frame.flag:
             return False
-        code, opaque, fields = frame.code, frame.opaque, frame.extFields
-        if self._known.answer(connection, fields, code, opaque, PULL_ANSWER):
-            return True
-        request = PullRequest(connection, opaque, SerializeType.JSON, code, fields)
-        try:
-            self._pull(request)
-        except RequestError as error:
-            self._stats.add_answers(code, error.code)
-            refuse(request, error)
-        return True
+        return self._serve(
+            connection, frame.code, frame.opaque, frame.extFields, SerializeType.JSON
+        )
 
     def process_binary(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
         """FastHandler for frames of codes 11 and 361 with a binary header, as `process_fast`."""
@@ -213,19 +205,32 @@ class PullMessageProcessor:
         if read is None or read.flag or not has_plain_numbers(read.ext_fields, PULL_NUMBERS):
             return False
         try:
-            fields = msgspec.convert(read.ext_fields, PullHeader, strict=False)
+            header_fields = msgspec.convert(read.ext_fields, PullHeader, strict=False)
         except msgspec.ValidationError:
             return False
-        if self._static_topics and fields.topic in self._static_topics:
+        return self._serve(
+            connection, read.code, read.opaque, header_fields, SerializeType.ROCKETMQ
+        )
+
+    def _serve(
+        self,
+        connection: Connection,
+        code: int,
+        opaque: int,
+        header: PullHeader,
+        serialize_type: SerializeType,
+    ) -> bool:
+        """Answer a pull of the fast routes, now or later; False: its topic is a static one."""
+        if self._static_topics and header.topic in self._static_topics:
             return False
-        if self._known.answer(connection, fields, read.code, read.opaque, BINARY_PULL_ANSWER):
+        template = pull_template(serialize_type)
+        if self._known.answer(connection, header, code, opaque, template):
             return True
-        kind = SerializeType.ROCKETMQ
-        request = PullRequest(connection, read.opaque, kind, read.code, fields)
+        request = PullRequest(connection, opaque, serialize_type, code, header)
         try:
             self._pull(request)
         except RequestError as error:
-            self._stats.add_answers(read.code, error.code)
+            self._stats.add_answers(code, error.code)
             refuse(request, error)
         return True
 

@@ -19,7 +19,7 @@ _KEY: Final = "transactionId"
 class SendAnswers:
     """See the module. Immutable."""
 
-    __slots__ = ("binary", "binary_with_key", "json", "json_with_key")
+    __slots__ = ("_binary", "_json")
 
     def __init__(self, region: Mapping[str, str], message_id: bytes) -> None:
         """region: fields that every answer has. message_id: the bytes format of msgId."""
@@ -28,18 +28,13 @@ class SendAnswers:
         in_json = {name: b'"' + form + b'"' for name, form in {**first, **quoted, **last}.items()}
         plain = {name: _constant(text.encode()) for name, text in region.items()}
         in_binary = {**first, **plain, **last}
-        self.json: Final = JsonAnswer(in_json)
-        self.json_with_key: Final = JsonAnswer({**in_json, _KEY: b'"%b"'})
-        """The key as json_characters writes it."""
-        self.binary: Final[AnswerTemplate] = BinaryAnswer(in_binary)
-        self.binary_with_key: Final[AnswerTemplate] = BinaryAnswer({**in_binary, _KEY: b"%b"})
-        """The key as it is, in UTF-8."""
+        self._json: Final = JsonAnswer(in_json), JsonAnswer({**in_json, _KEY: b'"%b"'})
+        self._binary: Final = BinaryAnswer(in_binary), BinaryAnswer({**in_binary, _KEY: b"%b"})
 
     def templates(self, *, is_binary: bool) -> tuple[AnswerTemplate, AnswerTemplate]:
-        """Without and with a unique key."""
-        if is_binary:
-            return self.binary, self.binary_with_key
-        return self.json, self.json_with_key
+        """Without and with a unique key: in JSON as json_characters writes it, in a binary header
+        as it is, in UTF-8."""
+        return self._binary if is_binary else self._json
 
 
 def _constant(text: bytes) -> bytes:
