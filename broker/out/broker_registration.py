@@ -6,9 +6,11 @@ when a topic changes. A slave whose master is unknown retries after 1 s, 2 s, 4 
 since only the response to a registration names the master. A name server drops a broker when its
 connection closes, and a restarted one starts empty. So when a connection to a name server closes,
 this broker registers after 1 s, 2 s, 4 s and so on, until that name server has responded or the
-regular period is shorter. Registrations are serialized by `_lock`, except those of new topics:
-clients wait for those, while a regular one may be blocked by a name server that is down. Called by
-the scheduled executor and by admin threads (a topic created by mqadmin is registered before the
+regular period is shorter. A slave whose master does not respond registers within a second, and
+again while that lasts: it may have a successor. Registrations are serialized by `_lock`, except
+those of new topics: clients wait for those, while a regular one may be blocked by a name server
+that is down. Called by the scheduled executor and by admin threads (a topic created by mqadmin is
+registered before the
 request is answered). Corresponds to the part of Java's BrokerController around registerBrokerAll;
 frames and bodies are built in broker_outer_api.
 """
@@ -76,6 +78,8 @@ class BrokerRegistration:
         self._search_lock = threading.Lock()
         self._search_delay_ms = 0
         """Delay of the next search for a master; 0 while none is in progress."""
+        self._asks_again = False
+        """Whether a registration is scheduled because the master does not respond."""
         self._lost_lock = threading.Lock()
         self._lost: set[str] = set()
         """Name servers whose connection closed and that have not answered a registration since."""
@@ -192,6 +196,26 @@ class BrokerRegistration:
             MAX_SEARCH_MS,
         )
         self._search_later()
+
+    def master_is_silent(self) -> None:
+        """A slave's master does not respond, and there may be another one by now: register soon,
+        which tells. At most once a second, and not while a registration is in progress, which will
+        answer this, too. Any thread; does not block."""
+        with self._search_lock:
+            if self._stopped or not self._api.name_servers or self._asks_again:
+                return
+            self._asks_again = True
+        self._executor.schedule(
+            "ask-for-master", self._ask_for_master, first_delay_ms=MIN_SEARCH_MS, period_ms=None
+        )
+
+    def _ask_for_master(self) -> None:
+        try:
+            if not self._lock.locked():
+                self.register_all(check_order=True, force=True)
+        finally:
+            with self._search_lock:
+                self._asks_again = False
 
     def _search_later(self) -> None:
         self._executor.schedule(

@@ -121,6 +121,7 @@ class Outside:
             tables,
             acl,
             min_broker_id_changed=self.acting.notified,
+            master_is_silent=lambda: self.registration.master_is_silent(),
             on_failure=on_failure,
         )
         self._escape: Final = (

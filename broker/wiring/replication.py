@@ -68,10 +68,12 @@ class Replication:
         acl: PlainPermissionManager | None,
         *,
         min_broker_id_changed: Callable[[str], None],
+        master_is_silent: Callable[[], None],
         on_failure: FailureHandler,
     ) -> None:
         """acl: None when aclEnable is false. min_broker_id_changed: ActingMaster.notified.
-        on_failure: of the thread that answers process ha."""
+        master_is_silent: BrokerRegistration's. on_failure: of the thread that answers process
+        ha."""
         options, page, clock = resources.options, resources.page, resources.clock
         self._options = options
         self._page = page
@@ -82,6 +84,7 @@ class Replication:
         self._store = store
         self._tables = tables
         self._acl = acl
+        self._master_is_silent = master_is_silent
         self._is_slave = options.store.is_slave
         self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         self._ha_address: str | None = None
@@ -171,7 +174,9 @@ class Replication:
             self._store.access,
             self._clock,
             own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
+            has_name_servers=lambda: bool(self._api.name_servers),
             on_result=self._inspected,
+            on_silence=self._master_is_silent,
         )
 
     def _build_returning(self) -> ReturningMaster:
@@ -199,6 +204,7 @@ class Replication:
             find_objection=self._trust.find_objection,
             page=self._page,
             clock=self._clock,
+            on_silence=self._master_is_silent,
             and_then=_follow_ups(
                 self._api, self._page.counters, self._tables, self._acl, self._options.store
             ),
@@ -360,6 +366,7 @@ class Replication:
             self._synchronize.link_lost()
         else:
             self._announcer.link_opened(local)
+            self._synchronize.link_opened()
         return {}
 
     # -- for requests 906 and 907 --------------------------------------------------------------

@@ -306,6 +306,22 @@ def test_masters_and_brokers_without_name_servers_search_nobody(tmp_path: Path) 
     assert world.executor.run_due() == 0
 
 
+def test_a_slave_whose_master_is_silent_asks_within_a_second(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer(masterAddr="m:1"))
+    world.registration.start()
+    world.wait(0)
+    for _ in range(3):
+        world.registration.master_is_silent()
+    assert world.wait(999) == []
+    assert world.wait(1) == [103]
+    assert world.wait(3_000) == []
+    world.registration.master_is_silent()
+    assert world.wait(1_000) == [103]
+    world.registration.unregister()
+    world.registration.master_is_silent()
+    assert 103 not in world.wait(1_000)
+
+
 def test_a_search_waits_for_no_registration_under_way(tmp_path: Path) -> None:
     world = World(tmp_path, broker_id=1, n=answer())
     world.registration.start()
