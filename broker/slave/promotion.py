@@ -8,7 +8,8 @@ master for the end of its log (28) every few seconds through the scheduled execu
 file. A poll shows two things: the current lag, and, later, whether the slave has reached the polled
 offset. A slave that is constantly some seconds behind also reaches it, and lacks those seconds if
 its master is lost. Messages that the master stores after the last poll are in no file. Demoting a
-master needs nothing here: the inspection compares the logs.
+master needs nothing here: the inspection compares the logs. Long because what is recorded and what
+is objected to are one rule.
 
     <root>/replica.json            ReplicaState as JSON, replaced whole
     <root>/replica.json.promoted   the last state, kept after a promotion
@@ -396,16 +397,17 @@ def _look_text(state: ReplicaState) -> str:
         f"its master {state.masterAddress} was last seen at {_time_text(state.masterAskedAt)}, "
         f"this slave was {state.lagBytes} bytes behind then"
     )
-    if state.tablesCopiedAt > 0:
-        text += f", topics, groups and offsets were copied at {_time_text(state.tablesCopiedAt)}"
     silent = state.masterSilentSince
     end = silent or state.writtenAt
     seconds = max(0, end - state.masterAskedAt) / 1000
     what = "the master stopped responding" if silent else "this slave's last entry was written"
-    return (
+    text = (
         f"{text}; {what} {seconds:.1f} s later, messages that the master stored in between are "
         "unknown"
     )
+    if state.tablesCopiedAt > 0:
+        text += f"; topics, groups and offsets are of {_time_text(state.tablesCopiedAt)}"
+    return text
 
 
 def _time_text(wall_ms: int) -> str:

@@ -5,6 +5,7 @@ the master is (from registrations, or told by 906), whether the logs belong toge
 (SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
 offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
 requests of process `ha` are answered here, and its HA status is asked for. No policy of its own.
+Long because both roles are put together from the same parts.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class CommittedOffsets:
         """position: what to commit, of queue 0 of the topic."""
         self._where = where
         self._position = position
-        self._times_s: list[float] = []
-        self._offsets: list[int] = []
+        self._commits: list[tuple[float, int]] = []
+        """Monotonic seconds of the answer, offset."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -73,8 +73,16 @@ class CommittedOffsets:
 
     def as_of(self, time_s: float) -> int:
         """The last one that was answered by then; 0 for none."""
-        at = bisect.bisect_right(self._times_s, time_s)
-        return self._offsets[at - 1] if at else 0
+        at = self._count_until(time_s)
+        return self._commits[at - 1][1] if at else 0
+
+    def forget_since(self, time_s: float) -> None:
+        """The master that took them is lost, and nobody promised those that were committed since:
+        a later master is not judged by them."""
+        del self._commits[self._count_until(time_s) :]
+
+    def _count_until(self, time_s: float) -> int:
+        return bisect.bisect_right(self._commits, time_s, key=lambda each: each[0])
 
     def _run(self) -> None:
         while not self._end.is_set():
@@ -85,8 +93,7 @@ class CommittedOffsets:
                         fields = {"consumerGroup": _GROUP, "topic": TOPIC, "queueId": 0}
                         code = RequestCode.UPDATE_CONSUMER_OFFSET
                         if client.call(code, {**fields, "commitOffset": offset}).code == 0:
-                            self._offsets.append(offset)
-                            self._times_s.append(time.monotonic())
+                            self._commits.append((time.monotonic(), offset))
             except OSError:
                 self._end.wait(_COMMIT_S)
 
@@ -100,7 +107,8 @@ def promote(
     """
     old, killed_s = group.master, time.monotonic()
     old.kill_all()
-    committed = offsets.as_of(killed_s - SLAVE_SYNC_MS / 1000 - _SLACK_S)
+    promised_s = killed_s - SLAVE_SYNC_MS / 1000 - _SLACK_S
+    committed = offsets.as_of(promised_s)
     new = max(group.slaves, key=_log_end)
     place = group.slaves.index(new)
     violations = []
@@ -125,6 +133,7 @@ def promote(
     old.configure(
         brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link, haTruncateDiverged="true"
     )
+    offsets.forget_since(promised_s)
     violations += _offset_violations(new, committed)
     if len(group.slaves) == 1:
         old.start()  # Without another slave there is no SEND_OK before it is back.
