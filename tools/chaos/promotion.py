@@ -11,11 +11,12 @@ import bisect
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from remoting.request_code import RequestCode
+from tools.chaos.ack_log import SEND_OK, Ack
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.scratch_group import (
     SLAVE_SYNC_MS,
@@ -24,7 +25,7 @@ from tools.chaos.scratch_group import (
     ScratchGroup,
     wait_for,
 )
-from tools.chaos.workload import TOPIC, Follower, Where
+from tools.chaos.workload import TOPIC, Where
 
 _TIMEOUT_S: Final = 10.0
 _SERVES_S: Final = 60.0
@@ -144,10 +145,29 @@ def promote(
     return Promotion(new.name, rto_s, violations)
 
 
-def cut_seen(follower: Follower, ends: list[int]) -> dict[int, list[bytes]]:
-    """What a stopped follower may have seen by the new master's word: it has no more than this, and
-    what was acknowledged is judged by the producers' answers."""
-    return {queue: bodies[: ends[queue]] for queue, bodies in follower.seen.items()}
+def cut_seen(
+    seen: Mapping[int, list[bytes]], acks: Iterable[Ack], now: Mapping[int, list[bytes]]
+) -> dict[int, list[bytes]]:
+    """What a follower of the lost master has seen and the new one, which holds `now`, must have.
+
+    A consumer reads what no slave has yet. From the first message on that nobody was told SEND_OK
+    for and that the new master does not hold there, a queue may go on otherwise. A message that was
+    acknowledged is never cut off: if another one is in its place, that is to be seen.
+    """
+    promised = {(ack.queue_id, ack.queue_offset) for ack in acks if ack.code == SEND_OK}
+    kept = {}
+    for queue, bodies in seen.items():
+        held = now.get(queue, [])
+        end = next(
+            (
+                at
+                for at, body in enumerate(bodies)
+                if (queue, at) not in promised and held[at : at + 1] != [body]
+            ),
+            len(bodies),
+        )
+        kept[queue] = bodies[:end]
+    return kept
 
 
 def _log_end(broker: ScratchBroker) -> int:
