@@ -23,7 +23,7 @@ import threading
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -120,6 +120,14 @@ class ReplicaState:
     def had_backlog(self) -> bool:
         """Whether the lag at the last poll was larger than that of a healthy slave."""
         return self.lagBytes > _HEALTHY_LAG
+
+
+class PromotionOutlook(NamedTuple):
+    """Whether a slave may become the master; objection "": it may."""
+
+    objection: str
+    basis: str
+    """When its master was seen last, and how far behind this slave was then."""
 
 
 def read_state(path: Path) -> ReplicaState | None:
@@ -243,6 +251,16 @@ class ReplicaJournal:
                 self._state = self._after_poll(self._state, address, facts.max_offset)
 
         self._client.invoke_async(address, runtime_request(), _ASK_MS, on_answer)
+
+    def outlook(self) -> PromotionOutlook:
+        """What a start as master would find now. The machine's end is not looked at: this process
+        lives. Any thread."""
+        with self._lock:
+            state = self._completed()
+        if not state.state:
+            return PromotionOutlook(f"{self._path}: nothing is recorded yet", "")
+        objection = _state_objection(self._path, state, machine_went_down=False)
+        return PromotionOutlook(objection or "", _look_text(state))
 
     def close(self) -> None:
         """Write the final state, in an orderly shutdown, after the link has closed."""

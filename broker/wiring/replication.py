@@ -151,6 +151,7 @@ class Replication:
             self._ha_identity,
             ha=self._ha,
             slave_sync=self._synchronize.status,
+            promotion=self._journal.outlook,
             update_master=self._on_master_from_peer,
             min_broker_id_changed=min_broker_id_changed,
             flushed=self._flushed,

@@ -339,6 +339,16 @@ def test_who_has_never_copied_the_tables_is_refused(slave: Slave) -> None:
     assert is_refused(slave.root) == ""
 
 
+def test_an_operator_may_ask_before(slave: Slave) -> None:
+    assert "nothing is recorded yet" in slave.journal.outlook().objection
+    slave.has(500)
+    slave.inspected(Verdict.GO, 800)
+    assert "lacked 300 bytes" in slave.journal.outlook().objection
+    slave.has(800)
+    assert slave.journal.outlook().objection == ""
+    assert "was last seen at 2023-11-14 22:13:20 UTC" in slave.journal.outlook().basis
+
+
 def test_a_file_of_a_version_that_recorded_no_tables(slave: Slave) -> None:
     slave.has(500)
     slave.inspected(Verdict.GO, 500)
