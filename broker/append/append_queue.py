@@ -84,12 +84,17 @@ class AppendQueue:
         """Number of early rejections since the log last had room."""
         self.held: Final[deque[Held]] = deque()
         """Appends that wait for the next file, in FIFO order."""
+        self.blocked: Final[dict[str, tuple[ResponseCode, str]]] = {}
+        """Topics that take no append while their queues are deleted, and what they are answered."""
 
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         """Append now, or queue behind the waiting ones. The callback runs now or later.
 
         fails_fast: a client is waiting and can send to another broker.
         """
+        if self.blocked and (refusal := self.blocked.get(append.topic.name)) is not None:
+            append.refused(*refusal)
+            return
         if not self.held and self._place(append):
             return
         self._fast_failure.note_blocked()
@@ -121,10 +126,16 @@ class AppendQueue:
         if not self.held and not self._fast_failure.blocked_ms():
             self._note_room()
 
-    def refuse_topic(self, topic: str, code: ResponseCode, remark: str) -> None:
-        """Reject the waiting appends to `topic`."""
+    def block_topic(self, topic: str, code: ResponseCode, remark: str) -> None:
+        """Reject the waiting appends to `topic` and all that come, until `unblock_topic`: a record
+        would make one of its queues again, at an offset that the next ones do not go on from."""
+        self.blocked[topic] = code, remark
         for gone in self._take_out(lambda held: held.append.topic.name == topic):
             gone.append.refused(code, remark)
+
+    def unblock_topic(self, topic: str) -> None:
+        """Accept appends to `topic` again."""
+        self.blocked.pop(topic, None)
 
     def head_wait_ms(self) -> int:
         """How long the head of the queue has waited; 0 if the queue is empty. Any thread."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from broker.append.admitted_properties import sent_back_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
@@ -290,7 +291,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
 
 def _copied_properties(message: Message, level: int) -> str:
     """The message's properties, plus its original topic and message id."""
-    text = str(message.properties, "utf-8", "surrogateescape")
+    text = sent_back_properties(str(message.properties, "utf-8", "surrogateescape"))
     if not find_property(text, _RETRY_TOPIC):
         text = append_pairs(
             without_property(text, _RETRY_TOPIC), f"{_RETRY_TOPIC}\x01{message.topic}"

@@ -133,7 +133,7 @@ def test_a_topic_that_is_deleted_takes_nothing_that_waits(world: HotPathWorld) -
     fake(world, bytes(3000))
     other = fake(world, bytes(3000), "Other")
     gone = fake(world)
-    world.append_queue.refuse_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
+    world.append_queue.block_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
     assert gone.heard == [(ResponseCode.TOPIC_NOT_EXIST, "is being deleted")]
     world.allocate(1)
     world.append_queue.retry()

@@ -49,6 +49,7 @@ class Side:
             EndRouteParts(
                 commit_log=hot.log,
                 held=hot.append_queue.held,
+                blocked=hot.append_queue.blocked,
                 young_halves=self.young,
                 halves=self.world.halves,
                 find_topic=hot.topics.find,
