@@ -63,6 +63,12 @@ def sent_back_properties(text: str) -> str:
     return without_properties(text, _KEPT_BY_NOBODY) if holds_reserved(text) else text
 
 
+def is_value(text: str) -> bool:
+    """Whether a text that a client gave may stand as a value in properties that the broker writes:
+    one with a separator would add properties of its own."""
+    return "\x01" not in text and "\x02" not in text
+
+
 def _refusal(name: str, recall_of: str | None) -> str:
     if recall_of is None:
         return (

@@ -79,6 +79,8 @@ class SendBackParts:
     rights: StoredRights = everybody
     is_compacted: Callable[[str], bool] = lambda topic: False
     """Whether a topic's consumers read its compaction log."""
+    find_topic: Callable[[str], object | None] = lambda topic: topic
+    """The topic's configuration; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +250,11 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             body=message.body,
             properties=properties,
         )
-        return _Copy(topic, bool(found), record, find_property(text, _RETRY_TOPIC) or topic)
+        origin = find_property(text, _RETRY_TOPIC) or message.topic
+        if self._parts.find_topic(origin) is None:
+            # A sender's word: what it names is counted only where it is a topic.
+            origin = message.topic
+        return _Copy(topic, bool(found), record, origin)
 
     # -- on the loop ---------------------------------------------------------------------------
 
