@@ -114,8 +114,7 @@ class SendRoute:
         bodies: Sequence[bytes],
         decode: Callable[[bytes], SendFrame],
     ) -> int:
-        """How many were taken, the first of them; the next one goes the general way. The hot loop:
-        looking at all this for each message anew took 1.4 us more, of 7.5."""
+        """How many were taken; the next one goes the general way. (Each anew: 1.4 us more.)"""
         log, waiters, sends = self._log, self._waiters, self._sends
         if self._held or not log.writable:
             return 0
@@ -149,7 +148,8 @@ class SendRoute:
             queue_id = topic.queue_ids.get(queue)
             if queue_id is None and (queue_id := topic.find_queue_id(queue)) is None:
                 break
-            if (MARK in text or OTHER_MARK in text) and self._is_unusual(text):
+            marked = MARK in text or OTHER_MARK in text
+            if marked and (holds_reserved(text) or (self._dispatches_lmq and LMQ_MARK in text)):
                 break
             entry, stored_in = topic.entry, queue_id
             kind = bits & GENERAL_FLAGS
@@ -207,10 +207,6 @@ class SendRoute:
             else:
                 self._stats.add_answers(frame.code, ResponseCode.SUCCESS, len(answers))
         return taken
-
-    def _is_unusual(self, text: str) -> bool:
-        """Whether a message has properties that the general path takes out, refuses or adds to."""
-        return holds_reserved(text) or (self._dispatches_lmq and LMQ_MARK in text)
 
 
 def _half(
