@@ -32,6 +32,7 @@ from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message_codec import decode_record
 from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
+from tests.broker.processor.test_diverted_sends import EVERYTHING_ON
 from tests.broker.transaction_world import COMMIT, GROUP, Half, TransactionWorld, end_request
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
@@ -144,10 +145,10 @@ class Twins:
             side.hot.close()
 
 
-@pytest.fixture(scope="module")
-def twins() -> Iterator[Twins]:
+@pytest.fixture(scope="module", params=[{}, EVERYTHING_ON], ids=["plain", "light-queues-timers"])
+def twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
     with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root), file_size=4 << 20)
+        twins = Twins(Path(root), file_size=4 << 20, **request.param)
         yield twins
         twins.close()
 
@@ -164,6 +165,13 @@ _halves = st.fixed_dictionaries(
             st.sampled_from([f"\x02PGROUP\x01{GROUP}", "", "\x02PGROUP\x01", "\x02PGROUP\x01Q"]),
             st.sampled_from(
                 ["", "", "", "\x02REAL_QID\x017", "\x02CLUSTER\x01c", "\x02DELAY\x013"]
+            ),
+            st.sampled_from(
+                [
+                    *("", "", "", "\x02INNER_MULTI_QUEUE_OFFSET\x017", "\x02POP_CK\x01x"),
+                    "\x02TRAN_PREPARED_QUEUE_OFFSET\x010",
+                    "\x02INNER_MULTI_DISPATCH\x01%LMQ%a",
+                ]
             ),
             _wait,
         ).map(lambda parts: "TRAN_MSG\x01true" + "".join(parts)),
