@@ -135,9 +135,13 @@ def test_a_topic_that_is_deleted_takes_nothing_that_waits(world: HotPathWorld) -
     gone = fake(world)
     world.append_queue.block_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
     assert gone.heard == [(ResponseCode.TOPIC_NOT_EXIST, "is being deleted")]
+    late = fake(world)
+    assert late.heard == gone.heard, "nor what comes later"
     world.allocate(1)
     world.append_queue.retry()
     assert other.heard == [[(4096, 0)]]
+    world.append_queue.unblock_topic("T")
+    assert len(fake(world).heard[0]) == 1
 
 
 def test_a_line_of_its_own_reason(world: HotPathWorld) -> None:

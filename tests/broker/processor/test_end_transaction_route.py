@@ -338,6 +338,23 @@ def test_a_topic_that_is_gone(tmp_path: Path) -> None:
     assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
 
 
+def test_a_topic_that_is_being_deleted(tmp_path: Path) -> None:
+    """And was made again meanwhile, so that the table has it: the half stays."""
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    for side in twins.sides:
+        side.hot.send_processor.block_topic("T")
+        side.hot.topic()
+    (answer,) = twins.ask(end_request(half, COMMIT))
+    assert (answer.code, answer.remark) == (17, "topic[T] is being deleted")
+    for side in twins.sides:
+        side.hot.send_processor.unblock_topic("T", deleted=True)
+    (answer,) = twins.ask(end_request(half, COMMIT))
+    assert answer.code == 0
+    assert [m.queue_offset for m in twins.fast.world.messages("T")][-1] == 0
+    twins.close()
+
+
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     twins = Twins(tmp_path)
     half = twins.prepare()
