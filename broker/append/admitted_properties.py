@@ -33,6 +33,7 @@ from store.reserved_properties import (
 _DROPPED: Final = frozenset(DROPPED)
 _REFUSED: Final = frozenset(REFUSED)
 _WITH_DELAYS: Final = _DROPPED | frozenset(TIMER_DELAYS)
+_SEPARATORS: Final = {1: None, 2: None}
 _KEPT_BY_NOBODY: Final = frozenset(
     {"POP_CK", "TIMER_DEL_UNIQKEY", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"}
 )
@@ -67,6 +68,11 @@ def is_value(text: str) -> bool:
     """Whether a text that a client gave may stand as a value in properties that the broker writes:
     one with a separator would add properties of its own."""
     return "\x01" not in text and "\x02" not in text
+
+
+def as_value(text: str) -> str:
+    """The same text without separators, where it is shown only."""
+    return text.translate(_SEPARATORS)
 
 
 def _refusal(name: str, recall_of: str | None) -> str:

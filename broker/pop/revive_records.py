@@ -7,15 +7,14 @@ stored there at once. Follows PopMessageProcessor.buildCkMsg and AckMessageProce
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
+from broker.append.admitted_properties import as_value
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG
 from remoting.response_code import ResponseCode
 
-_SEPARATORS: Final = {1: None, 2: None}
-"""Of properties, for str.translate."""
 Stored = Callable[[int], None]
 """The record was appended; the log's end behind it."""
 Refused = Callable[[str], None]
@@ -99,5 +98,5 @@ class ReviveRecords:
 
 def _properties(deliver_ms: int, unique_key: str, tag: str) -> str:
     # Parts of the key come from handles, which clients send back: no separators.
-    unique_key = unique_key.translate(_SEPARATORS)
-    return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02UNIQ_KEY\x01{unique_key}\x02TAGS\x01{tag}"
+    key = as_value(unique_key)
+    return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02UNIQ_KEY\x01{key}\x02TAGS\x01{tag}"

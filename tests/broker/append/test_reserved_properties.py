@@ -12,6 +12,9 @@ from typing import Any, Final
 import pytest
 
 from broker.append.admitted_properties import admitted_properties
+from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.pop.ack_msg import AckMsg
+from broker.pop.revive_records import ReviveRecords
 from broker.processor.recall_message_processor import RecallMessageProcessor, RecallSettings
 from broker.timer.timer_put import TimerPut
 from remoting.remoting_command import RemotingCommand, SerializeType
@@ -488,3 +491,35 @@ def test_traces_may_be_sent(tmp_path: Path) -> None:
     world = HotPathWorld(tmp_path)
     answer = world.client().call(send_request(topic="rmq_sys_TRACE_DATA_eu"))
     assert answer.code == 0
+
+
+# -- texts of clients within properties that the broker writes -----------------------------------
+
+
+class _Puts:
+    """PutsTimers and the counts."""
+
+    def __init__(self) -> None:
+        self.properties: list[str] = []
+
+    def put(self, topic: str, queue_id: int, body: bytes, properties: str, on_done: object) -> None:
+        self.properties.append(properties)
+
+
+def test_a_handle_adds_no_properties_to_an_ack() -> None:
+    """Its names come from the client: topic, group and broker name are parts of the UNIQ_KEY."""
+    puts = _Puts()
+    records = ReviveRecords(puts, "rmq_sys_REVIVE_LOG_c", None)  # type: ignore[arg-type]
+    ack = AckMsg(broker_name="b\x02TIMER_DEL_UNIQKEY\x01T+U", topic="T", consumer_group="G")
+    records.put_ack(ack, 5, 0, lambda end: None, lambda why: None)
+    (text,) = puts.properties
+    assert parse_properties(text).keys() == {"TIMER_DELIVER_MS", "UNIQ_KEY", "TAGS"}
+
+
+def test_a_group_adds_no_properties_to_an_event(tmp_path: Path) -> None:
+    world = HotPathWorld(tmp_path)
+    events = OffsetMovedEvents(world.log, world.append_queue, "b", is_slave=False)
+    events.add("%LMQ%g\x02INNER_MULTI_DISPATCH\x01%LMQ%x", "T", 0, 9, 0)
+    world.turn()
+    (message,) = world.records()
+    assert parse_properties(message.properties.decode()).keys() == {"KEYS", "DELAY", "TAGS"}
