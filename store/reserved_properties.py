@@ -78,9 +78,8 @@ def reserved_in(text: str) -> frozenset[str]:
     """The names of the reserved properties of a text, also of empty ones."""
     if not holds_reserved(text):
         return frozenset()
-    return RESERVED.intersection(
-        pair.partition(_NAME_END)[0] for pair in text.split(_PAIR_END) if _NAME_END in pair
-    )
+    pairs = text.split(_PAIR_END)
+    return RESERVED & {pair.partition(_NAME_END)[0] for pair in pairs if _NAME_END in pair}
 
 
 def without_properties(text: str, names: frozenset[str]) -> str:
