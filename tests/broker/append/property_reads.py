@@ -70,36 +70,48 @@ class _Walk:
         self.modules = list(_modules())
         self.readers: dict[tuple[str, str], int] = {(name, FIND): 1 for name in _FIRST}
         """(module, function) to the place of the name among the arguments."""
+        self.calls: list[tuple[_Module, ast.FunctionDef, ast.Call]] = []
+        self.all_read: list[str] = []
+        for module in self.modules:
+            for function in _functions(module.tree):
+                self._collect(module, function)
 
     def run(self) -> Reads:
         known = 0
         while known != len(self.readers):
             known = len(self.readers)
-            reads = Reads()
-            for module in self.modules:
-                for function in _functions(module.tree):
-                    self._look(module, function, reads)
+            reads = Reads(unknown=[*self.all_read])
+            for module, function, call in self.calls:
+                self._look(module, function, call, reads)
         for module in self.modules:
             reads.add(_pairs(module.tree), module.name)
         return reads
 
-    def _look(self, module: _Module, function: ast.FunctionDef, reads: Reads) -> None:
+    def _collect(self, module: _Module, function: ast.FunctionDef) -> None:
         for node in ast.walk(function):
             if isinstance(node, ast.Name | ast.Attribute) and _called(node) in _ALL:
-                reads.unknown.append(f"{module.name}:{node.lineno} {ast.unparse(node)}")
-            if not isinstance(node, ast.Call) or (name := self._name_of(module, node)) is None:
-                continue
-            parameters = [each.arg for each in function.args.args]
-            if isinstance(name, ast.Call) and isinstance(name.func, ast.Attribute):
-                name = name.func.value  # name.encode()
-            if isinstance(name, ast.Name) and name.id in parameters:
-                if (module.name, function.name) not in self.readers:
-                    self.readers[module.name, function.name] = parameters.index(name.id)
-                continue
-            try:
-                reads.add(_values(module.module, function, name), module.name)
-            except LookupError:
-                reads.unknown.append(f"{module.name}:{node.lineno} {ast.unparse(node)}")
+                self.all_read.append(f"{module.name}:{node.lineno} {ast.unparse(node)}")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                is_method = isinstance(node.func, ast.Attribute)
+                if not is_method or _called(node.func) == FIND:
+                    self.calls.append((module, function, node))
+
+    def _look(
+        self, module: _Module, function: ast.FunctionDef, call: ast.Call, reads: Reads
+    ) -> None:
+        name = self._name_of(module, call)
+        if isinstance(name, ast.Call) and isinstance(name.func, ast.Attribute):
+            name = name.func.value  # name.encode()
+        if name is None:
+            return
+        parameters = [each.arg for each in function.args.args]
+        if isinstance(name, ast.Name) and name.id in parameters:
+            self.readers.setdefault((module.name, function.name), parameters.index(name.id))
+            return
+        try:
+            reads.add(_values(module.module, function, name), module.name)
+        except LookupError:
+            reads.unknown.append(f"{module.name}:{call.lineno} {ast.unparse(call)}")
 
     def _name_of(self, module: _Module, call: ast.Call) -> ast.expr | None:
         """The argument that names the property, of a call of a reader."""
