@@ -25,6 +25,7 @@ from ha.link_errors import LinkClosedError, bad_record, tls_failure, wrong_check
 from ha.offset_reporter import OffsetReporter
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
+from ha.reports import Reports
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
 from ipc.clock import Clock
@@ -84,8 +85,9 @@ class MasterLink:
         validators: RecordValidators,
         *,
         is_checked: bool = False,
+        report_key: bytes | None = None,
     ) -> None:
-        """The log is open. is_checked: frames have the checked form."""
+        """The log is open. is_checked: frames have the checked form. report_key: for Reports."""
         self.transport: Final = transport
         self.connected_since_ms: Final = clock.now_ms()
         self.last_read_ms = self.connected_since_ms
@@ -97,7 +99,9 @@ class MasterLink:
         self._log = log
         self._counters = page.counters
         self._clock = clock
-        self._reporter: Final = OffsetReporter(transport, log, page, config, clock)
+        self._reporter: Final = OffsetReporter(
+            transport, log, page, config, clock, Reports(report_key)
+        )
         self._silence_ms: Final = config.ha_housekeeping_interval
         self._validators: Final = validators
         self._validator = validators.begin(_first_unchecked(log))
