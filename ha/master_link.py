@@ -104,7 +104,7 @@ class MasterLink:
         )
         self._silence_ms: Final = config.ha_housekeeping_interval
         self._validators: Final = validators
-        self._validator = validators.begin(_first_unchecked(log))
+        self._validator = validators.begin(_first_unchecked(log), is_checked=is_checked)
         self._bad: BadRecord | None = None
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(transport, PlainTransport)
@@ -160,7 +160,7 @@ class MasterLink:
 
     def log_started(self) -> None:
         """The log starts at the offset of the last outcome and has room there."""
-        self._validator = self._validators.begin(self._log.position)
+        self._validator = self._validators.begin(self._log.position, is_checked=self._is_checked)
 
     def _receive_frames(self) -> bool:
         wanted = _BUFFER_SIZE - self._buffered
