@@ -148,7 +148,6 @@ def _send_one(client: FrameClient, chance: random.Random, topic: str) -> bool:
     return client.call(Code.CONSUMER_SEND_MSG_BACK, back).code == 0
 
 
-@pytest.mark.fault(18)
 def test_odd_numbers_break_no_link(group: Group) -> None:
     """bornTimestamp 0, reconsumeTimes -5 and sysFlag 1 << 20 closed the link three times each, and
     the slave stopped judging those fields for an hour."""
