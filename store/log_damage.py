@@ -16,6 +16,8 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
 from store.fence_keeper import FenceKeeper
 from store.log_fences import Fence, new_fence
+from store.message_codec import SIZE_AND_MAGIC
+from store.record_arrays import MIN_RECORD_SIZE
 from store.record_search import guess_queue
 
 _FARTHEST_GUESS: Final = 10_000
@@ -33,12 +35,36 @@ class LogDamage:
         self._queues = queues
         self._source = source
 
-    def fence_off(self, start: int, end: int, reason: str) -> None:
-        """[start, end) of the log is damage; everything before is dispatched. Raises StoreError,
-        OSError."""
+    def fence_off(self, start: int, end: int, reason: str, dispatched: int = 0) -> None:
+        """[start, end) of the log is damage; everything before is dispatched, and of the rest what
+        is before `dispatched`. Raises StoreError, OSError.
+
+        Of zeros at its end nobody can say which records they were: queues that had some lately skip as many
+        offsets as can have been there and were not dispatched. All offsets are used up before the
+        fence is seen: a writer that starts meanwhile steps over it.
+        """
         fence = self._with_queues(new_fence(start, end, reason))
-        self.keeper.add(fence)
+        unseen = max(start, dispatched)
+        if unseen < end and self._ends_in_zeros(end):
+            most = min((end - unseen) // MIN_RECORD_SIZE, _FARTHEST_GUESS)
+            lately = self._queues.ends_behind(start - self._source.file_size)
+            skipped = ((topic, queue_id, at + most) for topic, queue_id, at in lately)
+            fence = replace(fence, queues=tuple(sorted({*fence.queues, *skipped})))
         self._reserve(fence)
+        self.keeper.add(fence)
+
+    def _ends_in_zeros(self, end: int) -> bool:
+        """Whether what lies before `end` cannot be a record's end: a file was truncated there. (A
+        damaged record still has its topic or properties.)"""
+        try:
+            view = self._source.view_of_file(end - 1)
+        except StoreError:
+            return False
+        if view is None:
+            return False
+        with view:
+            at = (end - 1) % self._source.file_size + 1
+            return not any(view[max(at - SIZE_AND_MAGIC.size, 0) : at])
 
     def blank_out(self) -> None:
         """Before a recovery's dispatch: no unit names a record inside of any fence. Raises
