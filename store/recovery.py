@@ -323,10 +323,11 @@ class _Scan:
     def _fence(self, at: int, reason: str) -> int | None:
         """Where records, or the log's end, follow the damage at `at`; None: the log ends here."""
         behind = find_in_files(self._queue, at + 1, not_before=self._newest, beat=self._beat)
-        if behind is None and self._flushed.holds(at, self._newest):
-            behind = self._end_of_flushed(at)
-        if behind is None and at < self._known_end:
-            behind = self._known_end
+        if behind is None:
+            if self._flushed.holds(at, self._newest):
+                behind = self._end_of_flushed(at)
+            if at < self._known_end:
+                behind = max(behind or 0, self._known_end)
         if behind is None:
             return None
         known = self._known.find(at)
