@@ -331,6 +331,7 @@ class HAClient(ServiceThread):
                 self._clock,
                 self._validators,
                 is_checked=connected.is_checked,
+                report_key=connected.report_key,
             )
             self._note_hello(connected.hello)
             link.received = self._received
