@@ -128,8 +128,16 @@ class BrokerController:
             self._messages.offset_moved,
             self._cold.pulls,
             self._cold.pages,
+            self._access_control.gate.hold,
         )
-        self._pop = PopServices(self._resources, store, tables, self._messages, self._stats)
+        self._pop = PopServices(
+            self._resources,
+            store,
+            tables,
+            self._messages,
+            self._stats,
+            self._access_control.gate.hold,
+        )
         self._follower = store_follower(
             self._resources,
             store,

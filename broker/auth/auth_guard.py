@@ -25,11 +25,17 @@ from remoting.signature import ACCESS_KEY, is_signed_with
 
 _SHOWN: Final = 100
 """Characters shown of an unverified name."""
+_NOT_SIGNED: Final = "check signature failed."
 NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and try again."
 
 
 class UserSource(Protocol):
     """The part of AuthenticationMetadataManager used here."""
+
+    @property
+    def table(self) -> object:
+        """Another object as soon as a user has changed."""
+        ...
 
     def find_user(self, username: str) -> User | None:
         """The user of this name."""
@@ -38,6 +44,11 @@ class UserSource(Protocol):
 
 class AclSource(Protocol):
     """The part of AuthorizationMetadataManager used here."""
+
+    @property
+    def table(self) -> object:
+        """Another object as soon as a list has changed."""
+        ...
 
     def find_acl(self, username: str) -> Acl | None:
         """The list of a user."""
@@ -78,7 +89,33 @@ class AuthGuard:
         if self._acls is not None and request.code not in self._unjudged:
             self._authorize(ip, request, lambda: to_read_stored(resources))
 
+    # -- requests that wait ----------------------------------------------------------------------
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Other objects as soon as anything has changed that `validate_held` looks at."""
+        return self._users.table, None if self._acls is None else self._acls.table
+
+    def proof_of(self, _ip: str, request: RemotingCommand) -> object:
+        """What a request that passed was signed with; None if its sender was not asked for it."""
+        return self._find_signer(request).password if self.knows_sender(request) else None
+
+    def validate_held(
+        self, ip: str, request: RemotingCommand, row: AccessRow, proof: object
+    ) -> None:
+        """As `check`, for one that was signed with `proof` when it came. Raises AuthError."""
+        if self.knows_sender(request) and self._find_signer(request).password != proof:
+            raise AuthError(_NOT_SIGNED)
+        if self._acls is not None and request.code not in self._unjudged:
+            self._authorize_row(ip, request, row)
+
+    # -- steps -----------------------------------------------------------------------------------
+
     def _authenticate(self, request: RemotingCommand) -> None:
+        if not is_signed_with(self._find_signer(request).password.encode(), request):
+            raise AuthError(_NOT_SIGNED)
+
+    def _find_signer(self, request: RemotingCommand) -> User:
         username = request.ext_fields.get(ACCESS_KEY)
         if not username:
             raise AuthError("username cannot be null.")
@@ -87,8 +124,7 @@ class AuthGuard:
             raise AuthError(f"User:{username:.{_SHOWN}} is not found.")
         if user.is_disabled:
             raise AuthError(f"User:{username} is disabled.")
-        if not is_signed_with(user.password.encode(), request):
-            raise AuthError("check signature failed.")
+        return user
 
     def _authorize_row(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """What a request needs by its header and body."""

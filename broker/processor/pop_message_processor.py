@@ -29,6 +29,7 @@ from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import OrderInfo, PollingResult, PopHeader, PopRequest, PopWaiters
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topic
+from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
@@ -53,6 +54,7 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 
 POP_PREFIX: Final = b'{"code":200050,'
 POLLING_FULL: Final = ResponseCode(209)
@@ -148,6 +150,8 @@ class PopParts:
     waiters: PopWaiters | None
     """None: nothing waits."""
     stats: PopStats
+    hold_rights: HoldRights
+    """Of requests that wait."""
     clock: RequestClock
     log_end: Callable[[], int]
     """Of the published log."""
@@ -218,12 +222,16 @@ class PopMessageProcessor(TableProcessor):
         if request.is_oneway:
             return None
         header = decode_header(PopMessageRequestHeader, request.ext_fields)
-        self._pop(connection, request.opaque, _as_struct(header))
+        self._pop(
+            connection, request.opaque, _as_struct(header, request.ext_fields.get(ACCESS_KEY))
+        )
         return None
 
     def run_again(self, request: PopRequest) -> None:
         """A request that waited: there may be something now, or its time is over."""
         try:
+            if request.check_rights is not None:
+                request.check_rights()
             self._check(request.connection, request.header, request.sent_ms)
         except RequestError as error:
             self._refuse(request.connection, request.opaque, error)
@@ -550,12 +558,25 @@ class PopMessageProcessor(TableProcessor):
 
     # -- answering -----------------------------------------------------------------------------
 
+    def _hold_rights(self, request: PopRequest) -> None:
+        """It waits, if it is the first time: its rights are judged again when it is answered."""
+        header = request.header
+        if request.check_rights is None and header.pollTime > 0:
+            request.check_rights = self._parts.hold_rights(
+                request.connection,
+                RequestCode.POP_MESSAGE,
+                header.AccessKey,
+                header.consumerGroup,
+                header.topic,
+            )
+
     def _finish(self, request: PopRequest, answer: _Answer) -> None:
         header, waiters = request.header, self._parts.waiters
         code, remark = int(ResponseCode.SUCCESS), b"FOUND"
         if not answer.records:
             result = PollingResult.POLLING_TIMEOUT
             if waiters is not None:
+                self._hold_rights(request)
                 result = waiters.polling(request)
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
             remark = b"NO_MESSAGE_IN_QUEUE"
@@ -583,7 +604,7 @@ class PopMessageProcessor(TableProcessor):
         request.connection.write_many([head, *answer.records], len(head) + answer.size)
 
 
-def _as_struct(header: PopMessageRequestHeader) -> PopHeader:
+def _as_struct(header: PopMessageRequestHeader, access_key: str | None) -> PopHeader:
     return PopHeader(
         header.consumer_group,
         header.topic,
@@ -597,4 +618,5 @@ def _as_struct(header: PopMessageRequestHeader) -> PopHeader:
         header.exp,
         "true" if header.order else "false",
         header.attempt_id,
+        access_key,
     )

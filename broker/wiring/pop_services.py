@@ -24,6 +24,7 @@ from broker.pop.pop_request import PopRequest
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
+from broker.processor.held_rights import HoldRights
 from broker.processor.notification_processor import NotificationProcessor
 from broker.processor.peek_message_processor import PeekMessageProcessor
 from broker.processor.peeking_check import PeekingCheck, PeekingSettings
@@ -54,6 +55,7 @@ class PopServices:
         tables: BrokerTables,
         messages: MessageServices,
         stats: HotPathStats,
+        hold_rights: HoldRights,
     ) -> None:
         self._options = resources.options
         self._page = resources.page
@@ -66,7 +68,14 @@ class PopServices:
             self._clock.monotonic_ms,
         )
         self.path: Final = PopPath(
-            resources, store, tables, messages, stats, tables.order_info, self._waiters
+            resources,
+            store,
+            tables,
+            messages,
+            stats,
+            tables.order_info,
+            self._waiters,
+            hold_rights,
         )
         self._check = PeekingCheck(
             _peeking_settings(self._options),
@@ -81,6 +90,7 @@ class PopServices:
             stats,
             _polling_limits(self._options),
             RequestClock(self._clock.now_ms, self._clock.monotonic_ms),
+            hold_rights,
         )
         self._peek = PeekMessageProcessor(
             self._check, self.path.reader, lambda: self._page.counters[MAX_PHY_OFFSET], stats

@@ -11,6 +11,7 @@ from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
+from broker.processor.held_rights import HoldRights
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_start import PullStart
 from broker.store_access.pages_ahead import PagesAhead
@@ -32,6 +33,7 @@ def pull_processor(
     offset_moved: OffsetMovedEvents,
     cold: ColdPulls,
     pages: PagesAhead,
+    hold_rights: HoldRights,
 ) -> PullMessageProcessor:
     """Codes 11 and 361, with the service that holds pulls."""
     return PullMessageProcessor(
@@ -56,6 +58,7 @@ def pull_processor(
         compaction=_compaction_pull(resources, store, tables),
         batch=BatchPull(store.batch_queues, store.loop_reader),
         pages=pages,
+        hold_rights=hold_rights,
     )
 
 
