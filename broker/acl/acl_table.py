@@ -17,7 +17,7 @@ from broker.acl.access_table import AccessRow, Who
 from broker.acl.allowed_requests import AllowedRequests
 from broker.acl.permission import Permission, is_group, shown, suffices
 from broker.acl.plain_acl_file import Account
-from broker.topic.system_topics import TRACE_TOPIC
+from broker.topic.system_topics import TRACE_TOPIC, is_internal_topic
 from remoting.address_patterns import NOBODY, AddressPatterns
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
@@ -133,7 +133,8 @@ def _not_signed(request: RemotingCommand) -> AclError:
 
 
 def _check_resources(account: Account, resources: Resources) -> None:
-    """Every account may send traces; an admin has all permissions unless it has explicit ones."""
+    """Every account may send traces; an admin has all permissions unless it has explicit ones. The
+    broker's own topics hold everybody's messages: there no default counts, but an admin's."""
     if resources.get(TRACE_TOPIC) == Permission.PUB:
         return
     if account.admin and not account.permissions:
@@ -144,5 +145,7 @@ def _check_resources(account: Account, resources: Resources) -> None:
             if is_group(resource)
             else account.default_topic_permission
         )
+        if needed == Permission.SUB and not account.admin and is_internal_topic(resource):
+            default = Permission.DENY
         if not suffices(account.permissions.get(resource, default), needed):
             raise AclError(f"No default permission for {shown(resource)}")

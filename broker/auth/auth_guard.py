@@ -17,9 +17,11 @@ from broker.acl.access_table import AccessRow
 from broker.acl.allowed_requests import AllowedRequests
 from broker.auth.auth_error import AuthError
 from broker.auth.needed_rights import Needed, needed_rights, to_read_stored
-from broker.auth.policy import Acl, Decision
+from broker.auth.policy import Acl, Action, Decision
+from broker.auth.resource import ResourceType
 from broker.auth.user import User, subject_of
 from broker.settings.auth_config import AuthConfig
+from broker.topic.system_topics import is_internal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.signature import ACCESS_KEY, is_signed_with
 
@@ -171,7 +173,13 @@ class AuthGuard:
 def _judge(acl: Acl | None, username: str, needed: Needed, ip: str) -> None:
     """Raises AuthError unless the user's list allows what is needed."""
     resource, actions = needed
-    entry = None if acl is None else acl.find_entry(resource, actions, ip)
+    # The broker's own topics hold everybody's messages: "Topic:*" does not open them.
+    by_name = (
+        Action.SUB in actions
+        and resource.type is ResourceType.TOPIC
+        and is_internal_topic(resource.name or "")
+    )
+    entry = None if acl is None else acl.find_entry(resource, actions, ip, by_name=by_name)
     if entry is None:
         reason = "no matched policies."
     elif entry.decision is Decision.DENY:

@@ -40,6 +40,8 @@ USERS: Final = {
 class Tables:
     """UserSource and AclSource."""
 
+    table: Final = object()
+
     def find_user(self, username: str) -> User | None:
         return USERS.get(username)
 
