@@ -82,8 +82,8 @@ class BatchQueueReader:
     ) -> int:
         """Queue offset of the first record of its file that was stored at or after `timestamp_ms`,
         of the file's last one where none was; in [low, high]. The file is the last one whose first
-        record is not younger. As RocketMQ finds it: LOWER, also if none is named; UPPER differs only
-        among records of exactly that time, of which it is the last."""
+        record is not younger. As RocketMQ finds it: LOWER, also if none is named; UPPER differs
+        only among records of exactly that time, of which it is the last."""
         if not is_safe_topic(topic) or high <= low:
             return low
         with self._lock:
