@@ -304,7 +304,11 @@ class BrokerController:
 
         def use() -> None:
             self._options = options
-            self._pull.use(pull_settings(options, self._store.memory_limit))
+            tells_resets = options.broker.use_server_side_reset_offset
+            self._tables.offsets.stores_resets = tells_resets
+            self._pull.use(
+                pull_settings(options, self._store.memory_limit), tells_resets=tells_resets
+            )
             self._cold.use(options)
             self._pop.use(options)
             self._messages.use(options)

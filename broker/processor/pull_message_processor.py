@@ -178,15 +178,18 @@ class PullMessageProcessor:
             stats,
             cold,
         )
-        self._may_know: Final = start is None or not start.tells_resets
+        self._may_know = start is None or not start.tells_resets
         """Not where every pull has to be asked whether it begins elsewhere."""
         self.hold_service = PullRequestHoldService(self._run_again)
         if cold is not None:
             cold.serve_with(lambda pull: self._run_again(pull, True))
 
-    def use(self, settings: PullSettings) -> None:
-        """Follow other settings from now on."""
+    def use(self, settings: PullSettings, *, tells_resets: bool = False) -> None:
+        """Apply changed settings. tells_resets: useServerSideResetOffset."""
         self._settings = settings
+        if self._start is not None:
+            self._start.tells_resets = tells_resets
+        self._may_know = not tells_resets
         self._known.use(settings)
 
     # -- entries -------------------------------------------------------------------------------

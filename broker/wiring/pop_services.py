@@ -127,9 +127,8 @@ class PopServices:
         self._waiters.on_waiting = self._notification.waiters.on_waiting = scans.begin
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
-        if self._options.broker.enable_notify_after_pop_order_lock_release:
-            self._tables.order_info.watch_free_queues(self._on_free_queue)
-            loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
+        self._tables.order_info.watch_free_queues(self._on_free_queue)
+        loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
         if self._options.store.timer_wheel_enable:
             self._revive.start(loop)
 
@@ -170,6 +169,8 @@ class PopServices:
         self.path.metrics.hide_gone(set(topics.topic_names()), set(groups.group_names()))
 
     def _on_free_queue(self, topic: str, group: str, queue_id: int) -> None:
+        if not self._options.broker.enable_notify_after_pop_order_lock_release:
+            return
         self._waiters.queue_is_free(topic, group, queue_id)
         self._notification.waiters.queue_is_free(topic, group, queue_id)
 

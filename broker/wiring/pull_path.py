@@ -72,13 +72,9 @@ def _compaction_pull(
     return CompactionPull(reader, store.table, tables.topics.is_compaction_topic)
 
 
-def _pull_start(
-    resources: ProcessResources, store: StoreSide, tables: BrokerTables
-) -> PullStart | None:
+def _pull_start(resources: ProcessResources, store: StoreSide, tables: BrokerTables) -> PullStart:
     broker = resources.options.broker
     follows = broker.enable_broadcast_offset_store and not resources.options.store.is_slave
-    if not follows and not broker.use_server_side_reset_offset:
-        return None
 
     def is_in_memory(phy_offset: int) -> bool:
         return resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit
@@ -92,12 +88,12 @@ def _pull_start(
         raw = store.loop_units.read(topic, queue_id, 0, 1, high) if low == 0 < high else b""
         return 0 if raw and is_in_memory(CQ_UNIT.unpack_from(raw)[0]) else high
 
+    tables.offsets.stores_resets = broker.use_server_side_reset_offset
     return PullStart(
         tables.consumers,
         first_offset,
-        take_reset=(
-            tables.offsets.take_reset_offset if broker.use_server_side_reset_offset else None
-        ),
+        take_reset=tables.offsets.take_reset_offset,
+        tells_resets=broker.use_server_side_reset_offset,
         broadcast=tables.broadcast if follows else None,
     )
 
