@@ -13,6 +13,7 @@ import msgspec
 
 from broker.pop.pop_message_reader import Wanted
 from remoting.connection import Connection
+from remoting.headers.pop import PopMessageRequestHeader
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -41,6 +42,25 @@ class PopHeader(msgspec.Struct, gc=False):
     def is_order(self) -> bool:
         """Whether the pop is an ordered one."""
         return self.order == "true"
+
+
+def pop_header(header: PopMessageRequestHeader, access_key: str | None) -> PopHeader:
+    """Of a request that took the general path."""
+    return PopHeader(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.max_msg_nums,
+        header.invisible_time,
+        header.poll_time,
+        header.init_mode,
+        header.born_time,
+        header.exp_type,
+        header.exp,
+        "true" if header.order else "false",
+        header.attempt_id,
+        access_key,
+    )
 
 
 class PopRequest(msgspec.Struct):

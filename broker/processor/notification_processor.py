@@ -15,7 +15,7 @@ from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingSer
 from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import OrderInfo, PollingResult
 from broker.pop.request_clock import RequestClock
-from broker.processor.held_rights import CheckRights, HoldRights, no_rights
+from broker.processor.held_rights import CheckRights, HoldRights, no_rights, note_rights
 from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
 from remoting.command_custom_header import decode_header, encode_header
@@ -118,7 +118,8 @@ class NotificationProcessor(TableProcessor):
         result = None
         has_msg = self._has_msg(asked)
         if not has_msg:
-            self._note_rights(asked)
+            access_key = asked.request.ext_fields.get(ACCESS_KEY)
+            note_rights(self._hold_rights, asked, RequestCode.NOTIFICATION, access_key)
             result = self.waiters.polling(asked)
         if result is PollingResult.POLLING_SUC:
             return None
@@ -126,18 +127,6 @@ class NotificationProcessor(TableProcessor):
             has_msg=has_msg, polling_full=result is PollingResult.POLLING_FULL
         )
         return asked.request.response(ResponseCode.SUCCESS, UNSET_REMARK, encode_header(answer))
-
-    def _note_rights(self, asked: NotificationRequest) -> None:
-        """It waits, if it is the first time."""
-        header = asked.header
-        if asked.check_rights is None and header.pollTime > 0:
-            asked.check_rights = self._hold_rights(
-                asked.connection,
-                RequestCode.NOTIFICATION,
-                asked.request.ext_fields.get(ACCESS_KEY),
-                header.consumerGroup,
-                header.topic,
-            )
 
     def _has_msg(self, asked: NotificationRequest) -> bool:
         header = asked.header

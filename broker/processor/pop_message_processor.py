@@ -26,10 +26,17 @@ from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatus, Wanted
 from broker.pop.pop_names import MAX_POP_MESSAGES
-from broker.pop.pop_request import OrderInfo, PollingResult, PopHeader, PopRequest, PopWaiters
+from broker.pop.pop_request import (
+    OrderInfo,
+    PollingResult,
+    PopHeader,
+    PopRequest,
+    PopWaiters,
+    pop_header,
+)
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topic
-from broker.processor.held_rights import HoldRights
+from broker.processor.held_rights import HoldRights, note_rights
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
@@ -223,7 +230,7 @@ class PopMessageProcessor(TableProcessor):
             return None
         header = decode_header(PopMessageRequestHeader, request.ext_fields)
         self._pop(
-            connection, request.opaque, _as_struct(header, request.ext_fields.get(ACCESS_KEY))
+            connection, request.opaque, pop_header(header, request.ext_fields.get(ACCESS_KEY))
         )
         return None
 
@@ -558,25 +565,14 @@ class PopMessageProcessor(TableProcessor):
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _hold_rights(self, request: PopRequest) -> None:
-        """It waits, if it is the first time: its rights are judged again when it is answered."""
-        header = request.header
-        if request.check_rights is None and header.pollTime > 0:
-            request.check_rights = self._parts.hold_rights(
-                request.connection,
-                RequestCode.POP_MESSAGE,
-                header.AccessKey,
-                header.consumerGroup,
-                header.topic,
-            )
-
     def _finish(self, request: PopRequest, answer: _Answer) -> None:
         header, waiters = request.header, self._parts.waiters
         code, remark = int(ResponseCode.SUCCESS), b"FOUND"
         if not answer.records:
             result = PollingResult.POLLING_TIMEOUT
             if waiters is not None:
-                self._hold_rights(request)
+                hold = self._parts.hold_rights
+                note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey)
                 result = waiters.polling(request)
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
             remark = b"NO_MESSAGE_IN_QUEUE"
@@ -602,21 +598,3 @@ class PopMessageProcessor(TableProcessor):
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)
         request.connection.write_many([head, *answer.records], len(head) + answer.size)
-
-
-def _as_struct(header: PopMessageRequestHeader, access_key: str | None) -> PopHeader:
-    return PopHeader(
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.max_msg_nums,
-        header.invisible_time,
-        header.poll_time,
-        header.init_mode,
-        header.born_time,
-        header.exp_type,
-        header.exp,
-        "true" if header.order else "false",
-        header.attempt_id,
-        access_key,
-    )
