@@ -38,6 +38,8 @@ class ConsumerOffsetManager(JsonConfigManager):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._lock = threading.Lock()
+        self.stores_resets = False
+        """useServerSideResetOffset, as it is now."""
         self._table: dict[str, dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset that the next pull is told to go on from; in
