@@ -71,7 +71,7 @@ WINGS: dict[str, set[str]] = {
     },
     "container": {"broker_startup", "settings", "supervisor"},
     "processes": {
-        *("broker_controller", "container", "metrics", "settings", "slave", "supervisor"),
+        *("broker_controller", "container", "metrics", "out", "settings", "slave", "supervisor"),
         *("topic", "wiring"),
     },
 }

@@ -43,7 +43,7 @@ from store.inner_batch import inner_batch_objection
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_message_id
 from store.message_properties import PROPERTIES_LIMIT
-from store.record import Record
+from store.record import Record, one_time_more
 
 DLQ_QUEUES: Final = 1
 LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
@@ -245,7 +245,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             sys_flag=sys_flag,
             born_timestamp=message.born_timestamp,
             born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=one_time_more(message.reconsume_times),
             prepared_transaction_offset=0,
             body=message.body,
             properties=properties,

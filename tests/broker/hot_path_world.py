@@ -580,6 +580,7 @@ class HotPathWorld:
             self.loop_reader,
             self.table,
             lambda *place: self.damaged.append(place),
+            monotonic_s=lambda: self.clock.monotonic_ms() / 1_000,
         )
         self.pull_processor = PullMessageProcessor(
             msgspec.structs.replace(pull_settings, **pull),
