@@ -44,7 +44,7 @@ from store.known_directories import KnownDirectories
 from store.log_fences import NO_FENCES, LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
 from store.queue_tails import find_record_end
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
@@ -197,7 +197,10 @@ class StoreOpening:
         low = files.min_offset or 0
         if clean_exit is not None and clean_exit.file_size == size:
             low = max(low, min(clean_exit.max_phy_offset, files.end_offset))
-        return find_record_end(self._config.consume_queue_path, low, files.end_offset, size)
+        config, high = self._config, files.end_offset
+        low = find_record_end(config.consume_queue_path, CQ_UNIT_SIZE, low, high, size)
+        path = config.batch_consume_queue_path
+        return find_record_end(path, BATCH_UNIT_SIZE, low, high, size)
 
     def _write_log_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
         """What the cache has and the disk perhaps lacks: the log above its last good flush."""
