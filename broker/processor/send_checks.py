@@ -15,6 +15,12 @@ from remoting.response_code import ResponseCode
 from store.message_codec import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from store.message_properties import PROPERTIES_LIMIT
 
+MOST_TEXT: Final = PROPERTIES_LIMIT + 1024
+"""Characters of a send's properties: what is stored, and room for what is left out of them (WAIT,
+CLUSTER, DELAY). More is refused before anything is looked for in it."""
+BATCH_GROWTH: Final = 4
+"""The records of a batch may take so many times maxMessageSize: each of its messages gets the common
+properties, so that 0.95 MB on the wire can be 1.2 GB in the log."""
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
@@ -32,13 +38,23 @@ def check_kind(header: SendHeader) -> None:
         )
 
 
-def check_sizes(header: SendHeader, body_size: int, limit: int) -> None:
-    """Raises RequestError for a body over `limit` (maxMessageSize), and for the common properties
-    of a batch over what a record holds."""
+def check_body(body_size: int, limit: int) -> None:
+    """Raises RequestError for a body over `limit` (maxMessageSize)."""
     if body_size > limit:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
+        )
+
+
+def check_text(header: SendHeader) -> None:
+    """Raises RequestError for properties that no record holds, whatever is left out of them; of a
+    batch, whose common properties are stored as they are, for those over the limit."""
+    if len(header.i) > MOST_TEXT and not header.m:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of {len(header.i.encode())} bytes "
+            f"(limit {PROPERTIES_LIMIT})",
         )
     if header.m and len(header.i) > PROPERTIES_LIMIT:
         raise RequestError(

@@ -23,6 +23,7 @@ from broker.append.send_properties import find_property, find_unique_key, stored
 from broker.processor.batch_send_route import BatchSendRoute, RouteStats
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.send_answers import SendAnswers
+from broker.processor.send_checks import MOST_TEXT
 from broker.processor.send_header import (
     SendFrame,
     SendHeader,
@@ -148,6 +149,8 @@ class SendRoute:
                 break
             queue_id = topic.queue_ids.get(queue)
             if queue_id is None and (queue_id := topic.find_queue_id(queue)) is None:
+                break
+            if len(text) > MOST_TEXT:
                 break
             if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
                 break
