@@ -1,8 +1,9 @@
 """Changes of a message's property text before it is stored.
 
-Pure string functions on the request path, each one pass over the text, whatever is in it. Pairs are `name U+0001 value`, separated by U+0002 (some
-clients add one at the end). WAIT is an option of the sender and is not stored for single sends;
-CLUSTER names the cluster for the client that replies to the message.
+Pure string functions on the request path, each one pass over the text, whatever is in it. Pairs are
+`name U+0001 value`, separated by U+0002 (some clients add one at the end). WAIT is an option of the
+sender and is not stored for single sends; CLUSTER names the cluster for the client that replies to
+the message.
 """
 
 from __future__ import annotations

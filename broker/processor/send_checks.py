@@ -19,8 +19,8 @@ MOST_TEXT: Final = PROPERTIES_LIMIT + 1024
 """Characters of a send's properties: what is stored, and room for what is left out of them (WAIT,
 CLUSTER, DELAY). More is refused before anything is looked for in it."""
 BATCH_GROWTH: Final = 4
-"""The records of a batch may take so many times maxMessageSize: each of its messages gets the common
-properties, so that 0.95 MB on the wire can be 1.2 GB in the log."""
+"""The records of a batch may take so many times maxMessageSize. Each of its messages gets the
+common properties: 0.95 MB on the wire could be 1.2 GB in the log."""
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 

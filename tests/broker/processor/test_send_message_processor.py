@@ -897,7 +897,7 @@ def test_check_11_properties_as_they_are_stored(tmp_path: Path) -> None:
     refused(world, send_request(properties="K\x01" + "é" * 17000), 13, "properties of")
 
 
-@pytest.mark.parametrize("fields", [{}, {"serialize": BINARY}, {"code": Code.SEND_MESSAGE}])
+@pytest.mark.parametrize("fields", [{}, {"serialize": BINARY}])
 def test_a_megabyte_of_properties_is_refused_before_anybody_looks_into_it(
     tmp_path: Path, fields: dict[str, Any]
 ) -> None:
@@ -914,12 +914,11 @@ def test_a_megabyte_of_properties_is_refused_before_anybody_looks_into_it(
 
 
 def test_a_batch_that_grows_to_gigabytes_is_refused_before_it_is_made(tmp_path: Path) -> None:
-    """Was 1.2 GB and 4.6 s: each of 40,000 messages got the 30 KB that they have in common."""
+    """1.2 GB and 4.6 s with 40,000 messages: each got the 30 KB that they have in common."""
     world = HotPathWorld(tmp_path, file_size=1 << 18)
     world.topic()
     world.client().call(send_request())
-    body = batch_body(*[(0, b"", b"")] * 40_000)
-    assert len(body) < 1_000_000
+    body = batch_body(*[(0, b"", b"")] * 4_000)
     for properties, path in (
         ("K\x01" + "v" * 30_000, "fast"),
         ("INNER_\x01" + "v" * 30_000, "general"),
@@ -927,11 +926,11 @@ def test_a_batch_that_grows_to_gigabytes_is_refused_before_it_is_made(tmp_path: 
         request = send_request(body, batch="true", properties=properties)
         tracemalloc.start()
         try:
-            refused(world, request, 13, "a batch of 40000 messages that takes 12")
+            refused(world, request, 13, "a batch of 4000 messages that takes 12")
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert peak < 64 << 20, path
+        assert peak < 16 << 20, path
 
 
 def test_check_11_properties_of_a_batch(tmp_path: Path) -> None:
