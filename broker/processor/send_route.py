@@ -148,7 +148,7 @@ class SendRoute:
             if (topic := topics.get(name)) is None or frame.flag or len(text) > MOST_TEXT:
                 break
             queue_id = topic.queue_ids.get(queue)
-            if safety or queue_id is None and (queue_id := topic.find_queue_id(queue)) is None:
+            if safety or (queue_id is None and (queue_id := topic.find_queue_id(queue)) is None):
                 break
             if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
                 break
