@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from store.batch_codec import BATCH_ITEM_HEAD
+from store.batch_codec import BATCH_ITEM_HEAD, MOST_BATCH_MESSAGES
 from store.crc32 import LONG, crc32, crc32_for, long_crc32
 from store.message_codec import (
     BODY_CRC_AT,
@@ -180,7 +180,7 @@ def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     middle = common.topic + PROPERTIES_LENGTH.pack(stored_size)
     head_size = record_head(common.sys_flag).size
     size = head_size + body_size + len(middle) + stored_size
-    if count * size > place.room:
+    if count * size > place.room or count > MOST_BATCH_MESSAGES:
         return None
     head = _head(common, place, size, flag, body_size)
     item_head = body[:_ITEM_SIZE].tobytes()
@@ -265,6 +265,6 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         phy_offset += size
         queue_offset += 1
         at = item_end
-    if at > end or not _are_plain(b"".join(texts), texts):
+    if at > end or len(texts) > MOST_BATCH_MESSAGES or not _are_plain(b"".join(texts), texts):
         return None
     return b"".join(pieces), phy_offsets

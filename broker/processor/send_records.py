@@ -54,7 +54,7 @@ from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
-from store.batch_codec import BatchItem, count_batch, iterate_batch
+from store.batch_codec import MOST_BATCH_MESSAGES, BatchItem, count_batch, iterate_batch
 from store.commit_log import CommitLog, TopicLog
 from store.inner_batch import (
     INNER_BATCH_FLAG,
@@ -91,6 +91,8 @@ _LMQ_NUM_EXCEEDED: Final = (
     "consumeQueue num exceed maxLmqConsumeQueueNum config num, default limit 2w."
 )
 _HALF_QUEUES: Final = 1
+_BATCH_MARKS: Final = (b"DELAY\x01", b"TIMER_", b"INNER_")
+"""One of them is in every property for which a message of a batch is looked at."""
 _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _MULTI_TAGS: Final = 0x2
 _QUEUE_ID_DIGITS: Final = 10
@@ -333,6 +335,12 @@ class SendRecords:
         RequestError."""
         number = count_batch(body)
         own_size = fixed_size(place.sys_flag) + len(place.topic.encode()) + common_size
+        if number > MOST_BATCH_MESSAGES:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: a batch of {number} messages (limit "
+                f"{MOST_BATCH_MESSAGES}): send smaller batches",
+            )
         total = number * own_size + len(body)
         if total > self._batch_limit:
             raise RequestError(
@@ -370,9 +378,13 @@ class SendRecords:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
         self._timers.refuse(header.i, "a batch")
         is_empty = True
+        is_plain = not any(mark in request.body for mark in _BATCH_MARKS)
         for item in iterate_batch(request.body):
             is_empty = False
             text = _text_of(item.properties)
+            if is_plain:
+                yield item, text
+                continue
             if find_property(text, "DELAY") not in (None, "", "0"):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
