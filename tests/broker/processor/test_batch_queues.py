@@ -226,13 +226,14 @@ def test_a_client_may_send_an_inner_batch_itself(world: HotPathWorld, client: Cl
     assert world.table.offsets("T", 0) == (0, 6)
 
 
+@pytest.mark.parametrize("more", ["", "\x02INNER_NUM\x01"])
 @pytest.mark.parametrize("number", [1, 3, 32_767])
 def test_a_number_that_is_not_that_of_its_messages(
-    world: HotPathWorld, client: Client, number: int
+    world: HotPathWorld, client: Client, number: int, more: str
 ) -> None:
     """One send of a byte would take 32,767 queue offsets."""
     body = batch_body((0, b"one", b""), (0, b"two", b""))
-    text = f"INNER_NUM\x01{number}"
+    text = f"INNER_NUM\x01{number}{more}"
     answer = client.call(send_request(body, sys_flag=128, properties=text))
     assert (answer.code, world.records()) == (13, [])
     assert answer.remark == (
