@@ -21,7 +21,7 @@ def parse_properties(text: str, name: str) -> list[Setting]:
     """The settings of `text`, in order; `name` is the file's name in sources and errors.
 
     Trailing white space of values is removed (Java keeps it and then fails to parse numbers).
-    Raises ConfigError for a bad escape or a line without a key.
+    Raises ConfigError for a bad escape, one of half a character, or a line without a key.
     """
     settings: list[Setting] = []
     line = 1
@@ -31,11 +31,20 @@ def parse_properties(text: str, name: str) -> list[Setting]:
                 source = f"{name}:{line}"
                 if not element.key:
                     raise ConfigError([f"{source}: the key is missing before '='"])
+                if _has_half_characters(element.key + element.value):
+                    raise ConfigError(
+                        [f"{source}: a \\u escape of half a character (D800 to DFFF)"]
+                    )
                 settings.append(Setting(element.key, element.value.strip(), source))
             line += len(element.source.splitlines())
     except javaproperties.InvalidUEscapeError as error:
         raise ConfigError([f"{name}:{line}: bad \\u escape {error.escape!r}"]) from error
     return settings
+
+
+def _has_half_characters(text: str) -> bool:
+    """Surrogates that make no pair: no file, frame or terminal takes them."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def dump_properties(values: Mapping[str, str]) -> str:

@@ -431,7 +431,9 @@ class _Round:
         """Wait for the outcomes, in order of arrival; a call that is still pending counts as
         failed."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._open, timeout_ms / 1000)
+            # registerBrokerTimeoutMills has no upper bound; the wait does.
+            timeout_s = min(timeout_ms / 1000, threading.TIMEOUT_MAX)
+            self._condition.wait_for(lambda: not self._open, timeout_s)
             stuck = [(name_server, None, TimeoutError("no response")) for name_server in self._open]
             self._open.clear()
             return [*self._outcomes, *stuck]

@@ -28,6 +28,17 @@ def test_line_numbers_with_every_line_end(end: str) -> None:
     assert [setting.source for setting in settings] == ["f:1", "f:4"]
 
 
+@pytest.mark.parametrize("line", ["a=\\ud800", "\\udfff=1", "a=\\ude00\\ud83d"])
+def test_half_a_character_names_its_line(line: str) -> None:
+    """A brokerName of it ended the start with a traceback."""
+    with pytest.raises(ConfigError, match=r"f:2: a .u escape of half a character"):
+        parse_properties(f"b=2\n{line}\n", "f")
+
+
+def test_a_pair_of_escapes_is_one_character() -> None:
+    assert parse_properties("a=\\ud83d\\ude00", "f")[0].text == "\U0001f600"
+
+
 def test_bad_escape_names_its_line() -> None:
     with pytest.raises(ConfigError, match=r"f:2: bad .u escape"):
         parse_properties("a=1\nb=\\uZZ\n", "f")
