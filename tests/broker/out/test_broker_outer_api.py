@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -200,6 +201,7 @@ def test_answers_from_another_thread_in_order_of_arrival(timeout_ms: int) -> Non
             def run() -> None:
                 if address == "slow":
                     second.wait(10)
+                    time.sleep(0.05)  # so that it is waited for
                 callback(command.response(0, None, {}), None)
                 second.set()
 
