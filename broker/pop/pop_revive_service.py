@@ -30,6 +30,7 @@ from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
+from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import Refused, Stored
 from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
@@ -52,6 +53,8 @@ PUT_AGAIN_S: Final = (
 _READ_COUNT: Final = 32
 _PER_LOOK: Final = 128
 """Records read, and messages copied, of all queues in one look."""
+_MOST_BODY: Final = 65_536
+"""Bytes of a check point or ack. Each names 32 messages at most, in less than 3 KiB."""
 _BUSY_MS: Final = 5
 _UNSETTLED_LIMIT: Final = 2_000
 """Check points of a queue whose copies are not appended yet."""
@@ -170,34 +173,6 @@ class ReviveParts:
     flushed_offset: Callable[[], int]
 
 
-class _Point:
-    """A check point, and what is left to do for it."""
-
-    __slots__ = ("acked", "again", "end", "left", "point")
-
-    def __init__(self, point: PopCheckPoint, acked: set[int]) -> None:
-        self.point = point
-        self.acked = acked
-        """Queue offsets of acknowledged messages."""
-        self.left = 0
-        """Messages that are neither copied nor given up."""
-        self.again: list[int] = []
-        """Those of them that the log did not take."""
-        self.end = 0
-        """The log's end behind the last copy."""
-
-    def open_offsets(self) -> list[int]:
-        """The queue offsets of messages that were not acknowledged."""
-        found = []
-        for index in range(self.point.num):
-            try:
-                found.append(self.point.ack_offset_by_index(index))
-            except IndexError:
-                log.error("check point %s names fewer messages than it counts", self.point)
-                break
-        return [offset for offset in found if offset not in self.acked]
-
-
 class _Queue:
     """One queue of the revive topic."""
 
@@ -206,9 +181,9 @@ class _Queue:
     def __init__(self, queue_id: int, offset: int) -> None:
         self.queue_id = queue_id
         self.next_read = offset + 1
-        self.points: dict[str, _Point] = {}
+        self.points: dict[str, RevivePoint] = {}
         """Not due yet, in the queue's order."""
-        self.handled: deque[_Point] = deque()
+        self.handled: deque[RevivePoint] = deque()
         """Due, in order: the copies are being appended, published, flushed."""
         self.noted = 0
         """The first of these whose end was not published yet."""
@@ -224,7 +199,7 @@ class _Copy:
 
     service: PopReviveService
     queue: _Queue
-    point: _Point
+    point: RevivePoint
     offset: int
     topic: TopicLog
     records: tuple[Record]
@@ -254,6 +229,9 @@ class PopReviveService:
         self._queues: list[_Queue] = []
         self._loop: ReviveLoop | None = None
         self._running = False
+        self.damaged = 0
+        """Records of the revive topic that were no check point and no ack that a broker can have
+        written, since the start: they are passed over."""
         self._left = 0
         """Of _PER_LOOK."""
 
@@ -370,10 +348,13 @@ class PopReviveService:
         return bool(raw)
 
     def _take(self, queue: _Queue, offset: int, message: Message) -> None:
+        """What is damaged is passed over: neither an error nor a wait for the records behind it."""
         tag = message.find_property("TAGS")
         try:
+            if len(message.body) > _MOST_BODY:
+                raise BodyError(f"record of tag {tag!r}", f"{len(message.body)} bytes")
             if tag == CK_TAG:
-                self._take_point(queue, offset, PopCheckPoint.from_json_bytes(message.body))
+                self._take_point(queue, read_point(message, offset))
             elif tag == ACK_TAG:
                 ack = AckMsg.from_json_bytes(message.body)
                 self._take_acks(queue, ack, [ack.ack_offset])
@@ -381,16 +362,19 @@ class PopReviveService:
                 batch = BatchAckMsg.from_json_bytes(message.body)
                 self._take_acks(queue, batch, batch.ack_offset_list)
         except BodyError as error:
-            log.error("revive queue %s: record %s skipped: %s", queue.queue_id, offset, error)
+            self.damaged += 1
+            log.error(
+                "revive queue %s: the record at %s (log offset %s) is damaged and passed over: %s",
+                queue.queue_id, offset, message.phy_offset, error.remark,
+            )  # fmt: skip
 
-    def _take_point(self, queue: _Queue, offset: int, point: PopCheckPoint) -> None:
-        if point.topic is None or point.group is None:
-            log.error("revive queue %s: check point %s without names", queue.queue_id, offset)
-            return
-        self._parts.counts.taken(point.group, point.topic, queue.queue_id, CK)
+    def _take_point(self, queue: _Queue, found: RevivePoint) -> None:
+        point = found.point
+        self._parts.counts.taken(point.group or "", point.topic or "", queue.queue_id, CK)
         known = queue.points.pop(point.merge_key, None)
-        acked = set() if known is None else known.acked
-        queue.points[point.merge_key] = _Point(replace(point, revive_offset=offset), acked)
+        if known is not None:
+            found.acknowledge(known.acked)
+        queue.points[point.merge_key] = found
 
     def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:
         self._parts.counts.taken(ack.consumer_group or "", ack.topic or "", queue.queue_id, ACK)
@@ -398,7 +382,7 @@ class PopReviveService:
             ack = replace(ack, broker_name=self._settings.broker_name)
         known = queue.points.get(ack.merge_key)
         if known is not None:
-            known.acked.update(offsets)
+            known.acknowledge(offsets)
 
     # -- reviving ------------------------------------------------------------------------------
 
@@ -406,13 +390,13 @@ class PopReviveService:
         """In the queue's order, up to the first that is not due."""
         while queue.points and self._left > 0 and len(queue.handled) < _UNSETTLED_LIMIT:
             key, point = next(iter(queue.points.items()))
-            if point.point.revive_time > queue.settled_ms:
+            if point.due_ms > queue.settled_ms:
                 return
             del queue.points[key]
             queue.handled.append(point)
             self._revive(queue, point)
 
-    def _revive(self, queue: _Queue, point: _Point) -> None:
+    def _revive(self, queue: _Queue, point: RevivePoint) -> None:
         topic, group = point.point.topic or "", point.point.group or ""
         open_offsets = point.open_offsets()
         if not open_offsets:
@@ -435,7 +419,7 @@ class PopReviveService:
             for offset in offsets:
                 self._revive_message(queue, point, offset)
 
-    def _revive_message(self, queue: _Queue, point: _Point, offset: int) -> None:
+    def _revive_message(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
         topic, queue_id = point.point.topic or "", point.point.queue_id
         low, high = self._parts.table.offsets(topic, queue_id)
         if not low <= offset < high:
@@ -454,7 +438,7 @@ class PopReviveService:
             return
         self._copy(queue, point, offset, decode_record(record, 0)[0])
 
-    def _copy(self, queue: _Queue, point: _Point, offset: int, message: Message) -> None:
+    def _copy(self, queue: _Queue, point: RevivePoint, offset: int, message: Message) -> None:
         group, name = point.point.group or "", point.point.topic or ""
         if not name.startswith(RETRY_PREFIX):
             name = pop_retry_topic(name, group, self._settings.enable_retry_topic_v2)
@@ -527,7 +511,7 @@ class PopReviveService:
         else:
             copy.point.again.append(copy.offset)
 
-    def _settled(self, point: _Point, end: int = 0) -> None:
+    def _settled(self, point: RevivePoint, end: int = 0) -> None:
         """A message is copied, or given up."""
         point.left -= 1
         point.end = max(point.end, end)
@@ -535,7 +519,7 @@ class PopReviveService:
             # In the next turn it is published: nobody has popped the copy before.
             self._loop.call_soon_threadsafe(self._note_all)
 
-    def _put_again(self, queue: _Queue, point: _Point, offset: int) -> None:
+    def _put_again(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
         """The message gets a check point of its own, which is due later."""
         old = point.point
         times = old.parse_re_put_times()
@@ -543,9 +527,10 @@ class PopReviveService:
             log.error("pop: message %s of %s is given up after %s times", offset, old, times)
             self._settled(point)
             return
-        later = old.invisible_time
-        if old.revive_time <= self._parts.commit_log.now_ms:
-            later += PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
+        later, now_ms = old.invisible_time, self._parts.commit_log.now_ms
+        if old.revive_time <= now_ms:
+            wait_ms = PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
+            later = now_ms - old.pop_time + wait_ms
         new = PopCheckPoint(
             start_offset=offset,
             pop_time=old.pop_time,

@@ -111,10 +111,12 @@ class AckMessageProcessor(TableProcessor):
         fields = frame.extFields
         opaque = frame.opaque
         try:
-            if frame.flag or self._is_order(fields.extraInfo):
+            info = parse_extra_info(fields.extraInfo)
+            if frame.flag or info.is_order:
                 return False
             self._queues.check_ack(connection, fields.topic, fields.queueId, fields.offset)
-            messages = _messages(fields, parse_extra_info(fields.extraInfo))
+            self._queues.check_handle(fields.consumerGroup, fields.offset, info)
+            messages = _messages(fields, info)
         except (RequestError, ValueError):
             return False  # The general path finds the same, and answers it.
 
@@ -128,10 +130,6 @@ class AckMessageProcessor(TableProcessor):
         self._acks.ack(messages, answer)
         return True
 
-    @staticmethod
-    def _is_order(extra_info: str) -> bool:
-        return f" {POP_ORDER_REVIVE_QUEUE} " in extra_info
-
     def _ack(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         header = decode_header(AckMessageRequestHeader, request.ext_fields)
         self._queues.check_ack(connection, header.topic, header.queue_id, header.offset)
@@ -139,6 +137,7 @@ class AckMessageProcessor(TableProcessor):
             header.consumer_group, header.topic, header.queue_id, header.extra_info, header.offset
         )
         info = _parsed(header.extra_info)
+        self._queues.check_handle(header.consumer_group, header.offset, info)
         messages = _messages(fields, info)
         if info.is_order:
             return self._ordered(connection, request, [messages])
@@ -183,7 +182,16 @@ class AckMessageProcessor(TableProcessor):
             offsets = ack.offsets()
         except ValueError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        low, high = self._queues.offsets(topic, ack.queue_id)
+        info = ExtraInfo(
+            ack.start_offset,
+            ack.pop_time,
+            ack.invisible_time,
+            ack.revive_queue_id,
+            ack.retry,
+            broker_name,
+        )
+        self._queues.check_handle(ack.consumer_group, ack.start_offset, info)
+        low, high = self._queues.find_offsets(topic, ack.queue_id)
         return PoppedMessages(
             topic,
             ack.consumer_group,

@@ -293,10 +293,10 @@ class PopMessageProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
             )
-        if header.invisibleTime > settings.max_invisible_ms and not header.is_order:
+        if not 0 <= header.invisibleTime <= settings.max_invisible_ms:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"{broker} invisibleTime {header.invisibleTime} ms is over "
+                f"{broker} invisibleTime {header.invisibleTime} ms is not one of 0 to "
                 f"{settings.max_invisible_ms} (timerMaxDelaySec)",
             )
         if not settings.timer_wheel_enable:

@@ -5,9 +5,11 @@ import pytest
 from broker.pop.buffered_pops import Popped
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_journal import PopJournal
+from broker.pop.pop_limits import PopLimits
 
 BOOT = b"0123456789abcdef"
-SETTINGS = BufferSettings(True, 10_000, 3_000, 100, "b")
+LIMITS = PopLimits(revive_queue_num=8, max_invisible_ms=3 * 86_400_000, broker_name="b")
+SETTINGS = BufferSettings(True, 10_000, 3_000, 100, LIMITS)
 
 
 class Offsets:
