@@ -446,7 +446,9 @@ class PopReviveService:
             known = self._has_topic(name, group)
             topic = self._parts.commit_log.topic(name) if known else None
         except (RequestError, MessageIllegalError) as error:
-            log.error("pop: message %s of %s: no retry topic %s: %s", offset, point, name, error)
+            log.error(
+                "pop: message %s of %s: no retry topic %s: %s", offset, point.point, name, error
+            )
             topic = None
         if topic is None:
             self._put_again(queue, point, offset)
