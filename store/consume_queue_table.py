@@ -41,8 +41,8 @@ an orderly stop does not wait that long."""
 class QueueTablePublisher(Protocol):
     """Where readers in other processes see the bounds of the queues."""
 
-    def row(self, topic: str, queue_id: int) -> int:
-        """The row of a queue, created on first use."""
+    def row(self, topic: str, queue_id: int) -> int | None:
+        """The row of a queue, created on first use; None: the table is full."""
         ...
 
     def set_offsets(self, row: int, min_offset: int, max_offset: int) -> None:
@@ -284,13 +284,15 @@ class ConsumeQueueTable:
     def _publish(self, queue: ConsumeQueue, *, moved: bool = True) -> None:
         publisher = self._publisher
         if queue.row < 0:
-            queue.row = publisher.row(queue.topic, queue.queue_id)
-        if queue.emptied:
-            publisher.reset(queue.row)
-            queue.emptied = False
-        publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
-        if moved:
-            publisher.mark_moved(queue.row)
+            row = publisher.row(queue.topic, queue.queue_id)
+            queue.row = -1 if row is None else row
+        if queue.row >= 0:
+            if queue.emptied:
+                publisher.reset(queue.row)
+                queue.emptied = False
+            publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
+            if moved:
+                publisher.mark_moved(queue.row)
         if not queue.whole and queue not in self.damaged:
             self.damaged[queue] = None
             self.on_damage()
@@ -313,6 +315,8 @@ class ConsumeQueueTable:
         waits for the queue looks there again."""
         with self.lock:
             row = self._publisher.row(topic, queue_id)
+            if row is None:
+                return
             self._publisher.set_compacted(row, generation, max_offset)
             self._publisher.mark_moved(row)
 

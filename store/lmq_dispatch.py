@@ -28,6 +28,7 @@ from store.message_properties import (
     append_properties,
     find_property,
 )
+from store.queue_room import QueueRoom
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +53,15 @@ class QueueOwner(Protocol):
 class LmqDispatch:
     """The light queues of the writer. Owned by: the loop thread."""
 
-    def __init__(self, find_queue: Callable[[str], QueueOwner], most_queues: int) -> None:
+    def __init__(
+        self,
+        find_queue: Callable[[str], QueueOwner],
+        most_queues: int,
+        room: QueueRoom | None = None,
+    ) -> None:
         """find_queue: the writer's entry, made on first use. most_queues:
-        maxLmqConsumeQueueNum."""
+        maxLmqConsumeQueueNum. room: asked for new queues; None: there is always room."""
+        self._room = room
         self._find_queue = find_queue
         self._most_queues = most_queues
         self._queues: set[str] = set()
@@ -78,8 +85,12 @@ class LmqDispatch:
         """Whether records may be dispatched to `names`: queues that exist, or few enough new ones.
         (RocketMQ 4.9 refuses every such record once there is one queue too many; 5.3 has no
         limit.)"""
-        new = sum(name not in self._queues for name in set(names))
-        return not new or len(self._queues) + new <= self._most_queues
+        new = [name for name in set(names) if name not in self._queues]
+        if not new:
+            return True
+        if len(self._queues) + len(new) > self._most_queues:
+            return False
+        return self._room is None or self._room.has_room(new)
 
     def wrap(
         self, topic: str, all_properties: Sequence[bytes]

@@ -24,7 +24,7 @@ from remoting.remoting_server import cleaned_remark
 from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog
-from store.errors import MessageIllegalError, StoreError
+from store.errors import MessageIllegalError, QueueTableFullError, StoreError
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -182,6 +182,8 @@ class AppendQueue:
             return False
         except MessageIllegalError as error:
             append.refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        except QueueTableFullError as error:
+            append.refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
         except StoreError as error:
             log.error("topic %s: append failed: %s", append.topic.name, error)
             append.refused(ResponseCode.SYSTEM_ERROR, str(error))

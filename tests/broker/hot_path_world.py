@@ -77,6 +77,7 @@ from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
+from store.queue_room import QueueRoom
 from store.record import Record
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
@@ -396,7 +397,14 @@ class HotPathWorld:
         self._build_store(root, file_size, units_per_file)
         for number in range(files):
             self.allocate(number)
-        self.log = CommitLog(self.directory, file_size, self.page, self.clock, self._ring)
+        self.log = CommitLog(
+            self.directory,
+            file_size,
+            self.page,
+            self.clock,
+            self._ring,
+            room=QueueRoom(self.table),
+        )
         self.log.open(encode_host(store_host, 20911))
         self._build_managers(root, config)
         self._build_processors(send or {}, pull or {}, waits_for_flush, waits_for_replicas)
