@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_names import MAX_POP_MESSAGES
+from remoting.headers.extra_info_util import ExtraInfo
 from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 
 MAX_DIFF: Final = (1 << 31) - 1
@@ -50,36 +51,31 @@ class PopLimits(NamedTuple):
             and pop_time_ms + invisible_time_ms <= now_ms + self.max_invisible_ms
         )
 
-    def fault_of_handle(
-        self,
-        start_offset: int,
-        offset: int,
-        pop_time_ms: int,
-        invisible_time_ms: int,
-        revive_queue_id: int,
-        broker_name: str,
-        now_ms: int,
-    ) -> str:
-        """Which number of a message's handle cannot be this broker's; "": none. Written plainly,
-        as every ack asks (0.3 us)."""
-        limit = self.max_invisible_ms
-        if (
+    def fits_handle(self, handle: ExtraInfo, offset: int, now_ms: int) -> bool:
+        """Whether the handle of the message at `offset` can be this broker's. Written plainly, as
+        every ack asks."""
+        start_offset, pop_time_ms, invisible_ms, revive_queue_id, _retry, broker_name = handle
+        revive_queue_num, limit_ms, own_name = self
+        return (
             0 <= start_offset <= offset <= start_offset + MAX_DIFF
             and pop_time_ms > 0
-            and 0 <= invisible_time_ms <= limit
-            and pop_time_ms + invisible_time_ms <= now_ms + limit
+            and 0 <= invisible_ms <= limit_ms
+            and pop_time_ms + invisible_ms <= now_ms + limit_ms
             and (
-                0 <= revive_queue_id < self.revive_queue_num
-                or revive_queue_id == POP_ORDER_REVIVE_QUEUE
+                0 <= revive_queue_id < revive_queue_num or revive_queue_id == POP_ORDER_REVIVE_QUEUE
             )
-            and (broker_name == self.broker_name or not broker_name)
-        ):
-            return ""
+            and (broker_name == own_name or not broker_name)
+        )
+
+    def fault_of_handle(self, handle: ExtraInfo, offset: int, now_ms: int) -> str:
+        """Which number of a handle that does not fit is wrong."""
+        start_offset, pop_time_ms, invisible_ms, revive_queue_id, _retry, broker_name = handle
+        limit_ms = self.max_invisible_ms
         if not 0 <= start_offset <= offset <= start_offset + MAX_DIFF:
             return f"start offset {start_offset} for the message at {offset}"
-        if not 0 <= invisible_time_ms <= limit:
-            return f"invisible time {invisible_time_ms} (0 to {limit} ms, timerMaxDelaySec)"
-        if not self.fits_time(pop_time_ms, invisible_time_ms, now_ms):
+        if not 0 <= invisible_ms <= limit_ms:
+            return f"invisible time {invisible_ms} (0 to {limit_ms} ms, timerMaxDelaySec)"
+        if not self.fits_time(pop_time_ms, invisible_ms, now_ms):
             return f"pop time {pop_time_ms} (now: {now_ms})"
         if broker_name and broker_name != self.broker_name:
             return f"broker name {broker_name[:64]!a} (this one: {self.broker_name})"

@@ -96,21 +96,15 @@ class PopQueueCheck:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, f"consumerGroup is illegal: {group[:_SHOWN]!a}"
             )
-        fault = self._limits.fault_of_handle(
-            info.ck_queue_offset,
-            offset,
-            info.pop_time_ms,
-            info.invisible_time_ms,
-            info.revive_queue_id,
-            info.broker_name,
-            self._now_ms(),
-        )
-        if fault:
+        now_ms = self._now_ms()
+        if not self._limits.fits_handle(info, offset, now_ms):
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"the handle is illegal, this broker has handed out none like it: {fault}",
+                "the handle is illegal, this broker has handed out none like it: "
+                + self._limits.fault_of_handle(info, offset, now_ms),
             )
 
     def can_wait(self, pop_time_ms: int, invisible_time_ms: int) -> bool:
-        """Whether a message that is handed out anew at `pop_time_ms` can wait for so long."""
-        return self._limits.fits_time(pop_time_ms, invisible_time_ms, self._now_ms())
+        """Whether a message that is handed out anew at `pop_time_ms` can wait for so long. (One
+        of this ms is handed out anew in the next.)"""
+        return self._limits.fits_time(pop_time_ms, invisible_time_ms, self._now_ms() + 1)
