@@ -195,6 +195,12 @@ def test_acks_of_millions_are_passed_over_in_little_time(world: ReviveWorld) -> 
     assert world.service.damaged == 1
 
 
+def test_offsets_beyond_its_number_are_not_its_own(world: ReviveWorld) -> None:
+    world.store_point(n=1, d=[1, 3])
+    world.look()
+    assert world.revived == [b"5"]
+
+
 def test_an_ack_of_it_counts(world: ReviveWorld) -> None:
     ack = {"c": "G", "t": "T", "q": 0, "so": 4, "pt": world.now_ms - 10_000, "ao": 4}
     world.store_point(n=2, d=[0, 1])

@@ -445,11 +445,36 @@ def test_bytes_that_are_no_row_and_no_queue_are_dropped(world):
         at = rows_at + 200 * number + 28
         data[at : at + 4] = count.to_bytes(4, "little", signed=True)
     data[64 + 2 * 512 + 32] = 0xFF  # the name of the third queue
+    data[64 + 512 + 15] = 0xFF  # the committed offset of the second
+    data[rows_at + 200 * 3 + 7] = 0xFF  # the fourth row's sequence
     world.path.write_bytes(data)
     world.start()
+    assert world.offsets.query_offset("G", "T", 1) is None
     world.ack(popped, 0, 1, 2)
     assert world.committed == 3
     assert world.pop(6)
+
+
+def test_several_rows_of_one_message_that_cannot_be_are_all_let_go(world):
+    popped = forge(world, pop=MOST)
+    journal = world.buffer._journal
+    for number in range(3):
+        journal.add(0, (0,), 5, 1, MOST - number, 60_000, -1)
+    world.start()
+    world.at(0)
+    world.flushed = world.records.end
+    world.at(0)
+    assert len(journal._read_rows()) == 1
+    world.ack(popped, 0, 2)
+    assert world.committed == 3
+
+
+def test_bits_of_messages_that_it_has_not_count_for_nothing(world):
+    popped = world.pop(0)
+    world.buffer._journal.set_bits(0, 0xFFFD)
+    world.start()
+    world.ack(popped, 1)
+    assert world.committed == 3
 
 
 def test_numbers_that_do_not_fit_take_no_row_and_no_queue(tmp_path):
@@ -471,5 +496,6 @@ def test_numbers_that_do_not_fit_take_no_row_and_no_queue(tmp_path):
 def test_an_offset_below_zero_that_somebody_committed_is_none(world):
     world.offsets.table["T", "G", 0] = -5
     popped = world.pop(0)
+    world.start()
     world.ack(popped, 0, 1, 2)
     assert world.committed == 3
