@@ -9,9 +9,12 @@ import msgspec
 import pytest
 
 from ipc import queue_table
+from store.commit_log import CommitLog
+from store.consume_queue_reader import ConsumeQueueReader
+from store.control_slots import STORE_STATE, StoreState
 from store.errors import QueueTableFullError
 from store.queue_room import QueueRoom
-from tests.store.test_default_message_store import Life, record
+from tests.store.test_default_message_store import FILE_SIZE, Life, record
 from tests.support.deadline import wait_until
 
 pytestmark = pytest.mark.interpreted
@@ -86,8 +89,26 @@ def test_many_new_queues_are_counted_in_little_memory(life: Life) -> None:
         rows.seen.add(("T", number))
     assert len(room._new) <= 1_024
     assert room.has_room(["L"] * 10)
-    rows.most = 20_000
-    assert not room.has_room(["L"])
+    room.take("T", -1)
+    rows.seen.add(("T", -1))
+    rows.most = 20_002
+    assert room.has_room(["L"])
+    assert not room.has_room(["L", "M"])
+
+
+def test_light_queues_need_room_too(life: Life) -> None:
+    rows = Rows(2)
+    log = CommitLog(
+        life.config.commit_log_path, FILE_SIZE, life.page, life.clock, lambda: None,
+        most_light_queues=10, room=QueueRoom(rows),
+    )  # fmt: skip
+    assert log.lmq is not None
+    assert log.lmq.has_room(["%LMQ%a", "%LMQ%b"])
+    assert not log.lmq.has_room(["%LMQ%a", "%LMQ%b", "%LMQ%c"])
+    log.lmq.advance({"%LMQ%a": 1})
+    rows.seen = {("%LMQ%a", 0), ("T", 0)}
+    assert log.lmq.has_room(["%LMQ%a"])
+    assert not log.lmq.has_room(["%LMQ%b"])
 
 
 def test_a_log_with_too_many_queues_is_served_as_far_as_there_is_room(
@@ -97,29 +118,27 @@ def test_a_log_with_too_many_queues_is_served_as_far_as_there_is_room(
     topics = ["A", "B", "C", "D"]
     monkeypatch.setattr(queue_table, "MAX_QUEUES", 2)
     life = Life(tmp_path / "store").start()
-    for topic in topics:
-        life.put(3, topic)
+    for number, topic in enumerate(topics):
+        life.put(3 + number, topic)
     life.wait_dispatched()
-    readable = [topic for topic in topics if life.table.offsets(topic, 0) == (0, 3)]
-    assert len(readable) == 2
-    life.put(1, readable[0])
+    assert [life.table.offsets(topic, 0) for topic in topics] == [(0, 3), (0, 4), (0, 0), (0, 0)]
+    life.put(1, "A")
     life.stop()
     again = Life(tmp_path / "store").start()
     again.wait_dispatched()
     assert len(list(again.table)) == 2
-    # Its row is another's now, or still its own: what it holds goes on from where it was.
+    # Another two may have the rows: what they hold goes on from where it was.
     again.log._room = QueueRoom(again.table)
+    expected = {"A": 4, "B": 4, "C": 5, "D": 6}
     for topic, _queue_id, _row in list(again.table):
         again.put(1, topic)
+        expected[topic] += 1
     again.stop()
     monkeypatch.setattr(queue_table, "MAX_QUEUES", 1 << 20)
     whole = Life(tmp_path / "store").start()
     whole.wait_dispatched()
     ends = [whole.table.offsets(topic, 0) for topic in topics]
-    assert sorted(ends) in (
-        [(0, 3), (0, 3), (0, 4), (0, 5)],
-        [(0, 3), (0, 4), (0, 4), (0, 4)],
-    )
+    assert ends == [(0, expected[topic]) for topic in topics]
     for topic, (low, high) in zip(topics, ends, strict=True):
         assert -1 not in whole.queue(topic)
         assert len(whole.queue(topic)) == high - low
@@ -135,11 +154,15 @@ def test_a_store_that_rejoins_keeps_the_queues_without_a_row(
     life.put(3, "B")
     life.wait_dispatched()
     life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
     life.store = life.new_store()
     life.store.open()
     life.store.start()
     life.put(1, "A")
     life.wait_dispatched()
+    reader = ConsumeQueueReader(life.config)
+    assert None not in [reader.find_unit("B", 0, number) for number in range(3)]
+    reader.close()
     life.stop()
     monkeypatch.setattr(queue_table, "MAX_QUEUES", 1 << 20)
     whole = Life(tmp_path / "store").start()
@@ -148,3 +171,9 @@ def test_a_store_that_rejoins_keeps_the_queues_without_a_row(
     assert whole.table.offsets("B", 0) == (0, 3)
     assert len(set(whole.queue("B"))) == 3
     whole.stop()
+
+
+def test_compaction_logs_of_queues_without_a_row_are_not_published(life: Life) -> None:
+    table = life.store._derived.queues
+    table._publisher.row = lambda *_queue: None
+    table.publish_compacted("X", 0, 1, 5)

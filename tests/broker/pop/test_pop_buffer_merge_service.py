@@ -446,7 +446,7 @@ def test_bytes_that_are_no_row_and_no_queue_are_dropped(world):
         data[at : at + 4] = count.to_bytes(4, "little", signed=True)
     data[64 + 2 * 512 + 32] = 0xFF  # the name of the third queue
     data[64 + 512 + 15] = 0xFF  # the committed offset of the second
-    data[rows_at + 200 * 3 + 7] = 0xFF  # the fourth row's sequence
+    data[rows_at + 600 : rows_at + 608] = b"\xff" * 8  # the fourth row's sequence
     world.path.write_bytes(data)
     world.start()
     assert world.offsets.query_offset("G", "T", 1) is None
