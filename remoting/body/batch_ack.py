@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Final, Self
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64
 
-MAX_ENTRIES: Final = 512
-"""Of a request: those of 16 pops that took a message from each of 32 queues."""
+MAX_ENTRIES: Final = 256
+"""Of a request: those of 8 pops that took a message from each of 32 queues. Each may have to be
+stored, which takes 0.2 ms of one turn."""
 MAX_BITS_SET: Final = 32
 """Messages of one pop (MAX_POP_MESSAGES of broker/pop/pop_names.py)."""
 MAX_BITS: Final = 16_384
