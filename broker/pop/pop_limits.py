@@ -8,7 +8,8 @@ aside (the revive service).
 
     start offset    0 … the message's queue offset
     pop time        1 … now + timerMaxDelaySec - invisible time (ms): a check point of it can wait
-    invisible time  0 … timerMaxDelaySec
+    invisible time  0 … timerMaxDelaySec; in handles of ordered pops what the message was renewed
+                    for counts from the pop time and may be more
     revive queue    0 … reviveQueueNum - 1; 999 in handles of ordered pops
     broker name     this broker's, or none
 
@@ -59,7 +60,7 @@ class PopLimits(NamedTuple):
         return (
             0 <= start_offset <= offset <= start_offset + MAX_DIFF
             and pop_time_ms > 0
-            and 0 <= invisible_ms <= limit_ms
+            and invisible_ms >= 0
             and pop_time_ms + invisible_ms <= now_ms + limit_ms
             and (
                 0 <= revive_queue_id < revive_queue_num or revive_queue_id == POP_ORDER_REVIVE_QUEUE
@@ -70,13 +71,14 @@ class PopLimits(NamedTuple):
     def fault_of_handle(self, handle: ExtraInfo, offset: int, now_ms: int) -> str:
         """Which number of a handle that does not fit is wrong."""
         start_offset, pop_time_ms, invisible_ms, revive_queue_id, _retry, broker_name = handle
-        limit_ms = self.max_invisible_ms
+        until_ms = now_ms + self.max_invisible_ms
         if not 0 <= start_offset <= offset <= start_offset + MAX_DIFF:
             return f"start offset {start_offset} for the message at {offset}"
-        if not 0 <= invisible_ms <= limit_ms:
-            return f"invisible time {invisible_ms} (0 to {limit_ms} ms, timerMaxDelaySec)"
-        if not self.fits_time(pop_time_ms, invisible_ms, now_ms):
-            return f"pop time {pop_time_ms} (now: {now_ms})"
+        if pop_time_ms <= 0 or invisible_ms < 0 or pop_time_ms + invisible_ms > until_ms:
+            return (
+                f"pop time {pop_time_ms}, invisible time {invisible_ms} (together at most "
+                f"{until_ms}: now and timerMaxDelaySec)"
+            )
         if broker_name and broker_name != self.broker_name:
             return f"broker name {broker_name[:64]!a} (this one: {self.broker_name})"
         return f"revive queue {revive_queue_id} (0 to {self.revive_queue_num - 1})"

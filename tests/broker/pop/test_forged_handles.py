@@ -136,6 +136,15 @@ def test_an_ordered_handle_on_the_fast_route_is_never_stored(world: HandleWorld)
     assert look(world) == before
 
 
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_an_ordered_message_may_be_renewed_for_long(world: HandleWorld, is_fast: bool) -> None:
+    """Its invisible time counts from its pop."""
+    days_ms = 10 * 86_400_000
+    text = handle(pop_time=NOW_MS - days_ms, invisible=days_ms + 60_000, revive=999)
+    answer = world.ask_ack(extraInfo=text, is_fast=is_fast)
+    assert answer.remark == "this broker has no ordered pops", "and not that the handle is illegal"
+
+
 # -- new invisible times ---------------------------------------------------------------------------
 
 
