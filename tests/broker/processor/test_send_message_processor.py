@@ -919,8 +919,7 @@ def test_a_batch_of_too_many_is_refused_before_it_is_made(tmp_path: Path) -> Non
     world.topic()
     world.client().call(send_request())
     item = batch_body((0, b"", b""))
-    most, one = 4_194_304 // len(item), batch_body((0, b"", b"x"))
-    for body in (item * most, one + item * (most - 1), item * 32_768, one + item * 32_767):
+    for body in (item * 32_768, batch_body((0, b"", b"x")) + item * 32_767):
         request = send_request(body, batch="true", properties="")
         tracemalloc.start()
         try:
