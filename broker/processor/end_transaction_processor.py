@@ -15,16 +15,17 @@ here: EndTransactionRoute serves those of young halves on the loop.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader
+from broker.store_access.store_protocols import MessageReader, QueueOffsets
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -35,6 +36,7 @@ from broker.topic.table_protocols import FindTopic, PutStats
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
+    HALF_QUEUE_ID,
     PRODUCER_GROUP,
     commit_record,
     half_copy,
@@ -53,7 +55,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
-from store.errors import MessageIllegalError, StoreError
+from store.errors import MessageIllegalError, QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
@@ -70,8 +72,15 @@ log = logging.getLogger(__name__)
 _KNOWN_WAIT_S: Final = 5.0
 """How long an end request waits after a start until earlier ends have been read."""
 OP_RETRY_MS: Final = 1_000
+_QUEUED_WAIT_MS: Final = 5_000
+"""How long an end request waits until the store has entered its half into the half queue."""
+_QUEUED_LOOK_MS: Final = 2
 _ENDED: Final = "the transaction has already ended; request ignored"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
+
+
+class StoreReads(QueueOffsets, MessageReader, Protocol):
+    """The part of StoreAccess used here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,7 @@ class EndTransactionParts:
 
     commit_log: CommitLog
     append_queue: AppendQueue
-    reader: MessageReader
+    reader: StoreReads
     halves: HalfMessageStates
     timers: TimerHook
     find_topic: FindTopic
@@ -181,6 +190,8 @@ class EndTransactionProcessor(TableProcessor):
         self._parts = parts
         self._log = parts.commit_log
         self._halves = parts.halves
+        self._pause = threading.Event()
+        """Never set."""
 
     # -- the requests (pool threads) -----------------------------------------------------------
 
@@ -273,7 +284,30 @@ class EndTransactionProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong"
             )
+        if not self._is_queued(half):
+            log.warning("no half message at %s: it is in the body of another one", half.phy_offset)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
         return half
+
+    def _is_queued(self, half: Message) -> bool:
+        """Whether the half queue has this record at the place that it names: the log may hold one
+        in a client's body, made to end the half at that place. Raises RequestError(SYSTEM_BUSY)
+        while the store has not entered it yet; it is some ms behind the log."""
+        reader, place = self._parts.reader, half.queue_offset
+        if place >= (self._log.next_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID) or 0):
+            return False
+        try:
+            for _ in range(_QUEUED_WAIT_MS // _QUEUED_LOOK_MS):
+                if place < reader.offsets(TRANS_HALF_TOPIC, HALF_QUEUE_ID)[1]:
+                    unit = reader.unit_at(TRANS_HALF_TOPIC, HALF_QUEUE_ID, place)
+                    return unit is not None and unit[0] == half.phy_offset
+                self._pause.wait(_QUEUED_LOOK_MS / 1000)
+        except QueueDamagedError as error:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{error}; try again") from error
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"the half message at {half.phy_offset} is not in its queue yet; try again",
+        )
 
     # -- on the loop ---------------------------------------------------------------------------
 

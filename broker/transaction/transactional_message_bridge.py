@@ -74,7 +74,7 @@ class Rewrite(NamedTuple):
     topic: str
     record: Record
     original: int | None = None
-    """The half of which it is a copy, according to its properties."""
+    """The half of which it is a copy."""
 
 
 class Rewritten(NamedTuple):
@@ -93,6 +93,7 @@ class TransactionalMessageBridge:
 
     def __init__(self, parts: BridgeParts) -> None:
         self._parts = parts
+        self._forgotten_before = 0
 
     # -- progress ------------------------------------------------------------------------------
 
@@ -170,6 +171,12 @@ class TransactionalMessageBridge:
     def _is_dispatched(self, topic: str) -> bool:
         expected = self._parts.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0
         return self.offsets(topic)[1] >= expected
+
+    def forget_ends_before(self, half: int) -> None:
+        """The halves before are no longer in the log."""
+        if half > self._forgotten_before:
+            self._forgotten_before = half
+            self._parts.on_loop(lambda: self._parts.halves.forget_before(half))
 
     # -- appending -----------------------------------------------------------------------------
 

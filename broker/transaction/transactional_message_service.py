@@ -31,6 +31,7 @@ from broker.transaction.transaction_records import (
     check_body,
     check_header,
     half_copy,
+    is_copy,
     number_in,
     with_number,
 )
@@ -166,6 +167,7 @@ class TransactionalMessageService:
         self._aged_ms = self._aging.now_ms()
         began_ms = self._clock.monotonic_ms()
         low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
+        self._bridge.forget_ends_before(low)
         begin = self._position = min(max(self._position, low), high)
         self._nobody.clear()
         try:
@@ -227,8 +229,7 @@ class TransactionalMessageService:
         return go_on and refused_at is None
 
     def _judge(self, half: Message, now_ms: int) -> _Step:
-        original = number_in(half, PREPARED_QUEUE_OFFSET)
-        original = None if original is None or original < 0 else original
+        original = self._find_original(half)
         if original is not None and self._halves.is_ended(original):
             return _Step(_Verdict.PASS, half, half.properties, original)
         age_ms = now_ms - half.born_timestamp
@@ -247,6 +248,24 @@ class TransactionalMessageService:
         if immunity_s is None and 0 <= age_ms < self._settings.time_out_ms:
             return _Step(_Verdict.LATER, half, half.properties, original)
         return _fitting(_Step(_Verdict.CHECK, half, properties, original))
+
+    def _find_original(self, half: Message) -> int | None:
+        """The half of which this one is a copy that a broker has made; None: of none.
+
+        Its property says so, and its sender may have written that: only what this life has made
+        itself, or what agrees with the record that it names, is believed. Where that is gone from
+        the log, nobody can tell; then it counts as a copy of a half that has ended, if that is so,
+        rather than being committed twice. Raises StoreError.
+        """
+        number = number_in(half, PREPARED_QUEUE_OFFSET)
+        if number is None or not 0 <= number < half.queue_offset:
+            return None
+        if self._halves.are_copies(half.queue_offset, number):
+            return number
+        original = self._bridge.find_message(TRANS_HALF_TOPIC, number)
+        if original is None:
+            return number if self._halves.is_ended(number) else None
+        return number if is_copy(half, original) else None
 
     def _immunity_ms(self, immunity_s: int) -> int:
         return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000

@@ -79,10 +79,11 @@ class Side:
         assert [answer.code for answer in self.client.answers()] == [0, 0, 0]
 
     def flush(self) -> None:
-        """What was put is published and on disk."""
+        """What was put is published, on disk and in its queues."""
         self.hot.turn()
         self.hot.counters[FLUSHED_OFFSET] = self.hot.counters[MAX_PHY_OFFSET]
         self.hot.turn()
+        self.hot.dispatch()
 
     def last_half(self) -> tuple[int, int]:
         last = self.world.messages("RMQ_SYS_TRANS_HALF_TOPIC")[-1]
@@ -92,6 +93,7 @@ class Side:
         """The answers that came in the turn of a request."""
         self.client.send(request)
         self.hot.turn()
+        self.hot.dispatch()
         return self.client.answers()
 
     def forbid_general(self) -> None:

@@ -39,6 +39,7 @@ from tests.broker.transaction_world import (
     Half,
     TransactionWorld,
     asked,
+    end_request,
 )
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
@@ -175,7 +176,9 @@ def test_halves_without_group_or_home_reach_the_discard_topic(
     assert len(world.messages(TRANS_CHECK_MAX_TIME_TOPIC)) == 3
 
 
-def store_half(world: TransactionWorld, properties: bytes, **changes: Any) -> None:
+def store_half(
+    world: TransactionWorld, properties: bytes, *, turn: bool = True, **changes: Any
+) -> None:
     """A half as somebody else may have stored it."""
     fields: dict[str, Any] = {
         "queue_id": 0,
@@ -191,7 +194,8 @@ def store_half(world: TransactionWorld, properties: bytes, **changes: Any) -> No
     }
     log = world.hot.log
     log.put_batch(log.topic(TRANS_HALF_TOPIC), [Record(**fields)])
-    world.turn()
+    if turn:
+        world.turn()
 
 
 # -- discarding ----------------------------------------------------------------------------------
@@ -321,6 +325,95 @@ def test_a_start_learns_of_families_from_immune_copies(world: TransactionWorld) 
     assert world.ops() == [0, 2]
     copy = world.messages(TRANS_HALF_TOPIC)[1]
     assert properties_of(copy.properties)["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+
+
+# -- what a half says of itself ------------------------------------------------------------------
+
+
+def forged_properties(original: int, immunity: str = "") -> bytes:
+    """Of a half of another producer and topic, which says that it is a copy of one."""
+    text = f"PGROUP\x01Q\x02UNIQ_KEY\x01E\x02REAL_TOPIC\x01Evil\x02REAL_QID\x010{immunity}"
+    return f"{text}\x02TRAN_PREPARED_QUEUE_OFFSET\x01{original}".encode()
+
+
+def forge(world: TransactionWorld, original: int, *, immunity: str = "") -> Half:
+    """Such a half in the log: sent to an older broker, or to a Java one."""
+    store_half(world, forged_properties(original, immunity))
+    stored = world.messages(TRANS_HALF_TOPIC)[-1]
+    return Half(stored.phy_offset, stored.queue_offset)
+
+
+@pytest.mark.parametrize("immunity", ["", f"{IMMUNE}600"])
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_half_does_not_end_the_one_that_it_names(
+    world: TransactionWorld, immunity: str, *, restarted: bool, decision: int, behind: bool
+) -> None:
+    """Whoever may send to some topic ended the transactions of everybody, also those to come."""
+    world.hot.topic("Evil")
+    victim = None if behind else world.prepare(b"paid", born_timestamp=world.hot.clock.now + 50_000)
+    evil = forge(world, 7 if behind else 0, immunity=immunity)
+    world.round()
+    if restarted:
+        world.offsets.save_if_changed()
+        world.restart()
+        world.round()
+    answer = world.end(evil, decision, producerGroup="Q")
+    assert answer is not None
+    assert answer.code == 0
+    while victim is None or (behind and victim.queue_offset < 7):
+        victim = world.prepare(b"paid")
+    answer = world.end(victim, COMMIT)
+    assert answer is not None
+    assert (answer.code, answer.remark) == (0, None)
+    assert world.delivered() == [b"paid"]
+
+
+def test_huge_numbers_make_no_end_forgotten(world: TransactionWorld) -> None:
+    """257 halves that name far ones: a commit that came again was stored twice."""
+    half = world.prepare(b"once")
+    world.end(half, COMMIT)
+    for number in range(257):
+        store_half(world, forged_properties(10**17 - (number << 16)), turn=False)
+    world.round()
+    for evil in world.messages(TRANS_HALF_TOPIC)[1:258]:
+        place = Half(evil.phy_offset, evil.queue_offset)
+        request = end_request(place, ROLLBACK, producerGroup="Q")
+        assert world.processor.process_request(world.connection, request) is None
+    world.turn()
+    assert all(map(world.halves.is_ended, range(258)))
+    answer = world.end(half, COMMIT)
+    assert answer is not None
+    assert answer.remark == "the transaction has already ended; request ignored"
+    assert world.delivered() == [b"once"]
+
+
+def test_a_half_that_names_an_ended_one_is_asked_about(world: TransactionWorld) -> None:
+    """A consumer that sends a committed message on carries the property along: it was never
+    checked, and lost if its producer did not end it."""
+    producer = world.connect("Q")
+    world.end(world.prepare(), COMMIT)
+    forge(world, 0)
+    world.round()
+    assert [half.queue_offset for half in asked(producer)] == [2]
+
+
+def test_a_copy_whose_original_is_gone_is_not_committed_twice(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = world.connect()
+    half = world.prepare(properties=f"{IMMUNE}90")
+    world.round()
+    world.restart()
+    world.end(half, COMMIT)
+    record_at = world.access.record_at
+    monkeypatch.setattr(
+        world.access, "record_at", lambda at: None if at == half.phy_offset else record_at(at)
+    )
+    for _ in range(3):
+        world.round()
+    assert (asked(producer), len(world.delivered())) == ([], 1)
 
 
 # -- the store does not do what it should --------------------------------------------------------
