@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.timer.timer_hook import TimerSettings
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
@@ -23,7 +24,7 @@ from store.message import Message
 from store.message_codec import decode_record
 from store.record import Record
 from tests.broker.broker_fakes import FakeConnection
-from tests.broker.hot_path_world import properties_of
+from tests.broker.hot_path_world import properties_of, send_request
 from tests.broker.processor.test_end_transaction_processor import (
     golden_end,
     golden_records,
@@ -44,6 +45,7 @@ from tests.broker.transaction_world import (
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 HOUR_MS = 3_600_000
+IMMUNE = "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01"
 
 
 @pytest.fixture
@@ -246,6 +248,35 @@ def test_properties_that_are_full_end_in_the_discard_topic(world: TransactionWor
     assert len(world.messages(TRANS_CHECK_MAX_TIME_TOPIC)) == 2
 
 
+@pytest.mark.parametrize("more", ["", IMMUNE + "90", "\x02TIMER_DELAY_MS\x0160000"])
+def test_a_half_that_was_taken_can_be_checked_and_committed(tmp_path: Path, more: str) -> None:
+    """Some bytes below the limit its send was answered SEND_OK, but it was never checked, and the
+    commit of one with a timer was refused for good."""
+    world = TransactionWorld(tmp_path, file_size=4 << 20, check_max=10**9)
+    world.hot.timers.use(TimerSettings(True, 1_000, 86_400_000, 1_000))
+    producer = world.connect()
+    client = world.hot.client()
+    world.prepare()
+    refused = []
+    for room in range(0, 260, 4):
+        text = f"TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01U{more}\x02A\x01"
+        text += "a" * (32_767 - len(text) - room)
+        answer = client.call(send_request(properties=text, born_timestamp=world.hot.clock.now))
+        world.turn()
+        if answer.code == 0:
+            world.round()
+            world.round()
+            *_, copy = asked(producer)
+            world.end(copy, COMMIT)
+            home = "rmq_sys_wheel_timer" if "TIMER" in more else "T"
+            *_, message = world.messages(home)
+            assert message.find_property("A") == "a" * (text.count("a"))
+            break
+        refused.append((answer.code, (answer.remark or "").partition("properties of")[0]))
+    assert 30 < len(refused) < 60
+    assert set(refused) == {(13, "the message is illegal: ")}
+
+
 def test_a_commit_after_the_discard_is_delivered(world: TransactionWorld) -> None:
     half = world.prepare(b"late")
     for _ in range(world.check_max + 1):
@@ -266,8 +297,6 @@ def test_a_number_of_checks_that_is_none_counts_from_the_start(
 
 
 # -- immunity ------------------------------------------------------------------------------------
-
-IMMUNE = "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01"
 
 
 def test_an_immune_half_is_asked_about_when_its_time_is_over(world: TransactionWorld) -> None:
@@ -376,6 +405,7 @@ def test_huge_numbers_make_no_end_forgotten(world: TransactionWorld) -> None:
     world.end(half, COMMIT)
     for number in range(257):
         store_half(world, forged_properties(10**17 - (number << 16)), turn=False)
+    world.turn()
     world.round()
     for evil in world.messages(TRANS_HALF_TOPIC)[1:258]:
         place = Half(evil.phy_offset, evil.queue_offset)
