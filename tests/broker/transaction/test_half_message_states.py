@@ -102,6 +102,23 @@ def test_runs_of_halves_that_have_all_ended_take_no_memory(halves: HalfMessageSt
     assert not halves.is_ended(runs << 16)
 
 
+def test_what_is_single(halves: HalfMessageStates) -> None:
+    """Only then may a commit be put without asking anything else."""
+    assert halves.is_single(3)
+    halves.begin_end(3)
+    assert not halves.is_single(3)
+    halves.cancel_end(3)
+    assert halves.is_single(3)
+    halves.add_copy(3, 5)
+    assert not halves.is_single(3)
+    assert not halves.is_single(5)
+    halves.end(3)
+    assert not halves.is_single(3)
+    assert not halves.is_single(5)
+    halves.mark_stored(9)
+    assert not halves.is_single(9)
+
+
 def test_copies_are_known(halves: HalfMessageStates) -> None:
     halves.add_copy(1, 5)
     halves.add_copy(2, 6)
