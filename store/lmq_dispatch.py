@@ -145,4 +145,10 @@ def without_offsets(properties: bytes) -> bytes:
 def grown_size(properties: bytes, names: Sequence[str]) -> int:
     """Most bytes that the `properties` of a send will have with the offsets of `names`, after a
     delay or a transaction, too."""
-    return _BROKERS_OWN + len(properties) + len(MULTI_QUEUE_OFFSET) + 2 + len(names) * (_OFFSET_DIGITS + 1)
+    return (
+        _BROKERS_OWN
+        + len(properties)
+        + len(MULTI_QUEUE_OFFSET)
+        + 2
+        + len(names) * (_OFFSET_DIGITS + 1)
+    )

@@ -25,6 +25,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import request_code_name
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,10 @@ class AuthChecks(Protocol):
 
     def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """Raises RequestError if the sender may not send this request."""
+
+    def account_of(self, request: RemotingCommand) -> str:
+        """The sender of a request that passed; empty where its word was not checked."""
+        ...
 
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises RequestError if it lacks one of these rights."""
@@ -98,6 +103,13 @@ class RequestGuard:
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
+
+    def account_of(self, request: RemotingCommand) -> str:
+        """The account of a request that `check` let pass; empty without access control. Of an
+        address that needs none it is what the request says."""
+        if self._acl is not None:
+            return request.ext_fields.get(ACCESS_KEY, "")
+        return "" if self._auth is None else self._auth.account_of(request)
 
     def _check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         ip = ip_of(connection.remote_address)

@@ -15,10 +15,11 @@ from broker.processor.end_transaction_processor import (
     EndTransactionProcessor,
 )
 from broker.processor.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
-from broker.processor.stored_rights import StoredRights
+from broker.processor.stored_rights import StoredRights, judge_of_ends
 from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
 from broker.topic.table_protocols import PutStats
+from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -65,6 +66,7 @@ class TransactionalMessages:
         """rights: of an account on the message that it ends. on_failure: of the thread that
         checks."""
         self._options = options
+        self._rights = rights
         self._clock = clock
         self._loop = loop
         self._store = store
@@ -130,7 +132,7 @@ class TransactionalMessages:
             bridge,
             self._halves,
             self._tables.topics,
-            self._tables.producers,
+            AskableProducers(self._tables.producers, judge_of_ends(self._rights)),
             calls,
             self._clock,
         )

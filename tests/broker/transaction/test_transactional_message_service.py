@@ -19,6 +19,7 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.transaction.transaction_records import op_record
+from remoting.request_processor import ConnectionLike
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message import Message
 from store.message_codec import decode_record
@@ -120,6 +121,46 @@ def test_producers_of_a_group_take_turns(world: TransactionWorld) -> None:
         world.prepare()
     world.round()
     assert [len(asked(c)) for c in (first, second, other)] == [2, 2, 0]
+
+
+def test_only_who_may_end_a_half_is_asked_about_it(
+    world: TransactionWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A check hands over the message: any account that called itself a producer of the group got
+    it."""
+    mallory = [world.connect(client_id=f"m{n}", account="mallory") for n in range(7)]
+    alice = world.connect(client_id="a", account="alice")
+    judged = []
+
+    def may_end(_connection: ConnectionLike, account: str, half: Message) -> bool:
+        judged.append(properties_of(half.properties)["REAL_TOPIC"])
+        return account == "alice"
+
+    world.may_end = may_end
+    for _ in range(5):
+        world.prepare()
+    world.round()
+    assert len(asked(alice)) == 5
+    assert len(judged) == 8 + 5, "a crowd is looked at once a round"
+    assert set(judged) == {"T"}
+    world.producers.on_connection_close(alice)
+    caplog.clear()
+    world.round()
+    assert [each.sent for each in mallory] == [[]] * 7
+    assert caplog.messages == [
+        "producer group P: none of its connected producers may publish to topic T, 5 undecided "
+        "half message(s)"
+    ]
+
+
+def test_a_right_that_is_taken_away_within_a_round(world: TransactionWorld) -> None:
+    alice = world.connect(account="alice")
+    verdicts = [True, True, False]
+    world.may_end = lambda *_asked: verdicts.pop(0)
+    world.prepare()
+    world.prepare()
+    world.round()
+    assert (len(asked(alice)), verdicts) == (1, [])
 
 
 def test_a_dead_producer_is_survived(
