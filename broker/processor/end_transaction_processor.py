@@ -19,14 +19,13 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -34,6 +33,7 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.topic.table_protocols import FindTopic, PutStats
+from broker.transaction.earlier_ends import EarlierEnds, StoreReads
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
@@ -80,10 +80,6 @@ _ENDED: Final = "the transaction has already ended; request ignored"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
-class StoreReads(QueueOffsets, MessageReader, Protocol):
-    """The part of StoreAccess used here."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionParts:
     """The collaborators of the processor."""
@@ -92,6 +88,7 @@ class EndTransactionParts:
     append_queue: AppendQueue
     reader: StoreReads
     halves: HalfMessageStates
+    earlier: EarlierEnds
     timers: TimerHook
     find_topic: FindTopic
     waiters: DurabilityWaiters
@@ -221,6 +218,9 @@ class EndTransactionProcessor(TableProcessor):
             )
         half = self._find_half(header)
         self._parts.rights(connection, request, to_end(half))
+        if self._ended_earlier(half):
+            self._parts.on_loop(lambda: self._answer_ended(asked, half.queue_offset))
+            return None
         if decision == TRANSACTION_ROLLBACK:
             self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
             return None
@@ -290,6 +290,20 @@ class EndTransactionProcessor(TableProcessor):
             raise RequestError(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
         return half
 
+    def _ended_earlier(self, half: Message) -> bool:
+        """Whether it had ended before the start. Raises RequestError(SYSTEM_BUSY)."""
+        try:
+            ended = self._parts.earlier.has_ended(half)
+        except QueueDamagedError as error:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{error}; try again") from error
+        if ended is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"the half message {half.queue_offset} is of before the broker's start, and it is "
+                "still reading which of those have ended; try again",
+            )
+        return ended
+
     def _is_queued(self, half: Message) -> bool:
         """Whether the half queue has this record at the place that it names: the log may hold one
         in a client's body, made to end the half at that place. Raises RequestError(SYSTEM_BUSY)
@@ -345,17 +359,21 @@ class EndTransactionProcessor(TableProcessor):
         ending it."""
         if self._halves.begin_end(half):
             return True
-        address = asked.connection.remote_address
         if self._halves.is_ended(half):
-            log.info("half %s: already ended, ignoring the request of %s", half, address)
-            self.answer(asked, ResponseCode.SUCCESS, _ENDED)
+            self._answer_ended(asked, half)
         else:
+            address = asked.connection.remote_address
             log.info(
                 "half %s: being ended by another request, rejecting the one of %s", half, address
             )
             remark = "the transaction is being ended by another request"
             self.answer(asked, ResponseCode.SYSTEM_ERROR, remark)
         return False
+
+    def _answer_ended(self, asked: _Request, half: int) -> None:
+        address = asked.connection.remote_address
+        log.info("half %s: already ended, ignoring the request of %s", half, address)
+        self.answer(asked, ResponseCode.SUCCESS, _ENDED)
 
     def append_op(self, half: int, asked: _Request | None) -> None:
         """Append the op of a half: `asked` is its rollback, None: it was committed."""

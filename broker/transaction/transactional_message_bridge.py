@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from broker.append.append_queue import AppendQueue
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.transaction.earlier_ends import EarlierEnds, StoreReads, queued_message
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.errors import QueueDamagedError, StoreError
 from store.message import Message
-from store.message_codec import decode_host, decode_record
+from store.message_codec import decode_host
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -33,10 +33,6 @@ APPEND_TIMEOUT_MS: Final = 10_000
 
 class AppendTimeoutError(StoreError):
     """The loop did not append in time; it may still do so."""
-
-
-class StoreReads(QueueOffsets, MessageReader, Protocol):
-    """The part of StoreAccess used here."""
 
 
 class TransactionOffsets(Protocol):
@@ -59,6 +55,7 @@ class BridgeParts:
     append_queue: AppendQueue
     reader: StoreReads
     halves: HalfMessageStates
+    earlier: EarlierEnds
     offsets: TransactionOffsets
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
@@ -131,10 +128,7 @@ class TransactionalMessageBridge:
 
     def find_message(self, topic: str, queue_offset: int) -> Message | None:
         """A half or an op; None if it was deleted from the log."""
-        unit = self._parts.reader.unit_at(topic, HALF_QUEUE_ID, queue_offset)
-        raw = None if unit is None else self._parts.reader.record_at(unit[0])
-        message = None if raw is None else decode_record(raw, 0)[0]
-        return message if message is not None and message.topic == topic else None
+        return queued_message(self._parts.reader, topic, queue_offset)
 
     def read_ops(self) -> bool:
         """Fill HalfMessageStates from the op queue, once after a start.
@@ -158,6 +152,7 @@ class TransactionalMessageBridge:
         high = self.offsets(TRANS_OP_HALF_TOPIC)[1]
         begin = self._stored_offset(TRANS_OP_HALF_TOPIC)
         parts.halves.start_ops(begin)
+        parts.earlier.begin(begin, self.half_offset())
         for op_offset in range(begin, high):
             op = self.find_message(TRANS_OP_HALF_TOPIC, op_offset)
             halves = [] if op is None else halves_of_op(op)

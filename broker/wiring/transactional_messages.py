@@ -20,6 +20,7 @@ from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
 from broker.topic.table_protocols import PutStats
 from broker.transaction.askable_producers import AskableProducers
+from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -74,6 +75,7 @@ class TransactionalMessages:
         self._append_queue = append_queue
         self._on_failure = on_failure
         self._halves = HalfMessageStates()
+        self._earlier = EarlierEnds(store.access)
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
@@ -81,6 +83,7 @@ class TransactionalMessages:
                 append_queue=append_queue,
                 reader=store.access,
                 halves=self._halves,
+                earlier=self._earlier,
                 timers=timers,
                 find_topic=tables.topics.find,
                 waiters=waiters,
@@ -115,6 +118,7 @@ class TransactionalMessages:
                 append_queue=self._append_queue,
                 reader=self._store.access,
                 halves=self._halves,
+                earlier=self._earlier,
                 offsets=self._tables.offsets,
                 on_loop=self._loop.call_soon_threadsafe,
                 flushed_offset=lambda: self._store.page.counters[FLUSHED_OFFSET],

@@ -22,6 +22,7 @@ from broker.processor.end_transaction_processor import (
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.askable_producers import AskableProducers
+from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
 from broker.transaction.transactional_message_service import (
@@ -77,6 +78,7 @@ class TransactionWorld:
         self.is_slave, self.check_max, self.time_out_ms = is_slave, check_max, time_out_ms
         self.append_timeout_ms = append_timeout_ms
         self.on_loop: Callable[[Callable[[], None]], None] = lambda function: function()
+        self.most_ops = 20_000
         self.queued_ms = 0
         """How long a 37 waits for its pool."""
         self.later: list[tuple[int, Callable[[], None]]] = []
@@ -111,12 +113,14 @@ class TransactionWorld:
             before_delete=lambda _topic: 0,
             after_delete=lambda _topic, _deleted: None,
         )
+        self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
                 commit_log=hot.log,
                 append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
+                earlier=self.earlier,
                 timers=hot.timers,
                 find_topic=hot.topics.find,
                 waiters=hot.waiters,
@@ -132,6 +136,7 @@ class TransactionWorld:
                 append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
+                earlier=self.earlier,
                 offsets=self.offsets,
                 on_loop=lambda function: self.on_loop(function),
                 flushed_offset=self._flushed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -137,7 +138,7 @@ def test_what_makes_a_copy() -> None:
     half = replace(HALF, properties=text)
     copy = replace(half, queue_offset=9, phy_offset=900, properties=text + b"\x02A\x01b")
     assert is_copy(copy, half)
-    others = {
+    others: dict[str, Any] = {
         "born_timestamp": 12,
         "born_host": encode_host("10.0.0.1", 1),
         "properties": b"",

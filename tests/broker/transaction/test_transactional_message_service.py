@@ -19,7 +19,9 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.transaction.transaction_records import op_record
+from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message import Message
 from store.message_codec import decode_record
@@ -395,6 +397,63 @@ def test_a_start_learns_of_families_from_immune_copies(world: TransactionWorld) 
     assert world.ops() == [0, 2]
     copy = world.messages(TRANS_HALF_TOPIC)[1]
     assert properties_of(copy.properties)["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+
+
+# -- ends of an earlier life ----------------------------------------------------------------------
+
+
+def codes_of_end(world: TransactionWorld, half: Half) -> list[int]:
+    """The answers to a commit that is tried until it is not refused."""
+    codes: list[int] = []
+    while 0 not in codes:
+        try:
+            answer = world.end(half, COMMIT)
+        except RequestError as error:
+            codes.append(int(error.code))
+        else:
+            assert answer is not None
+            codes.append(answer.code)
+    return codes
+
+
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+def test_an_end_is_remembered_over_a_restart(world: TransactionWorld, decision: int) -> None:
+    """Also where progress is beyond it: its op is not read at the start. The commit of before came
+    again, and was stored once more."""
+    halves = [world.prepare(b"%d" % number) for number in range(9)]
+    open_half = world.prepare(b"open")
+    for half in halves:
+        world.end(half, decision)
+    for _ in range(3):
+        world.round()
+    assert world.progress()[1] == 9
+    world.offsets.save_if_changed()
+    world.most_ops = 4
+    world.restart()
+    before, ops = world.delivered(), world.ops()
+    for half in reversed(halves):
+        *busy, last = codes_of_end(world, half)
+        assert (set(busy) <= {ResponseCode.SYSTEM_BUSY}, last) == (True, 0)
+        assert world.connection.sent[-1].remark == (
+            "the transaction has already ended; request ignored"
+        )
+    world.turn()
+    assert (world.delivered(), world.ops()) == (before, ops)
+    world.end(open_half, COMMIT)
+    assert world.delivered() == [*before, b"open"]
+
+
+def test_one_request_reads_so_many_ops(world: TransactionWorld) -> None:
+    halves = [world.prepare() for _ in range(12)]
+    for half in halves[1:]:
+        world.end(half, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.most_ops = 5
+    world.restart()
+    assert codes_of_end(world, halves[0]) == [2, 2, 0]
+    assert len(world.delivered()) == 12
 
 
 # -- what a half says of itself ------------------------------------------------------------------
