@@ -184,7 +184,8 @@ def test_a_message_named_by_its_place_is_its_owners(group: Group, tmp_path: Path
 
 def pushed(by: SignedClient, timeout_s: float) -> list[int]:
     """The codes of the requests that the broker sends to a client within so long, or the first."""
-    deadline, codes = time.monotonic() + timeout_s, []
+    codes: list[int] = []
+    deadline = time.monotonic() + timeout_s
     while not codes and (left_s := deadline - time.monotonic()) > 0:
         by._sock.settimeout(left_s)
         try:
