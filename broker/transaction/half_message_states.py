@@ -101,15 +101,10 @@ class HalfMessageStates:
         index, bit = half >> _CHUNK_BITS, half & _CHUNK_MASK
         chunk = self._chunks.get(index)
         if chunk is None:
-            self._share_full_chunks()
+            _share_full(self._chunks)
             chunk = self._chunks[index] = bytearray(len(_FULL))
         if isinstance(chunk, bytearray):
             chunk[bit >> 3] |= 1 << (bit & 7)
-
-    def _share_full_chunks(self) -> None:
-        for index, chunk in self._chunks.items():
-            if chunk is not _FULL and chunk == _FULL:
-                self._chunks[index] = _FULL
 
     def forget_before(self, half: int) -> None:
         """The halves before are no longer in the log: nobody can end them again."""
@@ -135,6 +130,17 @@ class HalfMessageStates:
         copies = self._copies.setdefault(half, [half])
         copies.append(copy)
         self._copies[copy] = copies
+
+    def replace_copy(self, half: int, copy: int) -> None:
+        """`half`, itself a copy about which nobody was asked, was stored again as `copy`, which
+        takes its place: an immune half is stored again every round, and would fill the memory. An
+        end that names `half` all the same has no effect."""
+        self.add_copy(half, copy)
+        copies = self._copies[half]
+        if copies[0] != half and copies[0] not in self._ending:
+            del self._copies[half]
+            copies.remove(half)
+            self._mark(half)
 
     def forget(self, half: int) -> list[int]:
         """The half will not be checked again; returns its set of copies, at least itself."""
@@ -187,3 +193,9 @@ class HalfMessageStates:
             tail.halves.popleft()
             tail.offset += 1
         return tail.offset
+
+
+def _share_full(chunks: dict[int, bytearray | bytes]) -> None:
+    for index, chunk in chunks.items():
+        if chunk is not _FULL and chunk == _FULL:
+            chunks[index] = _FULL

@@ -72,6 +72,8 @@ class Rewrite(NamedTuple):
     record: Record
     original: int | None = None
     """The half of which it is a copy."""
+    asks: bool = True
+    """Whether a producer is asked about the copy; if not, it takes the place of this one."""
 
 
 class Rewritten(NamedTuple):
@@ -219,10 +221,11 @@ class _Batch:
 
     def on_placed(self, copy: _Copy, place: tuple[int, int]) -> None:
         """A copy was appended."""
+        halves, rewrite = self._parts.halves, copy.rewrite
         if copy.topic.name == TRANS_HALF_TOPIC:
-            self._parts.halves.add_copy(copy.rewrite.half, place[1])
+            (halves.add_copy if rewrite.asks else halves.replace_copy)(rewrite.half, place[1])
         else:
-            self._parts.halves.forget(copy.rewrite.half)
+            halves.forget(rewrite.half)
         self.settle(copy.index, Rewritten(place))
 
     def settle(self, index: int, result: Rewritten) -> None:

@@ -293,7 +293,8 @@ class TransactionalMessageService:
         discarded = step.verdict is _Verdict.DISCARD
         topic = TRANS_CHECK_MAX_TIME_TOPIC if discarded else TRANS_HALF_TOPIC
         record = half_copy(step.half, step.properties, self._settings.store_host_flag)
-        return Rewrite(half, topic, record, step.original)
+        asks = step.verdict is not _Verdict.RENEW
+        return Rewrite(half, topic, record, step.original, asks)
 
     # -- checking --------------------------------------------------------------------------------
 

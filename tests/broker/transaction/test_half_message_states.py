@@ -102,6 +102,32 @@ def test_runs_of_halves_that_have_all_ended_take_no_memory(halves: HalfMessageSt
     assert not halves.is_ended(runs << 16)
 
 
+def test_copies_about_which_nobody_is_asked_take_no_memory(halves: HalfMessageStates) -> None:
+    """An immune half is stored again every round, for days if its sender says so."""
+    halves.replace_copy(1, 2)
+    for half in range(2, 5_000):
+        halves.replace_copy(half, half + 1)
+    assert not any(map(halves.is_ended, (1, 5_000)))
+    assert all(map(halves.is_ended, range(2, 5_000)))
+    assert not halves.begin_end(77)
+    halves.begin_end(1)
+    assert halves.is_ending(5_000)
+    halves.cancel_end(1)
+    assert halves.end(1) == (1, 5_000)
+    halves.replace_copy(6_000, 6_001)
+    halves.replace_copy(6_001, 6_002)
+    assert halves.forget(6_002) == [6_000, 6_002]
+
+
+def test_a_copy_whose_end_waits_is_not_replaced(halves: HalfMessageStates) -> None:
+    halves.replace_copy(1, 2)
+    assert halves.begin_end(2)
+    halves.replace_copy(2, 3)
+    assert halves.end(2) == (2, 3)
+    assert not any(map(halves.is_ending, (1, 2, 3)))
+    assert all(map(halves.is_ended, (1, 2, 3)))
+
+
 def test_what_is_single(halves: HalfMessageStates) -> None:
     """Only then may a commit be put without asking anything else."""
     assert halves.is_single(3)

@@ -361,6 +361,24 @@ def test_an_immune_half_is_asked_about_when_its_time_is_over(world: TransactionW
     assert [half.queue_offset for half in asked(producer)] == [5]
 
 
+def test_an_immune_half_fills_no_memory(world: TransactionWorld) -> None:
+    """Its copies of all rounds were remembered; an end that names one of them has no effect."""
+    world.connect()
+    half = world.prepare(b"late", properties=f"{IMMUNE}9999999")
+    for _ in range(30):
+        world.round()
+    copies = [Half(each.phy_offset, each.queue_offset) for each in world.messages(TRANS_HALF_TOPIC)]
+    assert len(copies) == 31
+    assert world.halves.forget(0) == [0, 30]
+    world.halves.add_copy(0, 30)
+    for copy in copies[1:30]:
+        world.end(copy, COMMIT)
+    assert world.delivered() == []
+    world.end(half, COMMIT)
+    world.end(copies[30], COMMIT)
+    assert world.delivered() == [b"late"]
+
+
 @pytest.mark.parametrize(("text", "asks"), [("soon", 0), ("-1", 0), ("6", 0), ("5", 1), ("0", 1)])
 def test_an_immunity_that_is_no_number_is_the_timeout(
     world: TransactionWorld, text: str, asks: int
