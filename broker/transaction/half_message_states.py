@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 _CHUNK_BITS: Final = 16
 _CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
-_FULL: Final = b"\xff" * (1 << _CHUNK_BITS - 3)
-"""A chunk of halves that have all ended."""
+_FULL: Final = bytearray(b"\xff" * (1 << _CHUNK_BITS - 3))
+"""The chunk of halves that have all ended; never written."""
 
 
 class _OpTail:
@@ -47,7 +47,7 @@ class HalfMessageStates:
     def __init__(self) -> None:
         self.known: Final = threading.Event()
         """Set when the op queue has been read."""
-        self._chunks: dict[int, bytearray | bytes] = {}
+        self._chunks: dict[int, bytearray] = {}
         """By half // 65,536: a bit for each half, set when it has ended."""
         self._copies: dict[int, list[int]] = {}
         """Each half with copies, and each copy, to the set of copies, oldest first."""
@@ -103,7 +103,7 @@ class HalfMessageStates:
         if chunk is None:
             _share_full(self._chunks)
             chunk = self._chunks[index] = bytearray(len(_FULL))
-        if isinstance(chunk, bytearray):
+        if chunk is not _FULL:
             chunk[bit >> 3] |= 1 << (bit & 7)
 
     def forget_before(self, half: int) -> None:
@@ -195,7 +195,7 @@ class HalfMessageStates:
         return tail.offset
 
 
-def _share_full(chunks: dict[int, bytearray | bytes]) -> None:
+def _share_full(chunks: dict[int, bytearray]) -> None:
     for index, chunk in chunks.items():
         if chunk is not _FULL and chunk == _FULL:
             chunks[index] = _FULL
