@@ -540,6 +540,17 @@ def test_huge_numbers_make_no_end_forgotten(world: TransactionWorld) -> None:
     assert world.delivered() == [b"once"]
 
 
+@pytest.mark.parametrize("number", [1, 2, 10**17, -1])
+def test_no_half_is_a_copy_of_itself_or_of_a_later_one(
+    world: TransactionWorld, number: int
+) -> None:
+    for _ in range(3):
+        store_half(world, forged_properties(number))
+    stored = world.messages(TRANS_HALF_TOPIC)
+    assert world.service._find_original(stored[1]) is None
+    assert world.service._find_original(stored[2]) == (1 if number == 1 else None)
+
+
 def test_a_half_that_names_an_ended_one_is_asked_about(world: TransactionWorld) -> None:
     """A consumer that sends a committed message on carries the property along: it was never
     checked, and lost if its producer did not end it."""
