@@ -15,7 +15,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from broker.timer.slot_delivery import DueMessage, is_recalled
+from broker.timer.slot_delivery import DueMessage, find_recalled, is_recalled
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from store.message import Message
 from store.timer.early_file import CAPACITY
@@ -115,10 +115,10 @@ class OpenSlot:
     def _note(self, unit: TimerUnit, pos: int) -> None:
         if unit.deletes and not unit.rolls:
             message = self._reads.message(unit.phy_offset)
-            key = None if message is None else message.find_property(TIMER_DELETE_KEY)
+            key = None if message is None else find_recalled(message)
             if key:
                 self._recalled.add(key)
-            if key or message is None:
+            if message is None or message.find_property(TIMER_DELETE_KEY):
                 return
         if unit.phy_offset in self._known:
             return

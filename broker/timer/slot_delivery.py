@@ -125,9 +125,19 @@ class SlotDelivery:
 
     def _note_recall(self, unit: TimerUnit) -> None:
         message = self._read_message(unit.phy_offset)
-        key = None if message is None else message.find_property(TIMER_DELETE_KEY)
+        key = None if message is None else find_recalled(message)
         if key:
             self._recalled.add(key)
+
+
+def find_recalled(message: Message) -> str | None:
+    """What a recall of the timer topic recalls (its TIMER_DEL_UNIQKEY, topic+UNIQ_KEY). None for a
+    message that is no recall, and for one that names another topic than its own: whoever may send
+    to a topic recalls messages of that topic. (5.3.3 believes it; its own are of their topic.)"""
+    key, topic = message.find_property(TIMER_DELETE_KEY), message.find_property(REAL_TOPIC)
+    if not key or not topic or not key.startswith(f"{topic}+"):
+        return None
+    return key
 
 
 def is_recalled(message: Message, recalled: AbstractSet[str]) -> bool:

@@ -35,7 +35,6 @@ from remoting.response_code import ResponseCode
 from store.commit_log import TopicLog
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
-from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 from store.record_again import record_again
 from store.timer.slot import Slot
@@ -339,8 +338,6 @@ class TimerDequeueService:
         properties = delivered_properties(message.properties, unit, self._parts.clock.now_ms())
         try:
             topic = self._log.topic(home[0])
-            if len(properties) > PROPERTIES_LIMIT:
-                raise MessageIllegalError(f"properties of {len(properties)} bytes")
         except MessageIllegalError as error:
             self._give_up(slot, str(error))
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.table_protocols import OwnTopics
+from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_IMMUNITY,
@@ -31,6 +32,7 @@ from broker.transaction.transaction_records import (
     check_body,
     check_header,
     half_copy,
+    is_copy,
     number_in,
     with_number,
 )
@@ -54,16 +56,6 @@ _UNSAFE_ROUNDS: Final = 64
 """Maximum rounds with unstored progress; further rounds are merged."""
 _MAX_TIME_QUEUES: Final = 1
 _MS_PER_HOUR: Final = 3_600_000
-
-
-class LiveProducers(Protocol):
-    """The part of ProducerManager used here."""
-
-    def find_group(self, group: str) -> object | None:
-        """None if no producer of the group is connected."""
-
-    def find_available(self, group: str) -> ConnectionLike | None:
-        """An open connection of the group, round robin, or None."""
 
 
 class ProducerCalls(Protocol):
@@ -120,7 +112,7 @@ class TransactionalMessageService:
         bridge: TransactionalMessageBridge,
         halves: HalfMessageStates,
         topics: OwnTopics,
-        producers: LiveProducers,
+        producers: AskableProducers,
         calls: ProducerCalls,
         clock: Clock,
     ) -> None:
@@ -140,8 +132,6 @@ class TransactionalMessageService:
         self._unsafe: deque[tuple[int, int]] = deque()
         """Log end and position after each round with unstored progress; it can be stored once the
         log is flushed up to that end."""
-        self._nobody: Counter[str] = Counter()
-        """Halves of this round without a connected producer, by producer group."""
 
     def recover(self) -> bool:
         """Read which halves have ended; False if the store is not ready yet, then call it again."""
@@ -166,8 +156,9 @@ class TransactionalMessageService:
         self._aged_ms = self._aging.now_ms()
         began_ms = self._clock.monotonic_ms()
         low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
+        self._bridge.forget_ends_before(low)
         begin = self._position = min(max(self._position, low), high)
-        self._nobody.clear()
+        self._producers.begin_round()
         try:
             while (
                 self._position < high
@@ -184,10 +175,21 @@ class TransactionalMessageService:
             if len(self._unsafe) >= _UNSAFE_ROUNDS:
                 self._unsafe.pop()
             self._unsafe.append((self._bridge.log_end(), self._position))
-        for group, count in self._nobody.items():
+        self._log_unasked()
+
+    def _log_unasked(self) -> None:
+        for group, count in self._producers.nobody.items():
             log.warning(
                 "producer group %s: no producer is connected, %s undecided half message(s)",
                 group,
+                count,
+            )
+        for (group, topic), count in self._producers.no_rights.items():
+            log.warning(
+                "producer group %s: none of its connected producers may publish to topic %s, %s "
+                "undecided half message(s)",
+                group,
+                topic,
                 count,
             )
 
@@ -227,8 +229,7 @@ class TransactionalMessageService:
         return go_on and refused_at is None
 
     def _judge(self, half: Message, now_ms: int) -> _Step:
-        original = number_in(half, PREPARED_QUEUE_OFFSET)
-        original = None if original is None or original < 0 else original
+        original = self._find_original(half)
         if original is not None and self._halves.is_ended(original):
             return _Step(_Verdict.PASS, half, half.properties, original)
         age_ms = now_ms - half.born_timestamp
@@ -247,6 +248,24 @@ class TransactionalMessageService:
         if immunity_s is None and 0 <= age_ms < self._settings.time_out_ms:
             return _Step(_Verdict.LATER, half, half.properties, original)
         return _fitting(_Step(_Verdict.CHECK, half, properties, original))
+
+    def _find_original(self, half: Message) -> int | None:
+        """The half of which this one is a copy that a broker has made; None: of none.
+
+        Its property says so, and its sender may have written that: only what this life has made
+        itself, or what agrees with the record that it names, is believed. Where that is gone from
+        the log, nobody can tell; then it counts as a copy of a half that has ended, if that is so,
+        rather than being committed twice. Raises StoreError.
+        """
+        number = number_in(half, PREPARED_QUEUE_OFFSET)
+        if number is None or not 0 <= number < half.queue_offset:
+            return None
+        if self._halves.are_copies(half.queue_offset, number):
+            return number
+        original = self._bridge.find_message(TRANS_HALF_TOPIC, number)
+        if original is None:
+            return number if self._halves.is_ended(number) else None
+        return number if is_copy(half, original) else None
 
     def _immunity_ms(self, immunity_s: int) -> int:
         return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000
@@ -274,7 +293,8 @@ class TransactionalMessageService:
         discarded = step.verdict is _Verdict.DISCARD
         topic = TRANS_CHECK_MAX_TIME_TOPIC if discarded else TRANS_HALF_TOPIC
         record = half_copy(step.half, step.properties, self._settings.store_host_flag)
-        return Rewrite(half, topic, record, step.original)
+        asks = step.verdict is not _Verdict.RENEW
+        return Rewrite(half, topic, record, step.original, asks)
 
     # -- checking --------------------------------------------------------------------------------
 
@@ -286,10 +306,8 @@ class TransactionalMessageService:
             log.error("half at %s: its real topic is missing", half.phy_offset)
             return
         group = half.find_property(PRODUCER_GROUP) or ""
-        known = self._producers.find_group(group) is not None
-        connection = self._producers.find_available(group) if known else None
+        connection = self._producers.find(group, home[0], half)
         if connection is None:
-            self._nobody[group] += 1
             return
         header = check_header(half, *place, self._settings.store_host)
         try:

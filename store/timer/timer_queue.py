@@ -30,6 +30,7 @@ _OUT: Final = b"TIMER_OUT_MS"
 _REAL_TOPIC: Final = b"REAL_TOPIC"
 _DELETE_KEY: Final = b"TIMER_DEL_UNIQKEY"
 _LARGEST: Final = 1 << 62
+_DIGITS: Final = 19
 _PHY_OFFSET: Final = Struct(">q")
 
 
@@ -124,9 +125,9 @@ class TimerQueue:
             return None
         size, stored_ms, properties = found
         out = find_property(properties, _OUT)
-        if out is None or not out.isdigit() or int(out) > _LARGEST:
+        if out is None or not out.isdigit() or len(out) > _DIGITS or int(out) > _LARGEST:
             log.warning(
-                "timer %s at %s: TIMER_OUT_MS is %r, skipped", queue_offset, phy_offset, out
+                "timer %s at %s: TIMER_OUT_MS is %.60r, skipped", queue_offset, phy_offset, out
             )
             return None
         return TimerRecord(
