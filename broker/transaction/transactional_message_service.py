@@ -41,6 +41,7 @@ from remoting.request_processor import ConnectionLike
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
+from store.put_aside import ReadBy, RecordGuard
 from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
@@ -135,6 +136,7 @@ class TransactionalMessageService:
         self._aging.begin_at(0)
         self._aged_ms = self._aging.now_ms()
         """The time of this round by which halves are given up."""
+        self._guard = RecordGuard(ReadBy.TRANSACTION_CHECK)
         self._position = 0
         """Queue offset of the first half of the next round."""
         self._unsafe: deque[tuple[int, int]] = deque()
@@ -203,12 +205,17 @@ class TransactionalMessageService:
             if self._halves.is_ended(position):
                 position += 1
                 continue
-            half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
-            if half is None:
-                missing += 1
+            step = None
+            with self._guard.of(self._bridge.phy_offset_at(TRANS_HALF_TOPIC, position)):
+                half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
+                if half is None:
+                    missing += 1
+                else:
+                    step = self._judge(half, now_ms)
+                    self._rewrite(position, step)  # Raises for a half that has no copy.
+            if step is None:
                 position += 1
                 continue
-            step = self._judge(half, now_ms)
             if step.verdict is _Verdict.LATER:
                 go_on = False
                 break
@@ -267,14 +274,15 @@ class TransactionalMessageService:
             if step.verdict is _Verdict.DISCARD:
                 _log_discarded(half, step.half, result.place)
             elif step.verdict is _Verdict.CHECK:
-                self._ask(step, result.place)
+                with self._guard.of(step.half.phy_offset):
+                    self._ask(step, result.place)
         return None
 
     def _rewrite(self, half: int, step: _Step) -> Rewrite:
         discarded = step.verdict is _Verdict.DISCARD
         topic = TRANS_CHECK_MAX_TIME_TOPIC if discarded else TRANS_HALF_TOPIC
         record = half_copy(step.half, step.properties, self._settings.store_host_flag)
-        return Rewrite(half, topic, record, step.original)
+        return Rewrite(half, topic, record, step.original, step.half.phy_offset)
 
     # -- checking --------------------------------------------------------------------------------
 
