@@ -199,28 +199,28 @@ class TransactionalMessageService:
         """Process some of the halves up to `high`; False if the round is over."""
         now_ms = self._clock.now_ms()
         high = min(high, self._position + _LOOKED_AT)
-        steps: list[tuple[int, _Step]] = []
+        steps: list[tuple[_Step, Rewrite]] = []
         position, missing, go_on = self._position, 0, True
         while position < high and len(steps) < _BLOCK:
             if self._halves.is_ended(position):
                 position += 1
                 continue
-            step = None
+            step, rewrite = None, None
             with self._guard.of(self._bridge.phy_offset_at(TRANS_HALF_TOPIC, position)):
                 half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
                 if half is None:
                     missing += 1
                 else:
                     step = self._judge(half, now_ms)
-                    self._rewrite(position, step)  # Raises for a half that has no copy.
-            if step is None:
+                    rewrite = self._rewrite(position, step)
+            if step is None or rewrite is None:
                 position += 1
                 continue
             if step.verdict is _Verdict.LATER:
                 go_on = False
                 break
             if step.verdict is not _Verdict.PASS:
-                steps.append((position, step))
+                steps.append((step, rewrite))
             position += 1
         if missing:
             log.warning(
@@ -258,14 +258,15 @@ class TransactionalMessageService:
     def _immunity_ms(self, immunity_s: int) -> int:
         return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000
 
-    def _carry_out(self, steps: list[tuple[int, _Step]]) -> int | None:
+    def _carry_out(self, steps: list[tuple[_Step, Rewrite]]) -> int | None:
         """Append the copies and ask the producers; returns the first rejected half, if any."""
         if not steps:
             return None
-        if any(step.verdict is _Verdict.DISCARD for _, step in steps):
+        if any(step.verdict is _Verdict.DISCARD for step, _ in steps):
             self._topics.create(TRANS_CHECK_MAX_TIME_TOPIC, _MAX_TIME_QUEUES, PERM_READ_WRITE)
-        results = self._bridge.rewrite([self._rewrite(half, step) for half, step in steps])
-        for (half, step), result in zip(steps, results, strict=True):
+        results = self._bridge.rewrite([rewrite for _, rewrite in steps])
+        for (step, rewrite), result in zip(steps, results, strict=True):
+            half = rewrite.half
             if result.refusal:
                 log.warning("half %s: could not be stored again: %s", half, result.refusal)
                 return half
