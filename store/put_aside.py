@@ -60,7 +60,7 @@ class ReadBy(enum.IntEnum):
     DELAY_DELIVERY = 4
     DELAY_ESCAPE = 5
     POP_REVIVAL = 6
-    POP = 7
+    LOG_START = 7
     TRANSACTION_CHECK = 8
     TRANSACTION_OP = 9
     FILTER = 10
