@@ -7,7 +7,7 @@ from typing import Final
 from store.message import Message
 from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG
 from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
-from store.record import Record
+from store.record import Record, one_time_more
 
 _FIRST_POP_TIME: Final = b"1ST_POP_TIME"
 
@@ -30,7 +30,7 @@ def revived_record(
         sys_flag=flags,
         born_timestamp=message.born_timestamp,
         born_host=store_host,
-        reconsume_times=message.reconsume_times + 1,
+        reconsume_times=one_time_more(message.reconsume_times),
         prepared_transaction_offset=0,
         body=message.body,
         properties=properties,

@@ -286,7 +286,8 @@ class ScheduleMessageService:
                 self._deliver(level, message)
         if self._guard.failed and level.next_offset == queue_offset:
             self._skip(level, 1, f"the message at {phy_offset} is put aside")
-        return 0
+        # The same again: it was refused, for example since its topic's queues are being deleted.
+        return 0 if level.next_offset != queue_offset else _LOOK_MS
 
     def _deliver(self, level: _Level, message: CheckedRecord) -> None:
         home = home_of(message.properties)

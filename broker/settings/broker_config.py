@@ -426,6 +426,11 @@ class BrokerConfig:
     allow_recall_when_broker_not_writeable: bool = setting(
         True, "recalls are served even if brokerPermission forbids to write", changeable=NOW
     )
+    recall_by_property_enable: bool = setting(
+        False,
+        "a client may also recall a message of a topic by a timer message of its own for that "
+        "topic, with the property TIMER_DEL_UNIQKEY; false: such a message is refused (13)",
+    )
     # Statistics and changes at run time.
     enable_detail_stat: bool = setting(
         True, "keep statistics for each queue, too", changeable=AFTER_RESTART

@@ -94,6 +94,7 @@ class TransactionalMessages:
             EndRouteParts(
                 commit_log=store.log,
                 held=append_queue.held,
+                blocked=append_queue.blocked,
                 young_halves=young_halves,
                 halves=self._halves,
                 find_topic=tables.topics.find,

@@ -213,16 +213,41 @@ def test_a_batch_without_an_id_becomes_single_records(world: HotPathWorld, clien
 
 
 def test_a_client_may_send_an_inner_batch_itself(world: HotPathWorld, client: Client) -> None:
-    """As 5.3.3 does, it counts as many messages as it says; its INNER_BASE is not believed."""
+    """It counts as many messages as it holds; its INNER_BASE is not believed."""
     send_batch(client, b"one", b"two")
     text = "INNER_BASE\x0177\x02KEYS\x01k\x02INNER_NUM\x014\x02"
-    answer = client.call(send_request(b"whatever", sys_flag=128, properties=text))
+    body = batch_body(*((0, b"item", b"") for _ in range(4)))
+    answer = client.call(send_request(body, sys_flag=128, properties=text))
     assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "2")
     world.dispatch()
     record = world.records()[-1]
     assert properties_of(record.properties)["INNER_BASE"] == "2"
     assert [unit[4:6] for unit in units(world)] == [(0, 2), (2, 4)]
     assert world.table.offsets("T", 0) == (0, 6)
+
+
+@pytest.mark.parametrize("number", [1, 3, 32_767])
+def test_a_number_that_is_not_that_of_its_messages(
+    world: HotPathWorld, client: Client, number: int
+) -> None:
+    """One send of a byte would take 32,767 queue offsets."""
+    body = batch_body((0, b"one", b""), (0, b"two", b""))
+    text = f"INNER_NUM\x01{number}"
+    answer = client.call(send_request(body, sys_flag=128, properties=text))
+    assert (answer.code, world.records()) == (13, [])
+    assert answer.remark == (
+        f"the message is illegal: its property INNER_NUM is {number}, it holds 2 messages"
+    )
+
+
+def test_a_number_for_each_message_of_a_batch(world: HotPathWorld, client: Client) -> None:
+    body = batch_body((0, b"one", b""), (0, b"two", b""))
+    text = "INNER_NUM\x01300"
+    answer = client.call(send_request(body, code=320, batch="true", sys_flag=128, properties=text))
+    assert (answer.code, world.records()) == (13, [])
+    assert answer.remark == (
+        "the message is illegal: a batch without UNIQ_KEY has the property INNER_NUM"
+    )
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "32768", "99999999999999999999"])
