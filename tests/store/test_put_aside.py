@@ -295,20 +295,27 @@ def test_what_means_not_now_is_not_put_aside(
     log, _ = poisoned_log(10, at=5)
     world = World(log, tmp_path, few=False)
 
-    def full(_records: object) -> None:
+    tried: list[object] = []
+
+    def full(records: object) -> None:
+        tried.append(records)
         raise DiskFullError("no room")
 
     monkeypatch.setattr(world.service._dispatch, "_dispatchers", (full,))
     with pytest.raises(DiskFullError):
         world.service.dispatch_once()
     assert RECORDS.count(ReadBy.DISPATCH) == 0
+    assert len(tried) == 1, "no smaller piece is tried"
 
 
 # -- no message is forgotten -----------------------------------------------------------------------
 
 
-def test_no_run_of_few_records_is_forgotten(tmp_path: Path) -> None:
-    """Fifteen hundred turns of a quiet broker: each message is in its queue after its turn."""
+def test_no_run_of_few_records_is_forgotten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fifteen hundred turns of a quiet broker: each message is in its queue after its turn, and
+    dispatch had not to notice that one was missing."""
     log = MemoryCommitLog()
     places = [log.append(message("T", 0, number)) for number in range(1_500)]
     world = World(log, tmp_path, few=True, queue_file=20_000)
@@ -318,6 +325,7 @@ def test_no_run_of_few_records_is_forgotten(tmp_path: Path) -> None:
         assert queue is not None
         assert queue.max_offset == number + 1
     assert sum(world.by_few) > 1_490
+    assert "has got no place" not in caplog.text
 
 
 def test_a_run_that_was_forgotten_is_noticed(
