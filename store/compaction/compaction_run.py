@@ -42,7 +42,7 @@ _SLICE_SIZE: Final = 4 << 20
 """Or so many bytes."""
 _INT32: Final = Struct(">i")
 _UNREADABLE: Final = b""
-"""Instead of a key; none is empty."""
+"""Instead of a key, none of which is empty: such a record is always the newest of its kind."""
 
 
 def key_of(record: bytes) -> bytes | None:
@@ -131,16 +131,12 @@ class CompactionRun:
             size = len(each.record)
             self.bytes_before += size
             is_newest = key is not None and each.queue_offset >= newest_offset
-            if (
-                key == _UNREADABLE
-                or each.queue_offset > last
-                or (is_newest and _has_body(each.record))
-            ):
+            if each.queue_offset > last or (is_newest and _has_body(each.record)):
                 self._target.append(*each)
                 self.bytes_after += size
 
     def _find_key(self, record: bytes, queue_offset: int) -> bytes | None:
-        """_UNREADABLE: it raises; such a record is kept."""
+        """_UNREADABLE: it raises."""
         try:
             return key_of(record)
         except Exception as error:
