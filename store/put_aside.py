@@ -35,6 +35,7 @@ from typing import Any, Final, NamedTuple
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage, ProcessIndex
+from ipc.errors import SharedMemoryFullError
 from store.control_slots import PUT_ASIDE, READING
 from store.errors import MessageIllegalError, RecordDamagedError, StoreError
 from store.message_codec import decode_record
@@ -88,11 +89,11 @@ ReadRecord = Callable[[int], bytes | None]
 def is_of_record(error: BaseException) -> bool:
     """Whether an error is that of the one record that was read: the next try would not help, and
     other records are not concerned. All that means "not now" is a StoreError, and the machine's
-    trouble an OSError or MemoryError."""
+    trouble an OSError, MemoryError or SharedMemoryFullError."""
     if isinstance(error, MessageIllegalError | RecordDamagedError):
         return True
     return isinstance(error, Exception) and not isinstance(
-        error, StoreError | OSError | MemoryError
+        error, StoreError | OSError | MemoryError | SharedMemoryFullError
     )
 
 

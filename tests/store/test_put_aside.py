@@ -13,9 +13,11 @@ import pytest
 
 from ipc.clock import SystemClock
 from ipc.control_page import ControlPage, ProcessIndex
+from ipc.errors import SharedMemoryFullError
 from store.control_slots import PUT_ASIDE, READING
 from store.errors import DiskFullError, MessageIllegalError, RecordDamagedError, StoreError
 from store.put_aside import RECORDS, PutAside, ReadBy, RecordGuard, StoredPlace, is_of_record
+from store.rebuild_consume_queue_service import _StoppedError
 from store.record_properties import PropertyExtractor
 from store.stored_units import PRE_BLANK_SIZE
 from tests.store.test_few_records import World, ordinary
@@ -152,6 +154,8 @@ def test_a_disk_that_is_full_stops_nothing(
         (OSError(5, "EIO"), False),
         (TimeoutError(), False),
         (MemoryError(), False),
+        (SharedMemoryFullError(), False),
+        (_StoppedError(), False),
         (KeyboardInterrupt(), False),
         (SystemExit(), False),
     ],
