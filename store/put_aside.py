@@ -66,6 +66,7 @@ class ReadBy(enum.IntEnum):
     TRANSACTION_OP = 9
     FILTER = 10
     REPLICA_CHECK = 11
+    POP = 12
 
     @property
     def label(self) -> str:

@@ -28,7 +28,7 @@ from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatu
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import OrderInfo, PollingResult, PopHeader, PopRequest, PopWaiters
 from broker.pop.request_clock import RequestClock
-from broker.pop.retry_record import under_asked_topic
+from broker.pop.retry_record import under_asked_topics
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
@@ -496,9 +496,7 @@ class PopMessageProcessor(TableProcessor):
                 flag,
                 self._settings.broker_name,
             )
-            records = [
-                under_asked_topic(record, header.topic, info, queue_id) for record in read.records
-            ]
+            records = under_asked_topics(read.records, header.topic, info, queue_id)
         answer.records += records
         size = sum(map(len, records))
         answer.size += size

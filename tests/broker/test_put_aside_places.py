@@ -14,6 +14,7 @@ from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import CK_TAG
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.retry_record import under_asked_topics
 from broker.pop.revive_progress import ReviveProgress
 from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.topic.system_topics import TRANS_HALF_TOPIC
@@ -22,8 +23,10 @@ from ha.record_expectations import QueueEnd, RecordExpectations
 from ha.record_validator import RecordValidators
 from ipc.clock import SystemClock
 from ipc.control_page import ControlPage, ProcessIndex
+from remoting.headers.extra_info_util import ExtraInfo
 from store.control_slots import MAX_PHY_OFFSET
 from store.errors import DiskFullError
+from store.message_codec import decode_record
 from store.put_aside import RECORDS, ReadBy
 from store.stored_units import CQ_UNIT
 from tests.broker.hot_path_world import HotPathWorld, record, send_request
@@ -32,10 +35,12 @@ from tests.broker.transaction_world import ROLLBACK, TransactionWorld
 from tests.support.compaction_life import CompactionLife
 from tests.support.deadline import wait_until
 from tests.support.failpoints import POISON, PoisonError, failpoint, poison
+from tests.support.memory_commit_log import MemoryCommitLog, message
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.timer_delivery import TimerDelivery
 
 pytestmark = pytest.mark.interpreted
+BODIES = [b"a", POISON, b"b"]
 
 
 @pytest.fixture(autouse=True)
@@ -467,6 +472,20 @@ def test_a_pop_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targ
         world.turn()
     assert world.revived() == [b"a", b"b"]
     assert RECORDS.count(ReadBy.POP_REVIVAL) == 1
+
+
+def test_a_retried_message_that_raises_is_handed_out_as_it_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = MemoryCommitLog()
+    places = [log.append(message("%RETRY%g_T", 0, n, body=body)) for n, body in enumerate(BODIES)]
+    ends = [*places[1:], len(log.data)]
+    records = [memoryview(log.data)[at:end] for at, end in zip(places, ends, strict=True)]
+    poison(monkeypatch, "broker.pop.retry_record.under_asked_topic")
+    shown = under_asked_topics(records, "T", ExtraInfo(0, 1, 2, 3, "1", "b"), 0)
+    assert [decode_record(each, 0)[0].topic for each in shown] == ["T", "%RETRY%g_T", "T"]
+    assert [decode_record(each, 0)[0].body for each in shown] == BODIES
+    assert RECORDS.count(ReadBy.POP) == 1
 
 
 # -- filters ---------------------------------------------------------------------------------------
