@@ -19,7 +19,13 @@ from store.commit_log_source import CommitLogSource
 from store.errors import StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.put_aside import ReadBy, RecordGuard, is_of_record
-from store.record_arrays import Int64Array, RecordArrays, ScanEnd, parse_records
+from store.record_arrays import (
+    Int64Array,
+    RecordArrays,
+    ScanEnd,
+    parse_records,
+    walk_records,
+)
 from store.record_properties import SCHEDULE_TOPIC, PropertyExtractor
 
 Dispatcher = Callable[[RecordArrays], None]
@@ -121,6 +127,30 @@ class CarefulDispatch:
         nothing = parse_records(memoryview(b""), start, plain)
         nothing.end, nothing.reason = ScanEnd.INVALID, "it cannot be read"
         return nothing, start
+
+
+def dispatch_piece(
+    view: memoryview, phy_offset: int, extractor: PropertyExtractor, dispatch: Dispatcher
+) -> None:
+    """Hand the whole records at the start of `view`, which begins at `phy_offset`, to one
+    dispatcher; one that raises is put aside as by CarefulDispatch. Raises StoreError."""
+    try:
+        dispatch(parse_records(view, phy_offset, extractor))
+        return
+    except Exception as error:
+        if not is_of_record(error):
+            raise
+    guard, plain = RecordGuard(ReadBy.DISPATCH), _PlainExtractor(extractor)
+    places, end = walk_records(view)
+    for at, following in zip(places.tolist(), [*places[1:].tolist(), end], strict=True):
+        piece = view[at:following]
+        with guard.of(phy_offset + at):
+            dispatch(parse_records(piece, phy_offset + at, extractor))
+        if guard.failed:
+            with guard.of(phy_offset + at):
+                records = parse_records(piece, phy_offset + at, plain)
+                plain.delay(records)
+                dispatch(records)
 
 
 class _PlainExtractor(PropertyExtractor):

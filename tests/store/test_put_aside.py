@@ -14,10 +14,12 @@ import pytest
 from ipc.clock import SystemClock
 from ipc.control_page import ControlPage, ProcessIndex
 from ipc.errors import SharedMemoryFullError
+from store.careful_dispatch import dispatch_piece
 from store.control_slots import PUT_ASIDE, READING
 from store.errors import DiskFullError, MessageIllegalError, RecordDamagedError, StoreError
 from store.put_aside import RECORDS, PutAside, ReadBy, RecordGuard, StoredPlace, is_of_record
 from store.rebuild_consume_queue_service import _StoppedError
+from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
 from store.stored_units import PRE_BLANK_SIZE
 from tests.store.test_few_records import World, ordinary
@@ -310,6 +312,22 @@ def test_what_means_not_now_is_not_put_aside(
         world.service.dispatch_once()
     assert RECORDS.count(ReadBy.DISPATCH) == 0
     assert len(tried) == 1, "no smaller piece is tried"
+
+
+@pytest.mark.interpreted
+def test_repaired_bytes_with_a_record_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    poison_extraction(monkeypatch)
+    log, places = poisoned_log(40, at=17)
+    seen: list[tuple[int, bool]] = []
+
+    def take(records: RecordArrays) -> None:
+        tags = records.tags_codes.tolist()
+        seen.extend(zip(records.phy_offsets.tolist(), map(bool, tags), strict=True))
+
+    view = memoryview(bytes(log.data))
+    dispatch_piece(view, 0, PropertyExtractor({}), take)
+    assert seen == [(at, number != 17) for number, at in enumerate(places)]
+    assert RECORDS.count(ReadBy.DISPATCH) == 1
 
 
 # -- no message is forgotten -----------------------------------------------------------------------
