@@ -119,7 +119,7 @@ def test_it_lives_and_says_which(tmp_path: Path) -> None:
         by = {line["by"]: line for line in lines}
         assert by["delay_delivery"]["topic"] == "SCHEDULE_TOPIC_XXXX"
         assert by["timer_delivery"]["topic"] == "rmq_sys_wheel_timer"
-        assert by["transaction_check"]["queueOffset"] == 1
+        assert by["transaction_check"]["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"
         assert by["pop_revival"]["topic"] == "Plain"
         assert all(line["record"] and line["physicalOffset"] >= 0 for line in lines)
         assert broker.terminate() == 0
