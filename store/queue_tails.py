@@ -16,17 +16,26 @@ from typing import Final
 import numpy as np
 
 from store.mapped_file import find_start_offset
-from store.stored_units import CQ_UNIT_DTYPE, CQ_UNIT_SIZE, PRE_BLANK_SIZE
+from store.stored_units import PRE_BLANK_SIZE
 
 _STEP: Final = 400
 """Units of a read."""
 
 
-def find_record_end(root: Path, low: int, high: int, largest: int) -> int:
+def find_record_end(root: Path, unit_size: int, low: int, high: int, largest: int) -> int:
     """The end of the last record that a unit names in the log [low, high); `low` when none does.
-    root: <storePathRootDir>/consumequeue. largest: bytes of a record, at most; a unit that says
-    more is damaged. Some twenty reads for each queue."""
+    root: the directory of the consume queues, or of the batch consume queues; a unit of either
+    begins with the record's place and size. largest: bytes of a record, at most; a unit that says
+    more is damaged. Some twenty reads for each queue. Raises OSError."""
     found = low
+    unit = np.dtype(
+        {
+            "names": ["phy", "size"],
+            "formats": [">i8", ">i4"],
+            "offsets": [0, 8],
+            "itemsize": unit_size,
+        }
+    )
     for directory in _queue_directories(root):
         files = sorted(
             (start, entry.path)
@@ -34,7 +43,7 @@ def find_record_end(root: Path, low: int, high: int, largest: int) -> int:
             if (start := find_start_offset(entry.name)) is not None
         )
         for _, path in reversed(files):
-            end = _last_record_end(path, high, largest)
+            end = _last_record_end(path, unit, high, largest)
             if end is not None:
                 found = max(found, end)
                 break
@@ -48,18 +57,19 @@ def _queue_directories(root: Path) -> Iterator[str]:
                 yield from (queue.path for queue in os.scandir(topic.path) if queue.is_dir())
 
 
-def _last_record_end(path: str, high: int, largest: int) -> int | None:
+def _last_record_end(path: str, unit: np.dtype[np.void], high: int, largest: int) -> int | None:
     """The end of the last record before `high` in one file of a queue; None: it has no unit."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        count = _count_units(fd)
+        unit_size = unit.itemsize
+        count = _count_units(fd, unit_size)
         while count > 0:
             first = max(count - _STEP, 0)
-            data = os.pread(fd, (count - first) * CQ_UNIT_SIZE, first * CQ_UNIT_SIZE)
-            units = np.frombuffer(data, CQ_UNIT_DTYPE, len(data) // CQ_UNIT_SIZE)
-            sizes, phys = units["size"].astype(np.int64), units["phy_offset"].astype(np.int64)
+            data = os.pread(fd, (count - first) * unit_size, first * unit_size)
+            units = np.frombuffer(data, unit, len(data) // unit_size)
+            sizes, phys = units["size"].astype(np.int64), units["phy"].astype(np.int64)
             is_good = (sizes > 0) & (sizes != PRE_BLANK_SIZE) & (sizes <= largest)
-            is_good &= (phys >= 0) & (phys < high - sizes)
+            is_good &= (phys >= 0) & (phys <= high - sizes)
             if is_good.any():
                 return int((phys + sizes)[is_good].max())
             count = first
@@ -68,12 +78,12 @@ def _last_record_end(path: str, high: int, largest: int) -> int | None:
         os.close(fd)
 
 
-def _count_units(fd: int) -> int:
+def _count_units(fd: int, unit_size: int) -> int:
     """Units before the first that was never written: those of a file begin at its start."""
-    low, high = 0, os.fstat(fd).st_size // CQ_UNIT_SIZE
+    low, high = 0, os.fstat(fd).st_size // unit_size
     while low < high:
         middle = (low + high) // 2
-        if any(os.pread(fd, CQ_UNIT_SIZE, middle * CQ_UNIT_SIZE)):
+        if any(os.pread(fd, unit_size, middle * unit_size)):
             low = middle + 1
         else:
             high = middle

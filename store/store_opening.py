@@ -44,7 +44,7 @@ from store.known_directories import KnownDirectories
 from store.log_fences import NO_FENCES, LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
 from store.queue_tails import find_record_end
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
@@ -66,7 +66,10 @@ _MOST_WRONG: Final = 100
 
 
 class StoreOpening:
-    """See the module. Used once, by the main thread of process `store`."""
+    """See the module. Used once, by the main thread of process `store`.
+
+    Many methods because each step of an opening, of either kind, is one.
+    """
 
     def __init__(
         self,
@@ -142,7 +145,7 @@ class StoreOpening:
             progress=self._report_progress("commit log"),
             fences=fences,
             is_replica=config.is_slave,
-            known_end=self._known_end(files, clean_exit),
+            known_end=_known_end(config, files, clean_exit),
         )
         files.close()
         self._mark_open()
@@ -188,16 +191,6 @@ class StoreOpening:
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
         return found.max_phy_offset
-
-    def _known_end(self, files: MappedFileQueue, clean_exit: CleanExit | None) -> int:
-        """Up to where the log went before somebody truncated a file; 0 while all are whole."""
-        if not files.completed:
-            return 0
-        size = files.file_size
-        low = files.min_offset or 0
-        if clean_exit is not None and clean_exit.file_size == size:
-            low = max(low, min(clean_exit.max_phy_offset, files.end_offset))
-        return find_record_end(self._config.consume_queue_path, low, files.end_offset, size)
 
     def _write_log_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
         """What the cache has and the disk perhaps lacks: the log above its last good flush."""
@@ -433,6 +426,19 @@ class StoreOpening:
                 log.info("recovery: %s: %s of %s", what, done, total)
 
         return report
+
+
+def _known_end(
+    config: MessageStoreConfig, files: MappedFileQueue, clean_exit: CleanExit | None
+) -> int:
+    """Up to where the log went before somebody truncated a file; 0 while all are whole."""
+    if not files.completed:
+        return 0
+    low, high, size = files.min_offset or 0, files.end_offset, files.file_size
+    if clean_exit is not None and clean_exit.file_size == size:
+        low = max(low, min(clean_exit.max_phy_offset, high))
+    low = find_record_end(config.consume_queue_path, CQ_UNIT_SIZE, low, high, size)
+    return find_record_end(config.batch_consume_queue_path, BATCH_UNIT_SIZE, low, high, size)
 
 
 def _check_fences_place(config: MessageStoreConfig) -> None:

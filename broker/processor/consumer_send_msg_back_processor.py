@@ -17,7 +17,7 @@ from broker.append.admitted_properties import sent_back_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
-from broker.processor.stored_rights import StoredRights, everybody, to_read
+from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import MessageReader
 from broker.topic.new_topics import HeldForTopics
@@ -156,7 +156,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
         topics = [home]
         message = self._message(header)
-        self._parts.rights(connection, request, to_read(message))
+        self._parts.rights(connection, request, to_send_back(message))
         limit = group.retry_max_times
         times = header.max_reconsume_times
         if times is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:

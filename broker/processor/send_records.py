@@ -63,6 +63,7 @@ from store.inner_batch import (
     MOST_INNER_MESSAGES,
     NEED_UNWRAP_FLAG,
     inner_batch_objection,
+    inner_num,
     prepare_inner_batch,
 )
 from store.message_codec import (
@@ -325,13 +326,14 @@ class SendRecords:
     def _counted_body(self, request: RemotingCommand, header: SendHeader, sys_flag: int) -> Buffer:
         """The body of an inner batch that a client has made itself. Raises RequestError where its
         INNER_NUM is not how many messages it holds: it would take other queue offsets."""
-        prepare_inner_batch(header.i.encode())
+        properties = prepare_inner_batch(header.i.encode())
         number, body = self._inner_body(request, header, sys_flag)
-        said = find_property(header.i, INNER_NUM_MARK[:-1])
-        if said and int(said) != number:
+        # As the log's writer reads it, which passes over an empty one.
+        said = inner_num(sys_flag, properties)
+        if said != number:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: its property INNER_NUM is {said[:20]}, it holds {number} "
+                f"the message is illegal: its property INNER_NUM is {said}, it holds {number} "
                 "messages",
             )
         return body

@@ -81,6 +81,23 @@ _FIXED: Final = (
 )
 
 
+_INTERNAL: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+    }
+)
+
+
+def is_internal_topic(topic: str) -> bool:
+    """Whether the broker keeps messages of other topics there while they wait, or records of its
+    own: nothing that a client reads as such."""
+    return topic in _INTERNAL or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
 class SystemTopics:
     """The system topics of one broker. Names are only added, at start."""
 

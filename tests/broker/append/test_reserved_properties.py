@@ -75,6 +75,7 @@ READ_BY_ANY_NAME: Final = {
 # -- which there are -----------------------------------------------------------------------------
 
 
+@pytest.mark.interpreted
 def test_every_property_that_is_read_back_is_classified() -> None:
     names = set(property_reads().names)
     assert names - RESERVED - A_CLIENTS_OWN.keys() == set()
@@ -82,11 +83,13 @@ def test_every_property_that_is_read_back_is_classified() -> None:
     assert RESERVED & A_CLIENTS_OWN.keys() == set()
 
 
+@pytest.mark.interpreted
 def test_reads_by_any_name_are_known() -> None:
     modules = {place.partition(":")[0] for place in property_reads().unknown}
     assert modules == READ_BY_ANY_NAME.keys()
 
 
+@pytest.mark.interpreted
 def test_the_walk_finds_what_is_there() -> None:
     """Else it would pass for lack of finding anything: a read by a constant of another module, of
     bytes, through another function, in a loop, and what is only written."""
