@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from remoting.connection import Buffer
 from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
-from store.message_codec import decode_record, encode_record
+from store.message_codec import PHY_OFFSET_AT, decode_record, encode_record
 from store.message_properties import append_properties, find_property
+from store.put_aside import ReadBy, RecordGuard
+
+
+def under_asked_topics(
+    records: Iterable[memoryview], topic: str, info: ExtraInfo, queue_id: int
+) -> list[Buffer]:
+    """Each as `under_asked_topic`; one that raises is given as it is stored, under the retry
+    topic's name."""
+    guard = RecordGuard(ReadBy.POP)
+    shown: list[Buffer] = []
+    for record in records:
+        with guard.of(int.from_bytes(record[PHY_OFFSET_AT : PHY_OFFSET_AT + 8], "big")):
+            shown.append(under_asked_topic(record, topic, info, queue_id))
+        if guard.failed:
+            shown.append(record)
+    return shown
 
 
 def under_asked_topic(record: memoryview, topic: str, info: ExtraInfo, queue_id: int) -> bytes:

@@ -35,7 +35,7 @@ from broker.pop.pop_request import (
     pop_header,
 )
 from broker.pop.request_clock import RequestClock
-from broker.pop.retry_record import under_asked_topic
+from broker.pop.retry_record import under_asked_topics
 from broker.processor.held_rights import HoldRights, note_rights
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -511,9 +511,7 @@ class PopMessageProcessor(TableProcessor):
                 flag,
                 self._settings.broker_name,
             )
-            records = [
-                under_asked_topic(record, header.topic, info, queue_id) for record in read.records
-            ]
+            records = under_asked_topics(read.records, header.topic, info, queue_id)
         answer.records += records
         size = sum(map(len, records))
         answer.size += size

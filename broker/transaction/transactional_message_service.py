@@ -43,6 +43,7 @@ from remoting.request_processor import ConnectionLike
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
+from store.put_aside import ReadBy, RecordGuard
 from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
@@ -127,6 +128,7 @@ class TransactionalMessageService:
         self._aging.begin_at(0)
         self._aged_ms = self._aging.now_ms()
         """The time of this round by which halves are given up."""
+        self._guard = RecordGuard(ReadBy.TRANSACTION_CHECK)
         self._position = 0
         """Queue offset of the first half of the next round."""
         self._unsafe: deque[tuple[int, int]] = deque()
@@ -199,23 +201,28 @@ class TransactionalMessageService:
         """Process some of the halves up to `high`; False if the round is over."""
         now_ms = self._clock.now_ms()
         high = min(high, self._position + _LOOKED_AT)
-        steps: list[tuple[int, _Step]] = []
+        steps: list[tuple[_Step, Rewrite]] = []
         position, missing, go_on = self._position, 0, True
         while position < high and len(steps) < _BLOCK:
             if self._halves.is_ended(position):
                 position += 1
                 continue
-            half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
-            if half is None:
-                missing += 1
+            step, rewrite = None, None
+            with self._guard.of(self._bridge.phy_offset_at(TRANS_HALF_TOPIC, position)):
+                half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
+                if half is None:
+                    missing += 1
+                else:
+                    step = self._judge(half, now_ms)
+                    rewrite = self._rewrite(position, step)
+            if step is None or rewrite is None:
                 position += 1
                 continue
-            step = self._judge(half, now_ms)
             if step.verdict is _Verdict.LATER:
                 go_on = False
                 break
             if step.verdict is not _Verdict.PASS:
-                steps.append((position, step))
+                steps.append((step, rewrite))
             position += 1
         if missing:
             log.warning(
@@ -270,14 +277,15 @@ class TransactionalMessageService:
     def _immunity_ms(self, immunity_s: int) -> int:
         return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000
 
-    def _carry_out(self, steps: list[tuple[int, _Step]]) -> int | None:
+    def _carry_out(self, steps: list[tuple[_Step, Rewrite]]) -> int | None:
         """Append the copies and ask the producers; returns the first rejected half, if any."""
         if not steps:
             return None
-        if any(step.verdict is _Verdict.DISCARD for _, step in steps):
+        if any(step.verdict is _Verdict.DISCARD for step, _ in steps):
             self._topics.create(TRANS_CHECK_MAX_TIME_TOPIC, _MAX_TIME_QUEUES, PERM_READ_WRITE)
-        results = self._bridge.rewrite([self._rewrite(half, step) for half, step in steps])
-        for (half, step), result in zip(steps, results, strict=True):
+        results = self._bridge.rewrite([rewrite for _, rewrite in steps])
+        for (step, rewrite), result in zip(steps, results, strict=True):
+            half = rewrite.half
             if result.refusal:
                 log.warning("half %s: could not be stored again: %s", half, result.refusal)
                 return half
@@ -286,7 +294,8 @@ class TransactionalMessageService:
             if step.verdict is _Verdict.DISCARD:
                 _log_discarded(half, step.half, result.place)
             elif step.verdict is _Verdict.CHECK:
-                self._ask(step, result.place)
+                with self._guard.of(step.half.phy_offset):
+                    self._ask(step, result.place)
         return None
 
     def _rewrite(self, half: int, step: _Step) -> Rewrite:
@@ -294,7 +303,7 @@ class TransactionalMessageService:
         topic = TRANS_CHECK_MAX_TIME_TOPIC if discarded else TRANS_HALF_TOPIC
         record = half_copy(step.half, step.properties, self._settings.store_host_flag)
         asks = step.verdict is not _Verdict.RENEW
-        return Rewrite(half, topic, record, step.original, asks)
+        return Rewrite(half, topic, record, step.original, step.half.phy_offset, asks)
 
     # -- checking --------------------------------------------------------------------------------
 
