@@ -51,6 +51,7 @@ from remoting.key_builder import (
 )
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
@@ -223,12 +224,13 @@ class PopMessageProcessor(TableProcessor):
 
     def run_again(self, request: PopRequest) -> None:
         """A request that waited: there may be something now, or its time is over."""
+        connection = request.connection
         try:
-            self._check(request.connection, request.header, request.sent_ms)
-        except RequestError as error:
-            self._refuse(request.connection, request.opaque, error)
-        else:
+            self._check(connection, request.header, request.sent_ms)
             self._run(request)
+        except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+            refusal = refusal_of(connection, RequestCode.POP_MESSAGE, error)
+            self._refuse(connection, request.opaque, refusal)
 
     def _refuse(self, connection: Connection, opaque: int, error: RequestError) -> None:
         self._parts.stats.add_answers(RequestCode.POP_MESSAGE, error.code)

@@ -68,6 +68,7 @@ from remoting.errors import RequestError
 from remoting.headers.pull_message import ForbiddenType
 from remoting.logic_queue import LogicPull
 from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.rocketmq_serializable import find_plain_header
@@ -319,9 +320,10 @@ class PullMessageProcessor:
                 return
             try:
                 self._pull(request, since_ms)
-            except RequestError as error:
-                self._stats.add_answers(request.code, error.code)
-                refuse(request, error)
+            except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+                refusal = refusal_of(request.connection, request.code, error)
+                self._stats.add_answers(request.code, refusal.code)
+                refuse(request, refusal)
 
         assert self._pages is not None
         self._pages.bring(units, go_on)
@@ -359,19 +361,24 @@ class PullMessageProcessor:
         return self._settings.short_polling_time_ms
 
     def _run_again(self, pull: HeldPull, time_is_up: bool) -> bool:
+        try:
+            return self._look_again(pull, time_is_up)
+        except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+            refusal = refusal_of(pull.request.connection, pull.request.code, error)
+            self._count_late(pull, refusal.code)
+            refuse(pull.request, refusal)
+            return True
+
+    def _look_again(self, pull: HeldPull, time_is_up: bool) -> bool:
+        """Whether a held pull was answered. Raises RequestError."""
         if not time_is_up and self._passes_over(pull):
             return False
         request = pull.request
         header = request.header
-        try:
-            group = self._check(request.connection, header)
-            if pull.wanted[1] is not None:
-                # The consumer does not filter again: a newer expression counts at once.
-                pull.wanted = self._subscriptions.wanted(header, group)
-        except RequestError as error:
-            self._count_late(pull, error.code)
-            refuse(request, error)
-            return True
+        group = self._check(request.connection, header)
+        if pull.wanted[1] is not None:
+            # The consumer does not filter again: a newer expression counts at once.
+            pull.wanted = self._subscriptions.wanted(header, group)
         start = self._start
         client = None if start is None else start.broadcast_client(request.connection, header)
         if start is not None and self._tell_start(start, request, group, client):

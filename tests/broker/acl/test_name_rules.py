@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
