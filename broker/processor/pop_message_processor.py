@@ -13,7 +13,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -54,6 +54,7 @@ from remoting.request_code import RequestCode
 from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.typed_numbers import Int32
 
 POP_PREFIX: Final = b'{"code":200050,'
 POLLING_FULL: Final = ResponseCode(209)
@@ -82,10 +83,10 @@ _ORDER_ANSWER: Final = JsonAnswer({**_FIELDS, "orderCountInfo": b'"%b"'}, remark
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of a pop."""
 
-    code: int
-    opaque: int
+    code: Literal[200050]
+    opaque: Int32
     extFields: PopHeader  # noqa: N815
-    flag: int = 0
+    flag: Int32 = 0
 
 
 _decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode

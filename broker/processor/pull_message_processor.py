@@ -19,7 +19,6 @@ from broker.filter.unit_marks import LogViews
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
-    PULL_NUMBERS,
     HeldPull,
     PullFrame,
     PullHeader,
@@ -31,7 +30,6 @@ from broker.offset.broadcast_offset_manager import BroadcastClient
 from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
-from broker.processor.header_numbers import has_plain_numbers
 from broker.processor.known_pulls import (
     CommitOffset,
     KnownConsumers,
@@ -203,7 +201,7 @@ class PullMessageProcessor:
     def process_binary(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
         """FastHandler for frames of codes 11 and 361 with a binary header, as `process_fast`."""
         read = find_plain_header(header)
-        if read is None or read.flag or not has_plain_numbers(read.ext_fields, PULL_NUMBERS):
+        if read is None or read.flag:
             return False
         try:
             header_fields = msgspec.convert(read.ext_fields, PullHeader, strict=False)

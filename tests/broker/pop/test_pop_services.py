@@ -189,6 +189,41 @@ def test_ordered_pops(client: PopClient, other: PopClient, broker: OurBroker) ->
     assert row.keys() >= {"a", "cm", "i", "l", "o", "popTime"}
 
 
+def test_an_ordered_pop_of_any_queue_is_woken_by_the_last_ack(
+    client: PopClient, other: PopClient
+) -> None:
+    """As a proxy pops for FIFO consumers: queue -1. Batches of two, acknowledged one by one."""
+    send(client, "TAnyOrder", *(b"%d" % number for number in range(6)))
+    bodies = []
+    fields = {"order": "true", "maxMsgNums": 2, "pollTime": 9_000}
+    waiting = client.post_pop("TAnyOrder", attemptId="0", **fields)
+    since = time.monotonic()
+    for number in range(3):
+        batch = client.take_pop(waiting, "TAnyOrder").messages
+        bodies += [one.message.body for one in batch]
+        waiting = client.post_pop("TAnyOrder", attemptId=f"{number + 1}", **fields)
+        wait_until(lambda: polling_num(other, "TAnyOrder", -1) == 1)
+        assert [other.ack(one).code for one in batch] == [0, 0]
+    assert time.monotonic() - since < 3.0
+    assert bodies == [b"%d" % number for number in range(6)]
+
+
+def test_a_notification_of_an_ordered_group_is_woken_by_the_last_ack(
+    client: PopClient, other: PopClient
+) -> None:
+    send(client, "TNoteOrder", b"0", b"1")
+    [first] = client.pop("TNoteOrder", order="true", maxMsgNums=1, attemptId="0").messages
+    fields = {
+        "consumerGroup": client.group, "topic": "TNoteOrder", "queueId": -1, "pollTime": 9_000,
+        "bornTime": 0, "order": "true", "attemptId": "1",
+    }  # fmt: skip
+    waiting = client.frames.post(200054, fields)
+    since = time.monotonic()
+    assert other.ack(first).code == 0
+    assert client.frames.take(waiting).ext_fields["hasMsg"] == "true"
+    assert time.monotonic() - since < 3.0
+
+
 def test_assignments_and_modes(client: PopClient, broker: OurBroker) -> None:
     send(client, "TMode", b"x")
     beat = {

@@ -1,4 +1,7 @@
-"""What raises when a request that waited is run again is answered, and ends nothing."""
+"""Requests that wait: who wakes them, and what raises when one is run again.
+
+That is answered, and ends nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 
 from broker.pop.pop_long_polling_service import PollingLimits
 from broker.pop.pop_request import PopHeader, PopRequest
+from broker.processor.ack_message_processor import AckMessageProcessor
 from broker.processor.notification_processor import (
     NotificationHeader,
     NotificationProcessor,
@@ -88,3 +92,29 @@ def test_a_pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [answer] = client.answers()
     assert (answer.code, answer.remark, answer.opaque) == (1, REMARK, pull.opaque)
     assert client.call(send_request(b"3")).code == 0
+
+
+def test_the_last_ack_of_an_ordered_queue_wakes_who_waits_for_any_queue() -> None:
+    """At once; the queue's own time (ConsumerOrderInfoManager) comes up to 100 ms later."""
+    woken: list[tuple[str, str, int]] = []
+    left = [2, 1]
+    order = SimpleNamespace(
+        commit_and_next=lambda *_place: left.pop() + 4, check_block=lambda *_queue: bool(left)
+    )
+    offsets = SimpleNamespace(
+        query_offset=lambda *_place: 5,
+        has_offset_reset=lambda *_place: False,
+        commit_offset=lambda *_place: None,
+    )
+    queues = SimpleNamespace(check_ack=lambda *_place: None)
+    waiters = SimpleNamespace(queue_is_free=lambda *key: woken.append(key))
+    parts = [SimpleNamespace(), queues, offsets, order, waiters, Counts()]
+    acks = AckMessageProcessor(*cast("list[Any]", parts))
+    for offset, expected in ((5, []), (6, [("T", "G", 3)])):
+        fields = {
+            "consumerGroup": "G", "topic": "T", "queueId": "3", "offset": str(offset),
+            "extraInfo": f"5 1 2 999 0 b 3 {offset}",
+        }  # fmt: skip
+        answer = acks.process_request(FakeConnection(), RemotingCommand.request(200051, fields))
+        assert answer is not None
+        assert (answer.code, woken) == (0, expected)
