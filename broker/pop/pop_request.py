@@ -12,6 +12,7 @@ import msgspec
 
 from broker.pop.pop_message_reader import Wanted
 from remoting.connection import Connection
+from remoting.headers.pop import PopMessageRequestHeader
 from remoting.typed_numbers import Int32, Int64
 
 
@@ -36,6 +37,24 @@ class PopHeader(msgspec.Struct, gc=False):
     def is_order(self) -> bool:
         """Whether the pop is an ordered one."""
         return self.order == "true"
+
+
+def pop_header_of(header: PopMessageRequestHeader) -> PopHeader:
+    """The header that the general path has read."""
+    return PopHeader(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.max_msg_nums,
+        header.invisible_time,
+        header.poll_time,
+        header.init_mode,
+        header.born_time,
+        header.exp_type,
+        header.exp,
+        "true" if header.order else "false",
+        header.attempt_id,
+    )
 
 
 class PopRequest(msgspec.Struct, frozen=True):

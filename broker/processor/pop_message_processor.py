@@ -26,7 +26,15 @@ from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatus, Wanted
 from broker.pop.pop_names import MAX_POP_MESSAGES
-from broker.pop.pop_request import OrderInfo, PollingResult, PopHeader, PopRequest, PopWaiters
+from broker.pop.pop_request import (
+    OrderInfo,
+    PollingResult,
+    PopHeader,
+    PopRequest,
+    PopWaiters,
+    pop_header_of,
+)
+from broker.pop.pop_retry_topics import PopRetryTopics, check_can_come_back
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topic
 from broker.processor.table_processor import TableProcessor
@@ -145,6 +153,7 @@ class PopParts:
     offsets: CommitsOffsets
     find_topic: FindTopic
     find_group: FindGroup
+    retry_topics: PopRetryTopics
     order: OrderInfo | None
     """None: ordered pops are refused."""
     waiters: PopWaiters | None
@@ -220,7 +229,7 @@ class PopMessageProcessor(TableProcessor):
         if request.is_oneway:
             return None
         header = decode_header(PopMessageRequestHeader, request.ext_fields)
-        self._pop(connection, request.opaque, _as_struct(header))
+        self._pop(connection, request.opaque, pop_header_of(header))
         return None
 
     def run_again(self, request: PopRequest) -> None:
@@ -278,7 +287,10 @@ class PopMessageProcessor(TableProcessor):
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {header.consumerGroup}",
             )
-        if header.is_order and self._parts.order is None:
+        if not header.is_order:
+            v2 = self._settings.enable_retry_topic_v2
+            check_can_come_back(self._parts.retry_topics, header.topic, header.consumerGroup, v2=v2)
+        elif self._parts.order is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
 
     def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
@@ -584,20 +596,3 @@ class PopMessageProcessor(TableProcessor):
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)
         request.connection.write_many([head, *answer.records], len(head) + answer.size)
-
-
-def _as_struct(header: PopMessageRequestHeader) -> PopHeader:
-    return PopHeader(
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.max_msg_nums,
-        header.invisible_time,
-        header.poll_time,
-        header.init_mode,
-        header.born_time,
-        header.exp_type,
-        header.exp,
-        "true" if header.order else "false",
-        header.attempt_id,
-    )

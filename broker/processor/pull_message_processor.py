@@ -98,7 +98,8 @@ class Consumers(PullConsumers, KnownConsumers, Protocol):
 
 
 class PullMessageProcessor:
-    """Answers pulls. Owned by: the remoting loop thread."""
+    """Answers pulls. Owned by: the remoting loop thread. Many methods because a pull is one path,
+    cut into small steps."""
 
     def __init__(
         self,
