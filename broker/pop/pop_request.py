@@ -6,6 +6,7 @@ The header has the names of the wire; times in ms.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -32,6 +33,8 @@ class PopHeader(msgspec.Struct, gc=False):
     order: Literal["true", "false"] = "false"
     """Other texts are read as Java reads them, by the general path."""
     attemptId: str | None = None  # noqa: N815
+    AccessKey: str | None = None
+    """Who asks, where there is access control."""
 
     @property
     def is_order(self) -> bool:
@@ -39,8 +42,8 @@ class PopHeader(msgspec.Struct, gc=False):
         return self.order == "true"
 
 
-def pop_header_of(header: PopMessageRequestHeader) -> PopHeader:
-    """The header that the general path has read."""
+def pop_header(header: PopMessageRequestHeader, access_key: str | None) -> PopHeader:
+    """Of a request that took the general path."""
     return PopHeader(
         header.consumer_group,
         header.topic,
@@ -54,17 +57,20 @@ def pop_header_of(header: PopMessageRequestHeader) -> PopHeader:
         header.exp,
         "true" if header.order else "false",
         header.attempt_id,
+        access_key,
     )
 
 
-class PopRequest(msgspec.Struct, frozen=True):
-    """Who asks for what. sent_ms: when, by our monotonic clock (RequestClock)."""
+class PopRequest(msgspec.Struct):
+    """Who asks for what. sent_ms: when, by our monotonic clock (RequestClock). check_rights: set
+    when it begins to wait; None without access control."""
 
     connection: Connection
     opaque: int
     header: PopHeader
     wanted: Wanted
     sent_ms: int
+    check_rights: Callable[[], None] | None = None
 
 
 class PollingResult(enum.Enum):

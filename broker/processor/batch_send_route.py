@@ -39,6 +39,7 @@ from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.commit_log import CommitLog
+from store.reserved_properties import holds_reserved
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _PHY_OFFSET_SIZE: Final = 8
@@ -113,6 +114,8 @@ class BatchSendRoute:
                 return False
         text = fields.i
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text or "INNER_" in text:
+            return False
+        if holds_reserved(text):
             return False
         if len(body) > self._max_message_size or not self._log.writable:
             return False

@@ -32,18 +32,19 @@ from broker.pop.pop_request import (
     PopHeader,
     PopRequest,
     PopWaiters,
-    pop_header_of,
+    pop_header,
 )
 from broker.pop.pop_retry_topics import PopRetryTopics, check_can_come_back
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topic
+from broker.processor.held_rights import HoldRights, note_rights
+from broker.processor.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.connection import Buffer, Connection
 from remoting.errors import RequestError
-from remoting.frame import JsonAnswer
 from remoting.headers.extra_info_util import (
     ExtraInfo,
     msg_offset_item,
@@ -62,6 +63,7 @@ from remoting.request_code import RequestCode
 from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 from remoting.typed_numbers import Int32
 
 POP_PREFIX: Final = b'{"code":200050,'
@@ -75,17 +77,6 @@ _WRONG_OFFSET: Final = frozenset({ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET
 _NOTHING_MATCHED: Final = frozenset(
     {ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING}
 )
-_NUMBER: Final = b'"%d"'
-_FIELDS: Final = {
-    "popTime": _NUMBER,
-    "invisibleTime": _NUMBER,
-    "reviveQid": _NUMBER,
-    "restNum": _NUMBER,
-    "startOffsetInfo": b'"%b"',
-    "msgOffsetInfo": b'"%b"',
-}
-_ANSWER: Final = JsonAnswer(_FIELDS, remark=True)
-_ORDER_ANSWER: Final = JsonAnswer({**_FIELDS, "orderCountInfo": b'"%b"'}, remark=True)
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -159,33 +150,14 @@ class PopParts:
     waiters: PopWaiters | None
     """None: nothing waits."""
     stats: PopStats
+    hold_rights: HoldRights
+    """Of requests that wait."""
     clock: RequestClock
     log_end: Callable[[], int]
     """Of the published log."""
     is_in_memory: Callable[[str, int, int], bool]
     """Whether a queue's message is so near the log's end that it counts as in memory: (topic,
     queue id, queue offset)."""
-
-
-class _Answer:
-    """What a request has got so far."""
-
-    __slots__ = (
-        "count", "items", "offsets", "order_items", "pop_time_ms", "records", "rest",
-        "revive_queue_id", "size",
-    )  # fmt: skip
-
-    def __init__(self, pop_time_ms: int, revive_queue_id: int) -> None:
-        self.pop_time_ms = pop_time_ms
-        self.revive_queue_id = revive_queue_id
-        self.rest = 0
-        """Messages that are left in the queues."""
-        self.count = 0
-        self.size = 0
-        self.records: list[Buffer] = []
-        self.items: list[str] = []
-        self.offsets: list[str] = []
-        self.order_items: list[str] = []
 
 
 class PopMessageProcessor(TableProcessor):
@@ -229,13 +201,17 @@ class PopMessageProcessor(TableProcessor):
         if request.is_oneway:
             return None
         header = decode_header(PopMessageRequestHeader, request.ext_fields)
-        self._pop(connection, request.opaque, pop_header_of(header))
+        self._pop(
+            connection, request.opaque, pop_header(header, request.ext_fields.get(ACCESS_KEY))
+        )
         return None
 
     def run_again(self, request: PopRequest) -> None:
         """A request that waited: there may be something now, or its time is over."""
         connection = request.connection
         try:
+            if request.check_rights is not None:
+                request.check_rights()
             self._check(connection, request.header, request.sent_ms)
             self._run(request)
         except Exception as error:  # noqa: BLE001 - the request guard, for what waited
@@ -343,7 +319,7 @@ class PopMessageProcessor(TableProcessor):
             if header.is_order
             else next(self._check_points) % settings.revive_queue_num
         )
-        answer = _Answer(self._parts.clock.now_ms(), revive_queue_id)
+        answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
         retry = None if header.is_order else self._retry_topic(header, chance)
         retry_first = chance < settings.pop_from_retry_probability
         if retry is not None and retry_first:
@@ -369,13 +345,13 @@ class PopMessageProcessor(TableProcessor):
         return self._parts.find_topic(name)
 
     def _pop_topic(
-        self, request: PopRequest, answer: _Answer, topic: TopicConfig, chance: int
+        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, chance: int
     ) -> None:
         count = topic.read_queue_nums
         for number in range(count):
             self._pop_queue(request, answer, topic.topic_name or "", (chance + number) % count)
 
-    def _pop_queue(self, request: PopRequest, answer: _Answer, topic: str, queue_id: int) -> None:
+    def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
         header, parts = request.header, self._parts
         group = header.consumerGroup
         offset = self._pop_offset(topic, header, queue_id)
@@ -413,7 +389,7 @@ class PopMessageProcessor(TableProcessor):
         )
 
     def _read(
-        self, request: PopRequest, answer: _Answer, topic: str, queue_id: int, offset: int
+        self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int, offset: int
     ) -> tuple[int, QueueRead]:
         """From `offset` on, or from where the queue is, if it is not there. Returns where."""
         reader, header = self._parts.reader, request.header
@@ -460,7 +436,7 @@ class PopMessageProcessor(TableProcessor):
     def _popped(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -482,7 +458,7 @@ class PopMessageProcessor(TableProcessor):
     def _take(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -523,7 +499,7 @@ class PopMessageProcessor(TableProcessor):
     def _note_ordered(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -547,7 +523,7 @@ class PopMessageProcessor(TableProcessor):
     def _pass_over(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -565,12 +541,14 @@ class PopMessageProcessor(TableProcessor):
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _finish(self, request: PopRequest, answer: _Answer) -> None:
+    def _finish(self, request: PopRequest, answer: PopAnswer) -> None:
         header, waiters = request.header, self._parts.waiters
         code, remark = int(ResponseCode.SUCCESS), b"FOUND"
         if not answer.records:
             result = PollingResult.POLLING_TIMEOUT
             if waiters is not None:
+                hold = self._parts.hold_rights
+                note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey)
                 result = waiters.polling(request)
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
             remark = b"NO_MESSAGE_IN_QUEUE"
@@ -590,9 +568,9 @@ class PopMessageProcessor(TableProcessor):
             ";".join(answer.items).encode(),
             ";".join(answer.offsets).encode(),
         )
-        template = _ANSWER
+        template = ANSWER
         if header.is_order:
-            template = _ORDER_ANSWER
+            template = ORDER_ANSWER
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)
         request.connection.write_many([head, *answer.records], len(head) + answer.size)

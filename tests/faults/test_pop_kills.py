@@ -7,6 +7,7 @@ pending, and nothing is handed out twice before its time. Seeded: a failure name
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -81,9 +82,9 @@ class Consumer(threading.Thread):
             with self._ledger.lock:
                 self._ledger.popped.update((one.queue_id, one.offset) for one in answer.messages)
             for one in answer.messages:
-                self._handle(client, one)
+                self._handle_popped(client, one)
 
-    def _handle(self, client: PopClient, popped: PoppedMessage) -> None:
+    def _handle_popped(self, client: PopClient, popped: PoppedMessage) -> None:
         chance = self._random.random()
         if chance < 0.1:
             return
@@ -275,7 +276,7 @@ def test_an_ordered_group_goes_on_after_kills(tmp_path: Path) -> None:
         assert not kills
         assert list(first_seen) == list(range(count))
         times = list(first_seen.values())
-        assert max(b - a for a, b in zip(times, times[1:], strict=False)) < 10.0
+        assert max(b - a for a, b in itertools.pairwise(times)) < 10.0
 
 
 def _pop_in_order(broker: OurBroker, first_seen: dict[int, float], kills: dict[int, str]) -> None:
