@@ -206,6 +206,8 @@ class RemotingServer:
         """Dispatchers of connections to ports with their own route table."""
         self._backing_off: set[socket.socket] = set()
         self._accepting = False
+        self.turn_codes: Final[set[int]] = set()
+        """Codes of this turn's requests that took no fast route."""
         self.responses = ResponseTable() if responses is None else responses
 
     # -- lifecycle (loop thread or before the loop runs) ----------------------------------------
@@ -393,12 +395,16 @@ class RemotingServer:
         if command.is_response:
             self.responses.complete(command, connection.remote_address)
         else:
+            self.turn_codes.add(command.code)
             dispatcher = self._port_dispatchers.get(connection.connection_id, self._dispatcher)
             dispatcher.dispatch(connection, command)
         return connection.takes_frames
 
     def flush(self) -> None:
-        """End of turn: write what was queued for each connection, in one call each."""
+        """End of turn: write what was queued for each connection, in one call each; the last thing
+        that a turn does."""
+        if self.turn_codes:
+            self.turn_codes.clear()
         waiting = self._flush_list
         if not waiting:
             return

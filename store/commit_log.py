@@ -346,18 +346,18 @@ class CommitLog:
         return place
 
     def put_sent_batch(
-        self, topic: TopicLog, common: BatchCommon, body: memoryview
+        self, topic: TopicLog, common: BatchCommon, body: memoryview, most: int
     ) -> Sequence[int] | None:
         """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
-        plain batch (encode_batch), or no room in this file: `put_batch` is for those."""
+        plain batch (encode_batch), over `most` bytes, or no room in this file: `put_batch` is for
+        those."""
         queue_offset = topic.next_offsets.get(common.queue_id, 0)
-        place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host)
+        room = min(most, self._file_end - self.position - BLANK_SIZE)
+        place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host, room)
         records = encode_batch(body, common, place)
         if records is None:
             return None
         data, phy_offsets = records
-        if self.position + len(data) + BLANK_SIZE > self._file_end:
-            return None
         self._pending.append(data)
         topic.next_offsets[common.queue_id] = queue_offset + len(phy_offsets)
         self.position += len(data)

@@ -191,6 +191,12 @@ FAILED_ACCEPTS: Final = _counter(
     "rocketmq_remoting_failed_accepts_total",
     "new connections that could not be accepted, for lack of descriptors or memory",
 )
+LONGEST_TURN: Final = _gauge(
+    "rocketmq_broker_loop_longest_turn_seconds",
+    "longest turn of the loop since its process began, by the codes of the requests it served; "
+    "none: it served none",
+    ("request_code",),
+)
 
 # -- counted by process `store` ----------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.send_answers import SendAnswers
+from broker.processor.send_checks import BATCH_GROWTH
 from broker.processor.send_header import (
     BinarySendFrame,
     SendFrame,
@@ -39,6 +40,7 @@ from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.commit_log import CommitLog
+from store.message_properties import PROPERTIES_LIMIT
 from store.reserved_properties import holds_reserved
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
@@ -113,6 +115,8 @@ class BatchSendRoute:
             if queue_id is None:
                 return False
         text = fields.i
+        if len(text) > PROPERTIES_LIMIT:
+            return False
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text or "INNER_" in text:
             return False
         if holds_reserved(text):
@@ -131,7 +135,8 @@ class BatchSendRoute:
             topic=topic.entry.name_bytes,
             properties=append_pairs(text, self._cluster_pair).encode(),
         )
-        phy_offsets = self._log.put_sent_batch(topic.entry, common, body)
+        most = BATCH_GROWTH * self._max_message_size
+        phy_offsets = self._log.put_sent_batch(topic.entry, common, body, most)
         if phy_offsets is None:
             return False
         sends = self._sends

@@ -29,7 +29,7 @@ from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
 from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import check_kind, check_sizes
+from broker.processor.send_checks import BATCH_GROWTH, check_body, check_kind, check_text
 from broker.processor.send_header import SendHeader, send_header_of
 from broker.processor.send_records import PeerHost, SendRecords, SendTopic, StoredSend
 from broker.processor.send_route import SendRoute
@@ -162,6 +162,7 @@ class SendMessageProcessor:
             cluster_name=settings.cluster_name,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
+            batch_limit=BATCH_GROWTH * settings.max_message_size,
         )
         self._waiters = waiters
         self._stats = stats
@@ -344,9 +345,10 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
+        check_text(header)
         check_kind(header)
         self._check_store()
-        check_sizes(header, len(request.body), self._settings.max_message_size)
+        check_body(len(request.body), self._settings.max_message_size)
         return topic
 
     def _check_store(self) -> None:

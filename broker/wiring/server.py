@@ -148,6 +148,7 @@ class ServerBuilder:
             waiting_sends=waiting_sends,
             append_queue=self._messages.append_queue,
             timers=self._messages.timers.info,
+            longest_turn=self._statistics.longest_turns.text,
         )
 
     def server(
