@@ -30,11 +30,12 @@ from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
+from broker.pop.pop_retry_topics import PopRetryTopics
 from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import Refused, Stored
 from broker.pop.revived_record import revived_record
-from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
+from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
@@ -59,8 +60,6 @@ _MOST_BODY: Final = 65_536
 _BUSY_MS: Final = 5
 _UNSETTLED_LIMIT: Final = 2_000
 """Check points of a queue whose copies are not appended yet."""
-_RETRY_QUEUES: Final = 1
-_PERM_READ_WRITE: Final = 6
 
 
 class ReviveUnits(Protocol):
@@ -160,7 +159,7 @@ class ReviveParts:
     reader: ReviveReader
     offsets: ReviveOffsets
     records: PutsCheckPoints
-    topics: OwnTopics
+    topics: PopRetryTopics
     find_topic: FindTopic
     find_group: FindGroup
     inflight: PopInflightMessageCounter
@@ -474,7 +473,7 @@ class PopReviveService:
         parts = self._parts
         if parts.find_topic(name) is not None:
             return True
-        if parts.topics.create(name, _RETRY_QUEUES, _PERM_READ_WRITE) is None:
+        if parts.topics.create_pop_retry(name) is None:
             return False
         if parts.offsets.query_offset(group, name, 0) is None:
             parts.offsets.commit_offset("initPopRetryOffset", group, name, 0, 0)

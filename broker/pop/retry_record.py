@@ -8,7 +8,7 @@ from dataclasses import replace
 from remoting.connection import Buffer
 from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
 from store.message_codec import PHY_OFFSET_AT, decode_record, encode_record
-from store.message_properties import append_properties, find_property
+from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
 from store.put_aside import ReadBy, RecordGuard
 
 
@@ -27,11 +27,16 @@ def under_asked_topics(
     return shown
 
 
-def under_asked_topic(record: memoryview, topic: str, info: ExtraInfo, queue_id: int) -> bytes:
-    """A message of the retry topic as the group sees it: of the asked topic, with its handle."""
+def under_asked_topic(record: memoryview, topic: str, info: ExtraInfo, queue_id: int) -> Buffer:
+    """A message of the retry topic as the group sees it: of the asked topic, with its handle. One
+    whose properties have no room for that is given as it is stored, as with
+    popResponseReturnActualRetryTopic: from the retry topic's name clients build the handle that
+    they acknowledge."""
     message = decode_record(record, 0)[0]
     properties = message.properties
     if find_property(properties, b"POP_CK") is None:
         handle = build_extra_info(info, queue_id, message.queue_offset)
         properties = append_properties(properties, f"POP_CK\x01{handle}".encode())
+        if len(properties) > PROPERTIES_LIMIT:
+            return record
     return encode_record(replace(message, topic=topic, properties=properties))
