@@ -391,7 +391,7 @@ def _merged(sample: Any, seed: Any) -> Any:
         return {name: _merged(sample.get(name), seed.get(name)) for name in names}
     if isinstance(sample, list) and isinstance(seed, list) and seed:
         return [_merged(sample[0] if sample else None, seed[0])]
-    return sample if seed is None else seed
+    return sample if seed is None or seed == [] else seed
 
 
 def _paths(tree: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
