@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import logging
 import math
 import os
 import random
@@ -284,10 +285,14 @@ class Measure:
 
     def __enter__(self) -> Measure:
         self._handler = signal.signal(signal.SIGVTALRM, _give_up)
+        # Megabytes of hostile text: formatted by nobody, as a file's handler cuts each line short.
+        self._disabled = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.signal(signal.SIGVTALRM, self._handler)
+        logging.disable(self._disabled)
         self.forget()
         shutil.rmtree(self._directory, ignore_errors=True)
         os.close(self._peak)

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from remoting.request_code import RequestCode
 from tests.fuzz import complexity
 from tests.fuzz.complexity import Measure, Outcome, Turns, all_trials, judge
 from tests.fuzz.growth import Trial
+from tests.fuzz.served_connection import request
 
 SECONDS = float(os.environ.get("COMPLEXITY_SECONDS", "60"))
 SHARES = {"broker": 0.8, "namesrv": 0.2}
@@ -64,6 +66,18 @@ def test_places_come_from_headers_and_bodies(broker: tuple[Measure, list[Trial]]
         (41, "$['mqSet'][0]['topic']"),
     ):
         assert place in places, place
+
+
+def test_thresholds_of_cold_reads_are_bounded(broker: tuple[Measure, list[Trial]]) -> None:
+    """Read on the loop, with a line of the log for each group."""
+    world = broker[0].world()
+    assert isinstance(world, complexity.BrokerCosts)
+    peer = world._connect()
+    for body, code in ((b"g=1\n", 0), (b"g=1\n" * 16_385, 29)):
+        peer.feed(request(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, {}, body))
+        world.turn()
+        (answer,) = peer.answers()
+        assert answer.code == code, answer
 
 
 def grown(broker: tuple[Measure, list[Trial]], code: int, name: str, scale: int) -> dict[str, str]:
