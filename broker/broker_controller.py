@@ -129,8 +129,16 @@ class BrokerController:
             self._messages.offset_moved,
             self._cold.pulls,
             self._cold.pages,
+            self._access_control.gate.hold,
         )
-        self._pop = PopServices(self._resources, store, tables, self._messages, self._stats)
+        self._pop = PopServices(
+            self._resources,
+            store,
+            tables,
+            self._messages,
+            self._stats,
+            self._access_control.gate.hold,
+        )
         self._follower = store_follower(
             self._resources,
             store,
@@ -300,7 +308,11 @@ class BrokerController:
 
         def use() -> None:
             self._options = options
-            self._pull.use(pull_settings(options, self._store.memory_limit))
+            tells_resets = options.broker.use_server_side_reset_offset
+            self._tables.offsets.stores_resets = tells_resets
+            self._pull.use(
+                pull_settings(options, self._store.memory_limit), tells_resets=tells_resets
+            )
             self._cold.use(options)
             self._pop.use(options)
             self._messages.use(options)

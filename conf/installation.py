@@ -8,7 +8,10 @@ else.
 
 from __future__ import annotations
 
+import base64
 import configparser
+import csv
+import hashlib
 import importlib.metadata
 import logging
 import sys
@@ -52,12 +55,48 @@ def _wheel_version(directory: Path) -> str:
     return UNKNOWN_VERSION
 
 
+def replaced_packages(directory: Path = INSTALL_DIRECTORY) -> str | None:
+    """What to tell about packages of the wheel that another distribution has overwritten; None
+    where there are none, and in a checkout.
+
+    Our packages have plain names (`store`, `tools`), and pip lets two distributions write the same
+    file without a word. The lines of our packages' `__init__.py` in the wheel's RECORD (path,
+    sha256=..., size) are compared with what is there.
+    """
+    for distribution in importlib.metadata.distributions(name=DISTRIBUTION, path=[str(directory)]):
+        record = distribution.read_text("RECORD") or ""
+        for path, digest, _ in csv.reader(record.splitlines()):
+            if path.count("/") == 1 and path.endswith("/__init__.py"):
+                file = directory / path
+                if not _has_digest(file, digest):
+                    return (
+                        f"{file} is not the one that was installed: another distribution"
+                        f" has a package {path.partition('/')[0]!r}, too; install"
+                        f" {DISTRIBUTION} again, into an environment of its own"
+                        " (pipx install, or uv tool install)"
+                    )
+    return None
+
+
+def _has_digest(path: Path, digest: str) -> bool:
+    """digest: `sha256=` and the digest in URL-safe base64 without padding, as in a RECORD."""
+    name, _, expected = digest.partition("=")
+    try:
+        found = hashlib.new(name, path.read_bytes()).digest()
+    except OSError:
+        return False
+    return base64.urlsafe_b64encode(found).rstrip(b"=").decode() == expected
+
+
 def enter_program(
     program: str, arguments: Sequence[str], environment: MutableMapping[str, str]
 ) -> None:
     """What bin/setup-env.sh does in a checkout: answers `--version` (as the first argument; ends
     the program), defaults ROCKETMQ_HOME to INSTALL_DIRECTORY, and keeps the working directory off
-    the module path of child processes."""
+    the module path of child processes. Ends the program where another distribution has replaced a
+    package of ours (`replaced_packages`)."""
+    if replaced := replaced_packages():
+        sys.exit(f"{program}: {replaced}")
     if arguments[:1] == ["--version"]:
         sys.stdout.write(f"{program} {software_version()}\n")
         sys.exit(0)

@@ -1,4 +1,4 @@
-"""The HA wire format: frames from the master, 8-byte reports from the slave.
+"""The HA wire format: frames from the master, reports from the slave.
 
 Pure; any thread. There are two forms of a frame. RocketMQ's has no checksum: a peer is judged by
 its numbers (slave_progress.py). Layout of HAConnection / HAClient of RocketMQ, the same in 4.9 and
@@ -11,7 +11,7 @@ its numbers (slave_progress.py). Layout of HAConnection / HAClient of RocketMQ, 
 The checked form follows a handshake (handshake.py), so that no Java peer ever sees it:
 
     master -> slave   int64 offset, int32 size, uint32 CRC32C of the body, uint32 CRC32C of these
-                      16 bytes, then the body; reports are the same
+                      16 bytes, then the body; reports are sealed from version 2 on (reports.py)
 
 The header has a checksum of its own: a damaged size would otherwise make the slave wait for bytes
 that nobody sends.
@@ -50,12 +50,3 @@ def unpack_checked_header(view: memoryview, at: int) -> tuple[int, int, int] | N
     if crc32c(view[at : at + _SUMMED.size]) != own_crc:
         return None
     return offset, size, body_crc
-
-
-def last_report(data: bytes | bytearray) -> tuple[int | None, int]:
-    """The last complete report in `data` and the bytes used up; older ones are skipped."""
-    used = len(data) - len(data) % REPORT.size
-    if not used:
-        return None, 0
-    (offset,) = REPORT.unpack_from(data, used - REPORT.size)
-    return offset, used

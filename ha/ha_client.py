@@ -18,6 +18,7 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ha.async_call import AsyncCall
@@ -232,15 +233,18 @@ class HAClient(ServiceThread):
         """None: a stop was requested meanwhile. Raises LinkClosedError: no reply."""
         self._state = HAClientState.INSPECTING
         position, low = self._log.position, self._log.min_phy_offset
-        asked = self._uncompared.question(position)
-        try:
-            found = self._selector.call(lambda: self._inspect_master(asked, low))
-        except StoreError as error:
-            raise LinkClosedError(None, f"could not inspect the master's log: {error}") from error
-        if found is None:
-            return None
-        self._note_inspection(found, asked)
-        return self._inspect() if self._uncompared.note(found, asked, position) else found
+        while True:
+            asked = self._uncompared.question(position)
+            try:
+                found = self._selector.call(partial(self._inspect_master, asked, low))
+            except StoreError as error:
+                text = f"could not inspect the master's log: {error}"
+                raise LinkClosedError(None, text) from error
+            if found is None:
+                return None
+            self._note_inspection(found, asked)
+            if not self._uncompared.note(found, asked, position, goes_on=True):
+                return found
 
     def _note_inspection(self, found: Inspection, position: int) -> None:
         text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
@@ -327,6 +331,7 @@ class HAClient(ServiceThread):
                 self._clock,
                 self._validators,
                 is_checked=connected.is_checked,
+                report_key=connected.report_key,
             )
             self._note_hello(connected.hello)
             link.received = self._received
@@ -391,7 +396,8 @@ class HAClient(ServiceThread):
         if found is None:
             return
         self._note_inspection(found, self._asked)
-        if self._uncompared.note(found, self._asked, position):
+        if self._uncompared.note(found, self._asked, position, goes_on=False):
+            renewed.ask_again()
             return
         divergence = find_divergence(found, self._log_ends())
         hello, address = self._hello, self._address

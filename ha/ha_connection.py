@@ -22,6 +22,7 @@ from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.replica_verifier import Answer, ReplicaVerifier
 from ha.report_ceiling import ReportCeiling
+from ha.reports import Reports
 from ha.selector_factory import SelectorFactory
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ha.transport import Transport
@@ -167,9 +168,9 @@ class HAConnections:
     ) -> Objection | None:
         """Serve the slave whose first report is `first_report`, taking over the transport.
 
-        slave: what it said in the handshake; it gets frames in the checked form then. Otherwise
-        returns why not, or raises OSError (no descriptors left), and the transport stays the
-        caller's.
+        slave: what it said in the handshake; it gets frames in the checked form then, and seals its
+        reports if it knows that. Otherwise returns why not, or raises OSError (no descriptors
+        left), and the transport stays the caller's.
         """
         low, high = self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]
         reason = first_report_objection(first_report, low, high)
@@ -195,7 +196,7 @@ class HAConnections:
                 )
             self._connections.append(connection)
         try:
-            reader, writer = self._services_of(connection, is_checked=slave is not None)
+            reader, writer = self._services_of(connection, slave)
         except OSError:
             with self._lock:
                 self._connections.remove(connection)
@@ -222,13 +223,14 @@ class HAConnections:
         )
 
     def _services_of(
-        self, connection: HAConnection, *, is_checked: bool
+        self, connection: HAConnection, slave: SlaveHello | None
     ) -> tuple[ReadSocketService, WriteSocketService]:
         reader = ReadSocketService(
             connection.transport,
             connection.progress,
             self._config,
             self._clock,
+            Reports(None if slave is None else slave.report_key),
             acknowledged=self._group_transfer.notify_transfer_some,
             end=connection.end,
             finished=connection.thread_finished,
@@ -244,7 +246,7 @@ class HAConnections:
             self._wait_notify,
             self._clock,
             self._report_ceiling,
-            is_checked=is_checked,
+            is_checked=slave is not None,
             end=connection.end,
             finished=connection.thread_finished,
             new_selector=self._new_selector,

@@ -15,14 +15,20 @@ goes on without any of this. Integers are big-endian.
     flags          bit 0: the sender has a secret and proves it
                    bit 1, of a slave: its reports say what is on its disk (haAckLevel=flushed)
                    the other bits are 0; a bit that is not known means nothing
-    version        the slave's highest; the master answers with the one that is spoken, at most that
-    proof          HMAC-SHA256(secret, label + slave hello + master hello without its proof); zeros
-                   without a secret. The labels differ, so that no side's proof serves as the
-                   other's, and both nonces are in it, so that none can be used again.
+    version        the slave's highest; the master answers with the one that is spoken, at most
+                   that. No single flipped bit makes 2 a 1: none brings a link down to version 1
+    proof          HMAC-SHA256(secret, label + slave hello + master hello without its proof). The
+                   labels differ, so that no side's proof serves as the other's, and both nonces
+                   are in it, so that none can be used again. Without a secret, in version 1:
+                   zeros; in version 2: the same with an empty secret, which proves nothing but that
+                   both hellos came as they were sent
 
 The master's proof comes first: a slave proves nothing to one that has not. After it frames have the
-checked form (frame.py). The secret is never sent. What it does not protect from is somebody between
-the two who passes everything on and reads or changes what follows: that takes haTlsEnable.
+checked form (frame.py), and in version 2 reports, the first one too, have the sealed form
+(reports.py); its key is made as the proofs are, with a third label. Version 1 is that of earlier
+brokers of ours: their reports are RocketMQ's. The secret is never sent. What it does not protect
+from is somebody between the two who passes everything on and reads or changes what follows: that
+takes haTlsEnable.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ from typing import Final
 from ha.master_hello import MasterHello
 from ha.refusals import RefusalReason
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The highest version that is spoken here; request 28 tells it as haProtocol."""
 MAGIC: Final = b"\xf1MQHello"
 MAX_NAME: Final = 1024
@@ -54,6 +60,9 @@ _SHOWN: Final = 64
 _NO_PROOF: Final = bytes(PROOF_SIZE)
 _MASTER_LABEL: Final = b"RocketMQ HA 1: master\0"
 _SLAVE_LABEL: Final = b"RocketMQ HA 1: slave\0"
+_REPORT_LABEL: Final = b"RocketMQ HA 2: reports\0"
+_SEALS_REPORTS: Final = 2
+"""From this version on reports are sealed, and hellos are checked without a secret, too."""
 _SAME_SECRET: Final = "haSharedSecretFile must hold the same secret on both sides"
 
 
@@ -99,6 +108,8 @@ class SlaveHello:
     """It proved the secret."""
     reports_flushed: bool = False
     """What it reports is on its disk."""
+    report_key: bytes | None = field(default=None, repr=False, compare=False)
+    """For Reports; None: its version knows no sealed ones."""
 
 
 class MasterHandshake:
@@ -124,6 +135,7 @@ class MasterHandshake:
         self._name = ""
         self._broker_id = 0
         self._slave_flags = Flag.NONE
+        self._version = VERSION
         self.slave: SlaveHello | None = None
         """Once the handshake is done."""
 
@@ -149,6 +161,7 @@ class MasterHandshake:
         if len(self._received) < _SLAVE_HEAD.size + name_size:
             self._wanted = _SLAVE_HEAD.size + name_size
             return b""
+        self._version = min(version, VERSION)
         self._broker_id = broker_id
         self._name = self._received[_SLAVE_HEAD.size :].decode("utf-8", "replace")
         self._slave_flags = Flag(flags & (Flag.PROVES | Flag.REPORTS_FLUSHED))
@@ -165,11 +178,13 @@ class MasterHandshake:
         low, high = self._bounds()
         address = self._own.broker_address.encode()[:MAX_ADDRESS]
         flags = Flag.PROVES if proves else Flag.NONE
-        head = _MASTER_HEAD.pack(MAGIC, VERSION, flags, self._nonce, low, high, len(address))
+        version = self._version
+        head = _MASTER_HEAD.pack(MAGIC, version, flags, self._nonce, low, high, len(address))
         hello = head + address
         self._transcript = self._received + hello
         self._received, self._wanted = b"", PROOF_SIZE
-        return hello + _proof(self._own.secret if proves else None, _MASTER_LABEL, self._transcript)
+        secret = self._own.secret if proves else None
+        return hello + _proof(version, secret, _MASTER_LABEL, self._transcript)
 
     def _claim(self) -> str:
         """Who it says it is, for a log line that it must not be able to end."""
@@ -177,8 +192,10 @@ class MasterHandshake:
 
     def _take_proof(self) -> None:
         secret = self._own.secret if self._slave_proves else None
-        expected = _proof(secret, _SLAVE_LABEL, self._transcript)
+        expected = _proof(self._version, secret, _SLAVE_LABEL, self._transcript)
         if not hmac.compare_digest(expected, self._received):
+            if secret is None:
+                raise _damaged()
             raise HandshakeError(
                 RefusalReason.NOT_PROVED,
                 f"it says that it is {self._claim()}, but its proof is wrong: {_SAME_SECRET}",
@@ -188,6 +205,7 @@ class MasterHandshake:
             self._broker_id,
             is_proved=secret is not None,
             reports_flushed=bool(self._slave_flags & Flag.REPORTS_FLUSHED),
+            report_key=_report_key(self._version, secret, self._transcript),
         )
 
     @property
@@ -198,8 +216,10 @@ class MasterHandshake:
 class SlaveHandshake:
     """The slave's side: send `hello`, feed it what comes, send what it returns."""
 
-    def __init__(self, own: OwnIdentity, *, nonce: bytes | None = None) -> None:
-        """With a secret a master that does not prove it is refused. nonce: for tests."""
+    def __init__(
+        self, own: OwnIdentity, *, nonce: bytes | None = None, version: int = VERSION
+    ) -> None:
+        """With a secret a master that does not prove it is refused. nonce, version: for tests."""
         self._own = own
         name = own.broker_name.encode()
         if len(name) > MAX_NAME:
@@ -210,8 +230,12 @@ class SlaveHandshake:
         flags = Flag.NONE if own.secret is None else Flag.PROVES
         flags |= Flag.REPORTS_FLUSHED if own.reports_flushed else Flag.NONE
         nonce = nonce or secrets.token_bytes(NONCE_SIZE)
-        head = _SLAVE_HEAD.pack(MAGIC, VERSION, flags, nonce, own.broker_id, len(name))
+        head = _SLAVE_HEAD.pack(MAGIC, version, flags, nonce, own.broker_id, len(name))
         self.hello: Final = head + name
+        self._version = version
+        self.report_key: bytes | None = None
+        """For Reports, once the handshake is done; None: the master's version knows no sealed
+        ones."""
         self._received = b""
         self._wanted = len(MAGIC)
         self.master: MasterHello | None = None
@@ -237,7 +261,7 @@ class SlaveHandshake:
             self._wanted = _MASTER_HEAD.size
             return b""
         _, version, flags, _nonce, low, high, size = _MASTER_HEAD.unpack_from(self._received)
-        if not 0 < version <= VERSION or size > MAX_ADDRESS or not 0 <= low <= high:
+        if not 0 < version <= self._version or size > MAX_ADDRESS or not 0 <= low <= high:
             raise HandshakeError(
                 RefusalReason.BAD_HANDSHAKE,
                 f"its hello cannot be read (version {version}, log from {low} to {high}): the link "
@@ -246,9 +270,9 @@ class SlaveHandshake:
         self._wanted = _MASTER_HEAD.size + size + PROOF_SIZE
         if len(self._received) < self._wanted:
             return b""
-        return self._judge(Flag(flags), low, high)
+        return self._judge(version, Flag(flags), low, high)
 
-    def _judge(self, flags: Flag, low: int, high: int) -> bytes:
+    def _judge(self, version: int, flags: Flag, low: int, high: int) -> bytes:
         """Our proof, once the master's is good."""
         secret = self._own.secret
         if secret is not None and not flags & Flag.PROVES:
@@ -258,14 +282,28 @@ class SlaveHandshake:
             )
         hello, proof = self._received[:-PROOF_SIZE], self._received[-PROOF_SIZE:]
         transcript = self.hello + hello
-        if not hmac.compare_digest(_proof(secret, _MASTER_LABEL, transcript), proof):
+        if not hmac.compare_digest(_proof(version, secret, _MASTER_LABEL, transcript), proof):
+            if secret is None:
+                raise _damaged()
             raise HandshakeError(RefusalReason.NOT_PROVED, f"its proof is wrong: {_SAME_SECRET}")
         address = hello[_MASTER_HEAD.size :].decode("ascii", "replace")
         self.master = MasterHello(low, high, address or None, is_proved=secret is not None)
-        return _proof(secret, _SLAVE_LABEL, transcript)
+        self.report_key = _report_key(version, secret, transcript)
+        return _proof(version, secret, _SLAVE_LABEL, transcript)
 
 
-def _proof(secret: bytes | None, label: bytes, transcript: bytes) -> bytes:
-    if secret is None:
+def _proof(version: int, secret: bytes | None, label: bytes, transcript: bytes) -> bytes:
+    if secret is None and version < _SEALS_REPORTS:
         return _NO_PROOF
-    return hmac.new(secret, label + transcript, hashlib.sha256).digest()
+    return hmac.new(secret or b"", label + transcript, hashlib.sha256).digest()
+
+
+def _report_key(version: int, secret: bytes | None, transcript: bytes) -> bytes | None:
+    return None if version < _SEALS_REPORTS else _proof(version, secret, _REPORT_LABEL, transcript)
+
+
+def _damaged() -> HandshakeError:
+    """Without a secret there is nothing to know: the bytes are not those that were sent."""
+    return HandshakeError(
+        RefusalReason.BAD_CHECKSUM, "the handshake was damaged on the way; it is tried again"
+    )

@@ -8,6 +8,7 @@ proves himself before a byte of the log is taken; otherwise an address that the 
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import socket
@@ -45,6 +46,8 @@ class Connected(NamedTuple):
     hello: MasterHello
     is_checked: bool
     """Frames have the checked form (frame.py): there was a handshake."""
+    report_key: bytes | None = None
+    """For Reports; None: RocketMQ's form."""
 
 
 class MasterConnector:
@@ -81,8 +84,8 @@ class MasterConnector:
         try:
             self._shake_tls(transport, deadline_ms)
             if speaks_handshake or self._own.secret is not None:
-                hello = self._shake_hands(transport, deadline_ms)
-                return Connected(transport, hello, is_checked=True)
+                hello, report_key = self._shake_hands(transport, deadline_ms)
+                return Connected(transport, hello, is_checked=True, report_key=report_key)
         except BaseException:
             transport.close()
             raise
@@ -99,7 +102,10 @@ class MasterConnector:
                 f"TLS handshake failed: {getattr(error, 'reason', None) or error}; {TLS_WAY_OUT}",
             ) from error
 
-    def _shake_hands(self, transport: Transport, deadline_ms: int) -> MasterHello:
+    def _shake_hands(
+        self, transport: Transport, deadline_ms: int
+    ) -> tuple[MasterHello, bytes | None]:
+        """What the master said, and the key of our reports."""
         try:
             handshake = SlaveHandshake(self._own)
             self._send(transport, handshake.hello, deadline_ms)
@@ -107,18 +113,17 @@ class MasterConnector:
                 data = self._receive(transport, handshake.missing, deadline_ms)
                 self._send(transport, handshake.receive(data), deadline_ms)
         except HandshakeError as error:
-            raise LinkClosedError(error.reason, str(error)) from error
+            is_passing = error.reason is RefusalReason.BAD_CHECKSUM
+            raise LinkClosedError(error.reason, str(error), is_passing=is_passing) from error
         except OSError as error:
             raise LinkClosedError(
                 RefusalReason.NETWORK, f"{_CLOSED_TEXT}: {error.strerror or error}"
             ) from error
         hello = handshake.master
         assert hello is not None
-        if self._tls is None or hello.is_proved:
-            return hello
-        return MasterHello(
-            hello.min_phy_offset, hello.max_phy_offset, hello.broker_address, is_proved=True
-        )
+        if self._tls is not None:
+            hello = dataclasses.replace(hello, is_proved=True)
+        return hello, handshake.report_key
 
     def _receive(self, transport: Transport, size: int, deadline_ms: int) -> bytes:
         while (data := transport.recv(size)) is None:

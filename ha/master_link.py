@@ -25,6 +25,7 @@ from ha.link_errors import LinkClosedError, bad_record, tls_failure, wrong_check
 from ha.offset_reporter import OffsetReporter
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
+from ha.reports import Reports
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
 from ipc.clock import Clock
@@ -84,8 +85,9 @@ class MasterLink:
         validators: RecordValidators,
         *,
         is_checked: bool = False,
+        report_key: bytes | None = None,
     ) -> None:
-        """The log is open. is_checked: frames have the checked form."""
+        """The log is open. is_checked: frames have the checked form. report_key: for Reports."""
         self.transport: Final = transport
         self.connected_since_ms: Final = clock.now_ms()
         self.last_read_ms = self.connected_since_ms
@@ -97,10 +99,12 @@ class MasterLink:
         self._log = log
         self._counters = page.counters
         self._clock = clock
-        self._reporter: Final = OffsetReporter(transport, log, page, config, clock)
+        self._reporter: Final = OffsetReporter(
+            transport, log, page, config, clock, Reports(report_key)
+        )
         self._silence_ms: Final = config.ha_housekeeping_interval
         self._validators: Final = validators
-        self._validator = validators.begin(_first_unchecked(log))
+        self._validator = validators.begin(_first_unchecked(log), is_checked=is_checked)
         self._bad: BadRecord | None = None
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(transport, PlainTransport)
@@ -156,7 +160,7 @@ class MasterLink:
 
     def log_started(self) -> None:
         """The log starts at the offset of the last outcome and has room there."""
-        self._validator = self._validators.begin(self._log.position)
+        self._validator = self._validators.begin(self._log.position, is_checked=self._is_checked)
 
     def _receive_frames(self) -> bool:
         wanted = _BUFFER_SIZE - self._buffered

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from ha.frame import REPORT
 from ha.ha_config import HaAckLevel, HaConfig
 from ha.link_errors import LinkClosedError, tls_failure
 from ha.refusals import RefusalReason
+from ha.reports import Reports
 from ha.transport import Transport
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
@@ -31,6 +31,7 @@ class OffsetReporter:
         page: ControlPage,
         config: HaConfig,
         clock: Clock,
+        reports: Reports,
     ) -> None:
         """haAckLevel decides whether received or flushed bytes are acknowledged."""
         self.acknowledges_flushed: Final = config.ha_ack_level is HaAckLevel.flushed
@@ -39,6 +40,7 @@ class OffsetReporter:
         self.last_write_ms = 0
         """Wall clock; 0 = no report yet."""
         self._transport = transport
+        self._reports = reports
         self._log = log
         self._counters = page.counters
         self._clock = clock
@@ -87,7 +89,7 @@ class OffsetReporter:
             self._counters[SYNC_FLUSH_WANTED] = self._log.max_phy_offset
             return
         self.reported = offset
-        self._send(REPORT.pack(offset))
+        self._send(self._reports.pack(offset))
 
     def _send(self, data: bytes) -> None:
         try:

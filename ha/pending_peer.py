@@ -17,6 +17,7 @@ from typing import Final
 from ha.frame import REPORT
 from ha.handshake import MAGIC, HandshakeError, MasterHandshake, OwnIdentity, SlaveHello
 from ha.refusals import RefusalReason
+from ha.reports import DamagedReportError, Reports
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import TlsTransport, Transport
 
@@ -40,6 +41,7 @@ class PendingPeer:
         "ip",
         "is_known",
         "remote",
+        "reports",
         "since_ms",
         "transport",
     )
@@ -62,6 +64,8 @@ class PendingPeer:
         self.since_ms: Final = now_ms
         self.is_known = is_trusted
         """It needs no proof, or has given it."""
+        self.reports = Reports(None)
+        """The form of its reports, the first one too."""
         self.first_report = 0
         """Once `advance` has returned 0."""
         self.events = 0
@@ -114,7 +118,7 @@ class PendingPeer:
         handshake = self._handshake
         if handshake is not None and handshake.missing:
             return handshake.missing
-        return REPORT.size - len(self._received)
+        return self.reports.size - len(self._received)
 
     def _take(self, data: bytes) -> None:
         handshake = self._handshake
@@ -122,9 +126,10 @@ class PendingPeer:
             self._unsent = handshake.receive(data)
             if handshake.slave is not None:
                 self.is_known = True
+                self.reports = Reports(handshake.slave.report_key)
             return
         self._received += data
-        if len(self._received) < REPORT.size:
+        if len(self._received) < self.reports.size:
             return
         if handshake is None and self._received == MAGIC:
             self._received = b""
@@ -137,7 +142,10 @@ class PendingPeer:
                 "it speaks RocketMQ's protocol, which has no proof, and haSharedSecretFile is set; "
                 "set it there, too, or name a Java slave's address in haTrustedAddresses",
             )
-        (self.first_report,) = REPORT.unpack(self._received)
+        try:
+            (self.first_report,), _ = self.reports.take(self._received)
+        except DamagedReportError as error:
+            raise HandshakeError(RefusalReason.BAD_CHECKSUM, str(error)) from error
 
 
 def local_ip(sock: socket.socket) -> str:

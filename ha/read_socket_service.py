@@ -1,10 +1,10 @@
 """ReadSocketService: receives the reports of one slave.
 
 A thread of process `ha` for each connection, the only reader of its socket. A report may be split
-over several reads; of several reports the last counts. An invalid one closes the connection, as do
-silence and the end of the stream. Corresponds to HAConnection.ReadSocketService of RocketMQ. What
-makes a report invalid, and which sends a valid one releases, is not known here (SlaveProgress,
-GroupTransferService).
+over several reads. An invalid one closes the connection, as do silence and the end of the stream;
+of several good ones the last is told. Corresponds to HAConnection.ReadSocketService of RocketMQ.
+What makes a report invalid, and which sends a valid one releases, is not known here (Reports,
+SlaveProgress, GroupTransferService).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ha.frame import last_report
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
+from ha.reports import DamagedReportError, Reports
 from ha.selector_factory import EVENT_READ, SelectorFactory
 from ha.slave_progress import SlaveProgress
 from ha.transport import Transport
@@ -34,6 +34,7 @@ class ReadSocketService(ServiceThread):
         progress: SlaveProgress,
         config: HaConfig,
         clock: Clock,
+        reports: Reports,
         *,
         acknowledged: Callable[[SlaveProgress], None],
         end: EndLink,
@@ -47,6 +48,7 @@ class ReadSocketService(ServiceThread):
         self._progress = progress
         self._housekeeping_ms: Final = config.ha_housekeeping_interval
         self._clock = clock
+        self._reports = reports
         self._acknowledged = acknowledged
         self._end = end
         self._finished = finished
@@ -89,20 +91,27 @@ class ReadSocketService(ServiceThread):
             self._end(RefusalReason.NETWORK, "the slave closed the connection")
             return
         self._last_read_ms = self._clock.monotonic_ms()
-        if self._rest:
-            data = self._rest + data
-        offset, used = last_report(data)
-        self._rest = data[used:]
-        if offset is None:
+        try:
+            reports, self._rest = self._reports.take(self._rest + data)
+        except DamagedReportError as error:
+            self._end(RefusalReason.BAD_CHECKSUM, str(error))
             return
+        for offset in reports:
+            if not self._is_good(offset):
+                return
+        if reports:
+            self._acknowledged(self._progress)
+
+    def _is_good(self, offset: int) -> bool:
+        """Whether the report was taken; False: the link has ended."""
         sent = self._progress.sent_offset
         acknowledged = self._progress.ack_offset
         refusal = self._progress.report(offset)
         if refusal is None:
-            self._acknowledged(self._progress)
-            return
+            return True
         self._end(
             refusal,
             f"report {offset}, after {acknowledged} was acknowledged and bytes up to {sent} were "
             "sent: it is not a slave of this log, or its log was changed; it must compare again",
         )
+        return False

@@ -6,6 +6,9 @@ next offset of its queue, the store host, and the times and bounds that a broker
 differs is a suspicion, not a proof: record_doubts.py decides. Owned by: HAClient's thread; it
 outlives a link, since it follows the log. It knows no files.
 
+Of what a client chooses (CHOSEN_BY_CLIENTS) a master stores any number, as RocketMQ does: that few
+are usual is a reason to ask once more on a link without checksums, and none on a checked one.
+
 Fields that nothing can be compared with (flag, born address, keys and properties, the low bits of
 times) are not judged. Each rule is there twice, for columns of many records and for one; tests show
 that both say the same.
@@ -58,6 +61,12 @@ class Field(enum.StrEnum):
     STORE_HOST = "storeHost"
     RECONSUME_TIMES = "reconsumeTimes"
     PREPARED_TRANSACTION_OFFSET = "preparedTransactionOffset"
+
+
+CHOSEN_BY_CLIENTS: Final = frozenset(
+    {Field.QUEUE_ID, Field.SYS_FLAG, Field.BORN_TIMESTAMP, Field.RECONSUME_TIMES}
+)
+"""A master's append takes any number in these; the others are its own, and are never odd."""
 
 
 class Suspicion(NamedTuple):

@@ -74,8 +74,10 @@ class RecordValidators:
         self._doubts: Final = RecordDoubts(clock)
         self._check_crc = check_crc
 
-    def begin(self, position: int) -> RecordValidator:
-        """For a link, or a log that begins at `position`, where a record begins."""
+    def begin(self, position: int, *, is_checked: bool = False) -> RecordValidator:
+        """For a link, or a log that begins at `position`, where a record begins. is_checked:
+        frames carry checksums: what comes is what the master has."""
+        self._doubts.begin(is_checked=is_checked)
         return RecordValidator(
             self._file_size,
             position,
@@ -108,7 +110,6 @@ class RecordValidator:
         """So many records are judged one by one before columns are tried again."""
         self._patience = _MANY
         expectations.resume(position)
-        doubts.refresh()
 
     def check(self, file: memoryview, received: int) -> BadRecord | None:
         """Move `position` on over the whole good records before `received`.

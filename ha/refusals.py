@@ -54,7 +54,7 @@ class RefusalReason(enum.IntEnum):
     BAD_HANDSHAKE = 17
     """Either side: a hello that cannot be read."""
     BAD_CHECKSUM = 18
-    """Slave: a frame was damaged on its way."""
+    """Either side: a frame, a report or a hello was damaged on its way."""
     UNEXPECTED_RECORD = 19
     """Slave: a record that cannot be the next one, by its queue offset or another field."""
 

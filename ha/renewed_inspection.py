@@ -54,6 +54,11 @@ class RenewedInspection:
         """Whether our end has moved since the last question: its answer may be out of date."""
         return position != self._seen
 
+    def ask_again(self) -> None:
+        """The last answer was about one place of several: the next is asked about at once."""
+        self._has_compared = False
+        self._next_ms = self._clock.monotonic_ms()
+
     def step(self, position: int) -> Inspection | None:
         """Ask when it is due; an answer, once: WAIT, with the reason, when nobody could be asked.
 

@@ -1,11 +1,14 @@
-"""UncomparedEnd: where our log ended when it went on without a comparison with its master's.
+"""UncomparedEnd: where our log went on without a comparison with its master's.
 
-With haMasterAddress, or where access control refuses the questions, a slave follows a master whose
-log it cannot compare with its own. If ours held records that this master has lost, what is received
-then hides it: the last record is the master's from then on. So the next comparison asks about the
-place at which we went on, until an answer says that the logs belong together there. The place is
-kept in `commitlog-uncompared.json` beside the log, written before the link that goes on there is
-opened: a restart would forget it otherwise, and take the end for all. Owned by HAClient's thread.
+With haMasterAddress and no name server, or where access control refuses the questions, a slave
+follows a master whose log it cannot compare with its own. If ours held records that this master has
+lost, what is received then hides it: the last record is the master's from then on. So the next
+comparisons ask about the places at which we went on, from the lowest up, until an answer for each
+says that the logs belong together there. Each place counts: between two of them this broker may
+have been a master itself, or have followed another one. They are kept in
+`commitlog-uncompared.json` beside the log ({"phyOffsets": [...]}, ascending; older versions wrote
+the lowest as "phyOffset"), written before the link that goes on there is opened: a restart would
+forget them otherwise, and take the end for all. Owned by HAClient's thread.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from store.atomic_write import atomic_write
 log = logging.getLogger(__name__)
 
 _TOO_LATE: Final = frozenset((Verdict.BELOW_MIN, Verdict.START_AT))
+_OFFSETS: Final = "phyOffsets"
 _OFFSET: Final = "phyOffset"
+_MOST_PLACES: Final = 1_000
+"""A slave that reconnects blindly for days; beyond it the newest place takes the last one's."""
 
 
 def uncompared_path(commit_log: Path) -> Path:
@@ -35,32 +41,40 @@ class UncomparedEnd:
     def __init__(self, path: Path) -> None:
         """A file that cannot be understood is told of, and counts for nothing."""
         self._path = path
-        self._offset = _read(path)
+        self._places = _read(path)
 
     def question(self, end: int) -> int:
         """Which end of ours the next inspection is about; `end` is the real one."""
-        return end if self._offset is None else min(self._offset, end)
+        return min(self._places[0], end) if self._places else end
 
-    def note(self, found: Inspection, asked: int, end: int) -> bool:
+    def note(self, found: Inspection, asked: int, end: int, *, goes_on: bool) -> bool:
         """What an inspection about `asked` has found. True: it says nothing about our real end, ask
-        about that."""
+        again.
+
+        goes_on: if nothing was compared, a link is opened now that goes on at `end`.
+        """
         if found.verdict is Verdict.GO and found.master_max < 0:
-            self._keep(self.question(asked))
+            if goes_on:
+                self._keep([*(place for place in self._places if place < end), end])
             return False
         is_answered = found.verdict is Verdict.GO or (found.verdict in _TOO_LATE and asked < end)
         if is_answered:
-            self._keep(None)
+            self._keep([place for place in self._places if asked < place < end])
         return is_answered and asked < end
 
-    def _keep(self, offset: int | None) -> None:
-        if offset == self._offset:
+    def _keep(self, places: list[int]) -> None:
+        if len(places) > _MOST_PLACES:
+            log.error("%s: more than %s places to compare", self._path, _MOST_PLACES)
+            del places[_MOST_PLACES - 1 : -1]
+        if places == self._places:
             return
-        self._offset = offset
+        self._places = places
         try:
-            if offset is None:
-                self._path.unlink(missing_ok=True)
+            if places:
+                text = json.dumps({_OFFSETS: places, _OFFSET: places[0]})
+                atomic_write(self._path, text.encode())
             else:
-                atomic_write(self._path, json.dumps({_OFFSET: offset}).encode())
+                self._path.unlink(missing_ok=True)
         except OSError as error:
             log.error(
                 "%s: cannot be written: %s; after a restart the log may be compared with the "
@@ -70,15 +84,16 @@ class UncomparedEnd:
             )
 
 
-def _read(path: Path) -> int | None:
+def _read(path: Path) -> list[int]:
     try:
-        offset = json.loads(path.read_bytes())[_OFFSET]
-        if type(offset) is int and offset >= 0:
-            return offset
-        problem = f"{_OFFSET} is {offset!r:.100}"
+        tree = json.loads(path.read_bytes())
+        places = tree[_OFFSETS] if _OFFSETS in tree else [tree[_OFFSET]]
+        if type(places) is list and all(type(each) is int and each >= 0 for each in places):
+            return sorted(places)[:_MOST_PLACES]
+        problem = f"{_OFFSETS} are {places!r:.100}"
     except FileNotFoundError:
-        return None
+        return []
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         problem = str(error)
     log.error("%s: %s; the log is compared with the master's at its end only", path, problem)
-    return None
+    return []

@@ -21,6 +21,7 @@ from typing import Final
 from namesrv.broker_housekeeping_service import BrokerHousekeepingService
 from namesrv.config_manager import ConfigManager
 from namesrv.default_request_processor import DefaultRequestProcessor
+from namesrv.holder_probe import HolderProbe
 from namesrv.kv_config_manager import KVConfigManager
 from namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from namesrv.namesrv_config import NamesrvConfig
@@ -30,6 +31,7 @@ from remoting.remoting_config import RemotingServerConfig
 from remoting.remoting_server import RemotingServer, RequestExecutor
 from remoting.request_code import RequestCode
 from remoting.request_processor import Route
+from remoting.response_table import ResponseTable
 from remoting.selector_loop import SelectorLoop
 from remoting.server_tls import ServerTls
 
@@ -84,19 +86,23 @@ class NamesrvController:
             self.route_info_manager, self._kv_config_manager, self._config_manager, self._now_ms
         )
         self._loop = SelectorLoop("NamesrvLoop")
+        responses = ResponseTable()
+        probe = HolderProbe(responses, self._now_ms)
         self._stop_lock = threading.RLock()
         self._stop_requested = False
         self._server = RemotingServer(
             self._loop,
             _routes(processor),
             executors={_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
-            listener=BrokerHousekeepingService(self.route_info_manager),
+            listener=BrokerHousekeepingService(self.route_info_manager, probe.forget),
             gate=RequestGuard(
                 config,
                 self.route_info_manager,
                 self._now_ms,
+                probe,
                 has_certificates=tls is not None and tls.demands_certificates,
             ).check,
+            responses=responses,
             idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
             incomplete_frames_limit=server_config.server_max_incomplete_frame_bytes,
             tls=tls,

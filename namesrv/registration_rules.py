@@ -10,9 +10,10 @@ slaves:
    with several addresses), and all peers of a name server that takes only connections with a
    verified client certificate.
 2. What a live broker holds, its id and its address, is left alone by every other host, exempt or
-   not. A broker is alive while its connection is open and its last registration is not older than
-   BROKER_CHANNEL_EXPIRED_MS; so a restarted broker registers at once, and a promoted slave on
-   another host does when its master's connection has ended or has been silent for so long.
+   not. A broker is alive while its connection is open, its last registration is not older than
+   BROKER_CHANNEL_EXPIRED_MS, and it answers when it is asked (HolderProbe); so a restarted broker
+   registers at once, and a promoted slave on another host does when its master's connection has
+   ended, or some seconds after it tried first.
 
 Only the IP counts, so brokers of one host are not protected from each other. It reads the route
 tables and changes nothing.
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv.holder_probe import SILENCE_MS, HolderProbe
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerLiveInfo
 from namesrv.route_info_manager import RouteInfoManager
 from remoting.address_patterns import AddressPatterns, ip_of
@@ -73,16 +75,18 @@ class RegistrationRules:
         allowed: AddressPatterns,
         allowed_text: str,
         now_ms: Callable[[], int],
+        probe: HolderProbe,
         *,
         has_certificates: bool,
     ) -> None:
         """allowed, allowed_text: registerAllowedAddresses, read and as written. now_ms: the
-        monotonic clock of the registrations. has_certificates: every peer has shown a client
-        certificate that was verified."""
+        monotonic clock of the registrations, and of `probe`. has_certificates: every peer has shown
+        a client certificate that was verified."""
         self._routes = routes
         self._allowed = allowed
         self._allowed_text = allowed_text
         self._now_ms = now_ms
+        self._probe = probe
         self._has_certificates = has_certificates
 
     def find_objection(
@@ -139,7 +143,9 @@ class RegistrationRules:
     def _is_held(self, live: BrokerLiveInfo, connection: ConnectionLike) -> bool:
         timeout_ms = min(live.timeout_ms, BROKER_CHANNEL_EXPIRED_MS)
         is_alive = live.connection.is_open and live.last_update_ms + timeout_ms >= self._now_ms()
-        return is_alive and _origin(live.connection) != _origin(connection)
+        if not is_alive or _origin(live.connection) == _origin(connection):
+            return False
+        return not self._probe.is_silent(live)
 
     def _held_text(
         self,
@@ -154,9 +160,9 @@ class RegistrationRules:
         return (
             f"request {request.code} ({request_code_name(request.code)}) for {what} is refused: "
             f"{live.broker_addr:.100} holds that and is alive, its host "
-            f"{ip_of(live.connection.remote_address)} registered it {age_s} s ago; stop that "
-            "broker, or wait until its connection has ended or has been silent for "
-            f"{BROKER_CHANNEL_EXPIRED_MS // 1000} s"
+            f"{ip_of(live.connection.remote_address)} registered it {age_s} s ago; it was asked "
+            f"whether it lives: if it does not answer within {SILENCE_MS // 1000} s, the next "
+            "attempt succeeds; else stop that broker"
         )
 
     # -- a topic's route (217) -----------------------------------------------------------------

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from namesrv.holder_probe import HolderProbe
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.registration_rules import RegistrationRules
 from namesrv.route_info_manager import RouteInfoManager
@@ -76,18 +77,24 @@ class RequestGuard:
         config: NamesrvConfig,
         routes: RouteInfoManager,
         now_ms: Callable[[], int],
+        probe: HolderProbe,
         *,
         has_certificates: bool,
     ) -> None:
-        """`now_ms` is monotonic. `has_certificates`: as in RegistrationRules. Raises ValueError for
-        a malformed setting."""
+        """`now_ms` is monotonic. `probe`, `has_certificates`: as in RegistrationRules. Raises
+        ValueError for a malformed setting."""
         admin_allowed_addresses = config.admin_allowed_addresses
         allowed = config.register_allowed_addresses
         self._operators = OperatorAddresses(
             parse_patterns(admin_allowed_addresses), admin_allowed_addresses
         )
         self._rules = RegistrationRules(
-            routes, parse_patterns(allowed), allowed, now_ms, has_certificates=has_certificates
+            routes,
+            parse_patterns(allowed),
+            allowed,
+            now_ms,
+            probe,
+            has_certificates=has_certificates,
         )
         self._refusals = RefusalLog(log, now_ms)
 

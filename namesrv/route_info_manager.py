@@ -399,7 +399,7 @@ class RouteInfoManager:
             cluster=broker.cluster,
             broker_name=broker_name,
             broker_addrs=addrs,
-            enable_acting_master=True if broker.enable_acting_master else None,
+            enable_acting_master=broker.enable_acting_master,
             zone_name=broker.zone_name,
         )
 

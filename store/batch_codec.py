@@ -61,6 +61,13 @@ def count_batch(body: Buffer) -> int:
     return number
 
 
+def encode_item(flag: int, body: Buffer, properties: Buffer) -> bytes:
+    """One message of a batch body, as a client sends it. At most 32767 bytes of properties."""
+    size = BATCH_ITEM_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
+    head = BATCH_ITEM_HEAD.pack(size, 0, 0, flag, len(body))
+    return b"".join((head, body, PROPERTIES_LENGTH.pack(len(properties)), properties))
+
+
 def _batch_item(body: Buffer, at: int, end: int) -> tuple[int, BatchItem]:
     if end - at < BATCH_ITEM_HEAD.size + 2:
         raise MessageIllegalError(f"batch: {end - at} bytes at {at} are too few for an item")

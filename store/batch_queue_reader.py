@@ -16,6 +16,7 @@ from typing import Final
 
 from store.batch_consume_queue import find_first
 from store.batch_units import BatchUnit, parse_unit
+from store.boundary_type import BoundaryType
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
 from store.mapped_file import find_start_offset
 from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
@@ -71,16 +72,25 @@ class BatchQueueReader:
         return []
 
     def offset_by_timestamp(
-        self, topic: str, queue_id: int, timestamp_ms: int, low: int, high: int
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        low: int,
+        high: int,
+        boundary: BoundaryType | None = None,
     ) -> int:
         """Queue offset of the first record of its file that was stored at or after `timestamp_ms`,
         of the file's last one where none was; in [low, high]. The file is the last one whose first
-        record is not younger. As RocketMQ finds it (BoundaryType.LOWER)."""
+        record is not younger. As RocketMQ finds it: LOWER, also if none is named; UPPER differs
+        only among records of exactly that time, of which it is the last."""
         if not is_safe_topic(topic) or high <= low:
             return low
         with self._lock:
             self._check_generation(topic, queue_id)
             offset = self._offset_in_files(topic, queue_id, timestamp_ms, high)
+            if boundary is BoundaryType.UPPER:
+                offset = self._last_at(topic, queue_id, timestamp_ms, offset, high)
         return min(max(offset, low), high)
 
     def close(self) -> None:
@@ -160,6 +170,23 @@ class BatchQueueReader:
         if (unit is None or unit.base >= high) and position > chosen:
             unit = self._unit_at(topic, queue_id, position - BATCH_UNIT_SIZE)
         return -1 if unit is None else unit.base
+
+    def _last_at(self, topic: str, queue_id: int, timestamp_ms: int, offset: int, high: int) -> int:
+        """Of the records of exactly that time, which begin at `offset`, the last one of its
+        file."""
+        starts = self._files_from(topic, queue_id, offset)
+        if offset < 0 or not starts:
+            return offset
+        position = self._find_in_file(
+            topic,
+            queue_id,
+            starts[0],
+            lambda unit: unit.store_timestamp <= timestamp_ms and unit.following <= high,
+        )
+        if position == starts[0]:
+            return offset
+        unit = self._unit_at(topic, queue_id, position - BATCH_UNIT_SIZE)
+        return offset if unit is None or unit.store_timestamp != timestamp_ms else unit.base
 
 
 def _note_places(places: dict[int, int], units: list[BatchUnit], position: int) -> None:

@@ -31,6 +31,7 @@ from store.message_codec import (
     record_head,
 )
 from store.message_properties import PAIR_END, PROPERTIES_LIMIT
+from store.reserved_properties import any_holds_reserved
 
 _ITEM: Final = Struct(">i8xii")
 """Of an item's head: totalSize, flag, body size."""
@@ -129,6 +130,8 @@ def _are_plain(joined: bytes, texts: Sequence[bytes]) -> bool:
     if b"L" in joined and b"DELAY\x01" in joined:
         return False
     if b"R" in joined and (b"TIMER_DE" in joined or b"INNER_" in joined):
+        return False
+    if any_holds_reserved(joined, texts):
         return False
     if joined.isascii():
         return True

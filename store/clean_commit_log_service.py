@@ -236,13 +236,14 @@ class CleanCommitLogService(ServiceThread):
         self._time.begin_at(max((file.mtime_ms for file in files), default=0))
         now_ms = self._time.now_ms()
         self._time.save()
+        keep_from = self._keep_from()
         return RetentionFacts(
             now_ms=now_ms,
             local_hour=datetime.datetime.fromtimestamp(self._clock.now_ms() / 1000)
             .astimezone()
             .hour,
-            files=_correct_times(files, self._time.latest_ms()),
-            keep_from=self._keep_from(),
+            files=_correct_times(files, self._time.latest_ms(), keep_from),
+            keep_from=keep_from,
             commit_log_used=least_used_ratio(self._config.log_directories.writable, self._used),
             consume_queue_used=self._used(self._config.consume_queue_path),
             manual=self._manual_passes > 0,
@@ -303,20 +304,24 @@ class CleanCommitLogService(ServiceThread):
         self._was_stuck = stuck
 
 
-def _correct_times(files: list[StoreFile], latest_ms: int) -> list[StoreFile]:
-    """Files that are not written any more, with possible times: not after `latest_ms`, and not
-    before an earlier file; such a one gets the time of the next file that has a possible one. What
-    is corrected is so on disk, too: the files that contradict it will be gone."""
+def _correct_times(files: list[StoreFile], latest_ms: int, keep_from: int) -> list[StoreFile]:
+    """All files; those that may be deleted with plausible times: not after `latest_ms`, and not
+    before an earlier file. An implausible one gets the time of the next file that has a plausible
+    one, on disk as well: the files that contradict it will be gone. The file that is being written
+    and those prepared for the writer (up to two, created before it was last written) stay as they
+    are: they are complete only once `keep_from` has passed them."""
     corrected: list[StoreFile] = []
     low_ms = 0
     for at, file in enumerate(files[:-1]):
+        if file.start_offset + file.size > keep_from:
+            break
         mtime_ms = min(file.mtime_ms, latest_ms)
         if mtime_ms < low_ms:
             later = (min(each.mtime_ms, latest_ms) for each in files[at + 1 :])
             mtime_ms = next((each for each in later if each >= low_ms), latest_ms)
         low_ms = max(low_ms, min(file.mtime_ms, latest_ms))
         corrected.append(file if mtime_ms == file.mtime_ms else _set_time(file, mtime_ms))
-    return [*corrected, *files[-1:]]
+    return [*corrected, *files[len(corrected) :]]
 
 
 def _set_time(file: StoreFile, mtime_ms: int) -> StoreFile:
@@ -326,7 +331,7 @@ def _set_time(file: StoreFile, mtime_ms: int) -> StoreFile:
         log.warning("%s: its time cannot be set: %s", file.path, error.strerror)
     else:
         log.warning(
-            "%s: by its time it was written at %s ms, which cannot be: %s ms is taken",
+            "%s: implausible modification time %s ms; using %s ms",
             file.path,
             file.mtime_ms,
             mtime_ms,

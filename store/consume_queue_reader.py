@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from store.boundary_type import BoundaryType
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, is_safe_topic
 from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
@@ -87,8 +88,10 @@ class ConsumeQueueReader:
         *,
         min_phy_offset: int = 0,
         check: CheckUnit = plain_unit,
+        boundary: BoundaryType | None = None,
     ) -> int:
-        """Queue offset of the record stored nearest to `timestamp_ms`, as 4.9 finds it.
+        """Queue offset of the record stored nearest to `timestamp_ms`, as 4.9 finds it, or on that
+        side of it (_at_boundary).
 
         store_timestamp_at(phy_offset) gives a record's store time in ms, negative when it cannot
         be read; units before min_phy_offset are passed over. `check` judges every unit used. An
@@ -106,6 +109,8 @@ class ConsumeQueueReader:
                 return _REMOVED
             return store_timestamp_at(unit[0])
 
+        if boundary is not None:
+            return _at_boundary(min_offset, max_offset, timestamp_ms, time_at, boundary)
         low, high = self._find_file(min_offset, max_offset, timestamp_ms, time_at)
         return _nearest(low, high, timestamp_ms, time_at)
 
@@ -124,6 +129,33 @@ class ConsumeQueueReader:
             if high == max_offset or time_at(high - 1) >= timestamp_ms:
                 return low, high - 1
             low = high
+
+
+def _at_boundary(
+    min_offset: int,
+    max_offset: int,
+    timestamp_ms: int,
+    time_at: Callable[[int], int],
+    boundary: BoundaryType,
+) -> int:
+    """As 5.3.3 finds it: LOWER the first record that is not older, max_offset if all are; UPPER the
+    last one that is not younger, min_offset if all are. min_offset, too, if a record cannot be
+    read. Removed records are older than all. (Of equal times RocketMQ looks through one file.)"""
+    after_ms = timestamp_ms + (boundary is BoundaryType.UPPER)
+    low, high = min_offset, max_offset
+    last_ms = _REMOVED
+    while low < high:
+        middle = (low + high) // 2
+        stored = time_at(middle)
+        if stored < 0 and stored != _REMOVED:
+            return min_offset
+        if stored >= after_ms:
+            high = middle
+        else:
+            low, last_ms = middle + 1, stored
+    if boundary is BoundaryType.LOWER:
+        return low
+    return min_offset if last_ms == _REMOVED else low - 1
 
 
 def _nearest(low: int, high: int, timestamp_ms: int, time_at: Callable[[int], int]) -> int:

@@ -339,6 +339,15 @@ class ConsumeQueueTable:
                     self._renew(queue)
         return found
 
+    def ends_behind(self, low: int) -> list[tuple[str, int, int]]:
+        """Topic, queue id and max offset of each queue that has a record behind `low`."""
+        with self.lock:
+            return [
+                (queue.topic, queue.queue_id, queue.max_offset)
+                for queue in self._queues.values()
+                if queue.max_phy_offset > low
+            ]
+
     def fill_blanks(self, records: RecordArrays) -> None:
         """These records can be read again: units that were made blank name them. A queue that ended
         before them, for nothing of it is behind them in the log, gets them at its end. Raises

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ipc.queue_table import QueueTableReader
+from store.boundary_type import BoundaryType
 from store.consume_queue_reader import CheckUnit, ConsumeQueueReader, plain_unit
 
 
@@ -36,6 +37,7 @@ class GenerationAwareReader:
         *,
         min_phy_offset: int,
         check: CheckUnit = plain_unit,
+        boundary: BoundaryType | None = None,
     ) -> int:
         """See ConsumeQueueReader.offset_by_timestamp."""
         self._check(topic, queue_id)
@@ -48,6 +50,7 @@ class GenerationAwareReader:
             store_timestamp_at,
             min_phy_offset=min_phy_offset,
             check=check,
+            boundary=boundary,
         )
 
     def _check(self, topic: str, queue_id: int) -> None:

@@ -15,11 +15,10 @@ from store.commit_log_source import CommitLogSource
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
 from store.fence_keeper import FenceKeeper
-from store.log_fences import Fence, new_fence
+from store.log_fences import FARTHEST_GUESS, Fence, new_fence
+from store.message_codec import SIZE_AND_MAGIC
+from store.record_arrays import MIN_RECORD_SIZE
 from store.record_search import guess_queue
-
-_FARTHEST_GUESS: Final = 10_000
-"""A damaged record's queue offset is not believed further behind its queue's end."""
 
 
 class LogDamage:
@@ -33,12 +32,36 @@ class LogDamage:
         self._queues = queues
         self._source = source
 
-    def fence_off(self, start: int, end: int, reason: str) -> None:
-        """[start, end) of the log is damage; everything before is dispatched. Raises StoreError,
-        OSError."""
+    def fence_off(self, start: int, end: int, reason: str, dispatched: int = 0) -> None:
+        """[start, end) of the log is damage; everything before is dispatched, and of the rest what
+        is before `dispatched`. Raises StoreError, OSError.
+
+        Of zeros at its end nobody but a living writer can say which records they were: for one that
+        starts anew the fence says of queues that had some lately how far they may have come. All is
+        noted before the fence is seen, which such a writer waits for.
+        """
         fence = self._with_queues(new_fence(start, end, reason))
-        self.keeper.add(fence)
         self._reserve(fence)
+        unseen = max(start, dispatched)
+        if unseen < end and self._ends_in_zeros(end):
+            most = min((end - unseen) // MIN_RECORD_SIZE, FARTHEST_GUESS)
+            lately = self._queues.ends_behind(start - self._source.file_size)
+            farthest = ((topic, queue_id, at + most) for topic, queue_id, at in lately)
+            fence = replace(fence, queues=tuple(sorted({*fence.queues, *farthest})))
+        self.keeper.add(fence)
+
+    def _ends_in_zeros(self, end: int) -> bool:
+        """Whether what lies before `end` cannot be a record's end: a file was truncated there. (A
+        damaged record still has its topic or properties.)"""
+        try:
+            view = self._source.view_of_file(end - 1)
+        except StoreError:
+            return False
+        if view is None:
+            return False
+        with view:
+            at = (end - 1) % self._source.file_size + 1
+            return not any(view[max(at - SIZE_AND_MAGIC.size, 0) : at])
 
     def blank_out(self) -> None:
         """Before a recovery's dispatch: no unit names a record inside of any fence. Raises
@@ -75,5 +98,5 @@ class LogDamage:
     def _reserve(self, fence: Fence) -> None:
         for topic, queue_id, following in fence.queues:
             queue = self._queues.find(topic, queue_id)
-            if queue is not None and following - queue.max_offset <= _FARTHEST_GUESS:
+            if queue is not None and following - queue.max_offset <= FARTHEST_GUESS:
                 self._queues.reserve(topic, queue_id, following)

@@ -25,6 +25,8 @@ from store.errors import StoreError
 
 log = logging.getLogger(__name__)
 
+FARTHEST_GUESS: Final = 10_000
+"""The queue offset of a damaged record is not believed further behind its queue's end."""
 NO_FENCE: Final = 1 << 62
 """`next_start` when no fence follows."""
 
@@ -34,7 +36,7 @@ class Fence:
     """[start, end) of the log is damaged. reason: for people. found_at: UTC, ISO 8601.
 
     queues: (topic, queue id, the first queue offset that no record inside has) of the queues that
-    are known to have records inside.
+    are known to have records inside, and of those that may have: more than one is possible.
     """
 
     start: int

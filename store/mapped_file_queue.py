@@ -81,6 +81,8 @@ class MappedFileQueue:
         self.file_size = file_size
         self._max_maps = max_maps
         self._starts: list[int] = []
+        self.completed: list[int] = []
+        """Start offsets of the files that `load` found too short."""
         self._maps: OrderedDict[int, MappedFile] = OrderedDict()
         self._advice = mmap.MADV_NORMAL
 
@@ -101,6 +103,7 @@ class MappedFileQueue:
         for file in files[:-1]:
             if is_known_size and file.size < self.file_size:
                 create_allocated(file.path, self.file_size)
+                self.completed.append(file.start_offset)
                 log_truncated(file.path, file.size, self.file_size)
             else:
                 self._check_size(file)
@@ -164,6 +167,7 @@ class MappedFileQueue:
             self.file_size,
         )
         create_allocated(file.path, self.file_size)
+        self.completed.append(file.start_offset)
 
     def _check_starts(self, files: list[StoreFile]) -> None:
         expected = files[0].start_offset if files else 0

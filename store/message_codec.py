@@ -91,8 +91,9 @@ HEAD_SIZE: Final = _HEADS[0].size
 """Bytes before the body if both hosts are IPv4; their last four are its size."""
 BODY_SIZE_AT: Final = HEAD_SIZE - 4
 HOSTS_V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-_TOPIC_PLACE: Final = Struct(">7xB28xi44xi")
-"""Last byte of the magic, sysFlag, and the body's size if both hosts are IPv4."""
+_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_TOPIC_PLACE: Final = Struct(">4xI28xi44xi")
+"""The magic, sysFlag, and the body's size if both hosts are IPv4."""
 assert _TOPIC_PLACE.size == HEAD_SIZE
 
 
@@ -145,16 +146,23 @@ def body_crc(body: Buffer) -> int:
     return crc32_for(len(body))(body) & BODY_CRC_MASK
 
 
+def has_magic(record: Buffer) -> bool:
+    """Whether these bytes, more than four, begin as a V1 or V2 record does."""
+    return bytes(record[4:8]) in _MAGICS
+
+
 def holds_topic(view: Buffer, position: int, topic: bytes) -> bool:
-    """Whether the V1 or V2 record at `position` has this topic (UTF-8). False, too, where its
-    sizes lead outside `view`."""
+    """Whether at `position` there is the magic of a V1 or V2 record, and its topic is this (UTF-8).
+    False, too, where its sizes lead outside `view`."""
     try:
-        version, sys_flag, body_size = _TOPIC_PLACE.unpack_from(view, position)
+        magic, sys_flag, body_size = _TOPIC_PLACE.unpack_from(view, position)
         at = position + HEAD_SIZE + body_size
         if sys_flag & HOSTS_V6_FLAGS:
             body_at = position + _HEADS[sys_flag >> 4 & 3].size
             at = body_at + _INT32.unpack_from(view, body_at - 4)[0]
-        if version == MAGIC_V2 & 0xFF:
+        if magic != MAGIC_V1:
+            if magic != MAGIC_V2:
+                return False
             at += 1
         size = view[at]
         return size == len(topic) and at > position and view[at + 1 : at + 1 + size] == topic

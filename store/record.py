@@ -6,9 +6,13 @@ module of its own because msgspec makes its class (docs/compiled_modules.md).
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from store.message_codec import Buffer
+
+_MOST_TIMES: Final = (1 << 31) - 1
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -26,3 +30,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prepared_transaction_offset: int
     body: Buffer
     properties: bytes
+
+
+def one_time_more(reconsume_times: int) -> int:
+    """reconsumeTimes of a copy that is to be consumed again. A client may have sent the largest
+    number that a record holds: it stays."""
+    return min(reconsume_times + 1, _MOST_TIMES)

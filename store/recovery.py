@@ -86,12 +86,15 @@ def recover_commit_log(
     progress: Progress | None = None,
     fences: LogFences | None = NO_FENCES,
     is_replica: bool = False,
+    known_end: int = 0,
 ) -> RecoveryResult:
     """Find the end of a loaded log and its damage, keep and zero what is behind the end.
 
     index_safe: an abnormal scan starts no later than the index' checkpoint. fences: those that are
     known; None: unknown, all is scanned. is_replica: what is missing at the end comes again from
-    the master. Durable when it returns, except for the fences. Raises StoreError, OSError.
+    the master. known_end: the log had records up to there, which somebody has truncated: what is
+    missing is damage, and the log goes on behind it. Durable when it returns, except for the
+    fences. Raises StoreError, OSError.
     """
     first = queue.min_offset
     if first is None:
@@ -102,8 +105,9 @@ def recover_commit_log(
         low, high = trusted.min_phy_offset, trusted.max_phy_offset
         return replace(trusted, fences=fences.within(low, high))
     written = _written_files(queue)
-    if not written:
+    if not written and known_end <= first:
         return _cut(queue, _done(first, first, first, "the commit log files hold nothing"))
+    written = written or [first]
     start = written[0] if fences is None else None
     if start is None and mode is RecoveryMode.NORMAL:
         start = _normal_start(written)
@@ -116,6 +120,7 @@ def recover_commit_log(
         fences or NO_FENCES,
         check_crc=check_crc,
         flushed=_flushed_part(checkpoint, clean_exit, is_replica=is_replica),
+        known_end=0 if is_replica else known_end,
         progress=progress,
     )
     tail = scan.run()
@@ -234,6 +239,7 @@ class _Scan:
         *,
         check_crc: bool,
         flushed: _FlushedPart,
+        known_end: int,
         progress: Progress | None,
     ) -> None:
         self._queue = queue
@@ -241,6 +247,7 @@ class _Scan:
         self._known = known
         self._check_crc = check_crc
         self._flushed = flushed
+        self._known_end = known_end
         self._progress = progress or (lambda done, total: None)
         self._total = queue.end_offset - start
         self._done = 0
@@ -316,8 +323,11 @@ class _Scan:
     def _fence(self, at: int, reason: str) -> int | None:
         """Where records, or the log's end, follow the damage at `at`; None: the log ends here."""
         behind = find_in_files(self._queue, at + 1, not_before=self._newest, beat=self._beat)
-        if behind is None and self._flushed.holds(at, self._newest):
-            behind = self._end_of_flushed(at)
+        if behind is None:
+            if self._flushed.holds(at, self._newest):
+                behind = self._end_of_flushed(at)
+            if at < self._known_end:
+                behind = max(behind or 0, self._known_end)
         if behind is None:
             return None
         known = self._known.find(at)

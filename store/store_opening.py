@@ -27,6 +27,7 @@ from store.clean_exit import (
 )
 from store.consume_queue import ConsumeQueue
 from store.control_slots import (
+    ALLOCATED_END,
     APPEND_END,
     DISPATCHED_OFFSET,
     FLUSHED_OFFSET,
@@ -40,18 +41,21 @@ from store.control_slots import (
 from store.derived_files import DerivedFiles
 from store.errors import StoreError
 from store.known_directories import KnownDirectories
-from store.log_fences import LogFences, fences_path
+from store.log_fences import NO_FENCES, LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
+from store.queue_tails import find_record_end
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
 from store.resync_request import REQUEST_NAME
+from store.short_file_service import complete_short_files
 from store.store_checkpoint import StoreCheckpoint
 from store.store_progress import StoreProgress
 from store.stored_units import CQ_UNIT_SIZE
+from store.truncated_files import find_holes
 from store.unit_check import is_right
 
 log = logging.getLogger(__name__)
@@ -62,7 +66,10 @@ _MOST_WRONG: Final = 100
 
 
 class StoreOpening:
-    """See the module. Used once, by the main thread of process `store`."""
+    """See the module. Used once, by the main thread of process `store`.
+
+    Many methods because each step of an opening, of either kind, is one.
+    """
 
     def __init__(
         self,
@@ -138,6 +145,7 @@ class StoreOpening:
             progress=self._report_progress("commit log"),
             fences=fences,
             is_replica=config.is_slave,
+            known_end=_known_end(config, files, clean_exit),
         )
         files.close()
         self._mark_open()
@@ -232,10 +240,10 @@ class StoreOpening:
             starts.append(self._derived.index.rebuild_from)
         return max(min(starts), found.min_phy_offset)
 
-    def _drop_wrong_end(self, queue: ConsumeQueue) -> None:
+    def _drop_wrong_end(self, queue: ConsumeQueue, holes: LogFences = NO_FENCES) -> None:
         """The last unit says where a queue continues: it must name its record, but for one inside
-        of a fence, which will be made blank. Wrong ones are dropped, and the log is dispatched
-        again from there."""
+        of a fence, or of `holes`, which will be made blank. Wrong ones are dropped, and the log is
+        dispatched again from there."""
         source = self._derived.source
         topic, dropped = queue.topic.encode(), 0
         while queue.end and dropped < _MOST_WRONG:
@@ -244,7 +252,8 @@ class StoreOpening:
                 break
             phy_offset, size = int(units[0]["phy_offset"]), int(units[0]["size"])
             place = (topic, queue.queue_id, queue.max_offset - 1)
-            if source.fences.find(phy_offset) or is_right(source, phy_offset, size, *place):
+            fence = source.fences.find(phy_offset) or holes.find(phy_offset)
+            if fence is not None or is_right(source, phy_offset, size, *place):
                 break
             queue.drop_last()
             dropped += 1
@@ -274,16 +283,26 @@ class StoreOpening:
         dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
         log.warning("rejoining a living log writer: dispatch continues from the control page")
         counters = self._counters
+        # Its predecessor may have died of a file that somebody has truncated, which nobody opens.
+        truncated = complete_short_files(
+            self._config.log_directories,
+            self._config.mapped_file_size_commit_log,
+            counters[ALLOCATED_END],
+        )
         # The store that died may have seen a flush fail.
         repair.rewrite_log(counters[FLUSHED_OFFSET], counters[MAX_PHY_OFFSET])
-        self._derived.damage.keeper.refresh()
+        damage = self._derived.damage
+        damage.keeper.refresh()
+        holes = LogFences(find_holes(self._derived.source, truncated))
 
         def finish(queue: ConsumeQueue, _was_read: bool) -> None:
-            self._drop_wrong_end(queue)
+            self._drop_wrong_end(queue, holes)
 
         self._load_queues(StatesCount.AT_LEAST, finish, add_missing=False)
         self._batch_queues.recover(counters[MAX_PHY_OFFSET], self._derived.source)
         self._drop_unpublished_units()
+        for hole in holes:
+            damage.fence_off(hole.start, hole.end, hole.reason, counters[DISPATCHED_OFFSET])
         self._load_index(counters[MAX_PHY_OFFSET], exited_ok=True, rejoins=True)
         start = max(self._rejoin_start(), counters[MIN_PHY_OFFSET])
         self._dispatch_again(self._queues.take_doubtful(), start)
@@ -407,6 +426,19 @@ class StoreOpening:
                 log.info("recovery: %s: %s of %s", what, done, total)
 
         return report
+
+
+def _known_end(
+    config: MessageStoreConfig, files: MappedFileQueue, clean_exit: CleanExit | None
+) -> int:
+    """Up to where the log went before somebody truncated a file; 0 while all are whole."""
+    if not files.completed:
+        return 0
+    low, high, size = files.min_offset or 0, files.end_offset, files.file_size
+    if clean_exit is not None and clean_exit.file_size == size:
+        low = max(low, min(clean_exit.max_phy_offset, high))
+    low = find_record_end(config.consume_queue_path, CQ_UNIT_SIZE, low, high, size)
+    return find_record_end(config.batch_consume_queue_path, BATCH_UNIT_SIZE, low, high, size)
 
 
 def _check_fences_place(config: MessageStoreConfig) -> None:

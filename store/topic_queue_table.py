@@ -20,6 +20,7 @@ from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
 from store.inner_batch import inner_num
 from store.lmq_places import LMQ_QUEUE_ID, lmq_places, topic_allows_lmq
+from store.log_fences import FARTHEST_GUESS, LogFences
 from store.message import Message
 from store.message_codec import (
     SIZE_AND_MAGIC,
@@ -46,11 +47,21 @@ def rebuild_topic_queue_table(
         max_offset = table.offsets(topic, queue_id)[1]
         if max_offset:
             commit_log.topic(topic).next_offsets[queue_id] = max_offset
+    _skip_lost(commit_log, reader.fences)
     walked = 0
     for record in _walk(reader, start, end):
         _raise_offset(commit_log, record)
         walked += 1
     return walked
+
+
+def _skip_lost(commit_log: CommitLog, fences: LogFences) -> None:
+    """What records inside of fences had, or may have had, is not given again."""
+    for fence in fences:
+        for topic, queue_id, following in fence.queues:
+            offsets = commit_log.topic(topic).next_offsets
+            if 0 < following - offsets.get(queue_id, following) <= FARTHEST_GUESS:
+                offsets[queue_id] = following
 
 
 def claim_queue_offsets(commit_log: CommitLog, data: memoryview) -> int:

@@ -1,8 +1,8 @@
 """Whether consume queue units name their records: the one rule for everybody who uses units.
 
-The log is the truth: the record at the unit's phy_offset must have the unit's size and say that it
-lies there, in this topic and queue, at this queue offset; a light queue's record says it in its
-properties (lmq_places.py). Functions over the log's views, any
+The log is the truth: at the unit's phy_offset there must be a record's magic, and the record must
+have the unit's size and say that it lies there, in this topic and queue, at this queue offset; a
+light queue's record says it in its properties (lmq_places.py). Functions over the log's views, any
 thread; both processes that read units use them. Not checked is the tags code: it would take the
 record's properties. Java's queues hold units at other offsets than their records say only where it
 had lost units before (it shifts them): they count as wrong and are rebuilt.

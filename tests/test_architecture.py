@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ WINGS: dict[str, set[str]] = {
     },
     "container": {"broker_startup", "settings", "supervisor"},
     "processes": {
-        *("broker_controller", "container", "metrics", "settings", "slave", "supervisor"),
+        *("broker_controller", "container", "metrics", "out", "settings", "slave", "supervisor"),
         *("topic", "wiring"),
     },
 }
@@ -416,6 +417,42 @@ SETTINGS_CLASSES = {
 
 def _unread(cls: type) -> set[str]:
     return {spec.name for spec in field_specs(cls)} - _read_attributes()
+
+
+THREADS_OWN = {
+    *(name for name in vars(threading.Thread) if not name.startswith("__")),
+    *vars(threading.Thread()),
+    # Of versions that this one may not be: 3.13 has _handle, 3.14 _context.
+    *("_handle", "_os_thread_handle", "_context", "_is_stopped", "_tstate_lock", "_after_fork"),
+} - {"run", "name", "daemon"}
+"""Names that a class derived from Thread must not take: threads of another Python use them."""
+
+
+def test_no_thread_takes_a_name_of_threads() -> None:
+    taken = []
+    for room in (*MAY_IMPORT, "tests"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if re.search(r"^class \w+\(.*Thread\)", text, re.MULTILINE):
+                taken += [f"{path.relative_to(ROOT)}: {name}" for name in _threads_names(text)]
+    assert taken == []
+
+
+def _threads_names(text: str) -> set[str]:
+    """What classes derived from anything called ...Thread define or set, of Thread's own names."""
+    names = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and any(
+            ast.unparse(base).endswith("Thread") and ast.unparse(base) != "ServiceThread"
+            for base in node.bases
+        ):
+            for part in ast.walk(node):
+                match part:
+                    case ast.FunctionDef(name=name):
+                        names.add(name)
+                    case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                        names.add(name)
+    return names & THREADS_OWN
 
 
 @pytest.mark.parametrize("cls", sorted(SETTINGS_CLASSES, key=str), ids=lambda cls: cls.__name__)

@@ -47,5 +47,6 @@ COMPILED_MODULES: Final = (
     "remoting.selector_loop",
     "remoting.tls_connection",
     "store.commit_log",
+    "store.reserved_properties",
     "store.unit_check",
 )

@@ -17,7 +17,7 @@ from broker.acl.access_table import AccessRow, Who
 from broker.acl.allowed_requests import AllowedRequests
 from broker.acl.permission import Permission, is_group, shown, suffices
 from broker.acl.plain_acl_file import Account
-from broker.topic.system_topics import TRACE_TOPIC
+from broker.topic.system_topics import TRACE_TOPIC, is_internal_topic
 from remoting.address_patterns import NOBODY, AddressPatterns
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
@@ -53,19 +53,53 @@ class AclTable:
 
     def validate(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """Raises AclError, and RequestError for a body that cannot be read."""
-        if self.white_addresses.matches(ip):
+        account = self._find_account(ip, request)
+        if account is None:
             return
-        fields = request.ext_fields
-        access_key = fields.get(ACCESS_KEY)
+        if not is_signed_with(account.secret_key, request):
+            raise _not_signed(request)
+        self._judge(account, request, row)
+
+    # -- requests that wait ----------------------------------------------------------------------
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Other objects as soon as anything has changed that `validate_held` looks at."""
+        return (self,)
+
+    def proof_of(self, ip: str, request: RemotingCommand) -> object:
+        """What a request that was validated was signed with; None if its address sufficed."""
+        account = self._find_account(ip, request)
+        return None if account is None else account.secret_key
+
+    def validate_held(
+        self, ip: str, request: RemotingCommand, row: AccessRow, proof: object
+    ) -> None:
+        """As `validate`, for one that was signed with `proof` when it came. Raises AclError."""
+        account = self._find_account(ip, request)
+        if account is None:
+            return
+        if account.secret_key != proof:
+            raise _not_signed(request)
+        self._judge(account, request, row)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _find_account(self, ip: str, request: RemotingCommand) -> Account | None:
+        """Who has to sign and to have the rights; None: nobody, by the address. Raises AclError."""
+        if self.white_addresses.matches(ip):
+            return None
+        access_key = request.ext_fields.get(ACCESS_KEY)
         if access_key is None:
             raise AclError("No accessKey is configured")
         account = self.accounts.get(access_key)
         if account is None:
             raise AclError(f"No acl config for {access_key:.{_SHOWN}}")
-        if account.white_addresses.matches(ip):
-            return
-        if not is_signed_with(account.secret_key, request):
-            raise AclError(f"Check signature failed for accessKey={access_key}")
+        return None if account.white_addresses.matches(ip) else account
+
+    def _judge(self, account: Account, request: RemotingCommand, row: AccessRow) -> None:
+        fields = request.ext_fields
+        access_key = fields[ACCESS_KEY]
         if row.who is Who.ADMIN and not account.admin:
             raise AclError(
                 f"Need admin permission for request code={request.code}, but accessKey="
@@ -94,8 +128,13 @@ class AclTable:
             _check_resources(account, needed)
 
 
+def _not_signed(request: RemotingCommand) -> AclError:
+    return AclError(f"Check signature failed for accessKey={request.ext_fields.get(ACCESS_KEY)}")
+
+
 def _check_resources(account: Account, resources: Resources) -> None:
-    """Every account may send traces; an admin has all permissions unless it has explicit ones."""
+    """Every account may send traces; an admin has all permissions unless it has explicit ones. The
+    broker's own topics hold everybody's messages: there no default counts, but an admin's."""
     if resources.get(TRACE_TOPIC) == Permission.PUB:
         return
     if account.admin and not account.permissions:
@@ -106,5 +145,7 @@ def _check_resources(account: Account, resources: Resources) -> None:
             if is_group(resource)
             else account.default_topic_permission
         )
+        if needed == Permission.SUB and not account.admin and is_internal_topic(resource):
+            default = Permission.DENY
         if not suffices(account.permissions.get(resource, default), needed):
             raise AclError(f"No default permission for {shown(resource)}")

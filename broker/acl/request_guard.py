@@ -10,7 +10,8 @@ wrapped in a GuardedRoute, without it they are open to everyone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from broker.acl.access_resources import Resources
@@ -25,6 +26,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import request_code_name
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,23 @@ class AuthChecks(Protocol):
 
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises RequestError if it lacks one of these rights."""
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Other objects as soon as anything has changed that `validate_held` looks at."""
+        ...
+
+    def proof_of(self, ip: str, request: RemotingCommand) -> object:
+        """What a request that passed was signed with."""
+        ...
+
+    def validate_held(
+        self, ip: str, request: RemotingCommand, row: AccessRow, proof: object
+    ) -> None:
+        """Raises RequestError if its sender may not be answered any more."""
+
+
+Judge = AclTable | AuthChecks
 
 
 class RequestGuard:
@@ -84,13 +103,25 @@ class RequestGuard:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
 
+    def check_held(
+        self, judge: Judge, connection: ConnectionLike, request: RemotingCommand, proof: object
+    ) -> None:
+        """Raises RequestError if the sender of a request that waits may not be answered any
+        more."""
+        ip = ip_of(connection.remote_address)
+        try:
+            judge.validate_held(ip, request, self._rows[request.code], proof)
+        except RequestError as error:
+            self._refusals.record(connection.remote_address, request.code, error)
+            raise
+
     def check_resources(
         self, connection: ConnectionLike, request: RemotingCommand, needed: Resources
     ) -> None:
         """Raises RequestError if the account of a request that `check` let pass lacks a right which
         was known only once a message was read. Any thread; nothing is asked for without access
         control."""
-        table = self._auth if self._acl is None else self._acl.table
+        table = self.judge()
         if table is None:
             return
         try:
@@ -98,6 +129,21 @@ class RequestGuard:
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
+
+    def hold(
+        self, connection: ConnectionLike, code: int, access_key: str | None, group: str, topic: str
+    ) -> Callable[[], None] | None:
+        """HoldRights: of a request for `topic` that `check` has let pass in this turn."""
+        if self.judge() is None:
+            return None
+        fields = {"consumerGroup": group, "topic": topic}
+        if access_key is not None:
+            fields[ACCESS_KEY] = access_key
+        return _HeldRequest(self, connection, RemotingCommand(code, ext_fields=fields)).check
+
+    def judge(self) -> Judge | None:
+        """Who decides; None without access control."""
+        return self._auth if self._acl is None else self._acl.table
 
     def _check(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         ip = ip_of(connection.remote_address)
@@ -138,3 +184,34 @@ class RequestGuard:
                 f"adminAllowedAddresses (now {self._operators}); add the address to that setting "
                 f"of this broker and restart it, or {instead}",
             )
+
+
+class _HeldRequest:
+    """A request that waits: what it asks for, what it was signed with, and what has judged it."""
+
+    __slots__ = ("_connection", "_guard", "_proof", "_request", "_version")
+
+    def __init__(
+        self, guard: RequestGuard, connection: ConnectionLike, request: RemotingCommand
+    ) -> None:
+        """Judges it once more: the tables may be newer than those that let it pass. Raises
+        RequestError."""
+        self._guard = guard
+        self._connection = connection
+        self._request = request
+        self._version: tuple[object, ...] = ()
+        judge = guard.judge()
+        ip = ip_of(connection.remote_address)
+        self._proof = None if judge is None else judge.proof_of(ip, request)
+        self.check()
+
+    def check(self) -> None:
+        """Raises RequestError if its sender may not be answered any more."""
+        judge = self._guard.judge()
+        if judge is None:
+            return
+        version = judge.version
+        if len(version) == len(self._version) and all(map(operator.is_, version, self._version)):
+            return
+        self._guard.check_held(judge, self._connection, self._request, self._proof)
+        self._version = version

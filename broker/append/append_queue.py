@@ -25,6 +25,7 @@ from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog
 from store.errors import MessageIllegalError, StoreError
+from store.lmq_dispatch import named_queues
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -84,12 +85,17 @@ class AppendQueue:
         """Number of early rejections since the log last had room."""
         self.held: Final[deque[Held]] = deque()
         """Appends that wait for the next file, in FIFO order."""
+        self.blocked: Final[dict[str, tuple[ResponseCode, str]]] = {}
+        """Topics that take no append while their queues are deleted, and what they are answered."""
 
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         """Append now, or queue behind the waiting ones. The callback runs now or later.
 
         fails_fast: a client is waiting and can send to another broker.
         """
+        if self.blocked and (blocked := self._find_blocked(append)) is not None:
+            append.refused(*self.blocked[blocked])
+            return
         if not self.held and self._place(append):
             return
         self._fast_failure.note_blocked()
@@ -121,10 +127,25 @@ class AppendQueue:
         if not self.held and not self._fast_failure.blocked_ms():
             self._note_room()
 
-    def refuse_topic(self, topic: str, code: ResponseCode, remark: str) -> None:
-        """Reject the waiting appends to `topic`."""
-        for gone in self._take_out(lambda held: held.append.topic.name == topic):
+    def block_topic(self, topic: str, code: ResponseCode, remark: str) -> None:
+        """Reject the waiting appends to `topic` and all that come, until `unblock_topic`: a record
+        would make one of its queues again, at an offset that the next ones do not go on from."""
+        self.blocked[topic] = code, remark
+        for gone in self._take_out(lambda held: self._find_blocked(held.append) == topic):
             gone.append.refused(code, remark)
+
+    def _find_blocked(self, append: Append) -> str | None:
+        """The blocked topic or light queue that an append would go to."""
+        if append.topic.name in self.blocked:
+            return append.topic.name
+        if self._log.lmq is None:
+            return None
+        names = (name for record in append.records for name in named_queues(record.properties))
+        return next((name for name in names if name in self.blocked), None)
+
+    def unblock_topic(self, topic: str) -> None:
+        """Accept appends to `topic` again."""
+        self.blocked.pop(topic, None)
 
     def head_wait_ms(self) -> int:
         """How long the head of the queue has waited; 0 if the queue is empty. Any thread."""

@@ -13,6 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from broker.append.admitted_properties import as_value
 from broker.append.append_queue import AppendQueue
 from broker.topic.system_topics import OFFSET_MOVED_EVENT_TOPIC
 from remoting.body.message_queue import MessageQueue
@@ -76,7 +77,7 @@ class OffsetMovedEvents:
         )
 
     def _record(self, event: OffsetMovedEvent) -> Record:
-        group, commit_log = event.consumer_group, self._log
+        group, commit_log = as_value(event.consumer_group), self._log
         return own_record(
             _QUEUE_ID,
             event.to_json_bytes(),

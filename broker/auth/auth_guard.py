@@ -17,19 +17,27 @@ from broker.acl.access_table import AccessRow
 from broker.acl.allowed_requests import AllowedRequests
 from broker.auth.auth_error import AuthError
 from broker.auth.needed_rights import Needed, needed_rights, to_read_stored
-from broker.auth.policy import Acl, Decision
+from broker.auth.policy import Acl, Action, Decision
+from broker.auth.resource import ResourceType
 from broker.auth.user import User, subject_of
 from broker.settings.auth_config import AuthConfig
+from broker.topic.system_topics import is_internal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.signature import ACCESS_KEY, is_signed_with
 
 _SHOWN: Final = 100
 """Characters shown of an unverified name."""
+_NOT_SIGNED: Final = "check signature failed."
 NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and try again."
 
 
 class UserSource(Protocol):
     """The part of AuthenticationMetadataManager used here."""
+
+    @property
+    def table(self) -> object:
+        """Another object as soon as a user has changed."""
+        ...
 
     def find_user(self, username: str) -> User | None:
         """The user of this name."""
@@ -38,6 +46,11 @@ class UserSource(Protocol):
 
 class AclSource(Protocol):
     """The part of AuthorizationMetadataManager used here."""
+
+    @property
+    def table(self) -> object:
+        """Another object as soon as a list has changed."""
+        ...
 
     def find_acl(self, username: str) -> Acl | None:
         """The list of a user."""
@@ -78,7 +91,33 @@ class AuthGuard:
         if self._acls is not None and request.code not in self._unjudged:
             self._authorize(ip, request, lambda: to_read_stored(resources))
 
+    # -- requests that wait ----------------------------------------------------------------------
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Other objects as soon as anything has changed that `validate_held` looks at."""
+        return self._users.table, None if self._acls is None else self._acls.table
+
+    def proof_of(self, _ip: str, request: RemotingCommand) -> object:
+        """What a request that passed was signed with; None if its sender was not asked for it."""
+        return self._find_signer(request).password if self.knows_sender(request) else None
+
+    def validate_held(
+        self, ip: str, request: RemotingCommand, row: AccessRow, proof: object
+    ) -> None:
+        """As `check`, for one that was signed with `proof` when it came. Raises AuthError."""
+        if self.knows_sender(request) and self._find_signer(request).password != proof:
+            raise AuthError(_NOT_SIGNED)
+        if self._acls is not None and request.code not in self._unjudged:
+            self._authorize_row(ip, request, row)
+
+    # -- steps -----------------------------------------------------------------------------------
+
     def _authenticate(self, request: RemotingCommand) -> None:
+        if not is_signed_with(self._find_signer(request).password.encode(), request):
+            raise AuthError(_NOT_SIGNED)
+
+    def _find_signer(self, request: RemotingCommand) -> User:
         username = request.ext_fields.get(ACCESS_KEY)
         if not username:
             raise AuthError("username cannot be null.")
@@ -87,8 +126,7 @@ class AuthGuard:
             raise AuthError(f"User:{username:.{_SHOWN}} is not found.")
         if user.is_disabled:
             raise AuthError(f"User:{username} is disabled.")
-        if not is_signed_with(user.password.encode(), request):
-            raise AuthError("check signature failed.")
+        return user
 
     def _authorize_row(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """What a request needs by its header and body."""
@@ -135,7 +173,13 @@ class AuthGuard:
 def _judge(acl: Acl | None, username: str, needed: Needed, ip: str) -> None:
     """Raises AuthError unless the user's list allows what is needed."""
     resource, actions = needed
-    entry = None if acl is None else acl.find_entry(resource, actions, ip)
+    # The broker's own topics hold everybody's messages: "Topic:*" does not open them.
+    by_name = (
+        Action.SUB in actions
+        and resource.type is ResourceType.TOPIC
+        and is_internal_topic(resource.name or "")
+    )
+    entry = None if acl is None else acl.find_entry(resource, actions, ip, by_name=by_name)
     if entry is None:
         reason = "no matched policies."
     elif entry.decision is Decision.DENY:

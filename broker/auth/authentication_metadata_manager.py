@@ -56,6 +56,11 @@ class AuthenticationMetadataManager(JsonConfigManager):
 
     # -- queries -------------------------------------------------------------------------------
 
+    @property
+    def table(self) -> object:
+        """Another object after each change."""
+        return self._users
+
     def find_user(self, username: str) -> User | None:
         """The user of this name."""
         return self._users.get(username)

@@ -65,6 +65,11 @@ class AuthorizationMetadataManager(JsonConfigManager):
 
     # -- queries -------------------------------------------------------------------------------
 
+    @property
+    def table(self) -> object:
+        """Another object after each change."""
+        return self._acls
+
     def find_acl(self, username: str) -> Acl | None:
         """The list of a user."""
         return self._acls.get(username)

@@ -71,6 +71,10 @@ class PolicyEntry:
             return False
         return not self.source_ips or any(is_in_source(ip, source) for source in self.source_ips)
 
+    def names(self, resource: Resource) -> bool:
+        """Whether it is about this one by its name, or takes it away."""
+        return self.resource == resource or self.decision is Decision.DENY
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -133,14 +137,17 @@ class Acl:
         return replace(self, policies=tuple(one for one in policies if one.entries))
 
     def find_entry(
-        self, resource: Resource, actions: Sequence[Action], ip: str
+        self, resource: Resource, actions: Sequence[Action], ip: str, *, by_name: bool = False
     ) -> PolicyEntry | None:
-        """The entry that decides on a request; None if none matches."""
+        """The entry that decides on a request; None if none matches. by_name: what allows counts
+        only if it names exactly this resource."""
         for policy_type in PolicyType:
             policy = self.find_policy(policy_type)
             if policy is None:
                 continue
             found = [one for one in policy.entries if one.matches(resource, actions, ip)]
+            if by_name:
+                found = [one for one in found if one.names(resource)]
             if found:
                 return found[0] if len(found) == 1 else in_java_order(found)[0]
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import msgspec
@@ -44,6 +45,8 @@ class PullHeader(msgspec.Struct, gc=False):
     requestSource: int | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
     proxyFrowardClientId: str | None = None  # noqa: N815
     """5.x, written so: the client for which a proxy pulls."""
+    AccessKey: str | None = None
+    """Who asks, where there is access control."""
 
 
 class PullFrame(msgspec.Struct, gc=False):
@@ -83,3 +86,5 @@ class HeldPull(msgspec.Struct, kw_only=True, gc=False):
     since_ms: int
     """Monotonic: when it came."""
     deadline_ms: int
+    check_rights: Callable[[], None] | None
+    """CheckRights; None without access control."""

@@ -35,9 +35,14 @@ class ConsumerOffsetManager(JsonConfigManager):
     Many methods because every change of the one table is made here.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, own_groups: Collection[str] = ()) -> None:
+        """own_groups: those whose offsets are the broker's own bookkeeping: only OwnOffsets
+        commits them."""
         super().__init__(path)
+        self._own_groups = frozenset(own_groups)
         self._lock = threading.Lock()
+        self.stores_resets = False
+        """useServerSideResetOffset, as it is now."""
         self._table: dict[str, dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset that the next pull is told to go on from; in
@@ -51,7 +56,28 @@ class ConsumerOffsetManager(JsonConfigManager):
     def commit_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
-        """Store a group's offset; `remote` (ip:port) is only logged."""
+        """Store a group's offset; `remote` (ip:port) is only logged. One of the broker's own groups
+        keeps its offset, with a warning."""
+        if group in self._own_groups:
+            log.warning(
+                "group %s: offset %s of %s for %s@%s is not taken: the group is the broker's own",
+                group,
+                offset,
+                remote,
+                topic,
+                queue_id,
+            )
+            return
+        self.commit_own_offset(remote, group, topic, queue_id, offset)
+
+    def is_own(self, group: str) -> bool:
+        """Whether only the broker itself commits the group's offsets."""
+        return group in self._own_groups
+
+    def commit_own_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store the offset of any group."""
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None:
@@ -286,3 +312,21 @@ def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     wrapper = ConsumerOffsetSerializeWrapper.from_json(value)
     light = wrapper.lmq_offset_table or {}
     return wrapper.offset_table | {key: {LMQ_QUEUE_ID: at} for key, at in light.items()}
+
+
+class OwnOffsets:
+    """The offsets for the services whose progress is that of a group of the broker's own: checks of
+    transactions, revival."""
+
+    def __init__(self, offsets: ConsumerOffsetManager) -> None:
+        self._offsets = offsets
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The stored offset, or None."""
+        return self._offsets.query_offset(group, topic, queue_id)
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store it; `remote` is only logged."""
+        self._offsets.commit_own_offset(remote, group, topic, queue_id, offset)

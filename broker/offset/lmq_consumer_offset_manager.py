@@ -14,6 +14,7 @@ light groups' offsets.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,10 +31,10 @@ _LIGHT_GROUP: Final = TOPIC_GROUP_SEPARATOR + LMQ_PREFIX
 class LmqConsumerOffsetManager(ConsumerOffsetManager):
     """Offsets by topic@group; those of light groups are in queue 0."""
 
-    def __init__(self, path: Path, ordinary: Path) -> None:
+    def __init__(self, path: Path, ordinary: Path, own_groups: Collection[str] = ()) -> None:
         """path: lmqConsumerOffset.json. ordinary: consumerOffset.json, read while `path` is
         missing."""
-        super().__init__(path)
+        super().__init__(path, own_groups)
         self._ordinary = ConsumerOffsetManager(ordinary)
 
     def load(self) -> None:

@@ -142,6 +142,8 @@ class BrokerOuterAPI:
         self._client = client
         self._name_servers = tuple(name_servers)
         self._failing: set[tuple[int, str]] = set()
+        self._refused: set[tuple[int, str]] = set()
+        """Codes and name servers whose last answer was an error."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:
@@ -152,6 +154,11 @@ class BrokerOuterAPI:
         """Call `listener` with the address of every connection that closes, on the client's loop
         thread. Call before the client starts."""
         self._client.connection_listener = listener
+
+    def registration_refused_by(self) -> list[str]:
+        """The name servers that answered the last registration with an error. Any thread."""
+        code = RequestCode.REGISTER_BROKER
+        return [name for name in self._name_servers if (code, name) in self._refused]
 
     def update_name_server_addresses(self, name_servers: Sequence[str]) -> None:
         """Replace the list of name servers."""
@@ -374,8 +381,10 @@ class BrokerOuterAPI:
                 self._failed(code, name_server, error)
             elif response.code != ResponseCode.SUCCESS:
                 self._failed(code, name_server, f"response code {response.code}, {response.remark}")
+                self._refused.add((code, name_server))
             else:
                 self._succeeded(code, name_server)
+                self._refused.discard((code, name_server))
                 successes.append((name_server, response))
         return successes
 

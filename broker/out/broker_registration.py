@@ -6,9 +6,13 @@ when a topic changes. A slave whose master is unknown retries after 1 s, 2 s, 4 
 since only the response to a registration names the master. A name server drops a broker when its
 connection closes, and a restarted one starts empty. So when a connection to a name server closes,
 this broker registers after 1 s, 2 s, 4 s and so on, until that name server has responded or the
-regular period is shorter. Registrations are serialized by `_lock`, except those of new topics:
-clients wait for those, while a regular one may be blocked by a name server that is down. Called by
-the scheduled executor and by admin threads (a topic created by mqadmin is registered before the
+regular period is shorter. A slave whose master does not respond registers within a second, and
+again while that lasts: it may have a successor. A registration that a name server refuses is
+repeated after 1 s, 2 s, 4 s and so on, too: a name server lets the successor of a master whose host
+has vanished in some seconds after it tried first. Registrations are serialized by `_lock`, except
+those of new topics: clients wait for those, while a regular one may be blocked by a name server
+that is down. Called by the scheduled executor and by admin threads (a topic created by mqadmin is
+registered before the
 request is answered). Corresponds to the part of Java's BrokerController around registerBrokerAll;
 frames and bodies are built in broker_outer_api.
 """
@@ -47,7 +51,10 @@ MappingInfos = Callable[[Container[str]], Mapping[str, TopicQueueMappingInfo]]
 
 
 class BrokerRegistration:
-    """Keeps this broker registered. Guarded by: `_lock`."""
+    """Keeps this broker registered. Guarded by: `_lock`.
+
+    Many methods because each of the four occasions to register has its own rhythm.
+    """
 
     def __init__(
         self,
@@ -59,7 +66,10 @@ class BrokerRegistration:
         *,
         on_master: MasterListener | None = None,
         mapping_infos: MappingInfos = lambda _topics: {},
+        note_missing: Callable[[int], None] = lambda _count: None,
     ) -> None:
+        """note_missing: with how many name servers this broker is not registered, after each
+        registration with all of them."""
         self.config = config
         """Replaced as a whole when a setting changes."""
         self.identity = identity
@@ -68,6 +78,7 @@ class BrokerRegistration:
         self._executor = executor
         self._on_master = on_master
         self._mapping_infos = mapping_infos
+        self._note_missing = note_missing
         self._lock = threading.Lock()
         self._new_topics_lock = threading.Lock()
         self._stopped = False
@@ -76,9 +87,12 @@ class BrokerRegistration:
         self._search_lock = threading.Lock()
         self._search_delay_ms = 0
         """Delay of the next search for a master; 0 while none is in progress."""
+        self._asks_again = False
+        """Whether a registration is scheduled because the master does not respond."""
         self._lost_lock = threading.Lock()
         self._lost: set[str] = set()
-        """Name servers whose connection closed and that have not answered a registration since."""
+        """Name servers whose connection closed, or that refused a registration, and that have not
+        taken one since."""
         self._again_delay_ms = 0
         """Delay of the next registration with those; 0 while none is scheduled."""
         api.watch_connections(self._on_connection_closed)
@@ -143,11 +157,14 @@ class BrokerRegistration:
     def _on_connection_closed(self, address: str) -> None:
         """A connection to "host:port" closed; only those to name servers matter. Any thread; does
         not block."""
-        if self._stopped or address not in self._api.name_servers:
-            return
+        if not self._stopped and address in self._api.name_servers:
+            self._repeat_with([address])
+
+    def _repeat_with(self, name_servers: Collection[str]) -> None:
+        """Register soon, and again until these have taken it or the regular period is shorter."""
         with self._lost_lock:
-            self._lost.add(address)
-            if self._again_delay_ms:
+            self._lost.update(name_servers)
+            if not name_servers or self._again_delay_ms:
                 return
             self._again_delay_ms = MIN_SEARCH_MS
         self._register_later()
@@ -193,6 +210,26 @@ class BrokerRegistration:
         )
         self._search_later()
 
+    def master_is_silent(self) -> None:
+        """A slave's master does not respond, and there may be another one by now: register soon,
+        which tells. At most once a second, and not while a registration is in progress, which will
+        answer this, too. Any thread; does not block."""
+        with self._search_lock:
+            if self._stopped or not self._api.name_servers or self._asks_again:
+                return
+            self._asks_again = True
+        self._executor.schedule(
+            "ask-for-master", self._ask_for_master, first_delay_ms=MIN_SEARCH_MS, period_ms=None
+        )
+
+    def _ask_for_master(self) -> None:
+        try:
+            if not self._lock.locked():
+                self.register_all(check_order=True, force=True)
+        finally:
+            with self._search_lock:
+                self._asks_again = False
+
     def _search_later(self) -> None:
         self._executor.schedule(
             "search-master",
@@ -230,6 +267,8 @@ class BrokerRegistration:
             ):
                 return
             results = self._register(wrapper)
+        self._note_missing(len(self._api.name_servers) - len(results))
+        self._repeat_with(self._api.registration_refused_by())
         self._use(results, check_order=check_order)
 
     def register_one(self, topic: str) -> None:

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 ANY_QUEUE: Final = -1
 SCAN_PERIOD_MS: Final = 20
+LONGEST_POLL_MS: Final = 3_600_000
+"""Without a limit (RocketMQ's) a peer could have its
+requests kept for good. A longer one waits an hour and is answered as when its time is over."""
 _EARLY_MS: Final = 50
 """A request counts as timed out so long before it is."""
 _AGAIN_MS: Final = 100
@@ -152,7 +155,7 @@ class PopLongPollingService(Generic[R]):
     def polling(self, request: R) -> PollingResult:
         """Let a request wait, to be run again."""
         header = request.header
-        deadline_ms = request.sent_ms + header.pollTime - _EARLY_MS
+        deadline_ms = request.sent_ms + min(header.pollTime, LONGEST_POLL_MS) - _EARLY_MS
         if header.pollTime <= 0 or self._stopped:
             return PollingResult.POLLING_TIMEOUT
         if self._count >= self._limits.requests:

@@ -6,12 +6,14 @@ The header has the names of the wire; times in ms.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Annotated, Literal, Protocol
 
 import msgspec
 
 from broker.pop.pop_message_reader import Wanted
 from remoting.connection import Connection
+from remoting.headers.pop import PopMessageRequestHeader
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -33,6 +35,8 @@ class PopHeader(msgspec.Struct, gc=False):
     order: Literal["true", "false"] = "false"
     """Other texts are read as Java reads them, by the general path."""
     attemptId: str | None = None  # noqa: N815
+    AccessKey: str | None = None
+    """Who asks, where there is access control."""
 
     @property
     def is_order(self) -> bool:
@@ -40,14 +44,35 @@ class PopHeader(msgspec.Struct, gc=False):
         return self.order == "true"
 
 
-class PopRequest(msgspec.Struct, frozen=True):
-    """Who asks for what. sent_ms: when, by our monotonic clock (RequestClock)."""
+def pop_header(header: PopMessageRequestHeader, access_key: str | None) -> PopHeader:
+    """Of a request that took the general path."""
+    return PopHeader(
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.max_msg_nums,
+        header.invisible_time,
+        header.poll_time,
+        header.init_mode,
+        header.born_time,
+        header.exp_type,
+        header.exp,
+        "true" if header.order else "false",
+        header.attempt_id,
+        access_key,
+    )
+
+
+class PopRequest(msgspec.Struct):
+    """Who asks for what. sent_ms: when, by our monotonic clock (RequestClock). check_rights: set
+    when it begins to wait; None without access control."""
 
     connection: Connection
     opaque: int
     header: PopHeader
     wanted: Wanted
     sent_ms: int
+    check_rights: Callable[[], None] | None = None
 
 
 class PollingResult(enum.Enum):

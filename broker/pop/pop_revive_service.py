@@ -41,7 +41,7 @@ from store.errors import MessageIllegalError
 from store.message import Message
 from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, decode_record
 from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
-from store.record import Record
+from store.record import Record, one_time_more
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
@@ -498,7 +498,7 @@ class PopReviveService:
             sys_flag=flags,
             born_timestamp=message.born_timestamp,
             born_host=commit_log.store_host,
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=one_time_more(message.reconsume_times),
             prepared_transaction_offset=0,
             body=message.body,
             properties=properties,

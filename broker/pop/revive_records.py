@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from broker.append.admitted_properties import as_value
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG
@@ -96,4 +97,6 @@ class ReviveRecords:
 
 
 def _properties(deliver_ms: int, unique_key: str, tag: str) -> str:
-    return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02UNIQ_KEY\x01{unique_key}\x02TAGS\x01{tag}"
+    # Parts of the key come from handles, which clients send back: no separators.
+    key = as_value(unique_key)
+    return f"TIMER_DELIVER_MS\x01{deliver_ms}\x02UNIQ_KEY\x01{key}\x02TAGS\x01{tag}"

@@ -24,6 +24,7 @@ from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
+from broker.out.control_slots import NAME_SERVERS_MISSING
 from broker.processes.child import run_child
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
@@ -92,6 +93,7 @@ class BrokerProcess:
         self._stack = contextlib.ExitStack()
         self._listeners: dict[str, socket.socket] = {}
         self._boot_line_printed = False
+        self._missing = 0
         self.stop_reason = ""
         """Why the broker stopped by itself; empty after an orderly stop, and before the end."""
         self._refusal = ""
@@ -251,10 +253,27 @@ class BrokerProcess:
     def _tick(self) -> None:
         self._each_tick()
         self._report_write_refusal()
+        self._report_registration()
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
             self._boot_line_printed = True
             log.info("%s", self._boot_line())
             self._on_serving(self._boot_line())
+
+    def _report_registration(self) -> None:
+        """Say on stderr, too, that clients do not find this broker, and when that is over."""
+        missing = self._page.counters[NAME_SERVERS_MISSING]
+        if missing == self._missing or not self._boot_line_printed:
+            return
+        self._missing = missing
+        if missing:
+            log.error(
+                "not registered with %s of the name servers %s: clients that ask there do not find "
+                "this broker; remoting.log says why, registering is repeated",
+                missing,
+                self.namesrv_addresses,
+            )
+        else:
+            log.warning("registered with all name servers now")
 
     def _report_write_refusal(self) -> None:
         """Say on stderr, too, why the store refuses writes, and when that is over."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from broker.processor.table_processor import TableProcessor
+from broker.slave.promotion import PromotionOutlook
 from broker.slave.slave_synchronize import SyncStatus
 from broker.slave.sync_kind import SyncKind
 from ipc.command_channel import CommandError
@@ -90,13 +91,15 @@ class AdminHAProcessor(TableProcessor):
         *,
         ha: HaCommands,
         slave_sync: Callable[[], Mapping[SyncKind, SyncStatus]],
+        promotion: Callable[[], PromotionOutlook],
         update_master: Callable[[MasterNews], None],
         min_broker_id_changed: Callable[[str], None],
         flushed: FlushedOffset,
     ) -> None:
-        """`identity` is called for each request. `slave_sync`: SlaveSynchronize.status, called on a
-        slave only. `update_master`: called on a slave only. `min_broker_id_changed`: called with
-        the peer ("ip:port") that sent 905. `flushed`: changed on a slave only."""
+        """`identity` is called for each request. `slave_sync`: SlaveSynchronize.status,
+        `promotion`: ReplicaJournal.outlook, `update_master`: all called on a slave only.
+        `min_broker_id_changed`: called with the peer ("ip:port") that sent 905. `flushed`: changed
+        on a slave only."""
         super().__init__(
             {
                 RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: self.notify_min_broker_id_change,
@@ -109,6 +112,7 @@ class AdminHAProcessor(TableProcessor):
         self._identity = identity
         self._ha = ha
         self._slave_sync = slave_sync
+        self._promotion = promotion
         self._update_master = update_master
         self._min_broker_id_changed = min_broker_id_changed
         self._flushed = flushed
@@ -191,7 +195,14 @@ class AdminHAProcessor(TableProcessor):
             kinds = self._slave_sync().items()
             sync = {camel_case(kind.label): _sync_info(status) for kind, status in kinds}
             client = replace(info.ha_client_runtime_info, master_flush_offset=self._flushed.value)
-            info = replace(info, slave_sync=sync, ha_client_runtime_info=client)
+            outlook = self._promotion()
+            info = replace(
+                info,
+                slave_sync=sync,
+                ha_client_runtime_info=client,
+                promotion_objection=outlook.objection,
+                promotion_basis=outlook.basis,
+            )
         return request.response(ResponseCode.SUCCESS, body=info.to_json_bytes())
 
     def announce_ha_link(

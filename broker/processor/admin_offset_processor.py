@@ -61,6 +61,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.resource_names import validate_group
 from remoting.response_code import ResponseCode
+from store.boundary_type import parse_boundary
 
 log = logging.getLogger(__name__)
 
@@ -132,9 +133,15 @@ class AdminOffsetProcessor(TableProcessor):
     def search_offset_by_timestamp(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """29: the queue offset of the message stored nearest to a time."""
+        """29: the queue offset of the message stored nearest to a time, or with boundaryType (5.x)
+        on that side of it."""
         header = decode_header(SearchOffsetRequestHeader, request.ext_fields)
-        offset = self._reader.offset_by_timestamp(header.topic, header.queue_id, header.timestamp)
+        offset = self._reader.offset_by_timestamp(
+            header.topic,
+            header.queue_id,
+            header.timestamp,
+            parse_boundary(header.boundary_type),
+        )
         return _answer(request, SearchOffsetResponseHeader(offset=offset))
 
     def get_max_offset(

@@ -28,6 +28,7 @@ from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.admin import ResetOffsetRequestHeader
 from remoting.language_code import LanguageCode
+from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -54,9 +55,9 @@ class AdminResetProcessor(TableProcessor):
         queue_offsets: QueueOffsets,
         reader: MessageReader,
         is_slave: Callable[[], bool],
-        server_side: bool = False,
+        server_side: Callable[[], bool] = lambda: False,
     ) -> None:
-        """server_side: useServerSideResetOffset."""
+        """server_side: useServerSideResetOffset, which may change."""
         super().__init__({RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset})
         self._broker_name = broker_name
         self._clients = clients
@@ -82,13 +83,17 @@ class AdminResetProcessor(TableProcessor):
             header.is_force,
             connection.remote_address,
         )
-        if self._server_side:
+        if self._server_side():
             offsets = self._reset_here(connection, header)
         elif header.queue_id is not None and header.queue_id >= 0:
             offsets = self._reset_queue(connection, header, header.queue_id)
         else:
-            offsets = self._topic_offsets(header)
-            self._send_reset(header, offsets, for_cpp=request.language == LanguageCode.CPP)
+            for_cpp = request.language == LanguageCode.CPP
+            if request.version >= V5_0_0 and self._never_consumed(header):
+                offsets = self._begin(connection, header, for_cpp=for_cpp)
+            else:
+                offsets = self._topic_offsets(header)
+                self._send_reset(header, offsets, for_cpp=for_cpp)
         body = ResetOffsetBody(offset_table=offsets)
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
@@ -127,6 +132,37 @@ class AdminResetProcessor(TableProcessor):
                 f"Target offset {offset} not in consume queue range [{low}-{high}]",
             )
         return offset
+
+    def _never_consumed(self, header: ResetOffsetRequestHeader) -> bool:
+        """Whether the group lacks an offset in a queue of an existing topic."""
+        topic, group = header.topic, header.group
+        config = self._topics.find(topic)
+        return config is not None and any(
+            self._consumer_offsets.query_offset(group, topic, queue_id) is None
+            for queue_id in range(config.write_queue_nums)
+        )
+
+    def _begin(
+        self, connection: ConnectionLike, header: ResetOffsetRequestHeader, *, for_cpp: bool
+    ) -> dict[MessageQueue, int]:
+        """For a tool of 5.x, as 5.3.3 with its default (4.9 and the rest of 222 refuse such a
+        group): the offset of each queue at that time, sent to the members, or stored if none is
+        online."""
+        topic, group = header.topic, header.group
+        config = self._check_exists(topic, group)
+        found = {
+            queue_id: self._offset_at(topic, queue_id, header.timestamp)
+            for queue_id in range(config.write_queue_nums)
+        }
+        offsets = {self._queue(topic, queue_id): offset for queue_id, offset in found.items()}
+        if self._consumers.has_group(group):
+            self._send_reset(header, offsets, for_cpp=for_cpp)
+            return offsets
+        for queue_id, offset in found.items():
+            self._consumer_offsets.commit_offset(
+                connection.remote_address, group, topic, queue_id, offset
+            )
+        return offsets
 
     def _topic_offsets(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
         """The offset of each queue at that time. Without force, the stored offset is kept unless
@@ -203,7 +239,7 @@ class AdminResetProcessor(TableProcessor):
         )
 
     def _offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        if timestamp_ms == _TO_THE_END or (self._server_side and timestamp_ms < 0):
+        if timestamp_ms == _TO_THE_END or (self._server_side() and timestamp_ms < 0):
             return self._queue_offsets.offsets(topic, queue_id)[1]
         return self._reader.offset_by_timestamp(topic, queue_id, timestamp_ms)
 

@@ -41,6 +41,7 @@ from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.commit_log import CommitLog
 from store.message_properties import PROPERTIES_LIMIT
+from store.reserved_properties import holds_reserved
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _PHY_OFFSET_SIZE: Final = 8
@@ -118,6 +119,8 @@ class BatchSendRoute:
         if len(text) > PROPERTIES_LIMIT:
             return False
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text or "INNER_" in text:
+            return False
+        if holds_reserved(text):
             return False
         if len(body) > self._max_message_size or not self._log.writable:
             return False

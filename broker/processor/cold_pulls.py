@@ -17,6 +17,7 @@ from broker.coldctr.cold_data_pull_request_hold_service import (
     ColdDataPullRequestHoldService,
 )
 from broker.longpolling.pull_header import HeldPull, PullHeader, PullRequest, Wanted
+from broker.processor.held_rights import CheckRights
 from broker.store_access.checked_units import CheckedUnits
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
@@ -68,9 +69,15 @@ class ColdPulls:
         """serve: runs a pull again and answers it in any case. Once, at the start."""
         self._serve = serve
 
-    def holds(self, request: PullRequest, wanted: Wanted) -> bool:
+    def holds(
+        self,
+        request: PullRequest,
+        wanted: Wanted,
+        rights_of: Callable[[], CheckRights | None] = lambda: None,
+    ) -> bool:
         """Whether the pull waits now, since its group reads too much cold data; it is answered
-        later. Raises RequestError(SYSTEM_BUSY): its client is to come again."""
+        later. rights_of: of the pull, if it waits. Raises RequestError(SYSTEM_BUSY): its client is
+        to come again."""
         header = request.header
         if not self._is_slowed(header):
             return False
@@ -84,6 +91,7 @@ class ColdPulls:
             queue_offset=header.queueOffset,
             since_ms=now_ms,
             deadline_ms=now_ms + HOLD_MS,
+            check_rights=rights_of(),
         )
         if kind is ConsumeType.CONSUME_PASSIVELY or not self.hold_service.hold(held):
             raise RequestError(ResponseCode.SYSTEM_BUSY, _REFUSAL)

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from broker.append.admitted_properties import sent_back_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
-from broker.processor.stored_rights import StoredRights, everybody, to_read
+from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_protocols import MessageReader
 from broker.topic.new_topics import HeldForTopics
@@ -42,7 +43,7 @@ from store.inner_batch import inner_batch_objection
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_message_id
 from store.message_properties import PROPERTIES_LIMIT
-from store.record import Record
+from store.record import Record, one_time_more
 
 DLQ_QUEUES: Final = 1
 LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
@@ -78,6 +79,8 @@ class SendBackParts:
     rights: StoredRights = everybody
     is_compacted: Callable[[str], bool] = lambda topic: False
     """Whether a topic's consumers read its compaction log."""
+    find_topic: Callable[[str], object | None] = lambda topic: topic
+    """The topic's configuration; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
         topics = [home]
         message = self._message(header)
-        self._parts.rights(connection, request, to_read(message))
+        self._parts.rights(connection, request, to_send_back(message))
         limit = group.retry_max_times
         times = header.max_reconsume_times
         if times is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:
@@ -242,12 +245,16 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             sys_flag=sys_flag,
             born_timestamp=message.born_timestamp,
             born_host=message.born_host,
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=one_time_more(message.reconsume_times),
             prepared_transaction_offset=0,
             body=message.body,
             properties=properties,
         )
-        return _Copy(topic, bool(found), record, find_property(text, _RETRY_TOPIC) or topic)
+        origin = find_property(text, _RETRY_TOPIC) or message.topic
+        if self._parts.find_topic(origin) is None:
+            # A sender's word: what it names is counted only where it is a topic.
+            origin = message.topic
+        return _Copy(topic, bool(found), record, origin)
 
     # -- on the loop ---------------------------------------------------------------------------
 
@@ -290,7 +297,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
 
 def _copied_properties(message: Message, level: int) -> str:
     """The message's properties, plus its original topic and message id."""
-    text = str(message.properties, "utf-8", "surrogateescape")
+    text = sent_back_properties(str(message.properties, "utf-8", "surrogateescape"))
     if not find_property(text, _RETRY_TOPIC):
         text = append_pairs(
             without_property(text, _RETRY_TOPIC), f"{_RETRY_TOPIC}\x01{message.topic}"

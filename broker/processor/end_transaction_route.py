@@ -10,7 +10,7 @@ is not used, since it does not ask for the rights on the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Container, Sized
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol
 
@@ -97,6 +97,8 @@ class EndRouteParts:
     commit_log: CommitLog
     held: Sized
     """The appends that wait for the next file of the log."""
+    blocked: Container[str]
+    """The topics whose queues are being deleted."""
     young_halves: YoungHalves
     halves: HalfMessageStates
     find_topic: FindTopic
@@ -170,7 +172,7 @@ class EndTransactionRoute:
         """Put the committed message into the log; where it ends, None if the general path does
         that."""
         log, name = self._log, half.topic
-        if self._parts.find_topic(name) is None:
+        if name in self._parts.blocked or self._parts.find_topic(name) is None:
             return None
         try:
             phy_offset, _ = log.put(log.topic(name), half.committed)

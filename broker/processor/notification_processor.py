@@ -15,6 +15,7 @@ from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingSer
 from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_request import OrderInfo, PollingResult
 from broker.pop.request_clock import RequestClock
+from broker.processor.held_rights import CheckRights, HoldRights, no_rights, note_rights
 from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
 from remoting.command_custom_header import decode_header, encode_header
@@ -25,6 +26,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 
 
 class NotificationStats(Protocol):
@@ -46,14 +48,16 @@ class NotificationHeader:
     attempt_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NotificationRequest:
-    """Who asks. sent_ms: when, by our monotonic clock (RequestClock)."""
+    """Who asks. sent_ms: when, by our monotonic clock (RequestClock). check_rights: set when it
+    begins to wait; None without access control."""
 
     connection: Connection
     request: RemotingCommand
     header: NotificationHeader
     sent_ms: int
+    check_rights: CheckRights | None = None
 
 
 class NotificationProcessor(TableProcessor):
@@ -66,12 +70,14 @@ class NotificationProcessor(TableProcessor):
         stats: NotificationStats,
         limits: PollingLimits,
         clock: RequestClock,
+        hold_rights: HoldRights = no_rights,
     ) -> None:
         super().__init__({RequestCode.NOTIFICATION: self.notification})
         self._check = check
         self._order = order
         self._stats = stats
         self._clock = clock
+        self._hold_rights = hold_rights
         self.waiters = PopLongPollingService[NotificationRequest](
             self._run_again, limits, clock.monotonic_ms, notify_last=True
         )
@@ -99,6 +105,8 @@ class NotificationProcessor(TableProcessor):
 
     def _run_again(self, asked: NotificationRequest) -> None:
         try:
+            if asked.check_rights is not None:
+                asked.check_rights()
             answer = self._run(asked)
         except RequestError as error:
             answer = asked.request.response(error.code, error.remark)
@@ -110,6 +118,8 @@ class NotificationProcessor(TableProcessor):
         result = None
         has_msg = self._has_msg(asked)
         if not has_msg:
+            access_key = asked.request.ext_fields.get(ACCESS_KEY)
+            note_rights(self._hold_rights, asked, RequestCode.NOTIFICATION, access_key)
             result = self.waiters.polling(asked)
         if result is PollingResult.POLLING_SUC:
             return None

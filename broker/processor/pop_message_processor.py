@@ -26,9 +26,17 @@ from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatus, Wanted
 from broker.pop.pop_names import MAX_POP_MESSAGES
-from broker.pop.pop_request import OrderInfo, PollingResult, PopHeader, PopRequest, PopWaiters
+from broker.pop.pop_request import (
+    OrderInfo,
+    PollingResult,
+    PopHeader,
+    PopRequest,
+    PopWaiters,
+    pop_header,
+)
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topic
+from broker.processor.held_rights import HoldRights, note_rights
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
@@ -53,6 +61,7 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 
 POP_PREFIX: Final = b'{"code":200050,'
 POLLING_FULL: Final = ResponseCode(209)
@@ -148,6 +157,8 @@ class PopParts:
     waiters: PopWaiters | None
     """None: nothing waits."""
     stats: PopStats
+    hold_rights: HoldRights
+    """Of requests that wait."""
     clock: RequestClock
     log_end: Callable[[], int]
     """Of the published log."""
@@ -218,12 +229,16 @@ class PopMessageProcessor(TableProcessor):
         if request.is_oneway:
             return None
         header = decode_header(PopMessageRequestHeader, request.ext_fields)
-        self._pop(connection, request.opaque, _as_struct(header))
+        self._pop(
+            connection, request.opaque, pop_header(header, request.ext_fields.get(ACCESS_KEY))
+        )
         return None
 
     def run_again(self, request: PopRequest) -> None:
         """A request that waited: there may be something now, or its time is over."""
         try:
+            if request.check_rights is not None:
+                request.check_rights()
             self._check(request.connection, request.header, request.sent_ms)
         except RequestError as error:
             self._refuse(request.connection, request.opaque, error)
@@ -556,6 +571,8 @@ class PopMessageProcessor(TableProcessor):
         if not answer.records:
             result = PollingResult.POLLING_TIMEOUT
             if waiters is not None:
+                hold = self._parts.hold_rights
+                note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey)
                 result = waiters.polling(request)
             code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
             remark = b"NO_MESSAGE_IN_QUEUE"
@@ -581,20 +598,3 @@ class PopMessageProcessor(TableProcessor):
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)
         request.connection.write_many([head, *answer.records], len(head) + answer.size)
-
-
-def _as_struct(header: PopMessageRequestHeader) -> PopHeader:
-    return PopHeader(
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.max_msg_nums,
-        header.invisible_time,
-        header.poll_time,
-        header.init_mode,
-        header.born_time,
-        header.exp_type,
-        header.exp,
-        "true" if header.order else "false",
-        header.attempt_id,
-    )

@@ -32,6 +32,7 @@ from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.header_numbers import has_plain_numbers
+from broker.processor.held_rights import CheckRights, HoldRights, no_rights
 from broker.processor.known_pulls import (
     CommitOffset,
     KnownConsumers,
@@ -99,7 +100,8 @@ class Consumers(PullConsumers, KnownConsumers, Protocol):
 
 
 class PullMessageProcessor:
-    """Answers pulls. Owned by: the remoting loop thread."""
+    """Answers pulls. Owned by: the remoting loop thread. Many methods because a pull is one path
+    through shared state, cut into small steps."""
 
     def __init__(
         self,
@@ -125,12 +127,15 @@ class PullMessageProcessor:
         compaction: CompactionPull | None = None,
         batch: BatchPull | None = None,
         pages: PagesAhead | None = None,
+        hold_rights: HoldRights = no_rights,
     ) -> None:
         """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
         start: None where no pull is ever told to begin elsewhere. static_topics: false while there
         are none; their pulls come to `pull`, already mapped. cold: flow control, if any.
         compaction: reads compaction topics, if there may be any. batch: where there may be topics
-        with batch consume queues. pages: brings old records into memory; None: the loop waits."""
+        with batch consume queues. pages: brings old records into memory; None: the loop waits.
+        hold_rights: of pulls that wait."""
+        self._hold_rights = hold_rights
         self._start = start
         self._static_topics = static_topics
         self._cold = cold
@@ -174,15 +179,18 @@ class PullMessageProcessor:
             stats,
             cold,
         )
-        self._may_know: Final = start is None or not start.tells_resets
+        self._may_know = start is None or not start.tells_resets
         """Not where every pull has to be asked whether it begins elsewhere."""
         self.hold_service = PullRequestHoldService(self._run_again)
         if cold is not None:
             cold.serve_with(lambda pull: self._run_again(pull, True))
 
-    def use(self, settings: PullSettings) -> None:
-        """Follow other settings from now on."""
+    def use(self, settings: PullSettings, *, tells_resets: bool = False) -> None:
+        """Apply changed settings. tells_resets: useServerSideResetOffset."""
         self._settings = settings
+        if self._start is not None:
+            self._start.tells_resets = tells_resets
+        self._may_know = not tells_resets
         self._known.use(settings)
 
     # -- entries -------------------------------------------------------------------------------
@@ -266,7 +274,11 @@ class PullMessageProcessor:
         connection, header = request.connection, request.header
         group = self._check(connection, header)
         wanted = self._subscriptions.wanted(header, group)
-        if (cold := self._cold) is not None and cold.enabled and cold.holds(request, wanted):
+        if (
+            (cold := self._cold) is not None
+            and cold.enabled
+            and cold.holds(request, wanted, lambda: self._rights_of(request))
+        ):
             self._commit(connection, header)
             return
         start = self._start
@@ -296,6 +308,7 @@ class PullMessageProcessor:
                 queue_offset=header.queueOffset,
                 since_ms=now_ms,
                 deadline_ms=now_ms + self._hold_ms(header),
+                check_rights=self._rights_of(request),
             )
             if self.hold_service.hold((header.topic, header.queueId), held):
                 group_name, topic, queue_id = header.consumerGroup, header.topic, header.queueId
@@ -313,11 +326,14 @@ class PullMessageProcessor:
     def _wait_for_pages(self, request: PullRequest, units: bytes) -> None:
         """The pull goes on when the records are in memory; then it waits for nothing more."""
         since_ms = self._monotonic_ms()
+        check_rights = self._rights_of(request)
 
         def go_on() -> None:
             if not request.connection.is_open:
                 return
             try:
+                if check_rights is not None:
+                    check_rights()
                 self._pull(request, since_ms)
             except RequestError as error:
                 self._stats.add_answers(request.code, error.code)
@@ -325,6 +341,12 @@ class PullMessageProcessor:
 
         assert self._pages is not None
         self._pages.bring(units, go_on)
+
+    def _rights_of(self, request: PullRequest) -> CheckRights | None:
+        """Of a pull that waits now."""
+        header = request.header
+        names = header.consumerGroup, header.topic
+        return self._hold_rights(request.connection, request.code, header.AccessKey, *names)
 
     def _commit(self, connection: Connection, header: PullHeader) -> None:
         if header.sysFlag & FLAG_COMMIT_OFFSET and self._settings.commits_offsets:
@@ -364,6 +386,8 @@ class PullMessageProcessor:
         request = pull.request
         header = request.header
         try:
+            if pull.check_rights is not None:
+                pull.check_rights()
             group = self._check(request.connection, header)
             if pull.wanted[1] is not None:
                 # The consumer does not filter again: a newer expression counts at once.

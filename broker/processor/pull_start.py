@@ -49,21 +49,23 @@ class PullStart:
         consumers: BroadcastConsumers,
         first_offset: FirstOffset,
         *,
-        take_reset: TakeReset | None,
+        take_reset: TakeReset,
+        tells_resets: bool,
         broadcast: BroadcastOffsetManager | None,
     ) -> None:
-        """take_reset, broadcast: None where the settings do not have it."""
+        """tells_resets: useServerSideResetOffset, which may change. broadcast: None where the
+        settings do not have it."""
         self._consumers = consumers
         self._first_offset = first_offset
         self._take_reset = take_reset
         self._broadcast = broadcast
-        self.tells_resets: Final = take_reset is not None
+        self.tells_resets = tells_resets
         """Whether every pull has to ask `moved`; otherwise those of broadcasting clients."""
 
     def moved(self, header: PullHeader, client: BroadcastClient | None) -> Moved | None:
         """Where the pull of `client` has to go on; None: where it asks."""
         topic, queue_id = header.topic, header.queueId
-        if self._take_reset is not None:
+        if self.tells_resets:
             offset = self._take_reset(header.consumerGroup, topic, queue_id)
             if offset is not None:
                 self.note(header, client, offset)

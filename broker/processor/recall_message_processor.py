@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from broker.append.admitted_properties import is_value
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.table_processor import TableProcessor
 from broker.timer.recall_message_handle import RecallMessageHandle, decode_handle
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from broker.timer.timer_put import TimerPut
-from broker.topic.system_topics import PERM_WRITE
+from broker.topic.system_topics import PERM_WRITE, check_send_allowed
 from broker.topic.table_protocols import FindTopic
 from ipc.clock import Clock
 from remoting.command_custom_header import decode_header
@@ -116,6 +117,9 @@ class RecallMessageProcessor(TableProcessor):
             handle = decode_handle(header.recall_handle or "")
         except ValueError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
+        if not all(map(is_value, (*handle, header.producer_group or ""))):
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
+        check_send_allowed(header.topic)
         if handle.topic != header.topic:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker_name != self._settings.broker_name:

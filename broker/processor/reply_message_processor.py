@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, without_property
+from broker.processor.send_checks import check_light_queues, check_reply
 from broker.processor.table_processor import TableProcessor
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
@@ -145,6 +147,7 @@ class ReplyMessageProcessor(TableProcessor):
         """324, 325; returns None if the loop sends the response."""
         header = decode_header(send_header_class(request.code), request.ext_fields)
         try:
+            header = replace(header, properties=admitted_properties(header.properties or ""))
             queue_id = self._check(connection, request, header)
             failure = self._push(connection, request, header)
         except RequestError as error:
@@ -185,6 +188,8 @@ class ReplyMessageProcessor(TableProcessor):
                 f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
+        check_reply(header.sys_flag, header.properties or "")
+        check_light_queues(self._parts.commit_log.lmq, header.properties or "")
         self._parts.timers.refuse(header.properties or "", "a reply")
         properties = len((header.properties or "").encode())
         size = len(request.body)

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from broker.append.achieved_durability import AchievedDurability
+from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key
@@ -171,7 +172,6 @@ class SendMessageProcessor:
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts, self._waiting_from = 0, commit_log.position
         """Sends of this turn that wait and are not yet published, and where the first one is."""
-        self._blocked: set[str] = set()
         self._diverted = DivertedSends(
             commit_log,
             stats.sends,
@@ -224,9 +224,8 @@ class SendMessageProcessor:
     def block_topic(self, topic: str) -> int:
         """Reject sends to `topic` while its queues are deleted; returns the log's end. Loop
         thread."""
-        self._blocked.add(topic)
         self._topics.pop(topic, None)
-        self._append_queue.refuse_topic(topic, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
+        self._append_queue.block_topic(topic, ResponseCode.TOPIC_NOT_EXIST, _being_deleted(topic))
         self._log.commit()
         return self._log.position
 
@@ -234,7 +233,7 @@ class SendMessageProcessor:
         """Accept sends to `topic` again; its queues start at 0 if they were deleted."""
         if deleted:
             self._log.forget_topic(topic)
-        self._blocked.discard(topic)
+        self._append_queue.unblock_topic(topic)
 
     @property
     def holds_sends(self) -> bool:
@@ -266,6 +265,8 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
+            check_text(header)
+            header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
             stored = self._records.of(request, header, topic, PeerHost.of(connection))
@@ -290,6 +291,10 @@ class SendMessageProcessor:
         if self._held and not came_ns:
             append.came_ns = self._stats.now_ns()
         return None
+
+    def _admitted(self, header: SendHeader) -> str:
+        may_recall = self._settings.recall_by_property and not header.m
+        return admitted_properties(header.i, recall_of=header.b if may_recall else None)
 
     def _hold(
         self,
@@ -323,8 +328,8 @@ class SendMessageProcessor:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {accepts_from_ms}"
             )
-        if header.b in self._blocked:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, _being_deleted(header.b))
+        if (refusal := self._append_queue.blocked.get(header.b)) is not None:
+            raise RequestError(*refusal)
         topic = self._topics.get(header.b)
         if topic is None:
             config = self._topics_config.prepare_for_send(
@@ -341,7 +346,6 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        check_text(header)
         check_kind(header)
         self._check_store()
         check_body(len(request.body), self._settings.max_message_size)

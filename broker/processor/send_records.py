@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from broker.append.admitted_properties import admitted_properties
 from broker.append.diverted_messages import (
     Diversion,
     asks_for_timer,
@@ -36,7 +37,7 @@ from broker.processor.consumer_send_msg_back_processor import (
     DLQ_QUEUES,
     LEAST_VERSION_WITH_RECONSUME_LIMIT,
 )
-from broker.processor.send_checks import BATCH_GROWTH
+from broker.processor.send_checks import BATCH_GROWTH, LMQ_MARK, check_light_queues
 from broker.processor.send_header import SendHeader
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
@@ -54,7 +55,13 @@ from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
-from store.batch_codec import MOST_BATCH_MESSAGES, BatchItem, count_batch, iterate_batch
+from store.batch_codec import (
+    MOST_BATCH_MESSAGES,
+    BatchItem,
+    count_batch,
+    encode_item,
+    iterate_batch,
+)
 from store.commit_log import CommitLog, TopicLog
 from store.inner_batch import (
     INNER_BATCH_FLAG,
@@ -62,10 +69,9 @@ from store.inner_batch import (
     MOST_INNER_MESSAGES,
     NEED_UNWRAP_FLAG,
     inner_batch_objection,
+    inner_num,
     prepare_inner_batch,
 )
-from store.lmq_dispatch import grown_size, named_queues
-from store.lmq_places import is_lmq_name
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -82,17 +88,9 @@ GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
 """Flags of sends that do not take the fast paths."""
 FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 """Set by RocketMQ's clients on ordered (FIFO) messages."""
-LMQ_MARK: Final = "INNER_MULTI_DISPATCH\x01"
-"""Begins the property that names light queues."""
 INNER_NUM_MARK: Final = "INNER_NUM\x01"
 """Begins the property of inner batches."""
-_LMQ_NUM_EXCEEDED: Final = (
-    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq "
-    "consumeQueue num exceed maxLmqConsumeQueueNum config num, default limit 2w."
-)
 _HALF_QUEUES: Final = 1
-_BATCH_MARKS: Final = (b"DELAY\x01", b"TIMER_", b"INNER_")
-"""One of them is in every property for which a message of a batch is looked at."""
 _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _MULTI_TAGS: Final = 0x2
 _QUEUE_ID_DIGITS: Final = 10
@@ -198,7 +196,7 @@ class SendRecords:
     ) -> StoredSend:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
-        self._check_lmq(header.i)
+        check_light_queues(self._log.lmq, header.i)
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -213,6 +211,7 @@ class SendRecords:
             return StoredSend(topic.entry, [record], message_type, queue_id, messages, key)
         self._check_inner_batch(header.f, header.i, batch_queues=topic.batch_queues)
         if header.m:
+            _refuse_number(header.i)
             records = self._batch(request, header, place, peer)
             if topic.needs_keys:
                 for record in records:
@@ -222,40 +221,16 @@ class SendRecords:
             _check_keys(header.i)
         diversion = self._divert(header, place)
         if diversion is None:
+            body: Buffer = request.body
+            if sys_flag & INNER_BATCH_FLAG and INNER_NUM_MARK in header.i:
+                body = self._counted_body(request, header, sys_flag)
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
-            record = _record(header, place, peer, header.h, request.body)
+            record = _record(header, place, peer, header.h, body)
             return StoredSend(topic.entry, [record], message_type, queue_id)
         self._check_inner_batch(header.f, header.i, batch_queues=False)
         message_type = "delay" if diversion.topic in _DELAYED else "transaction"
         record = _record(header, diversion, peer, header.h, request.body)
         return StoredSend(self._log.topic(diversion.topic), [record], message_type, queue_id)
-
-    def _check_lmq(self, text: str) -> None:
-        """Whether the light queues that a message names can take it. Raises RequestError with the
-        words of RocketMQ's client and broker."""
-        lmq = self._log.lmq
-        if lmq is None or LMQ_MARK not in text:
-            return
-        names = named_queues(text.encode())
-        if any("/" in name for name in names):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"INNER_MULTI_DISPATCH {','.join(names)} can not contains / character",
-            )
-        if wrong := [name for name in names if not is_lmq_name(name)]:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: INNER_MULTI_DISPATCH names {wrong[0][:40]!a}, which is "
-                "no light queue (%LMQ%, at most 127 bytes)",
-            )
-        if grown_size(text.encode(), names) > PROPERTIES_LIMIT:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: properties with {len(names)} light queues "
-                f"(limit {PROPERTIES_LIMIT} bytes)",
-            )
-        if not lmq.has_room(names):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)
 
     def _check_batch_queues(self, header: SendHeader) -> None:
         if self._log.lmq is not None and LMQ_MARK in header.i:
@@ -356,7 +331,7 @@ class SendRecords:
     ) -> tuple[Record, int]:
         """A batch for a topic with batch consume queues: one record, and how many messages it
         holds."""
-        number = sum(1 for _ in self._items(request, header, place.sys_flag))
+        number, body = self._inner_body(request, header, place.sys_flag)
         if number > MOST_INNER_MESSAGES:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -367,7 +342,32 @@ class SendRecords:
         text = append_pairs(text, f"{self._cluster_pair}\x02{INNER_NUM_MARK}{number}")
         sys_flag = place.sys_flag | NEED_UNWRAP_FLAG | INNER_BATCH_FLAG
         own = place._replace(sys_flag=sys_flag, properties=text)
-        return _record(header, own, peer, header.h, request.body), number
+        return _record(header, own, peer, header.h, body), number
+
+    def _inner_body(
+        self, request: RemotingCommand, header: SendHeader, sys_flag: int
+    ) -> tuple[int, Buffer]:
+        """How many messages a batch holds, and its bytes, without reserved properties."""
+        items = [(item, text.encode()) for item, text in self._items(request, header, sys_flag)]
+        if all(item.properties == properties for item, properties in items):
+            return len(items), request.body
+        pieces = [encode_item(item.flag, item.body, properties) for item, properties in items]
+        return len(items), b"".join(pieces)
+
+    def _counted_body(self, request: RemotingCommand, header: SendHeader, sys_flag: int) -> Buffer:
+        """The body of an inner batch that a client has made itself. Raises RequestError where its
+        INNER_NUM is not how many messages it holds: it would take other queue offsets."""
+        properties = prepare_inner_batch(header.i.encode())
+        number, body = self._inner_body(request, header, sys_flag)
+        # As the log's writer reads it, which passes over an empty one.
+        said = inner_num(sys_flag, properties)
+        if said != number:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: its property INNER_NUM is {said}, it holds {number} "
+                "messages",
+            )
+        return body
 
     def _items(
         self, request: RemotingCommand, header: SendHeader, sys_flag: int
@@ -378,19 +378,15 @@ class SendRecords:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
         self._timers.refuse(header.i, "a batch")
         is_empty = True
-        is_plain = not any(mark in request.body for mark in _BATCH_MARKS)
         for item in iterate_batch(request.body):
             is_empty = False
-            text = _text_of(item.properties)
-            if is_plain:
-                yield item, text
-                continue
+            text = admitted_properties(_text_of(item.properties))
             if find_property(text, "DELAY") not in (None, "", "0"):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
                 )
             self._timers.refuse(text, "a batch")
-            self._check_lmq(text)
+            check_light_queues(self._log.lmq, text)
             self._check_inner_batch(0, text, batch_queues=False)
             yield item, text
         if is_empty:
@@ -434,6 +430,15 @@ def _check_keys(properties: str) -> None:
     stored then, and never served.)"""
     if not (find_property(properties, "KEYS") or "").strip():
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+
+
+def _refuse_number(text: str) -> None:
+    """Of the common properties of a batch that becomes single records: each would count as many."""
+    if INNER_NUM_MARK in text and find_property(text, INNER_NUM_MARK[:-1]) is not None:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal: a batch without UNIQ_KEY has the property INNER_NUM",
+        )
 
 
 def _text_of(properties: Buffer) -> str:

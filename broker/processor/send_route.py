@@ -23,7 +23,7 @@ from broker.append.send_properties import find_property, find_unique_key, stored
 from broker.processor.batch_send_route import BatchSendRoute, RouteStats
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import MOST_TEXT
+from broker.processor.send_checks import LMQ_MARK, MOST_TEXT
 from broker.processor.send_header import (
     SendFrame,
     SendHeader,
@@ -35,8 +35,6 @@ from broker.processor.send_records import (
     FIFO_PROPERTY,
     GENERAL_FLAGS,
     HOST_BITS,
-    INNER_NUM_MARK,
-    LMQ_MARK,
     PeerHost,
     SendTopic,
 )
@@ -50,6 +48,7 @@ from store.errors import StoreError
 from store.message_codec import TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
+from store.reserved_properties import MARK, OTHER_MARK, holds_reserved
 
 SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
@@ -115,8 +114,7 @@ class SendRoute:
         bodies: Sequence[bytes],
         decode: Callable[[bytes], SendFrame],
     ) -> int:
-        """How many were taken, the first of them; the next one goes the general way. The hot loop:
-        looking at all this for each message anew took 1.4 us more, of 7.5."""
+        """How many were taken; the next one goes the general way. (Each anew: 1.4 us more.)"""
         log, waiters, sends = self._log, self._waiters, self._sends
         if self._held or not log.writable:
             return 0
@@ -150,7 +148,8 @@ class SendRoute:
             queue_id = topic.queue_ids.get(queue)
             if safety or (queue_id is None and (queue_id := topic.find_queue_id(queue)) is None):
                 break
-            if INNER_NUM_MARK in text or (self._dispatches_lmq and LMQ_MARK in text):
+            marked = MARK in text or OTHER_MARK in text
+            if marked and (holds_reserved(text) or (self._dispatches_lmq and LMQ_MARK in text)):
                 break
             entry, stored_in = topic.entry, queue_id
             kind = bits & GENERAL_FLAGS

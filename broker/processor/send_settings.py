@@ -16,5 +16,7 @@ class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
     start_accept_send_request_timestamp_ms: int
     is_slave: bool
     max_delay_level: int
+    recall_by_property: bool = False
+    """recallByPropertyEnable."""
     reject_transactions: str = ""
     """Why transactional messages are rejected; empty if they are accepted."""

@@ -30,6 +30,7 @@ from remoting.headers.consumer import (
 from remoting.headers.pull_message import PullMessageResponseHeader
 from remoting.headers.query import (
     GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
@@ -51,6 +52,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, RequestProcessor
 from remoting.response_code import ResponseCode
+from store.boundary_type import BoundaryType, parse_boundary
 
 PULL_RESULTS: Final = frozenset(
     {
@@ -212,20 +214,50 @@ class StaticTopicProcessor(TableProcessor):
     def search_offset_by_timestamp(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """29: in the first item with a message as young as that, else in the newest one."""
+        """29: in the first item with a message as young as that, else in the newest one. UPPER: in
+        the last item with a message as old as that, else in the first one. (RocketMQ: of the items
+        that others keep in the last, of its own in the first that answers above 0.)"""
         header = decode_header(SearchOffsetRequestHeader, request.ext_fields)
         items = self._led(request, header.topic, header.queue_id)
         decided = [item for item in items if item.is_decided]
         item_of(items, header.topic, 0)
+        if parse_boundary(header.boundary_type) is BoundaryType.UPPER:
+            for item in reversed(decided):
+                if 0 <= self._oldest_ms(connection, request, items[-1], item) <= header.timestamp:
+                    break
+            return self._found(connection, request, items, item)
         for item in decided[:-1]:
             newest_ms = self._newest_ms(connection, request, items[-1], item)
             if newest_ms >= header.timestamp:
                 break
         else:
             item = decided[-1]
+        return self._found(connection, request, items, item)
+
+    def _found(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        items: Items,
+        item: LogicQueueMappingItem,
+    ) -> RemotingCommand:
+        """The answer to 29 from this item."""
         answer = self._ask(connection, request, items[-1], item)
         found = min(max(_offset_of(answer, item), 0), end_of(items, item))
         return _offset_answer(request, item.static_offset(found))
+
+    def _oldest_ms(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        leader: LogicQueueMappingItem,
+        item: LogicQueueMappingItem,
+    ) -> int:
+        """Store time of the first message of an item, -1 without one (32)."""
+        code = RequestCode.GET_EARLIEST_MSG_STORETIME
+        answer = self._ask(connection, request, leader, item, code=code)
+        _require_success(answer, item)
+        return decode_header(GetEarliestMsgStoretimeResponseHeader, answer.ext_fields).timestamp
 
     def _newest_ms(
         self,

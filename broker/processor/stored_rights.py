@@ -2,23 +2,19 @@
 
 Such a request does not say whose message it is, or could lie, so the request guard cannot judge it:
 the processor reads the message and then asks. Any thread. A message that waits in a topic of the
-broker's own (delayed, half) belongs to its real topic as well. Knows no account; without ACL
-nothing is asked for.
+broker's own (delayed, timed, half) belongs to the topic that it waits for; the broker's own records
+there (pop's check points, the marks of ended transactions) to nobody but operators. Knows no
+account; without ACL nothing is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from broker.acl.access_resources import Resources
 from broker.acl.permission import Permission, is_group
 from broker.append.diverted_messages import home_of
-from broker.topic.system_topics import (
-    SCHEDULE_TOPIC,
-    TRANS_CHECK_MAX_TIME_TOPIC,
-    TRANS_HALF_TOPIC,
-)
+from broker.topic.system_topics import is_internal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from store.message import Message
@@ -26,20 +22,21 @@ from store.message import Message
 StoredRights = Callable[[ConnectionLike, RemotingCommand, Resources], None]
 """RequestGuard.check_resources: raises RequestError if the request's account lacks a right."""
 
-_DIVERTING: Final = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC})
-
 
 def everybody(_connection: ConnectionLike, _request: RemotingCommand, _needed: Resources) -> None:
     """StoredRights of a broker that has no accounts."""
 
 
 def to_read(message: Message) -> Resources:
-    """What reading it needs: SUB on its topic, and on its real one while it waits elsewhere."""
-    needed = {message.topic: Permission.SUB}
-    home = home_of(message.properties) if message.topic in _DIVERTING else None
-    if home is not None:
-        needed[home[0]] = Permission.SUB
-    return needed
+    """What looking at it needs (33, 309): SUB on its topic, on the real one while it waits."""
+    home = home_of(message.properties) if is_internal_topic(message.topic) else None
+    return {message.topic if home is None else home[0]: Permission.SUB}
+
+
+def to_send_back(message: Message) -> Resources:
+    """What consuming it again needs (36): as `to_read`. No consumer was given one that waits, so
+    that also needs SUB on the topic in which it waits: an operator's."""
+    return {message.topic: Permission.SUB} | to_read(message)
 
 
 def to_end(half: Message) -> Resources:

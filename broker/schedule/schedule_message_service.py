@@ -275,9 +275,11 @@ class ScheduleMessageService:
         message = self._parts.reader.checked_at(phy_offset)
         if message is None or message.topic != _SCHEDULE_TOPIC:
             self._skip(level, 1, f"no delayed message at {phy_offset}")
-        else:
-            self._deliver(level, message)
-        return 0
+            return 0
+        queue_offset = level.next_offset
+        self._deliver(level, message)
+        # The same again: it was refused, for example since its topic's queues are being deleted.
+        return 0 if level.next_offset != queue_offset else _LOOK_MS
 
     def _deliver(self, level: _Level, message: CheckedRecord) -> None:
         home = home_of(message.properties)

@@ -356,6 +356,7 @@ class BrokerConfig:
         "match pops and acks in memory and in popjournal; false stores each pop's check point and "
         "each ack (RocketMQ's default is false)",
         important=True,
+        changeable=NOW,
     )
     pop_ck_stay_buffer_time: int = setting(
         10_000, "a pop that is not wholly acknowledged by then is stored", unit="ms", ge=0
@@ -398,7 +399,7 @@ class BrokerConfig:
     )
     max_pop_polling_size: int = setting(100_000, "waiting pops, and notifications", ge=1)
     enable_notify_after_pop_order_lock_release: bool = setting(
-        True, "wake a waiting ordered pop when the queue is free again"
+        True, "wake a waiting ordered pop when the queue is free again", changeable=NOW
     )
     revive_interval: int = setting(
         100, "pause between two looks at the revive topic (RocketMQ: 1000)", unit="ms", ge=10
@@ -426,6 +427,11 @@ class BrokerConfig:
     allow_recall_when_broker_not_writeable: bool = setting(
         True, "recalls are served even if brokerPermission forbids to write", changeable=NOW
     )
+    recall_by_property_enable: bool = setting(
+        False,
+        "a client may also recall a message of a topic by a timer message of its own for that "
+        "topic, with the property TIMER_DEL_UNIQKEY; false: such a message is refused (13)",
+    )
     # Statistics and changes at run time.
     enable_detail_stat: bool = setting(
         True, "keep statistics for each queue, too", changeable=AFTER_RESTART
@@ -452,6 +458,7 @@ class BrokerConfig:
         False,
         "a reset of a group's offsets (222) is stored here and told to the next pulls, as 5.3 does "
         "by default; without it the group's members are told (220)",
+        changeable=NOW,
     )
     enable_lmq_stats: bool = setting(
         False,

@@ -50,8 +50,8 @@ log = logging.getLogger(__name__)
 _INSPECTION_MS: Final = 8_000
 _BLIND_WAIT_MS: Final = 10_000
 _UNREGISTERED_WAIT_MS: Final = 3_000
-"""A broker that has just started has not heard from the name servers yet. A link to a master that
-nobody could ask about has no checksums, not even to one of ours."""
+"""Without name servers. A link to a master that nobody could ask about has no checksums, not even
+to one of ours."""
 _LEAST_ADDRESS: Final = 6
 """RocketMQ ignores a shorter haMasterAddress."""
 
@@ -95,10 +95,14 @@ class MasterInspector:
         clock: Clock,
         *,
         own_addresses: Collection[str],
+        has_name_servers: Callable[[], bool],
         on_result: Callable[[Inspection], None] = lambda _result: None,
+        on_silence: Callable[[], None] = lambda: None,
     ) -> None:
         """reader: not shared with others. own_addresses: "ip:port" of this broker's remoting and HA
-        ports. on_result: called with the result of every inspection, on the inspecting thread.
+        ports. has_name_servers: whether there is somebody to ask who the master is. on_result:
+        called with the result of every inspection, on the inspecting thread. on_silence: the known
+        master does not respond, there may be another one by now; must not block.
         """
         self._client = client
         self._reader = reader
@@ -106,7 +110,9 @@ class MasterInspector:
         self._units = units
         self._clock = clock
         self._own_addresses = frozenset(own_addresses)
+        self._has_name_servers = has_name_servers
         self._on_result = on_result
+        self._on_silence = on_silence
         self._lock = threading.Lock()
         self._known: tuple[str | None, str | None] = (None, None)
         self._last_master: tuple[str | None, str | None] = (None, None)
@@ -161,12 +167,9 @@ class MasterInspector:
         if obstacle is not None:
             return Inspection(verdict=Verdict.WAIT, text=obstacle, master_address=master_address)
         if master_address is None or master_address in self._own_addresses:
-            text = (
-                f"no master is registered: the log at haMasterAddress {ha_address} was not compared"
-            )
-            found = self._not_compared(own_min, own_max, text, wait_ms=_UNREGISTERED_WAIT_MS)
+            found = self._unregistered(own_min, own_max, ha_address)
         else:
-            found = self._ask(master_address, own_min, own_max, is_fixed)
+            found = self._ask(master_address, own_min, own_max)
         return Inspection(**(found | {"ha_address": ha_address, "master_address": master_address}))
 
     def _obstacle(self, ha: str | None, master: str | None, is_fixed: bool) -> str | None:
@@ -183,7 +186,16 @@ class MasterInspector:
             return f"the name server reports HA address {ha}, but {master} as the master"
         return None
 
-    def _ask(self, address: str, own_min: int, own_max: int, is_fixed: bool) -> dict[str, Any]:
+    def _unregistered(self, own_min: int, own_max: int, ha: str | None) -> dict[str, Any]:
+        """haMasterAddress is set, and nobody says who the master is. After a failover what listens
+        there may lack records that the local log has: as long as a name server may still say who it
+        is, that is waited for."""
+        text = f"no master is registered: the log at haMasterAddress {ha} was not compared"
+        if self._has_name_servers() and not is_empty(own_min, own_max):
+            return {"verdict": Verdict.WAIT, "text": f"{text}; waiting until one is"}
+        return self._not_compared(own_min, own_max, text, wait_ms=_UNREGISTERED_WAIT_MS)
+
+    def _ask(self, address: str, own_min: int, own_max: int) -> dict[str, Any]:
         master: RemoteLog | None = None
         try:
             master = RemoteLog(self._client, address, self._clock, _INSPECTION_MS)
@@ -194,8 +206,9 @@ class MasterInspector:
             found = self._not_compared(own_min, own_max, text, wait_ms=_BLIND_WAIT_MS)
             return found | {"ha_protocol": 0 if master is None else master.ha_protocol}
         except MasterSilentError as error:
-            if is_fixed and master is None:
-                return self._not_compared(own_min, own_max, f"{error}: the logs were not compared")
+            # Even with haMasterAddress: who listens there may be the successor of this master, and
+            # lack records that the local log has.
+            self._on_silence()
             return {"verdict": Verdict.WAIT, "text": str(error)}
         self._not_compared_since_ms = None
         return found | {

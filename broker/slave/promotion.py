@@ -8,7 +8,8 @@ master for the end of its log (28) every few seconds through the scheduled execu
 file. A poll shows two things: the current lag, and, later, whether the slave has reached the polled
 offset. A slave that is constantly some seconds behind also reaches it, and lacks those seconds if
 its master is lost. Messages that the master stores after the last poll are in no file. Demoting a
-master needs nothing here: the inspection compares the logs.
+master needs nothing here: the inspection compares the logs. Long because what is recorded and what
+is objected to are one rule.
 
     <root>/replica.json            ReplicaState as JSON, replaced whole
     <root>/replica.json.promoted   the last state, kept after a promotion
@@ -22,12 +23,13 @@ import threading
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from broker.settings.startup_options import StartupOptions
 from broker.slave.remote_log import MasterRefusesError, read_facts, runtime_request
+from broker.slave.sync_kind import SLAVE_SYNC_SUCCESS, SyncKind
 from conf.atomic_file import sync_directory, write_atomic
 from conf.errors import EXIT_CANNOT_START, StartupExitError
 from ha.inspection import Inspection, Verdict
@@ -81,7 +83,8 @@ class ReplicaState:
     flushedOffset: when this was written. commonOffset: where the logs diverge (state ahead or
     diverged), else -1. firstCopyDone: the slave has caught up with its master at least once.
     inSync: it has reached the master's offset of the last poll, and had no backlog then. state: the
-    last verdict of an inspection.
+    last verdict of an inspection. tablesCopiedAt: when topics, groups and offsets were last copied
+    from a master, 0 = never as a slave, -1 = written by a version that did not record it.
     """
 
     role: str = "SLAVE"
@@ -98,6 +101,7 @@ class ReplicaState:
     firstCopyDone: bool = False  # noqa: N815
     inSync: bool = False  # noqa: N815
     state: str = ""
+    tablesCopiedAt: int = _UNKNOWN  # noqa: N815
     writtenAt: int = 0  # noqa: N815
 
     def lacks(self, *, only_flushed: bool = False) -> int | None:
@@ -118,10 +122,19 @@ class ReplicaState:
         return self.lagBytes > _HEALTHY_LAG
 
 
+class PromotionOutlook(NamedTuple):
+    """Whether a slave may become the master; objection "": it may."""
+
+    objection: str
+    basis: str
+    """When its master was seen last, and how far behind this slave was then."""
+
+
 def read_state(path: Path) -> ReplicaState | None:
     """Read the file; None if it does not exist. Raises StoreError naming it."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        found.setdefault("tablesCopiedAt", _UNKNOWN)
         known = {item.name: found[item.name] for item in fields(ReplicaState)}
     except FileNotFoundError:
         return None
@@ -166,7 +179,9 @@ class ReplicaJournal:
         except StoreError as error:
             log.error("%s; starting a new one", error)
         self._state = replace(
-            self._written or ReplicaState(), brokerName=broker_name, brokerId=broker_id
+            self._written or ReplicaState(tablesCopiedAt=0),
+            brokerName=broker_name,
+            brokerId=broker_id,
         )
 
     @property
@@ -237,6 +252,16 @@ class ReplicaJournal:
 
         self._client.invoke_async(address, runtime_request(), _ASK_MS, on_answer)
 
+    def outlook(self) -> PromotionOutlook:
+        """What a start as master would find now. The machine's end is not looked at: this process
+        lives. Any thread."""
+        with self._lock:
+            state = self._completed()
+        if not state.state:
+            return PromotionOutlook(f"{self._path}: nothing is recorded yet", "")
+        objection = _state_objection(self._path, state, machine_went_down=False)
+        return PromotionOutlook(objection or "", _look_text(state))
+
     def close(self) -> None:
         """Write the final state, in an orderly shutdown, after the link has closed."""
         self._write()
@@ -261,6 +286,7 @@ class ReplicaJournal:
             self._state,
             ownMaxOffset=self._counters[MAX_PHY_OFFSET],
             flushedOffset=self._counters[FLUSHED_OFFSET],
+            tablesCopiedAt=self._tables_copied_ms() or self._state.tablesCopiedAt,
         )
         came_there = found.lacks() == 0
         return replace(
@@ -268,6 +294,10 @@ class ReplicaJournal:
             inSync=came_there and not found.had_backlog,
             firstCopyDone=found.firstCopyDone or came_there,
         )
+
+    def _tables_copied_ms(self) -> int:
+        """When the oldest of the tables was copied, in this life; 0: one was not."""
+        return min(self._counters[SLAVE_SYNC_SUCCESS + kind] for kind in SyncKind)
 
     def _is_written(self, found: ReplicaState) -> bool:
         written = self._written
@@ -346,7 +376,7 @@ def _state_objection(path: Path, state: ReplicaState, *, machine_went_down: bool
     if lacking is None:
         return f"{path}: {when} this slave had never been compared with a master"
     if lacking == 0 and not state.had_backlog:
-        return None
+        return _tables_objection(path, state)
     if lacking == 0:
         return f"{path}: {_look_text(state)}"
     what = f"{path}: {when} this slave lacked {lacking} bytes of its master {state.masterAddress}"
@@ -357,6 +387,16 @@ def _state_objection(path: Path, state: ReplicaState, *, machine_went_down: bool
     elif not state.firstCopyDone:
         what += ", its first copy was not finished"
     return what
+
+
+def _tables_objection(path: Path, state: ReplicaState) -> str | None:
+    if state.tablesCopiedAt != 0:
+        return None
+    return (
+        f"{path}: at {_time_text(state.writtenAt)} this slave had every message of its master "
+        f"{state.masterAddress}, but had never copied topics, groups and offsets: every consumer "
+        "would begin anew"
+    )
 
 
 def _last_look_text(path: Path) -> str:
@@ -379,10 +419,13 @@ def _look_text(state: ReplicaState) -> str:
     end = silent or state.writtenAt
     seconds = max(0, end - state.masterAskedAt) / 1000
     what = "the master stopped responding" if silent else "this slave's last entry was written"
-    return (
+    text = (
         f"{text}; {what} {seconds:.1f} s later, messages that the master stored in between are "
         "unknown"
     )
+    if state.tablesCopiedAt > 0:
+        text += f"; topics, groups and offsets are of {_time_text(state.tablesCopiedAt)}"
+    return text
 
 
 def _time_text(wall_ms: int) -> str:

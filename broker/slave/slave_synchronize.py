@@ -56,7 +56,6 @@ from store.control_slots import DISPATCHED_OFFSET
 
 log = logging.getLogger(__name__)
 
-FIRST_DELAY_MS: Final = 3_000
 TIMEOUT_MS: Final = 3_000
 """Timeout of each request, as in RocketMQ."""
 
@@ -147,13 +146,15 @@ class SlaveSynchronize:
         find_objection: Callable[[str], str | None],
         page: ControlPage,
         clock: Clock,
+        on_silence: Callable[[], None] = lambda: None,
         and_then: Callable[[str], None] | None = None,
     ) -> None:
         """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
 
         `find_objection`: why nothing is taken from the broker at "ip:port"; see TrustedMaster.
         `compare_logs` compares the master's log with the local one and reports the result through
-        `logs_compared`; it may take seconds. `and_then`: called with the master's address at the
+        `logs_compared`; it may take seconds. `on_silence`: the master did not respond in a round;
+        must not block. `and_then`: called with the master's address at the
         end of each round if the logs match; must not raise.
         """
         self._own_address = own_address
@@ -168,7 +169,13 @@ class SlaveSynchronize:
         self._find_objection = find_objection
         self._distrust: str | None = None
         """Why this round takes nothing from the master."""
+        self._is_complete = False
+        """Whether the last round copied every table."""
+        self._is_silent = False
+        """Whether the master did not respond in this round."""
+        self._on_silence = on_silence
         self._and_then = and_then
+        self._executor: ScheduledExecutor | None = None
         self._counters = page.counters
         self._clock = clock
         self._lock = threading.Lock()
@@ -196,22 +203,37 @@ class SlaveSynchronize:
     def schedule_on(self, executor: ScheduledExecutor, config: BrokerConfig) -> None:
         """Start synchronizing; call after the tables were loaded and before clients are served.
 
-        The names in the files may come from another master or from this broker, so they are not
-        used.
+        The first round begins when a master is known, and so does one when the master changes: a
+        slave that is promoted before it copied the tables once would begin every group anew. The
+        names in the files may come from another master or from this broker, so they are not used.
         """
+        self._executor = executor
         executor.schedule(
             "slave-synchronize",
             self.sync_all,
-            first_delay_ms=FIRST_DELAY_MS,
+            first_delay_ms=config.slave_sync_interval,
             period_ms=config.slave_sync_interval,
         )
+        self.link_opened()
 
     def set_master_address(self, address: str | None) -> None:
-        """Follow the master at "ip:port" from the next round on; None or this broker itself: no
+        """Follow the master at "ip:port", with a round at once; None or this broker itself: no
         master."""
         if address != self._master:
             log.info("tables: master is %s, was %s", address, self._master)
             self._master = address
+            self._is_complete = False
+            self.link_opened()
+
+    def link_opened(self) -> None:
+        """The HA link is up, which makes its master ours: with a round at once, unless the last one
+        copied everything. Any thread."""
+        if self._executor is not None:
+            self._executor.submit("slave-synchronize-now", self._sync_unless_complete)
+
+    def _sync_unless_complete(self) -> None:
+        if not self._is_complete:
+            self.sync_all()
 
     def logs_compared(self, master: str | None, objection: str | None) -> None:
         """The log of `master` was compared with the local one. With an objection the logs differ
@@ -236,28 +258,38 @@ class SlaveSynchronize:
     # -- one round ------------------------------------------------------------------------------
 
     def sync_all(self) -> None:
-        """Run one round over all kinds; does nothing without a master or during another round."""
-        master = self._master
-        if master is None or master == self._own_address or not self._lock.acquire(blocking=False):
+        """Run one round over all kinds, and another one if the master has changed meanwhile; does
+        nothing without a master or during another round."""
+        if not self._lock.acquire(blocking=False):
             return
         try:
-            if master != self._followed_master:
-                self._follow(master)
-            self._distrust = self._find_objection(master)
-            if master != self._looked_at and self._distrust is None:
-                self._compare_logs()
-            for kind, sync in (
-                (SyncKind.TOPICS, self._sync_topics),
-                (SyncKind.CONSUMER_OFFSETS, self._sync_consumer_offsets),
-                (SyncKind.DELAY_OFFSETS, self._sync_delay_offsets),
-                (SyncKind.SUBSCRIPTION_GROUPS, self._sync_groups),
-            ):
-                if master == self._master:
-                    self._sync(kind, sync, master)
-            if self._and_then is not None and master == self._master and self._belongs(master):
-                self._and_then(master)
+            done: str | None = None
+            while (master := self._master) not in (None, self._own_address, done):
+                assert master is not None
+                self._run_round(master)
+                done = master
         finally:
             self._lock.release()
+
+    def _run_round(self, master: str) -> None:
+        self._is_silent, self._is_complete = False, True
+        if master != self._followed_master:
+            self._follow(master)
+        self._distrust = self._find_objection(master)
+        if master != self._looked_at and self._distrust is None:
+            self._compare_logs()
+        for kind, sync in (
+            (SyncKind.TOPICS, self._sync_topics),
+            (SyncKind.CONSUMER_OFFSETS, self._sync_consumer_offsets),
+            (SyncKind.DELAY_OFFSETS, self._sync_delay_offsets),
+            (SyncKind.SUBSCRIPTION_GROUPS, self._sync_groups),
+        ):
+            if master == self._master:
+                self._sync(kind, sync, master)
+        if self._is_silent:
+            self._on_silence()
+        if self._and_then is not None and master == self._master and self._belongs(master):
+            self._and_then(master)
 
     def _belongs(self, master: str) -> bool:
         return self._distrust is None and self._objection is None and self._looked_at == master
@@ -286,6 +318,8 @@ class SlaveSynchronize:
                 raise SlaveSyncError("the local log has not been compared with the master's yet")
             sync(master)
         except _TROUBLE as error:
+            self._is_silent |= isinstance(error, RemotingError)
+            self._is_complete = False
             self._failed(kind, master, error)
         else:
             self._succeeded(kind, master)

@@ -14,6 +14,7 @@ from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from store.batch_queue_reader import BatchQueueReader
 from store.batch_units import BatchUnit
+from store.boundary_type import BoundaryType
 from store.errors import QueueDamagedError
 from store.unit_check import LogFiles, is_right
 
@@ -81,7 +82,13 @@ class BatchQueues:
         return units[0][:3]
 
     def offset_by_timestamp(
-        self, topic: str, queue_id: int, timestamp_ms: int, low: int, high: int
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        low: int,
+        high: int,
+        boundary: BoundaryType | None = None,
     ) -> int:
         """See BatchQueueReader.offset_by_timestamp."""
-        return self._reader.offset_by_timestamp(topic, queue_id, timestamp_ms, low, high)
+        return self._reader.offset_by_timestamp(topic, queue_id, timestamp_ms, low, high, boundary)

@@ -15,6 +15,7 @@ from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import NoteDamaged
 from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
+from store.boundary_type import BoundaryType
 from store.commit_log_reader import CommitLogReader
 from store.errors import QueueDamagedError
 from store.generation_aware_reader import GenerationAwareReader
@@ -138,12 +139,20 @@ class StoreAccess:
             "rebuilt from the commit log; try again"
         )
 
-    def offset_by_timestamp(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The queue offset nearest to a store time (29); 0 for an unknown queue. Raises
-        QueueDamagedError."""
+    def offset_by_timestamp(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: BoundaryType | None = None,
+    ) -> int:
+        """The queue offset nearest to a store time, or on that side of it (29); 0 for an unknown
+        queue. Raises QueueDamagedError."""
         low, high = self._table.offsets(topic, queue_id)
         if self._batch.hold(topic):
-            return self._batch.offset_by_timestamp(topic, queue_id, timestamp_ms, low, high)
+            return self._batch.offset_by_timestamp(
+                topic, queue_id, timestamp_ms, low, high, boundary
+            )
 
         def check(raw: bytes, queue_offset: int) -> tuple[int, int, int] | None:
             return self._checked(raw, topic, queue_id, queue_offset)
@@ -158,6 +167,7 @@ class StoreAccess:
                 self._log.store_timestamp_at,
                 min_phy_offset=self._log.min_phy_offset,
                 check=check,
+                boundary=boundary,
             )
 
     def in_memory(self, phy_offset: int) -> bool:

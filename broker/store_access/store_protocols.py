@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from store.boundary_type import BoundaryType
+
 
 class QueueOffsets(Protocol):
     """Min and max offset of every consume queue."""
@@ -49,8 +51,15 @@ class MessageReader(Protocol):
         """Wall clock ms at which the record was stored; -1 if no record starts there."""
         ...
 
-    def offset_by_timestamp(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The queue offset nearest to a store time (29); 0 for an unknown queue."""
+    def offset_by_timestamp(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: BoundaryType | None = None,
+    ) -> int:
+        """The queue offset nearest to a store time, or on that side of it (29); 0 for an unknown
+        queue."""
         ...
 
     def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:

@@ -62,19 +62,30 @@ class UnitBlock:
         "_places",
         "_properties",
         "begin",
+        "believed_until_s",
         "end",
         "ends_file",
         "generation",
         "raw",
     )
 
-    def __init__(self, begin: int, generation: int, raw: bytes, *, ends_file: bool) -> None:
-        """begin: the queue offset of the first of the units `raw`. ends_file: those behind them are
-        in another file of the queue: a read ends there."""
+    def __init__(
+        self,
+        begin: int,
+        generation: int,
+        raw: bytes,
+        *,
+        believed_until_s: float,
+        ends_file: bool,
+    ) -> None:
+        """begin: the queue offset of the first of the units `raw`. believed_until_s: the monotonic
+        time from which on they are to be checked again. ends_file: those behind them are in another
+        file of the queue: a read ends there."""
         self.begin: Final = begin
         self.end: Final = begin + len(raw) // CQ_UNIT_SIZE
         self.generation: Final = generation
         self.raw: Final = raw
+        self.believed_until_s: Final = believed_until_s
         self.ends_file: Final = ends_file
         self._is_laid_out = False
         self._places: Places | None = None

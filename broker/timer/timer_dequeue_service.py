@@ -288,8 +288,9 @@ class TimerDequeueService:
         if not slot.is_walked:
             slot.walk(_WALKED)
             return
+        not_before_ms = self._not_before_ms
         for _ in range(_SHARE):
-            if slot.is_done or slot.waits:
+            if slot.is_done or slot.waits or self._not_before_ms != not_before_ms:
                 return
             due = slot.next_due()
             if due.message is None or due.unit is None:
@@ -307,8 +308,9 @@ class TimerDequeueService:
         if slot.is_walking:
             slot.walk(_READ)
             return
+        not_before_ms = self._not_before_ms
         for _ in range(_SHARE):
-            if not slot.is_due(self._log.now_ms):
+            if not slot.is_due(self._log.now_ms) or self._not_before_ms != not_before_ms:
                 return
             due = slot.next_due()
             if due.message is not None and due.unit is not None:

@@ -48,6 +48,12 @@ FORBIDDEN_TO_SEND: Final = frozenset(
     }
 )
 """Clients may not send to these; only the broker writes them."""
+REVIVE_TOPIC_PREFIX: Final = f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_"
+MEMBER_TOPIC_PREFIX: Final = f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_"
+FORBIDDEN_PREFIXES: Final = (REVIVE_TOPIC_PREFIX, MEMBER_TOPIC_PREFIX)
+"""Nor to those that begin so, of any cluster or broker. Others that begin with rmq_sys_ hold no
+bookkeeping: Java's clients send their traces to rmq_sys_TRACE_DATA_<region>. (RocketMQ lets clients
+send to these, too, and believes what it reads there.)"""
 
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",
@@ -73,6 +79,23 @@ _FIXED: Final = (
     SELF_TEST_TOPIC,
     OFFSET_MOVED_EVENT_TOPIC,
 )
+
+
+_INTERNAL: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+    }
+)
+
+
+def is_internal_topic(topic: str) -> bool:
+    """Whether the broker keeps messages of other topics there while they wait, or records of its
+    own: nothing that a client reads as such."""
+    return topic in _INTERNAL or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 class SystemTopics:
@@ -108,12 +131,12 @@ def reply_topic(cluster_name: str) -> str:
 
 def revive_topic(cluster_name: str) -> str:
     """The topic that holds pop's due check points and acks."""
-    return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster_name}"
+    return REVIVE_TOPIC_PREFIX + cluster_name
 
 
 def member_topic(broker_name: str) -> str:
     """The topic whose route shows the members of a broker's group."""
-    return f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}"
+    return MEMBER_TOPIC_PREFIX + broker_name
 
 
 def retry_topic(group: str) -> str:
@@ -133,7 +156,7 @@ def is_system_group(group: str) -> bool:
 
 def check_send_allowed(topic: str) -> None:
     """Raises RequestError(NO_PERMISSION) for a topic that only the broker writes."""
-    if topic in FORBIDDEN_TO_SEND:
+    if topic in FORBIDDEN_TO_SEND or topic.startswith(FORBIDDEN_PREFIXES):
         raise RequestError(
             ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
         )

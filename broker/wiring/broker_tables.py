@@ -21,6 +21,7 @@ from broker.offset.broadcast_offset_manager import SCAN_INTERVAL_MS, BroadcastOf
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.pop_names import REVIVE_GROUP
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.startup_options import StartupOptions
 from broker.subscription.lmq_subscription_group_manager import LmqSubscriptionGroupManager
@@ -30,6 +31,7 @@ from broker.topic.lmq_topic_config_manager import LmqTopicConfigManager
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from broker.transaction.transaction_records import TRANSACTION_GROUP
 from broker.wiring.lost_tables import (
     restore_lacking_topics,
     restore_lost_tables,
@@ -41,11 +43,15 @@ from ipc.scheduled_executor import ScheduledExecutor
 _PERSIST_FIRST_MS: Final = 10_000
 
 
+OWN_GROUPS: Final = (TRANSACTION_GROUP, REVIVE_GROUP)
+"""Groups whose offsets say how far the broker itself is: no client commits them."""
+
+
 def _offset_manager(directory: Path, *, lmq: bool) -> ConsumerOffsetManager:
     ordinary = directory / "consumerOffset.json"
     if not lmq:
-        return ConsumerOffsetManager(ordinary)
-    return LmqConsumerOffsetManager(directory / "lmqConsumerOffset.json", ordinary)
+        return ConsumerOffsetManager(ordinary, OWN_GROUPS)
+    return LmqConsumerOffsetManager(directory / "lmqConsumerOffset.json", ordinary, OWN_GROUPS)
 
 
 class BrokerTables:

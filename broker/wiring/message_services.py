@@ -213,6 +213,7 @@ class MessageServices:
                 new_topics=self.new_topics,
                 rights=self._rights,
                 is_compacted=self._is_compacted,
+                find_topic=self._tables.topics.find,
             ),
             send_back_settings(self._options),
         )

@@ -15,6 +15,7 @@ from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
+from broker.out.control_slots import NAME_SERVERS_MISSING
 from broker.out.escape_bridge import EscapeBridge
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
@@ -39,6 +40,7 @@ from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
 from ha.control_slots import MASTER_LINKED
+from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
 from remoting.signature import RequestSigner
@@ -121,6 +123,7 @@ class Outside:
             tables,
             acl,
             min_broker_id_changed=self.acting.notified,
+            master_is_silent=lambda: self.registration.master_is_silent(),
             on_failure=on_failure,
         )
         self._escape: Final = (
@@ -144,6 +147,7 @@ class Outside:
             executor,
             on_master=self.replication.on_master,
             mapping_infos=tables.mappings.infos,
+            note_missing=lambda count: _note_missing(resources.page, count),
         )
 
     def open(self) -> None:
@@ -227,3 +231,8 @@ def broker_identity(options: StartupOptions) -> BrokerIdentity:
             broker.broker_not_active_timeout_millis if broker.enable_slave_acting_master else None
         ),
     )
+
+
+def _note_missing(page: ControlPage, count: int) -> None:
+    """For the supervisor, which tells the operator."""
+    page.counters[NAME_SERVERS_MISSING] = count

@@ -20,6 +20,7 @@ from broker.pop.request_clock import RequestClock
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.ack_message_processor import AckMessageProcessor
 from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
+from broker.processor.held_rights import HoldRights, no_rights
 from broker.processor.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
 from broker.processor.pop_queue_check import PopQueueCheck
 from broker.processor.table_processor import TableProcessor
@@ -49,6 +50,7 @@ class PopPath:
         stats: HotPathStats,
         order: OrderInfo | None = None,
         waiters: PopWaiters | None = None,
+        hold_rights: HoldRights = no_rights,
     ) -> None:
         self._clock = resources.clock
         self.metrics: Final = PopMetrics(resources.metric_slots)
@@ -82,7 +84,7 @@ class PopPath:
             UnitMarks(store.loop_reader, resources.clock.monotonic_ms),
             store.log.next_offset,
         )
-        self.pop: Final = self._make_pop(order, waiters)
+        self.pop: Final = self._make_pop(order, waiters, hold_rights)
         queues = PopQueueCheck(tables.topics.find, self.reader)
         acks = PopAcks(self.buffer, self.records, self.inflight, broker.broker_name)
         self.ack: Final = AckMessageProcessor(acks, queues, tables.offsets, order, waiters, stats)
@@ -144,7 +146,9 @@ class PopPath:
 
     # -- construction --------------------------------------------------------------------------
 
-    def _make_pop(self, order: OrderInfo | None, waiters: PopWaiters | None) -> PopMessageProcessor:
+    def _make_pop(
+        self, order: OrderInfo | None, waiters: PopWaiters | None, hold_rights: HoldRights
+    ) -> PopMessageProcessor:
         tables = self._tables
         return PopMessageProcessor(
             _pop_settings(self._options),
@@ -158,6 +162,7 @@ class PopPath:
                 order=order,
                 waiters=waiters,
                 stats=self._stats,
+                hold_rights=hold_rights,
                 clock=RequestClock(self._now_ms, self._clock.monotonic_ms),
                 log_end=self._log_end,
                 is_in_memory=self._is_in_memory,

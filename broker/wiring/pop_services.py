@@ -14,6 +14,7 @@ from broker.longpolling.notify_message_arriving_listener import (
 )
 from broker.metrics.broker_gauges import SAMPLING_MS
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.offset.consumer_offset_manager import OwnOffsets
 from broker.pop.pop_journal import read_boot_id
 from broker.pop.pop_long_polling_service import (
     SCAN_PERIOD_MS,
@@ -24,6 +25,7 @@ from broker.pop.pop_request import PopRequest
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
+from broker.processor.held_rights import HoldRights
 from broker.processor.notification_processor import NotificationProcessor
 from broker.processor.peek_message_processor import PeekMessageProcessor
 from broker.processor.peeking_check import PeekingCheck, PeekingSettings
@@ -54,6 +56,7 @@ class PopServices:
         tables: BrokerTables,
         messages: MessageServices,
         stats: HotPathStats,
+        hold_rights: HoldRights,
     ) -> None:
         self._options = resources.options
         self._page = resources.page
@@ -66,7 +69,14 @@ class PopServices:
             self._clock.monotonic_ms,
         )
         self.path: Final = PopPath(
-            resources, store, tables, messages, stats, tables.order_info, self._waiters
+            resources,
+            store,
+            tables,
+            messages,
+            stats,
+            tables.order_info,
+            self._waiters,
+            hold_rights,
         )
         self._check = PeekingCheck(
             _peeking_settings(self._options),
@@ -81,6 +91,7 @@ class PopServices:
             stats,
             _polling_limits(self._options),
             RequestClock(self._clock.now_ms, self._clock.monotonic_ms),
+            hold_rights,
         )
         self._peek = PeekMessageProcessor(
             self._check, self.path.reader, lambda: self._page.counters[MAX_PHY_OFFSET], stats
@@ -117,9 +128,8 @@ class PopServices:
         self._waiters.on_waiting = self._notification.waiters.on_waiting = scans.begin
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
-        if self._options.broker.enable_notify_after_pop_order_lock_release:
-            self._tables.order_info.watch_free_queues(self._on_free_queue)
-            loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
+        self._tables.order_info.watch_free_queues(self._on_free_queue)
+        loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
         if self._options.store.timer_wheel_enable:
             self._revive.start(loop)
 
@@ -160,6 +170,8 @@ class PopServices:
         self.path.metrics.hide_gone(set(topics.topic_names()), set(groups.group_names()))
 
     def _on_free_queue(self, topic: str, group: str, queue_id: int) -> None:
+        if not self._options.broker.enable_notify_after_pop_order_lock_release:
+            return
         self._waiters.queue_is_free(topic, group, queue_id)
         self._notification.waiters.queue_is_free(topic, group, queue_id)
 
@@ -176,7 +188,7 @@ class PopServices:
                 table=store.table,
                 units=store.loop_units,
                 reader=store.loop_reader,
-                offsets=tables.offsets,
+                offsets=OwnOffsets(tables.offsets),
                 records=self.path.records,
                 topics=tables.topics,
                 find_topic=tables.topics.find,

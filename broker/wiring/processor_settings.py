@@ -25,6 +25,7 @@ def send_settings(options: StartupOptions) -> SendSettings:
         start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
         is_slave=store.is_slave,
         max_delay_level=len(store.delay_level_ms),
+        recall_by_property=broker.recall_by_property_enable,
         reject_transactions=(
             f"the broker[{broker.broker_ip1}] sending transaction message is forbidden"
             if broker.reject_transaction_message

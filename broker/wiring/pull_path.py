@@ -11,6 +11,7 @@ from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
+from broker.processor.held_rights import HoldRights
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_start import PullStart
 from broker.store_access.pages_ahead import PagesAhead
@@ -32,6 +33,7 @@ def pull_processor(
     offset_moved: OffsetMovedEvents,
     cold: ColdPulls,
     pages: PagesAhead,
+    hold_rights: HoldRights,
 ) -> PullMessageProcessor:
     """Codes 11 and 361, with the service that holds pulls."""
     return PullMessageProcessor(
@@ -56,6 +58,7 @@ def pull_processor(
         compaction=_compaction_pull(resources, store, tables),
         batch=BatchPull(store.batch_queues, store.loop_reader),
         pages=pages,
+        hold_rights=hold_rights,
     )
 
 
@@ -69,13 +72,9 @@ def _compaction_pull(
     return CompactionPull(reader, store.table, tables.topics.is_compaction_topic)
 
 
-def _pull_start(
-    resources: ProcessResources, store: StoreSide, tables: BrokerTables
-) -> PullStart | None:
+def _pull_start(resources: ProcessResources, store: StoreSide, tables: BrokerTables) -> PullStart:
     broker = resources.options.broker
     follows = broker.enable_broadcast_offset_store and not resources.options.store.is_slave
-    if not follows and not broker.use_server_side_reset_offset:
-        return None
 
     def is_in_memory(phy_offset: int) -> bool:
         return resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit
@@ -89,12 +88,12 @@ def _pull_start(
         raw = store.loop_units.read(topic, queue_id, 0, 1, high) if low == 0 < high else b""
         return 0 if raw and is_in_memory(CQ_UNIT.unpack_from(raw)[0]) else high
 
+    tables.offsets.stores_resets = broker.use_server_side_reset_offset
     return PullStart(
         tables.consumers,
         first_offset,
-        take_reset=(
-            tables.offsets.take_reset_offset if broker.use_server_side_reset_offset else None
-        ),
+        take_reset=tables.offsets.take_reset_offset,
+        tells_resets=broker.use_server_side_reset_offset,
         broadcast=tables.broadcast if follows else None,
     )
 

@@ -5,6 +5,7 @@ the master is (from registrations, or told by 906), whether the logs belong toge
 (SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
 offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
 requests of process `ha` are answered here, and its HA status is asked for. No policy of its own.
+Long because both roles are put together from the same parts.
 """
 
 from __future__ import annotations
@@ -68,10 +69,12 @@ class Replication:
         acl: PlainPermissionManager | None,
         *,
         min_broker_id_changed: Callable[[str], None],
+        master_is_silent: Callable[[], None],
         on_failure: FailureHandler,
     ) -> None:
         """acl: None when aclEnable is false. min_broker_id_changed: ActingMaster.notified.
-        on_failure: of the thread that answers process ha."""
+        master_is_silent: BrokerRegistration's. on_failure: of the thread that answers process
+        ha."""
         options, page, clock = resources.options, resources.page, resources.clock
         self._options = options
         self._page = page
@@ -82,6 +85,7 @@ class Replication:
         self._store = store
         self._tables = tables
         self._acl = acl
+        self._master_is_silent = master_is_silent
         self._is_slave = options.store.is_slave
         self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         self._ha_address: str | None = None
@@ -147,6 +151,7 @@ class Replication:
             self._ha_identity,
             ha=self._ha,
             slave_sync=self._synchronize.status,
+            promotion=self._journal.outlook,
             update_master=self._on_master_from_peer,
             min_broker_id_changed=min_broker_id_changed,
             flushed=self._flushed,
@@ -171,7 +176,9 @@ class Replication:
             self._store.access,
             self._clock,
             own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
+            has_name_servers=lambda: bool(self._api.name_servers),
             on_result=self._inspected,
+            on_silence=self._master_is_silent,
         )
 
     def _build_returning(self) -> ReturningMaster:
@@ -199,6 +206,7 @@ class Replication:
             find_objection=self._trust.find_objection,
             page=self._page,
             clock=self._clock,
+            on_silence=self._master_is_silent,
             and_then=_follow_ups(
                 self._api, self._page.counters, self._tables, self._acl, self._options.store
             ),
@@ -360,6 +368,7 @@ class Replication:
             self._synchronize.link_lost()
         else:
             self._announcer.link_opened(local)
+            self._synchronize.link_opened()
         return {}
 
     # -- for requests 906 and 907 --------------------------------------------------------------

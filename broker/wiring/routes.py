@@ -313,7 +313,7 @@ class RouteTable:
                 queue_offsets=access,
                 reader=access,
                 is_slave=self._is_slave,
-                server_side=broker.use_server_side_reset_offset,
+                server_side=lambda: tables.offsets.stores_resets,
             ),
         )
 

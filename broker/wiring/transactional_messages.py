@@ -10,6 +10,7 @@ from typing import Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.offset.consumer_offset_manager import OwnOffsets
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
@@ -94,6 +95,7 @@ class TransactionalMessages:
             EndRouteParts(
                 commit_log=store.log,
                 held=append_queue.held,
+                blocked=append_queue.blocked,
                 young_halves=young_halves,
                 halves=self._halves,
                 find_topic=tables.topics.find,
@@ -113,7 +115,7 @@ class TransactionalMessages:
                 append_queue=self._append_queue,
                 reader=self._store.access,
                 halves=self._halves,
-                offsets=self._tables.offsets,
+                offsets=OwnOffsets(self._tables.offsets),
                 on_loop=self._loop.call_soon_threadsafe,
                 flushed_offset=lambda: self._store.page.counters[FLUSHED_OFFSET],
             )

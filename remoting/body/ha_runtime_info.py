@@ -101,5 +101,9 @@ class HARuntimeInfo(JsonBean):
     """Links that were rejected or closed, by reason."""
     slave_sync: dict[str, SlaveSyncInfo] | None = None
     """By kind of metadata; only on a slave."""
+    promotion_objection: str | None = None
+    """Only on a slave: why a start as master would be refused now; empty: it would not be."""
+    promotion_basis: str | None = None
+    """Only on a slave: when its master was last seen, and how far behind it was then."""
     timestamp: Int64 | None = None
     """The broker's wall clock at this moment."""

@@ -30,7 +30,7 @@ from store.consume_queue_files import is_safe_topic
 from store.descriptor_cache import DescriptorCache, FileKey
 from store.mapped_file import file_name
 from store.mapped_file_queue import list_store_files
-from store.message_codec import RECORD_PLACE
+from store.message_codec import RECORD_PLACE, has_magic
 from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class CompactionReader:
         place = (size, key[1], queue_offset, position)
         if len(record) < max(size, RECORD_PLACE.size) or RECORD_PLACE.unpack_from(record) != place:
             return None
-        return record
+        return record if has_magic(record) else None
 
     def _find(self, topic: str, queue_id: int, queue_offset: int) -> tuple[FileKey, int] | None:
         """File and number of the first unit at `queue_offset` or behind."""

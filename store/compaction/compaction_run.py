@@ -29,6 +29,7 @@ from store.mapped_file import file_name
 from store.message_codec import (
     RECORD_PLACE,
     SYS_FLAG_AT,
+    has_magic,
     read_properties,
     record_head,
 )
@@ -156,8 +157,9 @@ class CompactionRun:
 
     def _check(self, record: bytes, position: int, size: int, queue_offset: int) -> None:
         if len(record) >= RECORD_PLACE.size:
-            found = RECORD_PLACE.unpack_from(record)
-            if (found[0], found[2], found[3]) == (size, queue_offset, position):
+            found_size, _, found_offset, place = RECORD_PLACE.unpack_from(record)
+            is_it = (found_size, found_offset, place) == (size, queue_offset, position)
+            if is_it and has_magic(record):
                 return
         raise RecordDamagedError(
             f"{self._current!r}: no record at position {position} for queue offset {queue_offset}; "

@@ -15,6 +15,7 @@ from remoting.frame import HEAD
 from remoting.remoting_codec import decode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_serializable import loads_lenient
+from store.boundary_type import BoundaryType
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 GOLDEN_CONFIG = GOLDEN / "store-G" / "master" / "config"
@@ -139,8 +140,17 @@ class FakeStore:
                     return message.store_ms
         return -1
 
-    def offset_by_timestamp(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+    def offset_by_timestamp(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp_ms: int,
+        boundary: BoundaryType | None = None,
+    ) -> int:
         base, messages = self.queues.get((topic, queue_id), (0, []))
+        if boundary is BoundaryType.UPPER:
+            older = sum(1 for message in messages if message.store_ms <= timestamp_ms)
+            return base + max(older - 1, 0)
         return base + sum(1 for message in messages if message.store_ms < timestamp_ms)
 
     def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:

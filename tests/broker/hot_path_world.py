@@ -380,6 +380,8 @@ class HotPathWorld:
         waits_for_flush: bool = False,
         waits_for_replicas: bool = False,
         store_host: str = "127.0.0.2",
+        light_queues: int | None = None,
+        timers: TimerSettings | None = None,
     ) -> None:
         _living.append(self)
         self.clock = FakeClock()
@@ -396,11 +398,20 @@ class HotPathWorld:
         self._build_store(root, file_size, units_per_file)
         for number in range(files):
             self.allocate(number)
-        self.log = CommitLog(self.directory, file_size, self.page, self.clock, self._ring)
+        self.log = CommitLog(
+            self.directory,
+            file_size,
+            self.page,
+            self.clock,
+            self._ring,
+            most_light_queues=light_queues,
+        )
         self.log.open(encode_host(store_host, 20911))
         self._build_managers(root, config)
         self._build_processors(send or {}, pull or {}, waits_for_flush, waits_for_replicas)
         self._build_services(root)
+        if timers is not None:
+            self.timers.use(timers)
         routes: dict[int, Route] = {
             code: Route(self.send_processor)
             for code in (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
@@ -569,6 +580,7 @@ class HotPathWorld:
             self.loop_reader,
             self.table,
             lambda *place: self.damaged.append(place),
+            monotonic_s=lambda: self.clock.monotonic_ms() / 1_000,
         )
         self.pull_processor = PullMessageProcessor(
             msgspec.structs.replace(pull_settings, **pull),

@@ -64,8 +64,6 @@ def test_batches(world: HotPathWorld, timer: str, code: Code) -> None:
         "KEYS\x01TIMER_DELAY_MS",
         "XTIMER_DELAY_MS\x015",
         "TIMER_DELAY_LEVEL\x013",
-        # A timer wheel has delivered it: a message that was read and is sent on.
-        "TIMER_DELIVER_MS\x015\x02TIMER_OUT_MS\x015",
     ],
 )
 def test_no_timers(world: HotPathWorld, text: str) -> None:
@@ -73,6 +71,15 @@ def test_no_timers(world: HotPathWorld, text: str) -> None:
     message = world.records()[-1]
     assert message.topic == "T"
     assert text in message.properties.decode()
+
+
+def test_a_delivered_message_that_is_sent_on(world: HotPathWorld, timer: str) -> None:
+    """Its consumer got it with what the wheel added: it does not wait once more."""
+    text = f"KEYS\x01k\x02{timer}\x02TIMER_OUT_MS\x015\x02TIMER_ENQUEUE_MS\x016\x02REAL_TOPIC\x01R"
+    assert world.client().call(send_request(properties=text)).code == 0
+    message = world.records()[-1]
+    assert message.topic == "T"
+    assert properties_of(message.properties).keys() == {"KEYS", "CLUSTER"}
 
 
 def test_a_level_goes_before(world: HotPathWorld, timer: str) -> None:

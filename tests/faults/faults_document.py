@@ -171,8 +171,8 @@ SECTIONS: Final = {
         31: (
             "somebody truncates a log file that is mapped",
             "Processes that touch it end with a line that names the cause and are replaced; the "
-            "file gets its length back within two seconds, what it lacks reads as damage, and "
-            "nothing else is lost.",
+            "file gets its length back within two seconds, what it lacks reads as damage, "
+            "nothing else is lost, and no queue offset is given twice.",
         ),
         32: (
             "no descriptors left: many connections, many queues",

@@ -143,12 +143,17 @@ def test_a_link_that_flips_bits(group: Group, level: str, flips: int) -> None:
             wait_until(lambda: counters[REPLICA_COUNT] == 1, 20)
             assert client.send(TOPIC, 0, b"first").code == SEND_OK
             for number in range(flips):
-                relay.flip(chance.randrange(200), chance.randrange(8))
+                if number % 2:
+                    relay.flip(chance.randrange(24), chance.randrange(8), towards_client=False)
+                else:
+                    relay.flip(chance.randrange(200), chance.randrange(8))
                 sent = client.send(TOPIC, number % 4, bytes(chance.randrange(100)))
                 assert sent.code == SEND_OK
                 assert slave_counters[MAX_PHY_OFFSET] > sent.phy_offset
             refused = slave_counters[HA_REFUSALS + RefusalReason.BAD_CHECKSUM]
             assert 0 < refused <= relay.flipped
+            of_reports = counters[HA_REFUSALS + RefusalReason.BAD_CHECKSUM]
+            assert 0 < of_reports <= relay.flipped
             end = counters[MAX_PHY_OFFSET]
             wait_until(lambda: slave_counters[MAX_PHY_OFFSET] == end, 20)
         assert log_of(slave) == log_of(master)

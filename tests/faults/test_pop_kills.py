@@ -80,9 +80,9 @@ class Consumer(threading.Thread):
             with self._ledger.lock:
                 self._ledger.popped.update((one.queue_id, one.offset) for one in answer.messages)
             for one in answer.messages:
-                self._handle(client, one)
+                self._handle_popped(client, one)
 
-    def _handle(self, client: PopClient, popped: PoppedMessage) -> None:
+    def _handle_popped(self, client: PopClient, popped: PoppedMessage) -> None:
         chance = self._random.random()
         if chance < 0.1:
             return

@@ -121,10 +121,16 @@ def test_what_is_refused(broker: OurBroker) -> None:
         for properties in (
             {"TIMER_DELAY_SEC": 61},
             {"TIMER_DELAY_MS": "soon"},
-            {"TIMER_DELIVER_MS": now_ms() - 1, "TIMER_DEL_UNIQKEY": "T+1"},
         ):
             answer = client.take(post_timer(client, "Refused", b"x", **properties))
             assert (answer.code, answer.remark) == (13, words)
+        deletes = {"TIMER_DELAY_SEC": 9, "TIMER_DEL_UNIQKEY": "OnTime+1"}
+        answer = client.take(post_timer(client, "Refused", b"x", **deletes))
+        assert (answer.code, answer.remark) == (
+            13,
+            "the message is illegal: its property TIMER_DEL_UNIQKEY is the broker's own; recall a "
+            "message with request 370 (or set recallByPropertyEnable)",
+        )
         for handle, code, remark in (
             ("", 604, "recall handle is invalid"),
             ("?", 604, "recall handle is invalid"),

@@ -21,6 +21,7 @@ from ha.pending_peer import PendingPeer
 from ha.queue_ends import make_queue_ends
 from ha.read_socket_service import ReadSocketService
 from ha.record_validator import RecordValidators
+from ha.reports import Reports
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ipc.clock import SystemClock
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
@@ -122,9 +123,9 @@ class _Master:
         assert peer.is_known
         assert is_trusted or secret is None, "a stranger is known without its proof"
         if first_report_objection(peer.first_report, 0, _LOG_END) is None:
-            self._read_reports(transport, peer.first_report)
+            self._read_reports(transport, peer.first_report, peer.reports)
 
-    def _read_reports(self, transport: Any, first: int) -> None:
+    def _read_reports(self, transport: Any, first: int, reports: Reports) -> None:
         start = start_offset_for(first, 0)
         progress = SlaveProgress("10.0.0.9:5", first, start, now_ms=10_000, wall_ms=10_000)
         progress.sent(start + _SENT, _SENT, 10_000)
@@ -133,6 +134,7 @@ class _Master:
             progress,
             HaConfig(),
             self._clock,
+            reports,
             acknowledged=lambda _progress: None,
             end=lambda _reason, _text: transport.shutdown(),
             finished=lambda: None,
@@ -149,10 +151,9 @@ class _Master:
         """Nothing is open."""
 
 
-def _hello(secret: bytes | None) -> bytes:
-    return SlaveHandshake(
-        OwnIdentity("broker-a", 1, "127.0.0.1:20911", secret), nonce=bytes(32)
-    ).hello
+def _hello(secret: bytes | None, version: int = 1) -> bytes:
+    own = OwnIdentity("broker-a", 1, "127.0.0.1:20911", secret)
+    return SlaveHandshake(own, nonce=bytes(32), version=version).hello
 
 
 def _report_seeds() -> Sequence[bytes]:
@@ -160,7 +161,8 @@ def _report_seeds() -> Sequence[bytes]:
     shaken = _hello(None) + bytes(32) + reports
     proving = _hello(_SECRET) + bytes(32) + reports
     golden = [path.read_bytes()[:400] for path in sorted(_WIRE.glob("*.c2s.bin"))]
-    texts = [reports, shaken, proving, *golden]
+    sealed = _hello(None, 2) + bytes(32) + b"".join(map(Reports(bytes(32)).pack, (0, 100)))
+    texts = [reports, shaken, proving, sealed, *golden]
     return [bytes((kind,)) + text for kind, text in itertools.product((0, 1, 2, 3), texts)]
 
 
@@ -332,7 +334,10 @@ class _Hello:
 def _hello_seeds() -> Sequence[bytes]:
     head = struct.Struct(">8sHH32sqqH")
     hellos = [
-        head.pack(b"\xf1MQHello", 1, flags, bytes(32), 0, 4096, 15) + b"127.0.0.1:10911" + bytes(32)
+        head.pack(b"\xf1MQHello", version, flags, bytes(32), 0, 4096, 15)
+        + b"127.0.0.1:10911"
+        + bytes(32)
+        for version in (1, 2)
         for flags in (0, 1)
     ]
     return [bytes((kind,)) + hello for kind in (0, 1) for hello in hellos]

@@ -15,13 +15,14 @@ import pytest
 from crc32c import crc32c
 
 from ha.accept_socket_service import LOBBY_SIZE, AcceptSocketService
-from ha.frame import CHECKED_HEADER, FRAME_HEADER, REPORT
+from ha.frame import CHECKED_HEADER, FRAME_HEADER
 from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
-from ha.handshake import OwnIdentity, SlaveHandshake, SlaveHello
+from ha.handshake import VERSION, OwnIdentity, SlaveHandshake, SlaveHello
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters, RefusalReason
 from ha.replica_verifier import ReplicaVerifier, VerifyReplica
+from ha.reports import Reports
 from ha.slave_progress import SlaveProgress
 from ha.trusted_peers import TrustedPeers
 from ha.wait_notify_object import WaitNotifyObject
@@ -231,6 +232,7 @@ class FakeSlave:
         raw.connect(address)
         self.sock = raw if tls is None else tls.wrap_socket(raw)
         self.file_size = file_size
+        self.reports = Reports(None)
         self.offset = first_report or 0
         self.received = bytearray()
         self.sizes: list[int] = []
@@ -239,7 +241,7 @@ class FakeSlave:
             self.report(first_report)
 
     def report(self, offset: int) -> None:
-        self.sock.sendall(REPORT.pack(offset))
+        self.sock.sendall(self.reports.pack(offset))
 
     def read_frame(self) -> int:
         """Its size; 0 for a heartbeat."""
@@ -319,21 +321,24 @@ class OwnSlave(FakeSlave):
     def __init__(
         self,
         address: tuple[str, int],
-        first_report: int,
+        first_report: int | None,
         secret: bytes | None = None,
         *,
         source: str = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         file_size: int = FILE_SIZE,
+        version: int = VERSION,
     ) -> None:
         super().__init__(address, source=source, tls=tls, file_size=file_size)
-        shaking = SlaveHandshake(OwnIdentity("b", 5, "127.0.0.1:5", secret))
+        shaking = SlaveHandshake(OwnIdentity("b", 5, "127.0.0.1:5", secret), version=version)
         self.sock.sendall(shaking.hello)
         while shaking.missing:
             self.sock.sendall(shaking.receive(self._read(shaking.missing)))
         self.hello = shaking.master
-        self.offset = first_report
-        self.report(first_report)
+        self.reports = Reports(shaking.report_key)
+        if first_report is not None:
+            self.offset = first_report
+            self.report(first_report)
 
     def read_frame(self) -> int:
         offset: int

@@ -47,7 +47,7 @@ QUICK: dict[str, Any] = {"ha_reconnect_interval": 30}
 class _BelievingValidators(RecordValidators):
     """For tests of frames, whose bytes are no records."""
 
-    def begin(self, position: int) -> RecordValidator:
+    def begin(self, position: int, *, is_checked: bool = False) -> RecordValidator:
         return _BelievingValidator(
             self._file_size, position, self._expectations, self._doubts, check_crc=False
         )

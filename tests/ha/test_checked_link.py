@@ -12,7 +12,7 @@ import pytest
 from ha.ha_client_info import HAClientState
 from ha.handshake import MasterHandshake, OwnIdentity
 from ha.master_hello import MasterHello
-from tests.ha.master_world import MASTER, MasterWorld
+from tests.ha.master_world import FILE_SIZE, MASTER, MasterWorld
 from tests.ha.slave_world import SlaveWorld
 from tests.support.deadline import wait_until
 from tests.support.flipping_relay import FlippingRelay
@@ -47,7 +47,7 @@ def linked(world: SlaveWorld, master: ScriptedMaster, secret: bytes | None = Non
 def world(tmp_path: Path, master: ScriptedMaster) -> Iterator[SlaveWorld]:
     world = SlaveWorld(tmp_path, master)
     assert not isinstance(world.inspection, Exception)
-    world.inspection = dataclasses.replace(world.inspection, ha_protocol=1)
+    world.inspection = dataclasses.replace(world.inspection, ha_protocol=2)
     yield world
     world.stop()
 
@@ -124,7 +124,7 @@ def test_a_flip_in_a_body_that_is_received_into_the_file(tmp_path: Path) -> None
     with ScriptedMaster() as master:
         world = SlaveWorld(tmp_path, master, file_size=1 << 20, files=1)
         assert not isinstance(world.inspection, Exception)
-        world.inspection = dataclasses.replace(world.inspection, ha_protocol=1)
+        world.inspection = dataclasses.replace(world.inspection, ha_protocol=2)
         link = linked(world, master)
         frame = bytearray(checked_frame(0, bytes(range(256)) * 2_000))
         frame[-1] ^= 1
@@ -251,6 +251,34 @@ def test_bits_that_flip_on_the_link_reach_nobody(tmp_path: Path, level: str) -> 
         assert world.refusals().get("bad_checksum", 0) >= 50
         for acknowledged in master.group_transfer.acknowledged:
             assert acknowledged <= master.log.end
+        world.stop()
+
+
+@pytest.mark.parametrize("secret", [None, SECRET])
+def test_bits_that_flip_on_the_way_back_acknowledge_nothing(
+    tmp_path: Path, secret: bytes | None
+) -> None:
+    """A slave's reports, at 40 seeded positions: what counts as acknowledged is
+    never more than its log holds."""
+    chance = random.Random(f"{secret!r}-12")
+    with (
+        MasterWorld(tmp_path, own=dataclasses.replace(MASTER, secret=secret)) as master,
+        FlippingRelay(master.address) as relay,
+    ):
+        (tmp_path / "slave").mkdir()
+        world = SlaveWorld(tmp_path / "slave", None, secret=secret, file_size=FILE_SIZE, files=1)
+        assert not isinstance(world.inspection, Exception)
+        world.inspection = dataclasses.replace(
+            world.inspection, ha_address=relay.address, ha_protocol=2
+        )
+        world.start()
+        for _ in range(40):
+            relay.flip(chance.randrange(24), chance.randrange(8), towards_client=False)
+            end = master.log.append(chance.randrange(1, 300))
+            wait_until(lambda end=end: _has_acknowledged(world, master, end, ""))  # type: ignore[misc]
+            assert max(p.ack_offset for p in master.group_transfer.added) <= world.end
+        assert relay.flipped >= 30
+        assert master.refusals()["bad_checksum"] >= 25
         world.stop()
 
 

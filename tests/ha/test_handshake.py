@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import hmac
@@ -55,14 +56,17 @@ def shake(slave: SlaveHandshake, master: MasterHandshake, piece: int = 1 << 20) 
     assert feed(master, proof, piece) == b""
 
 
-def test_layout() -> None:
-    """Truth from outside: struct and hmac, with the labels of the module's docstring."""
-    slave = SlaveHandshake(SLAVE, nonce=b"S" * 32)
+@pytest.mark.parametrize("version", [1, 2])
+def test_layout(version: int) -> None:
+    """Truth from outside: struct and hmac, with the labels of the module's docstring. Version 1 is
+    what earlier brokers speak: not a bit of it may change."""
+    slave = SlaveHandshake(SLAVE, nonce=b"S" * 32, version=version)
     master = MasterHandshake(MASTER, lambda: BOUNDS, must_prove=True, nonce=b"M" * 32)
     name, address = "broker-ä".encode(), b"10.0.0.2:10911"
-    hello = MAGIC + struct.pack(">HH", 1, 1) + b"S" * 32 + struct.pack(">qH", 3, len(name)) + name
+    hello = MAGIC + struct.pack(">HH", version, 1) + b"S" * 32
+    hello += struct.pack(">qH", 3, len(name)) + name
     assert slave.hello == hello
-    body = MAGIC + struct.pack(">HH", 1, 1) + b"M" * 32
+    body = MAGIC + struct.pack(">HH", version, 1) + b"M" * 32
     body += struct.pack(">qqH", *BOUNDS, len(address)) + address
     answer = feed(master, hello)
     master_proof = hmac.digest(SECRET, b"RocketMQ HA 1: master\0" + hello + body, hashlib.sha256)
@@ -71,6 +75,10 @@ def test_layout() -> None:
     assert feed(slave, answer) == slave_proof
     assert feed(master, slave_proof) == b""
     assert SECRET not in hello + answer + slave_proof
+    key = hmac.digest(SECRET, b"RocketMQ HA 2: reports\0" + hello + body, hashlib.sha256)
+    assert slave.report_key == (key if version == 2 else None)
+    assert master.slave is not None
+    assert master.slave.report_key == slave.report_key
 
 
 @pytest.mark.parametrize(("flushed", "flags"), [(False, 1), (True, 3)])
@@ -97,12 +105,14 @@ def test_both_prove_the_secret(piece: int) -> None:
     assert master.slave == SlaveHello("broker-ä", 3, is_proved=True)
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("piece", [1, 1 << 20])
-def test_without_secrets_nothing_is_proved(piece: int) -> None:
-    slave = SlaveHandshake(without_secret(SLAVE))
+def test_without_secrets_nothing_is_proved(piece: int, version: int) -> None:
+    slave = SlaveHandshake(without_secret(SLAVE), version=version)
     master = master_of(without_secret(MASTER), must_prove=False)
     proof = feed(slave, feed(master, slave.hello, piece), piece)
-    assert proof == ZEROS
+    assert (proof == ZEROS) == (version == 1)
+    assert (slave.report_key is None) == (version == 1)
     feed(master, proof, piece)
     assert slave.master == MasterHello(*BOUNDS, "10.0.0.2:10911", is_proved=False)
     assert master.slave == SlaveHello("broker-ä", 3, is_proved=False)
@@ -188,16 +198,34 @@ def test_what_was_recorded_is_worth_nothing() -> None:
         feed(SlaveHandshake(SLAVE), answer)
 
 
-def test_a_changed_bit_anywhere_ends_it() -> None:
-    """In either hello or either proof, with secrets: the other side does not go on."""
+@pytest.mark.parametrize("secret", [SECRET, None])
+def test_a_changed_bit_anywhere_ends_it(secret: bytes | None) -> None:
+    """In either hello or either proof, with secrets or without: the other side does not go on."""
     chance = random.Random(5)
     for _ in range(300):
         with pytest.raises((HandshakeError, EOFError)):
-            _shake_with_a_flip(chance)
+            _shake_with_a_flip(chance, secret)
 
 
-def _shake_with_a_flip(chance: random.Random) -> None:
-    slave, master, where = SlaveHandshake(SLAVE), master_of(), chance.randrange(3)
+def test_no_flipped_bit_of_a_version_brings_a_link_down_to_the_first() -> None:
+    hello = SlaveHandshake(without_secret(SLAVE)).hello
+    answer = feed(master_of(without_secret(MASTER), must_prove=False), hello)
+    for bit in range(16):
+        changed = bytearray(hello)
+        changed[8 + bit // 8] ^= 1 << bit % 8
+        with contextlib.suppress(HandshakeError):
+            answered = feed(master_of(without_secret(MASTER), must_prove=False), bytes(changed))
+            assert struct.unpack_from(">H", answered, 8) == (2,)
+        changed = bytearray(answer)
+        changed[8 + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(HandshakeError):
+            feed(SlaveHandshake(without_secret(SLAVE)), bytes(changed))
+
+
+def _shake_with_a_flip(chance: random.Random, secret: bytes | None) -> None:
+    slave = SlaveHandshake(dataclasses.replace(SLAVE, secret=secret))
+    master = master_of(dataclasses.replace(MASTER, secret=secret), must_prove=secret is not None)
+    where = chance.randrange(3)
     answer = _deliver(master, _flip(slave.hello, chance) if where == 0 else slave.hello)
     proof = _deliver(slave, _flip(answer, chance) if where == 1 else answer)
     _deliver(master, _flip(proof, chance) if where == 2 else proof)
@@ -236,7 +264,7 @@ def test_lengths_are_bounded() -> None:
         SlaveHandshake(OwnIdentity("n" * (MAX_NAME + 1), 1, ""))
 
 
-@pytest.mark.parametrize(("version", "low", "high"), [(0, 0, 1), (2, 0, 1), (1, -1, 1), (1, 2, 1)])
+@pytest.mark.parametrize(("version", "low", "high"), [(0, 0, 1), (3, 0, 1), (1, -1, 1), (1, 2, 1)])
 def test_a_masters_hello_that_makes_no_sense(version: int, low: int, high: int) -> None:
     head = MAGIC + struct.pack(">HH32sqqH", version, 1, bytes(32), low, high, 0)
     with pytest.raises(HandshakeError) as raised:
@@ -248,7 +276,24 @@ def test_a_newer_slave_is_answered_in_our_version() -> None:
     hello = bytearray(SlaveHandshake(without_secret(SLAVE)).hello)
     hello[8:10] = struct.pack(">H", 7)
     answer = feed(master_of(must_prove=False), bytes(hello))
-    assert struct.unpack_from(">H", answer, 8) == (1,)
+    assert struct.unpack_from(">H", answer, 8) == (2,)
+
+
+@pytest.mark.parametrize("secret", [SECRET, None])
+def test_an_older_master_answers_in_its_own_version(secret: bytes | None) -> None:
+    """As brokers of version 1 do whatever a slave's hello says. Truth from outside, as above."""
+    slave = SlaveHandshake(dataclasses.replace(SLAVE, secret=secret))
+    body = MAGIC + struct.pack(">HH", 1, 1 if secret else 0) + b"M" * 32
+    body += struct.pack(">qqH", *BOUNDS, 0)
+    said = slave.hello + body
+    proof = ZEROS
+    if secret:
+        proof = hmac.digest(secret, b"RocketMQ HA 1: master\0" + said, hashlib.sha256)
+    expected = ZEROS
+    if secret:
+        expected = hmac.digest(secret, b"RocketMQ HA 1: slave\0" + said, hashlib.sha256)
+    assert feed(slave, body + proof) == expected
+    assert slave.report_key is None
 
 
 def test_a_master_that_speaks_rocketmqs_protocol_is_told_from_the_first_bytes() -> None:

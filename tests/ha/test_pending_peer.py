@@ -14,6 +14,7 @@ from ha.handshake import OwnIdentity, SlaveHandshake, SlaveHello
 from ha.master_hello import MasterHello
 from ha.pending_peer import PROOF_MS
 from ha.refusals import RefusalReason
+from ha.reports import Reports
 from ha.transport import make_tls_context
 from tests.ha.master_world import MASTER, Certificates, FakeSlave, MasterWorld, OwnSlave
 from tests.support.deadline import wait_until
@@ -136,7 +137,7 @@ def test_byte_by_byte(tmp_path: Path) -> None:
                 for value in data:
                     slave.sock.sendall(bytes((value,)))
                 data = shaking.receive(slave._read(shaking.missing))
-            for value in data + end.to_bytes(8, "big"):
+            for value in data + Reports(shaking.report_key).pack(end):
                 slave.sock.sendall(bytes((value,)))
             wait_until(lambda: world.group_transfer.added)
             assert world.group_transfer.added[0].ack_offset == end
@@ -155,6 +156,7 @@ def test_the_first_report_may_come_later_than_the_proof(tmp_path: Path) -> None:
             wait_until(lambda: [peer.is_known for peer in world.accept._lobby] == [True])
             clock.advance(PROOF_MS)
             world.accept.interrupt()
+            slave.reports = Reports(shaking.report_key)
             slave.report(300)
             wait_until(lambda: world.group_transfer.added)
 

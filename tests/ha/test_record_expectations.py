@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ha.record_doubts import RecordDoubts
-from ha.record_expectations import Field, QueueEnd
+from ha.record_expectations import CHOSEN_BY_CLIENTS, Field, QueueEnd
 from ha.record_validator import BadRecord, RecordValidator, RecordValidators
 from ipc.clock import SystemClock
 from store.message_codec import encode_blank, encode_record
@@ -343,6 +343,63 @@ def test_a_field_that_a_master_writes_otherwise_is_left_alone_for_an_hour() -> N
     slave.clock.advance(3_600_000)
     log.add(reconsume_times=1 << 20)
     assert slave.receive(log.data) is not None
+
+
+# -- a link whose frames carry checksums ---------------------------------------------------------
+
+
+def checked(log: Log, made: RecordValidators, *, many: bool) -> None:
+    """Everything that the master has is taken at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ha.record_validator._MANY", 1 if many else SIZE)
+        link = made.begin(0, is_checked=True)
+        assert link.check(memoryview(bytes(log.data).ljust(SIZE, b"\0")), len(log.data)) is None
+        assert link.position == len(log.data)
+
+
+@both
+@pytest.mark.parametrize("kind", ODD)
+def test_on_a_checked_link_an_odd_record_is_taken_at_once(
+    kind: str, many: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is what the master has. Of what clients choose nothing is odd; the rest is said."""
+    fields, field = ODD[kind]
+    log = Log()
+    for _ in range(8):
+        log.add()
+    log.add(**fields).add("other-topic")
+    checked(log, RecordValidators(SIZE, anywhere, ManualClock(NOW), check_crc=True), many=many)
+    said = [line for line in caplog.messages if "is what the master has" in line]
+    if field in CHOSEN_BY_CLIENTS:
+        assert said == []
+    else:
+        assert str(log.starts[8]) in said[0]
+
+
+def test_a_checked_link_never_stops_judging_a_field(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor does it forget what it has not said, since lines come once a minute."""
+    clock = ManualClock(NOW)
+    made = RecordValidators(SIZE, anywhere, clock, check_crc=True)
+    log = Log()
+    for number in range(20):
+        log.add(store_host=bytes((127, 0, 0, number, 0, 0, 42, 159)))
+    checked(log, made, many=False)
+    assert len(caplog.messages) == 1
+    clock.advance(60_000)
+    checked(log, made, many=False)
+    assert len(caplog.messages) == 2
+    assert "18 more" in caplog.messages[1]
+
+
+def test_a_checked_link_switches_no_check_of_another_one_off() -> None:
+    clock = ManualClock(NOW)
+    made = RecordValidators(SIZE, anywhere, clock, check_crc=True)
+    log = Log()
+    for number in range(40):
+        log.add(reconsume_times=-5, store_host=bytes((127, 0, 0, number, 0, 0, 42, 159)))
+    checked(log, made, many=True)
+    link = made.begin(0)
+    assert link.check(memoryview(bytes(log.data).ljust(SIZE, b"\0")), len(log.data)) is not None
 
 
 def test_doubts_forget_other_places() -> None:

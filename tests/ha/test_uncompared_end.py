@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,42 +28,76 @@ def end(tmp_path: Path) -> UncomparedEnd:
     return UncomparedEnd(tmp_path / "uncompared.json")
 
 
-def test_the_lowest_end_is_asked_about_until_it_is_known_to_be_common(end: UncomparedEnd) -> None:
+def test_every_place_is_asked_about_from_the_lowest_up(end: UncomparedEnd) -> None:
+    """Between 100 and 200 this broker may have been a master: each place counts."""
     assert end.question(100) == 100
-    assert not end.note(BLIND, 100, 100)
-    assert not end.note(BLIND, 100, 200)
-    assert not end.note(found(Verdict.WAIT), 100, 250)
-    assert not end.note(found(Verdict.DIVERGED), 100, 250)
+    assert not end.note(BLIND, 100, 100, goes_on=True)
+    assert not end.note(BLIND, 100, 150, goes_on=False)
+    assert not end.note(BLIND, 100, 200, goes_on=True)
+    assert not end.note(found(Verdict.WAIT), 100, 250, goes_on=True)
+    assert not end.note(found(Verdict.DIVERGED), 100, 250, goes_on=True)
     assert end.question(300) == 100
-    assert end.note(COMPARED, 100, 300)
+    assert end.note(COMPARED, 100, 300, goes_on=True)
+    assert end.question(300) == 200
+    assert end.note(COMPARED, 200, 300, goes_on=True)
     assert end.question(300) == 300
-    assert not end.note(COMPARED, 300, 300)
+    assert not end.note(COMPARED, 300, 300, goes_on=True)
+
+
+def test_places_beyond_an_end_that_was_cut_off_are_forgotten(end: UncomparedEnd) -> None:
+    for place in (100, 200, 300):
+        end.note(BLIND, 100, place, goes_on=True)
+    end.note(BLIND, 100, 250, goes_on=True)
+    for place in (100, 200):
+        assert end.question(400) == place
+        assert end.note(COMPARED, place, 400, goes_on=True)
+    assert end.question(400) == 250
+    assert not end.note(COMPARED, 250, 250, goes_on=True)
+    assert end.question(400) == 400
 
 
 @pytest.mark.parametrize("verdict", [Verdict.BELOW_MIN, Verdict.START_AT])
 def test_what_the_master_has_deleted_meanwhile_cannot_be_asked_about(
     end: UncomparedEnd, verdict: Verdict
 ) -> None:
-    end.note(BLIND, 100, 100)
-    assert end.note(found(verdict), 100, 300)
+    end.note(BLIND, 100, 100, goes_on=True)
+    assert end.note(found(verdict), 100, 300, goes_on=True)
     assert end.question(300) == 300
-    assert not end.note(found(verdict), 300, 300)
+    assert not end.note(found(verdict), 300, 300, goes_on=True)
 
 
-def test_the_place_outlives_the_process_until_it_was_compared(tmp_path: Path) -> None:
+def test_the_places_outlive_the_process_until_they_were_compared(tmp_path: Path) -> None:
     path = tmp_path / "uncompared.json"
-    UncomparedEnd(path).note(BLIND, 100, 100)
-    assert path.exists()
+    UncomparedEnd(path).note(BLIND, 100, 100, goes_on=True)
+    UncomparedEnd(path).note(BLIND, 100, 200, goes_on=True)
     again = UncomparedEnd(path)
     assert again.question(300) == 100
-    assert not again.note(found(Verdict.DIVERGED), 100, 300)
+    assert not again.note(found(Verdict.DIVERGED), 100, 300, goes_on=True)
     assert UncomparedEnd(path).question(300) == 100
-    assert UncomparedEnd(path).note(COMPARED, 100, 300)
+    assert UncomparedEnd(path).note(COMPARED, 100, 300, goes_on=True)
+    assert UncomparedEnd(path).note(COMPARED, 200, 300, goes_on=True)
     assert not path.exists()
     assert UncomparedEnd(path).question(300) == 300
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"phyOffset": "7"}', '{"phyOffset": -1}'])
+def test_a_file_of_an_older_version_has_one_place(tmp_path: Path) -> None:
+    path = tmp_path / "uncompared.json"
+    path.write_text('{"phyOffset": 100}')
+    assert UncomparedEnd(path).question(300) == 100
+
+
+def test_more_places_than_are_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "uncompared.json"
+    path.write_text(json.dumps({"phyOffsets": [*range(1_000)]}))
+    end = UncomparedEnd(path)
+    end.note(BLIND, 0, 5_000, goes_on=True)
+    assert "more than 1000 places" in caplog.text
+    assert json.loads(path.read_text())["phyOffsets"] == [*range(999), 5_000]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"phyOffset": "7"}', '{"phyOffset": -1}', '{"phyOffsets": 7}']
+)
 def test_a_file_that_says_nothing_is_told_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
@@ -76,7 +111,7 @@ def test_what_cannot_be_written_is_told_and_kept_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     end = UncomparedEnd(tmp_path / "nowhere" / "uncompared.json")
-    end.note(BLIND, 100, 100)
+    end.note(BLIND, 100, 100, goes_on=True)
     assert "cannot be written: No such file or directory" in caplog.text
     assert end.question(300) == 100
 
@@ -117,6 +152,22 @@ def test_a_log_that_parted_before_a_blind_link_is_found(
     world.wait_state(HAClientState.REFUSED)
     assert {asked for asked, _low in world.inspected} == {100}
     assert world.end == 200
+
+
+def test_a_log_that_parted_between_two_blind_links_is_found(
+    blind: tuple[SlaveWorld, ScriptedLink], master: ScriptedMaster
+) -> None:
+    """mqchaos, seed 56002: common at 100, while this broker was a master from there to 200."""
+    world, link = blind
+    link.close()
+    link = master.accept()
+    link.frame(200, b"c" * 100)
+    assert link.reports_until(300)
+    world.inspected.clear()
+    world.say(Verdict.GO, master_max=1_000)
+    link.close()
+    wait_until(lambda: len(world.inspected) == 3)
+    assert [asked for asked, _low in world.inspected] == [100, 200, 300]
 
 
 def test_it_is_found_after_a_restart(blind: tuple[SlaveWorld, ScriptedLink]) -> None:

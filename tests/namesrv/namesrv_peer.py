@@ -23,6 +23,8 @@ class Peer:
     def __init__(self, port: int) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
         self._decoder = FrameDecoder()
+        self.local = "{}:{}".format(*self._sock.getsockname())
+        """This end, "ip:port"."""
 
     def __enter__(self) -> Self:
         return self

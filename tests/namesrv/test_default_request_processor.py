@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,17 @@ def recorded(request: pytest.FixtureRequest) -> Recorded:
 # -- golden frames -----------------------------------------------------------------------------
 
 
+def of_5x(recorded: RemotingCommand) -> RemotingCommand:
+    """A route or cluster of 4.9.7 as 5.3.3 writes it: clients of 5.x, apache's Rust client for one,
+    insist on enableActingMaster."""
+    body = re.sub(
+        rb'("cluster":"GoldenCluster")(?=})', rb'\1,"enableActingMaster":false', recorded.body
+    )
+    assert body.count(b"enableActingMaster") == recorded.body.count(b'"cluster":')
+    recorded.body = body
+    return recorded
+
+
 def test_the_recorded_life_of_a_cluster(namesrv: Any, recorded: Recorded) -> None:
     assert_same(namesrv.ask(recorded.request(105, 1)), recorded.response(105, 1))
     registration = recorded.request(103, 1)
@@ -87,14 +99,14 @@ def test_the_recorded_life_of_a_cluster(namesrv: Any, recorded: Recorded) -> Non
         "masterAddr": "127.0.0.2:20911",
         "haServerAddr": registration.ext_fields["haServerAddr"],
     }
-    assert_same(namesrv.ask(recorded.request(105, 3)), recorded.response(105, 3))
-    assert_same(namesrv.ask(recorded.request(106, 1)), recorded.response(106, 1))
+    assert_same(namesrv.ask(recorded.request(105, 3)), of_5x(recorded.response(105, 3)))
+    assert_same(namesrv.ask(recorded.request(106, 1)), of_5x(recorded.response(106, 1)))
     assert namesrv.ask(recorded.request(105, 5)).code == 17
     for number in (2, 3, 4, 5):
         assert namesrv.ask(recorded.request(103, number)).code == 0
     last = recorded.request(103, 6)
     assert_same(namesrv.ask(last), recorded.response(103, 6))
-    assert_same(namesrv.ask(recorded.request(105, 10)), recorded.response(105, 10))
+    assert_same(namesrv.ask(recorded.request(105, 10)), of_5x(recorded.response(105, 10)))
     answer = namesrv.ask(recorded.request(206, 1))
     assert_same_header(answer, recorded.response(206, 1))
     registered = loads_lenient(last.body)["topicConfigSerializeWrapper"]["topicConfigTable"]
@@ -108,7 +120,7 @@ def test_the_bytes_of_a_route_are_those_of_java(namesrv: Any) -> None:
     for code in (105, 106):
         number = 3 if code == 105 else 1
         ours = namesrv.ask(recorded.request(code, number))
-        assert ours.body == recorded.response(code, number).body
+        assert ours.body == of_5x(recorded.response(code, number)).body
 
 
 def test_recorded_orders(namesrv: Any, recorded: Recorded) -> None:

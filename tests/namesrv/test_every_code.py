@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from namesrv.holder_probe import HolderProbe
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import BROKER_CODES, OPERATOR_CODES, READING_CODES, RequestGuard
 from remoting.body.route import QueueData, TopicRouteData
@@ -15,6 +16,7 @@ from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseTable
 from tests.namesrv.conftest import FakeConnection, Namesrv
 from tests.namesrv.namesrv_peer import registration
 
@@ -55,6 +57,7 @@ def guard_for(sender: str, namesrv: Namesrv) -> RequestGuard:
         config,
         namesrv.routes,
         lambda: namesrv.now_ms,
+        HolderProbe(ResponseTable(), lambda: namesrv.now_ms),
         has_certificates=sender == "remote with certificate",
     )
 

@@ -13,11 +13,13 @@ from time import monotonic
 
 import pytest
 
+from namesrv import registration_rules
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.namesrv_controller import NamesrvController, run_embedded
+from remoting.remoting_client import RemotingClient
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_config import RemotingServerConfig
+from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, address_of, registration, route
 
 
@@ -105,6 +107,44 @@ def test_two_brokers_and_a_slave_come_and_go(running: Running) -> None:
             a.__exit__(None, None, None)
             wait_until(lambda: addresses(client) == {"a": {"1": address_of("a", 1)}})
         wait_until(lambda: addresses(client) == {})
+
+
+def test_a_holder_that_does_not_answer_is_succeeded(
+    config: NamesrvConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over real connections: one holder answers as our client does, one never reads."""
+    running = Running(replace(config, register_allowed_addresses="127.0.0.1"))
+    ports: dict[str, str] = {}
+    monkeypatch.setattr(
+        registration_rules, "_origin", lambda peer: ports.get(peer.remote_address, "one host")
+    )
+    client = RemotingClient(RemotingClientConfig(), name="Holder")
+    client.start()
+    try:
+        with Peer(running.port) as dead, Peer(running.port) as other:
+            for name, ask in (
+                (
+                    "lives",
+                    lambda request: client.invoke_sync(f"127.0.0.1:{running.port}", request, 9_000),
+                ),
+                ("dead", dead.ask),
+            ):
+                request = registration(name)
+                assert ask(request).code == 0
+            ports[other.local] = "another host"
+            codes = []
+            for name in ("lives", "dead"):
+                codes.append(other.ask(registration(name)).code)
+            wait_until(lambda: len(running.controller._server.responses) == 1)
+            running.now_ms += 5_000
+            for name in ("lives", "dead"):
+                codes.append(other.ask(registration(name)).code)
+            assert codes == [16, 16, 16, 0]
+        client.shutdown()
+        wait_until(lambda: len(running.controller._server.responses) == 0)
+    finally:
+        client.shutdown()
+        running.stop()
 
 
 def test_a_silent_broker_is_dropped_and_its_connection_closed(running: Running) -> None:

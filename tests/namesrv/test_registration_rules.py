@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from namesrv.holder_probe import HolderProbe
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS
 from namesrv.request_guard import RequestGuard
@@ -20,6 +21,7 @@ from remoting.body.route import QueueData, TopicRouteData
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseTable
 from tests.namesrv.conftest import FakeConnection, Namesrv
 from tests.namesrv.namesrv_peer import registration
 
@@ -36,12 +38,14 @@ class World:
     has_certificates: bool = False
     ids: int = 0
     guard: RequestGuard = field(init=False)
+    responses: ResponseTable = field(default_factory=ResponseTable)
 
     def __post_init__(self) -> None:
         self.guard = RequestGuard(
             NamesrvConfig(register_allowed_addresses=self.allowed),
             self.namesrv.routes,
             lambda: self.namesrv.now_ms,
+            HolderProbe(self.responses, lambda: self.namesrv.now_ms),
             has_certificates=self.has_certificates,
         )
 
@@ -169,8 +173,9 @@ def test_a_live_id_is_not_taken_over(new_world: Callable[..., World], allowed: s
     assert answer.code == REFUSED
     assert answer.remark == (
         "request 103 (REGISTER_BROKER) for broker a at 10.0.0.9:10911 with brokerId 0 is refused: "
-        "10.0.0.1:10911 holds that and is alive, its host 10.0.0.1 registered it 120 s ago; stop "
-        "that broker, or wait until its connection has ended or has been silent for 120 s"
+        "10.0.0.1:10911 holds that and is alive, its host 10.0.0.1 registered it 120 s ago; it was "
+        "asked whether it lives: if it does not answer within 5 s, the next attempt succeeds; else "
+        "stop that broker"
     )
     assert world.addresses() == {0: MASTER, 1: SLAVE}
     assert world.register(slave, SLAVE).code == REFUSED, "not even by a slave of the group"
@@ -188,6 +193,54 @@ def test_a_dead_masters_id_is_free(world: World, by: str) -> None:
     assert world.register(world.peer("10.0.0.2:5000"), SLAVE).code == OK
     assert world.addresses() == {0: SLAVE}
     assert world.register(world.peer("10.0.0.1:6000"), MASTER).code == REFUSED, "it comes too late"
+
+
+def test_a_master_whose_host_vanished_is_asked(world: World) -> None:
+    """Its connection stays open: without the question its successor waits for two minutes."""
+    master, slave = world.peer("10.0.0.1:5000"), world.peer("10.0.0.2:5000")
+    world.register(master, MASTER)
+    assert world.register(slave, SLAVE).code == REFUSED
+    (question,) = master.sent
+    assert (question.code, question.is_response) == (28, False)
+    world.namesrv.now_ms += 4_999
+    assert world.register(slave, SLAVE).code == REFUSED
+    assert len(master.sent) == 1
+    world.namesrv.now_ms += 1
+    assert world.register(slave, SLAVE).code == OK
+    assert world.addresses() == {0: SLAVE}
+
+
+def test_a_master_that_answers_keeps_its_id(world: World) -> None:
+    """As a broker of any kind answers a request that comes from its name server: not supported."""
+    master, stranger = world.peer("10.0.0.1:5000"), world.peer("10.0.0.9:5000")
+    world.register(master, MASTER)
+    for _ in range(4):
+        assert world.register(stranger, STRANGER).code == REFUSED
+        world.responses.complete(master.sent[-1].response(3, "no"), master.remote_address)
+        world.namesrv.now_ms += 5_000
+    assert len(master.sent) == 4
+    assert world.addresses() == {0: MASTER}
+    assert len(world.responses) <= 1
+
+
+def test_nobody_answers_for_the_holder(world: World) -> None:
+    master, slave = world.peer("10.0.0.1:5000"), world.peer("10.0.0.2:5000")
+    world.register(master, MASTER)
+    world.register(slave, SLAVE)
+    world.responses.complete(master.sent[-1].response(3, "no"), "10.0.0.7:5000")
+    world.namesrv.now_ms += 5_000
+    assert world.register(slave, SLAVE).code == OK
+
+
+def test_who_registers_after_the_question_lives(world: World) -> None:
+    master, slave = world.peer("10.0.0.1:5000"), world.peer("10.0.0.2:5000")
+    world.register(master, MASTER)
+    world.register(slave, SLAVE)
+    world.namesrv.now_ms += 3_000
+    world.register(master, MASTER)
+    world.namesrv.now_ms += 3_000
+    assert world.register(slave, SLAVE).code == REFUSED
+    assert len(master.sent) == 2
 
 
 def test_no_announced_timeout_holds_an_id_for_longer(world: World) -> None:

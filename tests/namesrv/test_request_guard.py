@@ -10,12 +10,14 @@ import pytest
 
 from broker.settings.broker_config import BrokerConfig
 from conf.config_loader import build
+from namesrv.holder_probe import HolderProbe
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import BROKER_CODES, OPERATOR_CODES, READING_CODES, RequestGuard
 from namesrv.route_info_manager import RouteInfoManager
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseTable
 
 DEFAULT = NamesrvConfig().admin_allowed_addresses
 HERE, ALSO_HERE, FAR = "127.0.0.1:4711", "::1:4711", "10.0.0.9:4711"
@@ -24,7 +26,8 @@ NewConnection = Callable[..., Any]
 
 def new_guard(setting: str) -> RequestGuard:
     config = NamesrvConfig(admin_allowed_addresses=setting)
-    return RequestGuard(config, RouteInfoManager(), lambda: 0, has_certificates=False)
+    probe = HolderProbe(ResponseTable(), lambda: 0)
+    return RequestGuard(config, RouteInfoManager(), lambda: 0, probe, has_certificates=False)
 
 
 def refusal(

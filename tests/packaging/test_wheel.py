@@ -71,7 +71,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(
             ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
         )
-    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--disable-pip-version-check", "-w", directory, source]
@@ -174,6 +174,21 @@ def test_the_name_server_finds_its_home(installed: Installation) -> None:
     assert installed.directory in Path(home).parents
 
 
+def test_a_package_that_another_distribution_replaced(installed: Installation) -> None:
+    """pip lets a second distribution write over our files without a word."""
+    (path,) = installed.directory.glob("lib/python*/site-packages/store/__init__.py")
+    ours = path.read_bytes()
+    path.write_text("")
+    try:
+        result = installed.run("mqadmin", "help")
+    finally:
+        path.write_bytes(ours)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"mqadmin: {path} is not the one that was installed: another")
+    assert "an environment of its own" in result.stderr
+    assert installed.run("mqadmin", "help").returncode == 0
+
+
 def test_alert_rules_of_the_installed_objectives(installed: Installation) -> None:
     """mqreport finds the sla.yaml of the wheel."""
     rules = installed.output("mqreport", "rules")
@@ -201,5 +216,10 @@ def test_every_requirement_is_in_the_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(name).decode()
+        licenses = {
+            name for name in archive.namelist() if name.rpartition("/")[2] in {"LICENSE", "NOTICE"}
+        }
+    assert len(licenses) == 2
+    assert "Apache-2.0" in text
     required = re.findall(r"^Requires-Dist: ([\w.-]+)", text, re.MULTILINE)
     assert {"click", "numpy", "msgspec", "pyspark"} <= {name.lower() for name in required}

@@ -223,7 +223,7 @@ def test_an_end_without_goodbye_is_an_end(ends: Ends) -> None:
 def test_damaged_bytes_are_an_error(ends: Ends) -> None:
     ends.client.send(b"data")
     ends.wires[1].damage()
-    with pytest.raises(TlsError, match="decryption failed or bad record mac"):
+    with pytest.raises(TlsError, match=r"decryption failed or bad record mac|record layer failure"):
         ends.server.recv_into(memoryview(bytearray(100)))
 
 

@@ -180,6 +180,20 @@ def test_the_hour_is_local(rig: Rig) -> None:
     assert rig.service.run_once() == 2
 
 
+def test_files_made_ahead_are_no_news(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Two are made ahead of the writer, before the file that is written has its last byte."""
+    rig.make(5, age_hours=1)
+    rig.make(6, age_hours=1)
+    times = [path.stat().st_mtime for path in sorted(rig.directory.iterdir())]
+    rig.service.run_once()
+    assert "modification time" not in caplog.text
+    assert [path.stat().st_mtime for path in sorted(rig.directory.iterdir())] == times
+    # One that may be deleted is corrected, and the log says so.
+    rig.make(2, age_hours=90)
+    rig.service.run_once()
+    assert "implausible modification time" in caplog.text
+
+
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("days", [30, -30])
 def test_a_clock_that_jumps_ages_no_file(rig: Rig, days: int) -> None:

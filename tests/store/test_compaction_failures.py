@@ -196,15 +196,19 @@ def test_a_damaged_first_record_stops_no_start(world: World) -> None:
     assert [message.queue_offset for message in world.read_all()] == list(range(1, 60))
 
 
-def test_readers_pass_over_a_damaged_record(world: World, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("at", "data"), [(0, struct.pack(">i", 77)), (4, b"\xda\xa3\x21\xa7")])
+def test_readers_pass_over_a_damaged_record(
+    world: World, caplog: pytest.LogCaptureFixture, at: int, data: bytes
+) -> None:
+    """Its size, or its magic."""
     world.fill(60)
     units = (world.directories.queue / file_name(0)).read_bytes()
     (position,) = struct.unpack_from(">q", units, 46 * 3)
     with (world.directories.log / file_name(0)).open("r+b") as file:
-        file.seek(position)
-        file.write(struct.pack(">i", 77))
+        file.seek(position + at)
+        file.write(data)
     found = [message.queue_offset for message in world.read_all()]
-    assert found == [at for at in range(60) if at != 3]
+    assert found == [offset for offset in range(60) if offset != 3]
     assert f"no record at {position}: passed over" in caplog.text
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.boundary_type import BoundaryType, parse_boundary
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_reader import ConsumeQueueReader
@@ -68,6 +69,77 @@ def test_blank_units_are_no_units(tmp_path: Path) -> None:
     assert CQ_UNIT.unpack(reader.read_units("T", 0, 3, 1))[1] == PRE_BLANK_SIZE
     assert reader.find_unit("T", 0, 3) is None
     assert reader.find_unit("T", 0, 4) == (50, 1, 0)
+
+
+def at_boundary(
+    root: Path, times: list[int], timestamp: int, boundary: BoundaryType, **more: int
+) -> int:
+    reader = ConsumeQueueReader(config(root))
+    low, min_phy = more.get("low", 0), more.get("min_phy", 0)
+    return reader.offset_by_timestamp(
+        "T",
+        0,
+        timestamp,
+        low,
+        len(times),
+        lambda phy: times[phy],
+        min_phy_offset=min_phy,
+        boundary=boundary,
+    )
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "lower", "upper"),
+    [(0, 0, 0), (99, 0, 0), (100, 0, 2), (105, 3, 2), (120, 3, 4), (130, 5, 5), (131, 6, 5)],
+)
+def test_both_sides_of_a_time(tmp_path: Path, timestamp: int, lower: int, upper: int) -> None:
+    """The table in RocketMQ's ConsumeQueue: equal times, a time between two, before all, behind
+    all."""
+    times = [100, 100, 100, 120, 120, 130]
+    write(tmp_path, len(times))
+    assert at_boundary(tmp_path, times, timestamp, BoundaryType.LOWER) == lower
+    assert at_boundary(tmp_path, times, timestamp, BoundaryType.UPPER) == upper
+
+
+def test_both_sides_where_records_are_gone_or_unreadable(tmp_path: Path) -> None:
+    times = [100, 110, 120, 130]
+    write(tmp_path, 4)
+    for boundary in BoundaryType:
+        assert at_boundary(tmp_path, [], 5, boundary) == 0
+        assert at_boundary(tmp_path, [-1, -1, -1, -1], 5, boundary) == 0
+        assert at_boundary(tmp_path, times, 0, boundary, low=2) == 2
+    assert at_boundary(tmp_path, times, 0, BoundaryType.LOWER, min_phy=2) == 2
+    assert at_boundary(tmp_path, times, 125, BoundaryType.UPPER, min_phy=2) == 2
+    assert at_boundary(tmp_path, times, 999, BoundaryType.LOWER, low=2) == 4
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=45), st.integers(-2, 35))
+def test_both_sides_against_a_model(
+    tmp_path_factory: pytest.TempPathFactory, times: list[int], timestamp: int
+) -> None:
+    """Over several files."""
+    root = tmp_path_factory.mktemp("cq")
+    times.sort()
+    write(root, len(times))
+    lower = next((i for i, time in enumerate(times) if time >= timestamp), len(times))
+    upper = max((i for i, time in enumerate(times) if time <= timestamp), default=0)
+    assert at_boundary(root, times, timestamp, BoundaryType.LOWER) == lower
+    assert at_boundary(root, times, timestamp, BoundaryType.UPPER) == upper
+
+
+@pytest.mark.parametrize(
+    ("text", "boundary"),
+    [
+        (None, None),
+        ("UPPER", BoundaryType.UPPER),
+        ("upper", BoundaryType.UPPER),
+        ("LOWER", BoundaryType.LOWER),
+        ("", BoundaryType.LOWER),
+        ("middle", BoundaryType.LOWER),
+    ],
+)
+def test_the_words_of_the_header(text: str | None, boundary: BoundaryType | None) -> None:
+    assert parse_boundary(text) is boundary
 
 
 def by_time(root: Path, times: list[int], timestamp: int, low: int = 0, min_phy: int = 0) -> int:

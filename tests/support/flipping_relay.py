@@ -1,8 +1,7 @@
-"""A TCP relay that flips one bit of what its target sends, where a test says.
+"""A TCP relay that flips one bit of what passes through it, where a test says.
 
 It listens on loopback and passes everything on, both ways, with two threads a connection. Both ends
-are closed together. Bits are flipped towards the client only (a slave that connects to its master's
-HA port through it).
+are closed together. The client is a slave that connects to its master's HA port through it.
 """
 
 from __future__ import annotations
@@ -25,14 +24,16 @@ class FlippingRelay:
         """How many bits were flipped."""
         self._left: int | None = None
         self._bit = 0
+        self._towards_client = True
         self._lock = threading.Lock()
         self._ends: list[socket.socket] = []
         threading.Thread(target=self._accept, name="FlippingRelay", daemon=True).start()
 
-    def flip(self, distance: int, bit: int) -> None:
-        """Flip a bit (0 to 7) of the byte that is `distance` bytes away; an older wish is void."""
+    def flip(self, distance: int, bit: int, *, towards_client: bool = True) -> None:
+        """Flip a bit (0 to 7) of the byte that is `distance` bytes away; an older wish is void.
+        towards_client: False: of what the client says."""
         with self._lock:
-            self._left, self._bit = distance, bit
+            self._left, self._bit, self._towards_client = distance, bit, towards_client
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -47,22 +48,22 @@ class FlippingRelay:
                 for end in (client, server):
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._ends += [client, server]
-                for source, sink, flips in ((server, client, True), (client, server, False)):
+                for source, sink, to_client in ((server, client, True), (client, server, False)):
                     threading.Thread(
-                        target=self._pump, args=(source, sink, flips), daemon=True
+                        target=self._pump, args=(source, sink, to_client), daemon=True
                     ).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, flips: bool) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, to_client: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                sink.sendall(self._flip(data) if flips else data)
+                sink.sendall(self._flip(data, to_client))
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _flip(self, data: bytes) -> bytes:
+    def _flip(self, data: bytes, to_client: bool) -> bytes:
         with self._lock:
-            if self._left is None:
+            if self._left is None or to_client is not self._towards_client:
                 return data
             if self._left >= len(data):
                 self._left -= len(data)

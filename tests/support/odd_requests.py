@@ -79,6 +79,7 @@ DIFFERENCES: Final = {
     r"200151 a list": "one more word for nothing",
     r"310 TIMER_\w+=٦٠": "digits of other scripts are none",
     r"310 a wrong level": "refused in words",
+    r"310 recalls what is past": "TIMER_DEL_UNIQKEY is refused whatever its time",
     r"320 a timer around": "a batch cannot wait: RocketMQ stores it at once",
 }
 """Rows (by pattern) that ours answers otherwise, and why."""

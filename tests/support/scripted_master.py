@@ -13,8 +13,9 @@ from typing import Self
 
 from crc32c import crc32c
 
-from ha.frame import FRAME_HEADER, REPORT
+from ha.frame import FRAME_HEADER
 from ha.handshake import MasterHandshake
+from ha.reports import Reports
 
 _WAIT_S = 10.0
 
@@ -26,17 +27,19 @@ class ScriptedLink:
         self.socket = sock
         sock.settimeout(_WAIT_S)
         self._read = b""
+        self._reports = Reports(None)
 
     def read_report(self) -> int:
-        """The next 8 bytes."""
-        while len(self._read) < REPORT.size:
+        """The next report; after a handshake of version 2 its seal is right."""
+        size = self._reports.size
+        while len(self._read) < size:
             data = self.socket.recv(4096)
             if not data:
                 raise ConnectionError("the slave closed the link")
             self._read += data
-        (offset,) = REPORT.unpack(self._read[: REPORT.size])
-        self._read = self._read[REPORT.size :]
-        return int(offset)
+        (offset,), _ = self._reports.take(self._read[:size])
+        self._read = self._read[size:]
+        return offset
 
     def reports_until(self, offset: int) -> list[int]:
         """All reports up to the one that says `offset`."""
@@ -60,6 +63,8 @@ class ScriptedLink:
             if not data:
                 raise ConnectionError("the slave closed the link")
             self.send(handshake.receive(data))
+        assert handshake.slave is not None
+        self._reports = Reports(handshake.slave.report_key)
 
     def checked_frame(self, offset: int, body: bytes = b"") -> None:
         """One frame of the checked form."""

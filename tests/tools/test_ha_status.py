@@ -282,7 +282,7 @@ def test_a_slave_without_its_master(
     members(cluster, {key: value or cluster.address for key, value in brokers.items()})
     outcome = mqadmin.run("haStatus", "-b", cluster.address)
     assert outcome.code == 0
-    assert "behind its master -, - s" in outcome.out
+    assert "how far behind its master is unknown: that does not answer" in outcome.out
     assert "cannot determine how far" in outcome.err
     assert reason in outcome.err
 
@@ -325,10 +325,29 @@ def test_a_java_5_slave(mqadmin: Bench, cluster: FakeCluster) -> None:
     assert lines[:3] == [
         f"b:1 {cluster.address}: slave of 127.0.0.1:10912 (HA port)",
         "  state       -",
-        "  log ends at 900, behind its master -, - s",
+        "  log ends at 900, how far behind its master is unknown: that does not answer",
     ]
     assert lines[3].endswith("last report never")
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("objection", "line"),
+    [
+        ("", "  promotable  yes"),
+        ("replica.json: lacked\n3 bytes", "  promotable  no: replica.json: lacked\\x0a3 bytes"),
+    ],
+)
+def test_whether_a_slave_may_be_promoted(
+    mqadmin: Bench, cluster: FakeCluster, objection: str, line: str
+) -> None:
+    basis = "its master was last seen at noon"
+    answer = replace(SLAVE, promotion_objection=objection, promotion_basis=basis)
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(answer)
+    members(cluster, {5: cluster.address})
+    lines = mqadmin.run("haStatus", "-b", cluster.address).out.splitlines()
+    at = lines.index(line)
+    assert lines[at + 1] == "              its master was last seen at noon"
 
 
 def test_java_4_does_not_know_the_request(mqadmin: Bench, cluster: FakeCluster) -> None:

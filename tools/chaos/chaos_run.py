@@ -332,7 +332,8 @@ class ChaosRun:
         self._result.violations += done.violations
         if done.rto_s is not None:
             self._result.rto_s.append(round(done.rto_s, 3))
-            seen = cut_seen(follower, self._ends(self._where()))
+            held, _ = read_queues(self._where(), self._topic, QUEUES)
+            seen = cut_seen(follower.seen, self._acks.acks, held)
         else:
             self._result.refused_promotions += 1
             seen = follower.seen

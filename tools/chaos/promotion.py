@@ -11,11 +11,12 @@ import bisect
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from remoting.request_code import RequestCode
+from tools.chaos.ack_log import SEND_OK, Ack
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.scratch_group import (
     SLAVE_SYNC_MS,
@@ -24,7 +25,7 @@ from tools.chaos.scratch_group import (
     ScratchGroup,
     wait_for,
 )
-from tools.chaos.workload import TOPIC, Follower, Where
+from tools.chaos.workload import TOPIC, Where
 
 _TIMEOUT_S: Final = 10.0
 _SERVES_S: Final = 60.0
@@ -60,8 +61,8 @@ class CommittedOffsets:
         """position: what to commit, of queue 0 of the topic."""
         self._where = where
         self._position = position
-        self._times_s: list[float] = []
-        self._offsets: list[int] = []
+        self._commits: list[tuple[float, int]] = []
+        """Monotonic seconds of the answer, offset."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -73,8 +74,16 @@ class CommittedOffsets:
 
     def as_of(self, time_s: float) -> int:
         """The last one that was answered by then; 0 for none."""
-        at = bisect.bisect_right(self._times_s, time_s)
-        return self._offsets[at - 1] if at else 0
+        at = self._count_until(time_s)
+        return self._commits[at - 1][1] if at else 0
+
+    def forget_since(self, time_s: float) -> None:
+        """The master that took them is lost, and nobody promised those that were committed since:
+        a later master is not judged by them."""
+        del self._commits[self._count_until(time_s) :]
+
+    def _count_until(self, time_s: float) -> int:
+        return bisect.bisect_right(self._commits, time_s, key=lambda each: each[0])
 
     def _run(self) -> None:
         while not self._end.is_set():
@@ -85,8 +94,7 @@ class CommittedOffsets:
                         fields = {"consumerGroup": _GROUP, "topic": TOPIC, "queueId": 0}
                         code = RequestCode.UPDATE_CONSUMER_OFFSET
                         if client.call(code, {**fields, "commitOffset": offset}).code == 0:
-                            self._offsets.append(offset)
-                            self._times_s.append(time.monotonic())
+                            self._commits.append((time.monotonic(), offset))
             except OSError:
                 self._end.wait(_COMMIT_S)
 
@@ -100,7 +108,8 @@ def promote(
     """
     old, killed_s = group.master, time.monotonic()
     old.kill_all()
-    committed = offsets.as_of(killed_s - SLAVE_SYNC_MS / 1000 - _SLACK_S)
+    promised_s = killed_s - SLAVE_SYNC_MS / 1000 - _SLACK_S
+    committed = offsets.as_of(promised_s)
     new = max(group.slaves, key=_log_end)
     place = group.slaves.index(new)
     violations = []
@@ -125,6 +134,7 @@ def promote(
     old.configure(
         brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link, haTruncateDiverged="true"
     )
+    offsets.forget_since(promised_s)
     violations += _offset_violations(new, committed)
     if len(group.slaves) == 1:
         old.start()  # Without another slave there is no SEND_OK before it is back.
@@ -135,10 +145,29 @@ def promote(
     return Promotion(new.name, rto_s, violations)
 
 
-def cut_seen(follower: Follower, ends: list[int]) -> dict[int, list[bytes]]:
-    """What a stopped follower may have seen by the new master's word: it has no more than this, and
-    what was acknowledged is judged by the producers' answers."""
-    return {queue: bodies[: ends[queue]] for queue, bodies in follower.seen.items()}
+def cut_seen(
+    seen: Mapping[int, list[bytes]], acks: Iterable[Ack], now: Mapping[int, list[bytes]]
+) -> dict[int, list[bytes]]:
+    """What a follower of the lost master has seen and the new one, which holds `now`, must have.
+
+    A consumer reads what no slave has yet. From the first message on that nobody was told SEND_OK
+    for and that the new master does not hold there, a queue may go on otherwise. A message that was
+    acknowledged is never cut off: if another one is in its place, that is to be seen.
+    """
+    promised = {(ack.queue_id, ack.queue_offset) for ack in acks if ack.code == SEND_OK}
+    kept = {}
+    for queue, bodies in seen.items():
+        held = now.get(queue, [])
+        end = next(
+            (
+                at
+                for at, body in enumerate(bodies)
+                if (queue, at) not in promised and held[at : at + 1] != [body]
+            ),
+            len(bodies),
+        )
+        kept[queue] = bodies[:end]
+    return kept
 
 
 def _log_end(broker: ScratchBroker) -> int:

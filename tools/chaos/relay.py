@@ -23,8 +23,9 @@ _PIECE: Final = 1 << 16
 _SLOW_S: Final = 0.02
 _LOOK_S: Final = 0.01
 _FLIP_EVERY: Final = 1 << 15
+_FLIP_REPORTS_EVERY: Final = 1 << 12
 _CUT_EVERY: Final = 1 << 18
-"""Bytes between two flips or cuts, on average."""
+"""Bytes between two flips or cuts, on average; what a slave sends are reports, of 24 bytes each."""
 _SEGMENT: Final = 1460
 _LOSS: Final = 0.01
 """The share of segments that are lost. Most are sent again at once, after a round trip, since what
@@ -153,8 +154,8 @@ class Relay:
             way.ended = True
             return
         due = self._due(way, len(data), mode)
-        if mode is FaultKind.FLIP and way.to_slave:
-            data = self._flip(data)
+        if mode is FaultKind.FLIP:
+            data = self._flip(data, _FLIP_EVERY if way.to_slave else _FLIP_REPORTS_EVERY)
         if mode is FaultKind.CUT and self._draw() < len(data) / _CUT_EVERY:
             self.cuts += 1
             data = data[: int(self._draw() * len(data))]
@@ -179,8 +180,8 @@ class Relay:
         way.free_s = max(way.free_s, due)
         return way.free_s
 
-    def _flip(self, data: bytes) -> bytes:
-        if self._draw() >= len(data) / _FLIP_EVERY:
+    def _flip(self, data: bytes, every: int) -> bytes:
+        if self._draw() >= len(data) / every:
             return data
         self.flipped += 1
         changed = bytearray(data)

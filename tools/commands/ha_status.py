@@ -271,13 +271,15 @@ def _progress(replica: HAConnectionRuntimeInfo, end: int) -> str:
 
 def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iterator[str]:
     client = info.ha_client_runtime_info
-    behind = NONE if lag.size is None else _size(lag.size, lag.size_exact)
-    yield f"{title}: slave of {safe_line(client.master_addr or 'no master yet')} (HA port)"
-    yield f"  state       {_client_state(client)}"
-    yield (
-        f"  log ends at {client.max_offset}, behind its master {behind}, "
+    behind = (
+        "how far behind its master is unknown: that does not answer"
+        if lag.size is None
+        else f"behind its master {_size(lag.size, lag.size_exact)}, "
         f"{_seconds(lag.seconds, lag.exact, lag.size_exact)} s"
     )
+    yield f"{title}: slave of {safe_line(client.master_addr or 'no master yet')} (HA port)"
+    yield f"  state       {_client_state(client)}"
+    yield f"  log ends at {client.max_offset}, {behind}"
     yield (
         f"  speed       {size_text(client.transferred_byte_in_second)}/s, last read "
         f"{_ago(client.last_read_timestamp, now_ms)}, last report "
@@ -292,6 +294,11 @@ def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iter
         since_ms = client.last_inspection_timestamp
         seen = f" ({_ago(since_ms, now_ms)})" if since_ms else ""
         yield f"  inspection  {safe_line(client.last_inspection)}{seen}"
+    if info.promotion_objection is not None:
+        verdict = f"no: {info.promotion_objection}" if info.promotion_objection else "yes"
+        yield f"  promotable  {safe_line(verdict)}"
+        if info.promotion_basis:
+            yield f"              {safe_line(info.promotion_basis)}"
     if info.slave_sync:
         rows = [
             [

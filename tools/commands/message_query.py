@@ -6,6 +6,7 @@ QueryMsgByOffsetSubCommand.)
 
 from __future__ import annotations
 
+import codecs
 import secrets
 from collections.abc import Iterator
 from typing import Final
@@ -95,9 +96,12 @@ def _by_ids(
 
 
 def _check_charset(charset: str | None) -> None:
-    """Python's codecs are more than charsets: hex, idna and others do not take any bytes."""
+    """Python's codecs are more than charsets: hex, idna and others do not take any bytes; since
+    Python 3.13 punycode does."""
     try:
         b"\xff0".decode(charset or "utf-8", "replace")
+        if codecs.lookup(charset or "utf-8").name == "punycode":
+            raise LookupError(charset)
     except (LookupError, ValueError) as error:
         raise click.UsageError(f"-f: there is no charset {charset}") from error
 

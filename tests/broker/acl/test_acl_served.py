@@ -16,7 +16,7 @@ from remoting.signature import RequestSigner
 from tests.broker.hot_path_world import send_fields
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, log_of
 from tests.support.deadline import wait_until
-from tests.support.our_broker import FrameClient, OurBroker
+from tests.support.our_broker import FrameClient, OurBroker, pull_fields
 
 ACCOUNTS = f"""
 accounts:
@@ -179,6 +179,75 @@ def test_a_message_named_by_its_place_is_its_owners(group: Group, tmp_path: Path
         assert other.call(36, own | back).code == ResponseCode.SUCCESS
     with client(broker, OPERATOR) as operator:
         wait_until(lambda: len(operator.pull("%DLQ%strangers", 0, 0).messages) == 1)
+
+
+def held_fields(code: int) -> dict[str, object]:
+    """Of a pull, pop or notification of TOPIC that waits."""
+    if code == RequestCode.PULL_MESSAGE:
+        return dict(pull_fields(TOPIC, 0, 0, count=32, suspend_ms=50_000))
+    fields = {"consumerGroup": "faults", "topic": TOPIC, "queueId": 0, "maxMsgNums": 32}
+    return fields | {"invisibleTime": 60_000, "pollTime": 50_000, "bornTime": 0, "initMode": 0}
+
+
+def test_what_waits_is_judged_again(group: Group, tmp_path: Path) -> None:
+    """Pulls, pops and notifications of an account that is revoked meanwhile are given nothing;
+    another account's change does not disturb them."""
+    broker = start_master(group, home_of(tmp_path / "home", ACCOUNTS))
+    account = {"accessKey": "application", "secretKey": "application-secret"}
+    other = {"accessKey": "stranger-1", "secretKey": "stranger-secret-2"}
+    with client(broker, OPERATOR) as operator:
+
+        def change(fields: dict[str, str]) -> None:
+            answer = operator.call(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, fields)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+        assert operator.send(TOPIC, 0, b"first").code == ResponseCode.SUCCESS
+        wait_until(lambda: operator.offset(30, TOPIC, 0) == 1)
+        with client(broker, APPLICATION) as application:
+            # Taken and passed over, so that the next pop waits.
+            assert application.call(200050, held_fields(200050) | {"initMode": 1}).code == 0
+        for changed in ({"groupPerms": "faults=DENY"}, {"secretKey": "application-secret-2"}):
+            change(account | {"groupPerms": "faults=SUB"})
+            held = waiting(broker, operator)
+            change(account | changed)
+            assert operator.send(TOPIC, 0, b"secret").code == ResponseCode.SUCCESS
+            for answer in taken(held):
+                assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
+                assert "AclException: " in (answer.remark or "")
+            change(account | {"groupPerms": "faults=SUB"})
+            with client(broker, APPLICATION) as application:
+                assert application.call(200050, held_fields(200050)).code == 0
+        held = waiting(broker, operator)
+        change(other)
+        assert operator.send(TOPIC, 0, b"kept").code == ResponseCode.SUCCESS
+        pull, _notification, pop = held  # The pop leaves nothing to be notified of.
+        for answer in taken([pull, pop]):
+            assert (answer.code, b"kept" in answer.body) == (ResponseCode.SUCCESS, True)
+
+
+def waiting(broker: OurBroker, operator: SignedClient) -> list[tuple[SignedClient, int]]:
+    """A pull, a pop and a notification that wait."""
+    codes = (RequestCode.PULL_MESSAGE, RequestCode.NOTIFICATION, RequestCode.POP_MESSAGE)
+    offset = operator.offset(30, TOPIC, 0)
+    held = []
+    for code in codes:
+        asking = client(broker, APPLICATION)
+        held.append((asking, asking.post(code, held_fields(code) | {"queueOffset": offset})))
+    wait_until(lambda: held_by(operator, "faults"))
+    return held
+
+
+def taken(held: list[tuple[SignedClient, int]]) -> list[RemotingCommand]:
+    answers = [asking.take(opaque, 10) for asking, opaque in held]
+    for asking, _opaque in held:
+        asking.close()
+    return answers
+
+
+def held_by(asking: SignedClient, group: str) -> bool:
+    """Whether a pop of TOPIC waits; what was posted before it waits, too, or soon."""
+    fields = {"consumerGroup": group, "topic": TOPIC, "queueId": 0}
+    return asking.call(200055, fields).ext_fields.get("pollingNum") == "1"
 
 
 @pytest.mark.parametrize("decision", [8, 12])

@@ -144,4 +144,4 @@ def test_not_from_a_master_that_was_replaced_meanwhile(world: World) -> None:
     told = rounds(world)
     world.api.on_call = lambda _broker, _code: world.sync.set_master_address("10.0.0.9:10911")
     world.sync.sync_all()
-    assert told == []
+    assert told == ["10.0.0.9:10911"], "the one that is followed now, in the round that follows"

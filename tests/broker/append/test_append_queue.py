@@ -17,7 +17,7 @@ from store.commit_log import TopicLog
 from store.control_slots import RUNNING_FLAGS, STORE_STATE, StoreState
 from store.errors import StoreError
 from store.record import Record
-from tests.broker.hot_path_world import HotPathWorld, record
+from tests.broker.hot_path_world import HotPathWorld, properties_of, record, send_request
 
 
 @dataclass
@@ -133,11 +133,34 @@ def test_a_topic_that_is_deleted_takes_nothing_that_waits(world: HotPathWorld) -
     fake(world, bytes(3000))
     other = fake(world, bytes(3000), "Other")
     gone = fake(world)
-    world.append_queue.refuse_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
+    world.append_queue.block_topic("T", ResponseCode.TOPIC_NOT_EXIST, "is being deleted")
     assert gone.heard == [(ResponseCode.TOPIC_NOT_EXIST, "is being deleted")]
+    late = fake(world)
+    assert late.heard == gone.heard, "nor what comes later"
     world.allocate(1)
     world.append_queue.retry()
     assert other.heard == [[(4096, 0)]]
+    world.append_queue.unblock_topic("T")
+    assert len(fake(world).heard[0]) == 1
+
+
+def test_a_light_queue_that_is_deleted_takes_nothing(tmp_path: Path) -> None:
+    """Records of other topics name it."""
+    world = HotPathWorld(tmp_path, light_queues=9)
+    world.topic()
+    client = world.client()
+
+    def send(names: str) -> int:
+        text = f"INNER_MULTI_DISPATCH\x01{names}"
+        return client.call(send_request(properties=text)).code
+
+    assert [send("%LMQ%a"), send("%LMQ%b,%LMQ%a")] == [0, 0]
+    world.send_processor.block_topic("%LMQ%a")
+    assert [send("%LMQ%b,%LMQ%a"), send("%LMQ%b")] == [17, 0]
+    world.send_processor.unblock_topic("%LMQ%a", deleted=True)
+    assert send("%LMQ%b,%LMQ%a") == 0
+    offsets = properties_of(world.records()[-1].properties)["INNER_MULTI_QUEUE_OFFSET"]
+    assert offsets == "2,0"
 
 
 def test_a_line_of_its_own_reason(world: HotPathWorld) -> None:

@@ -28,6 +28,7 @@ USERS: Final = {
     "root": User(username="root", password="root-1", user_type=UserType.SUPER),
     "app": User(username="app", password="app-1"),
     "bare": User(username="bare", password="bare-1"),
+    "wide": User(username="wide", password="wide-1"),
     "gone": User(
         username="gone",
         password="gone-1",
@@ -39,6 +40,8 @@ USERS: Final = {
 
 class Tables:
     """UserSource and AclSource."""
+
+    table: Final = object()
 
     def find_user(self, username: str) -> User | None:
         return USERS.get(username)
@@ -56,6 +59,8 @@ class Tables:
                 "sourceIps": ["10.0.0.0/8"],
             },
         ]
+        if username == "wide":
+            entries = [{"resource": "*", "actions": ["All"], "decision": "Allow"}]
         tree = {"subject": f"User:{username}", "policies": [{"entries": entries}]}
         return new_acl(AclInfo.from_json(tree), None)
 
@@ -160,6 +165,16 @@ def test_a_user_without_rights_may_do_little() -> None:
 def test_what_a_user_may(code: int, fields: dict[str, str], words: str | None) -> None:
     expected = None if words is None else f"User:app has no permission to access {words}"
     assert refusal(guard(), code, "app", **fields) == expected
+
+
+def test_a_wide_entry_does_not_open_the_brokers_own_topics() -> None:
+    fields = {"consumerGroup": "g", "queueId": "0"}
+    refused = "User:wide has no permission to access Topic:{} from 10.0.0.9, no matched policies."
+    for topic in ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"):
+        assert refusal(guard(), 11, "wide", topic=topic, **fields) == refused.format(topic)
+        assert refusal(guard(), 12, "wide", topic=topic) == refused.format(topic)
+        assert refusal(guard(), 11, "root", topic=topic, **fields) is None
+    assert refusal(guard(), 11, "wide", topic="RMQ_SYS_TRACE_TOPIC", **fields) is None
 
 
 def test_a_user_without_a_list() -> None:

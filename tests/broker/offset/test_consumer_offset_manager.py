@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from broker.json_config_manager import ConfigFileError
 from broker.offset.consumer_offset_manager import (
     ConsumerOffsetManager,
+    OwnOffsets,
     merged_offset,
     parse_offset_table,
 )
+from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
+from broker.wiring.broker_tables import OWN_GROUPS
 from tests.broker.broker_fakes import GOLDEN_CONFIG, golden, json_of
 
 
@@ -40,6 +43,28 @@ def test_commit_and_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert manager.query_offset("g", "t", 0) == 3, "taken as sent"
     assert "group g: 10.0.0.1:1 committed t@0 offset 3 below the stored 5" in caplog.text
     assert manager.query_offsets("g", "t") == {0: 3, 1: 7}
+
+
+@pytest.mark.parametrize("lmq", [False, True])
+def test_a_group_of_the_brokers_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, lmq: bool
+) -> None:
+    """Whoever commits for it would say how far transactions are checked and pops revived: what is
+    before that would be lost."""
+    ordinary = tmp_path / "consumerOffset.json"
+    manager = ConsumerOffsetManager(ordinary, OWN_GROUPS)
+    if lmq:
+        manager = LmqConsumerOffsetManager(tmp_path / "lmq.json", ordinary, OWN_GROUPS)
+    manager.load()
+    own = OwnOffsets(manager)
+    for group in OWN_GROUPS:
+        own.commit_offset("broker", group, "t", 0, 5)
+        commit(manager, group, "t", 2**62)
+        manager.assign_reset_offset("10.0.0.1:1", group, "t", 0, 2**62)
+        assert (own.query_offset(group, "t", 0), manager.is_own(group)) == (5, True)
+        assert f"group {group}: offset {2**62} of 10.0.0.1:1 for t@0 is not taken" in caplog.text
+    commit(manager, "g", "t", 7)
+    assert (manager.query_offset("g", "t", 0), manager.is_own("g")) == (7, False)
 
 
 def test_topics_and_groups(tmp_path: Path) -> None:

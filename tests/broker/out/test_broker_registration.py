@@ -46,6 +46,7 @@ class World:
             tmp_path / "topics.json", config, self.clock, SystemTopics()
         )
         self.topics.load()
+        self.missing: list[int] = []
         self.masters: list[tuple[str | None, str | None]] = []
         self.mappings: dict[str, TopicQueueMappingInfo] = {}
         self.registration = BrokerRegistration(
@@ -55,6 +56,7 @@ class World:
             self.topics,
             self.executor,
             on_master=lambda master, ha: self.masters.append((master, ha)),
+            note_missing=self.missing.append,
             mapping_infos=lambda topics: {
                 topic: info for topic, info in self.mappings.items() if topic in topics
             },
@@ -304,6 +306,39 @@ def test_masters_and_brokers_without_name_servers_search_nobody(tmp_path: Path) 
     world.wait(0)
     world.clock.advance(5_000)
     assert world.executor.run_due() == 0
+
+
+def test_a_refused_registration_is_repeated_soon(tmp_path: Path) -> None:
+    """A name server asks a silent holder first, and lets its successor in some seconds later."""
+    refused = [True]
+
+    def refuses(command: RemotingCommand) -> RemotingCommand:
+        return command.response(16, "held by another host") if refused else answer()(command)
+
+    world = World(tmp_path, n=refuses, other=answer())
+    world.registration.start()
+    assert world.wait(0) == [103, 103]
+    assert [len(world.wait(pause)) for pause in (999, 1, 1_999, 1, 3_999)] == [0, 2, 0, 2, 0]
+    refused.clear()
+    assert world.wait(1) == [103, 103]
+    assert world.missing == [1, 1, 1, 0]
+    assert world.wait(2_000) == []
+
+
+def test_a_slave_whose_master_is_silent_asks_within_a_second(tmp_path: Path) -> None:
+    world = World(tmp_path, broker_id=1, n=answer(masterAddr="m:1"))
+    world.registration.start()
+    world.wait(0)
+    for _ in range(3):
+        world.registration.master_is_silent()
+    assert world.wait(999) == []
+    assert world.wait(1) == [103]
+    assert world.wait(3_000) == []
+    world.registration.master_is_silent()
+    assert world.wait(1_000) == [103]
+    world.registration.unregister()
+    world.registration.master_is_silent()
+    assert 103 not in world.wait(1_000)
 
 
 def test_a_search_waits_for_no_registration_under_way(tmp_path: Path) -> None:

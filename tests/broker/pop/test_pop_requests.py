@@ -13,6 +13,7 @@ from broker.pop.ack_msg import AckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from store.message import Message
 from store.message_codec import RecordKind, check_record, decode_record
+from tests.broker.hot_path_world import send_fields
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 from tests.support.pop_client import PopClient
@@ -116,6 +117,24 @@ def test_a_batch_of_acks_and_a_changed_invisible_time(client: PopClient) -> None
     assert client.ack(changed).code == 0
     assert client.frames.call(14, where).ext_fields["offset"] == "4"
     assert client.frames.call(200151, {}, b"").code == 208
+
+
+def test_a_popped_message_that_is_sent_on_has_its_own_handle(client: PopClient) -> None:
+    """Java's clients put the handle into the properties of what they popped, send it on, and
+    acknowledge by what they find there."""
+    send(client, "TFirst", 1)
+    [first] = client.pop("TFirst").messages
+    text = f"KEYS\x01k\x02POP_CK\x01{first.handle}\x021ST_POP_TIME\x011\x02"
+    fields = send_fields(topic="TForwarded", properties=text)
+    assert client.frames.call(310, fields, b"on").code == 0
+    wait_until(lambda: client.frames.offset(30, "TForwarded", 0) == 1)
+    [second] = client.pop("TForwarded").messages
+    assert second.message.find_property("KEYS") == "k"
+    assert second.message.find_property("POP_CK") is None
+    assert second.message.find_property("1ST_POP_TIME") is None
+    assert client.ack(second).code == 0
+    where = {"consumerGroup": client.group, "topic": "TForwarded", "queueId": 0}
+    assert client.frames.call(14, where).ext_fields["offset"] == "1"
 
 
 def test_pops_of_retry_topics_have_the_asked_topics_name_and_their_handle(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity
+from broker.slave.promotion import PromotionOutlook
 from broker.slave.slave_synchronize import SyncStatus
 from broker.slave.sync_kind import SyncKind
 from ipc.command_channel import CommandError
@@ -87,6 +88,7 @@ class World:
             self.identity,
             ha=self,
             slave_sync=self.slave_sync,
+            promotion=lambda: PromotionOutlook("lacks 3 bytes", "seen at noon"),
             update_master=lambda news: self.told.append((news.ha_address, news.address)),
             min_broker_id_changed=self.changes.append,
             flushed=self.flushed,
@@ -138,7 +140,7 @@ def test_status_of_a_master() -> None:
     assert info == HARuntimeInfo.from_json(MASTER_STATUS)
     assert (info.master_commit_log_max_offset, info.refusals) == (5000, {"silent": 3})
     assert info.ha_connection_info[0].lag_seconds == 2.25
-    assert info.slave_sync is None
+    assert (info.slave_sync, info.promotion_objection) == (None, None)
     assert world.calls == [("ha_status", {})]
 
 
@@ -149,6 +151,7 @@ def test_status_of_a_slave_tells_of_its_metadata() -> None:
     assert not info.master
     assert info.ha_client_runtime_info.max_offset == 4000
     assert info.ha_client_runtime_info.master_flush_offset == 3
+    assert (info.promotion_objection, info.promotion_basis) == ("lacks 3 bytes", "seen at noon")
     assert info.slave_sync == {
         "topics": SlaveSyncInfo(
             last_success_timestamp=5, failures=1, last_error="timeout", last_error_timestamp=4

@@ -74,6 +74,10 @@ def test_earliest_store_time(tmp_path: Path) -> None:
     assert answer.ext_fields == {"timestamp": "70"}
     answer = world.ask(world.admin_offset(), request_of(29, topic="t", queueId=0, timestamp=75))
     assert answer.ext_fields == {"offset": "6"}
+    for boundary, at_ms, offset in (("UPPER", 75, 5), ("LOWER", 75, 6), ("LOWER", 99, 7)):
+        fields = {"topic": "t", "queueId": 0, "timestamp": at_ms, "boundaryType": boundary}
+        answer = world.ask(world.admin_offset(), request_of(29, **fields))
+        assert answer.ext_fields == {"offset": str(offset)}
 
 
 @pytest.mark.parametrize("code", [43, 45])

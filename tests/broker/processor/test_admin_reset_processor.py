@@ -9,6 +9,7 @@ import pytest
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import ResetOffsetBody
 from remoting.language_code import LanguageCode
+from remoting.mq_version import V5_0_0
 from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import assert_same_answer, golden, json_of, request_of
 from tests.broker.processor.test_admin_offset_processor import golden_world
@@ -66,6 +67,28 @@ def test_the_offsets_of_a_time(
     assert sent.ext_fields["timestamp"] == str(timestamp)
     assert table_of(sent.body) == expected
     assert world.offsets.query_offsets("g", "t") == {0: 4, 1: 8}, "the clients commit, not we"
+
+
+def test_a_group_that_never_consumed(tmp_path: Path) -> None:
+    """5.3.3 stores the offsets of the time, 4.9.7 refuses."""
+    for member in (False, True):
+        world = world_of(tmp_path / str(member))
+        world.groups.find_or_create("new")
+        client = world.heartbeat("c", consumer="new", topics=("t",)) if member else None
+        fields = {"topic": "t", "group": "new", "timestamp": T0 - 3, "isForce": "true"}
+        old = request_of(222, **fields)
+        old.version = V5_0_0 - 1
+        assert world.ask(world.admin_reset(), old).code == ResponseCode.SYSTEM_ERROR
+        assert world.offsets.query_offsets("new", "t") == {}
+        new = request_of(222, **fields)
+        new.version = V5_0_0
+        answer = world.ask(world.admin_reset(), new)
+        assert table_of(answer.body) == {queue(0): 6, queue(1): 6}
+        stored = world.offsets.query_offsets("new", "t")
+        if client is None:
+            assert stored == {0: 6, 1: 6}
+        else:
+            assert (stored, client.sent[-1].code) == ({}, 220)
 
 
 def test_mqadmin_of_5_x_means_the_topic_with_queue_minus_1(tmp_path: Path) -> None:

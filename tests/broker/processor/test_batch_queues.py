@@ -11,6 +11,7 @@ import pytest
 
 from remoting.remoting_command import RemotingCommand
 from store.batch_codec import iterate_batch
+from store.boundary_type import BoundaryType
 from store.message import Message
 from store.message_codec import decode_record
 from store.record import Record
@@ -213,16 +214,42 @@ def test_a_batch_without_an_id_becomes_single_records(world: HotPathWorld, clien
 
 
 def test_a_client_may_send_an_inner_batch_itself(world: HotPathWorld, client: Client) -> None:
-    """As 5.3.3 does, it counts as many messages as it says; its INNER_BASE is not believed."""
+    """It counts as many messages as it holds; its INNER_BASE is not believed."""
     send_batch(client, b"one", b"two")
     text = "INNER_BASE\x0177\x02KEYS\x01k\x02INNER_NUM\x014\x02"
-    answer = client.call(send_request(b"whatever", sys_flag=128, properties=text))
+    body = batch_body(*((0, b"item", b"") for _ in range(4)))
+    answer = client.call(send_request(body, sys_flag=128, properties=text))
     assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "2")
     world.dispatch()
     record = world.records()[-1]
     assert properties_of(record.properties)["INNER_BASE"] == "2"
     assert [unit[4:6] for unit in units(world)] == [(0, 2), (2, 4)]
     assert world.table.offsets("T", 0) == (0, 6)
+
+
+@pytest.mark.parametrize("more", ["", "\x02INNER_NUM\x01"])
+@pytest.mark.parametrize("number", [1, 3, 32_767])
+def test_a_number_that_is_not_that_of_its_messages(
+    world: HotPathWorld, client: Client, number: int, more: str
+) -> None:
+    """One send of a byte would take 32,767 queue offsets."""
+    body = batch_body((0, b"one", b""), (0, b"two", b""))
+    text = f"INNER_NUM\x01{number}{more}"
+    answer = client.call(send_request(body, sys_flag=128, properties=text))
+    assert (answer.code, world.records()) == (13, [])
+    assert answer.remark == (
+        f"the message is illegal: its property INNER_NUM is {number}, it holds 2 messages"
+    )
+
+
+def test_a_number_for_each_message_of_a_batch(world: HotPathWorld, client: Client) -> None:
+    body = batch_body((0, b"one", b""), (0, b"two", b""))
+    text = "INNER_NUM\x01300"
+    answer = client.call(send_request(body, code=320, batch="true", sys_flag=128, properties=text))
+    assert (answer.code, world.records()) == (13, [])
+    assert answer.remark == (
+        "the message is illegal: a batch without UNIQ_KEY has the property INNER_NUM"
+    )
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "32768", "99999999999999999999"])
@@ -267,6 +294,26 @@ def test_offsets_by_time(world: HotPathWorld, client: Client) -> None:
     assert [found(time) for time in times] == [0, 2, 4, 6, 8, 10]
     assert [found(time - 1) for time in times] == [0, 2, 4, 6, 6, 10]
     assert (found(0), found(times[-1] + 1)) == (0, 10)
+
+
+def test_the_last_of_equal_times(world: HotPathWorld, client: Client) -> None:
+    """LOWER is the first, UPPER the last record of exactly a time; otherwise they are the same."""
+    world.clock.advance(1000)
+    world.turn()
+    for number in range(3):
+        send_batch(client, b"one", b"two", key=f"K{number}")
+    time_ms = world.clock.now_ms()
+    world.clock.advance(1000)
+    world.turn()
+    send_batch(client, b"one", b"two", key="L")
+    world.dispatch()
+
+    def found(at_ms: int, boundary: BoundaryType) -> int:
+        return world.batch_queues.offset_by_timestamp("T", 0, at_ms, 0, 8, boundary)
+
+    for at_ms, lower, upper in ((0, 0, 0), (time_ms, 0, 4), (time_ms + 1, 6, 6), (10**13, 6, 6)):
+        assert found(at_ms, BoundaryType.LOWER) == lower
+        assert found(at_ms, BoundaryType.UPPER) == upper
 
 
 def test_a_deleted_topic_begins_again(world: HotPathWorld, client: Client) -> None:

@@ -145,6 +145,7 @@ _odd_pairs = st.sampled_from(
     [
         *("DELAY\x013", "DELAY\x010", "XDELAY\x013", "TIMER_DELAY_MS\x015", "TIMER_OUT_MS\x011"),
         *("INNER_NUM\x012", "INNER_MULTI_DISPATCH\x01%LMQ%a", "TRAN_MSG\x01true", "DELAY\x01x"),
+        *("POP_CK\x011", "REAL_TOPIC\x01T", "INNER_MULTI_QUEUE_OFFSET\x017", "__CRC32#\x01"),
     ]
 )
 _text = st.one_of(
@@ -183,10 +184,10 @@ _fields = st.fixed_dictionaries(
 )
 
 
-@pytest.fixture(scope="module")
-def long_twins() -> Iterator[Twins]:
+@pytest.fixture(scope="module", params=[None, 50], ids=["plain", "light-queues"])
+def long_twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
     with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root), file_size=1 << 22)
+        twins = Twins(Path(root), file_size=1 << 22, light_queues=request.param)
         yield twins
         twins.close()
 

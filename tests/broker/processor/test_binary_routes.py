@@ -71,6 +71,7 @@ _pairs = st.sampled_from(
     [
         *("KEYS\x01k", f"{KEY}ABCDEF", f"{KEY}\x0b 100 % é\u2028", "TAGS\x01é", "WAIT\x01false"),
         *("CLUSTER\x01other", "", "K\x01", "DELAY\x013", "TIMER_OUT_MS\x011", "TRAN_MSG\x01true"),
+        *("POP_CK\x011", "1ST_POP_TIME\x01", "INNER_MULTI_QUEUE_OFFSET\x017", "REAL_QID\x019"),
     ]
 )
 _values: dict[str, st.SearchStrategy[Any]] = {

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager, OwnOffsets
+from broker.wiring.broker_tables import OWN_GROUPS
 from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import (
     CONFIG,
@@ -82,6 +84,21 @@ def test_no_row_for_what_does_not_exist(
     assert (answer.code, answer.remark) == (code, remark)
     assert world.offsets.query_offset(group, topic, queue_id) is None
     assert world.groups.group_names() == known
+
+
+@pytest.mark.parametrize("group", OWN_GROUPS)
+def test_nobody_says_how_far_the_broker_itself_is(tmp_path: Path, group: str) -> None:
+    """Transactions before that would never be checked, and popped messages never come again."""
+    world = World(tmp_path)
+    world.offsets = ConsumerOffsetManager(tmp_path / "own.json", OWN_GROUPS)
+    OwnOffsets(world.offsets).commit_offset("broker", group, "t", 0, 5)
+    request = request_of(15, consumerGroup=group, topic="t", queueId="0", commitOffset="99")
+    answer = world.ask(world.consumer_manage(), request)
+    assert (answer.code, answer.remark) == (
+        16,
+        f"the offsets of group {group} are the broker's own",
+    )
+    assert world.offsets.query_offset(group, "t", 0) == 5
 
 
 @pytest.mark.parametrize("creates", [True, False])

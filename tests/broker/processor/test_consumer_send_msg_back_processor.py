@@ -153,6 +153,15 @@ def test_levels_grow_with_the_tries(backs: SendBacks, times: int, asked: int, le
     assert (copy.queue_id, copy.reconsume_times) == (level - 1, times + 1)
 
 
+def test_a_message_with_the_largest_number_of_tries_is_sent_back(backs: SendBacks) -> None:
+    """It was stored as it came; one more does not fit, and ended the process."""
+    largest = (1 << 31) - 1
+    backs.message(reconsume_times=largest)
+    backs.call(delayLevel=3, maxReconsumeTimes=largest)
+    [copy] = backs.world.records()
+    assert copy.reconsume_times == largest
+
+
 @pytest.mark.parametrize(
     ("times", "fields", "version", "dead"),
     [

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
-from tests.broker.hot_path_world import Client, HotPathWorld, send_request
+from store.reserved_properties import RESERVED
+from tests.broker.hot_path_world import TIMERS, Client, HotPathWorld, send_request
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01U\x02WAIT\x01true"
@@ -77,10 +78,13 @@ class Twins:
             world.close()
 
 
-@pytest.fixture(scope="module")
-def twins() -> Iterator[Twins]:
+EVERYTHING_ON: dict[str, Any] = {"light_queues": 50, "timers": replace(TIMERS, enabled=True)}
+
+
+@pytest.fixture(scope="module", params=[{}, EVERYTHING_ON], ids=["plain", "light-queues-timers"])
+def twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
     with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root))
+        twins = Twins(Path(root), **request.param)
         yield twins
         twins.close()
 
@@ -93,11 +97,12 @@ _names = st.one_of(
     st.sampled_from(
         ["REAL_TOPIC", "REAL_QID", "XREAL_QID", "XTRAN_MSG", "TIMER_DELAY_SEC", "WAIT"]
     ),
-    st.sampled_from(["DELAY", "TRAN_MSG"]),
+    st.sampled_from(["DELAY", "TRAN_MSG", "INNER_MULTI_DISPATCH", "TIMER_DELIVER_MS"]),
+    st.sampled_from(sorted(RESERVED)),
     _text,
 )
 _values = st.one_of(
-    st.sampled_from(["true", "false", "", "1", "5", "TRUE"]),
+    st.sampled_from(["true", "false", "", "1", "5", "TRUE", "%LMQ%a", "9" * 20]),
     _text,
 )
 _levels = st.sampled_from(

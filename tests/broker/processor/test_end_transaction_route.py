@@ -32,6 +32,7 @@ from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message_codec import decode_record
 from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
+from tests.broker.processor.test_diverted_sends import EVERYTHING_ON
 from tests.broker.transaction_world import COMMIT, GROUP, Half, TransactionWorld, end_request
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
@@ -49,6 +50,7 @@ class Side:
             EndRouteParts(
                 commit_log=hot.log,
                 held=hot.append_queue.held,
+                blocked=hot.append_queue.blocked,
                 young_halves=self.young,
                 halves=self.world.halves,
                 find_topic=hot.topics.find,
@@ -143,10 +145,10 @@ class Twins:
             side.hot.close()
 
 
-@pytest.fixture(scope="module")
-def twins() -> Iterator[Twins]:
+@pytest.fixture(scope="module", params=[{}, EVERYTHING_ON], ids=["plain", "light-queues-timers"])
+def twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
     with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root), file_size=4 << 20)
+        twins = Twins(Path(root), file_size=4 << 20, **request.param)
         yield twins
         twins.close()
 
@@ -163,6 +165,13 @@ _halves = st.fixed_dictionaries(
             st.sampled_from([f"\x02PGROUP\x01{GROUP}", "", "\x02PGROUP\x01", "\x02PGROUP\x01Q"]),
             st.sampled_from(
                 ["", "", "", "\x02REAL_QID\x017", "\x02CLUSTER\x01c", "\x02DELAY\x013"]
+            ),
+            st.sampled_from(
+                [
+                    *("", "", "", "\x02INNER_MULTI_QUEUE_OFFSET\x017", "\x02POP_CK\x01x"),
+                    "\x02TRAN_PREPARED_QUEUE_OFFSET\x010",
+                    "\x02INNER_MULTI_DISPATCH\x01%LMQ%a",
+                ]
             ),
             _wait,
         ).map(lambda parts: "TRAN_MSG\x01true" + "".join(parts)),
@@ -327,6 +336,23 @@ def test_a_topic_that_is_gone(tmp_path: Path) -> None:
     for side in twins.sides:
         side.hot.topic()
     assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
+
+
+def test_a_topic_that_is_being_deleted(tmp_path: Path) -> None:
+    """And was made again meanwhile, so that the table has it: the half stays."""
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    for side in twins.sides:
+        side.hot.send_processor.block_topic("T")
+        side.hot.topic()
+    (answer,) = twins.ask(end_request(half, COMMIT))
+    assert (answer.code, answer.remark) == (17, "topic[T] is being deleted")
+    for side in twins.sides:
+        side.hot.send_processor.unblock_topic("T", deleted=True)
+    (answer,) = twins.ask(end_request(half, COMMIT))
+    assert answer.code == 0
+    assert [m.queue_offset for m in twins.fast.world.messages("T")][-1] == 0
+    twins.close()
 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:

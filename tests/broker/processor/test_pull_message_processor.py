@@ -598,6 +598,45 @@ def test_an_answer_ends_before_a_wrong_unit(
     assert client.answers()[0].body == b"".join(raw[2:34])
 
 
+def test_what_was_read_ahead_is_not_believed_for_long(world: HotPathWorld, client: Client) -> None:
+    """A record whose page comes from the disk again, rotten, is seen, though its unit was checked
+    before and served pulls since, by the known way, too."""
+    fill(world, 100)
+    raw = world.raw_records()
+    for _ in range(3):
+        assert client.call(pull_request(queueOffset=32)).body == b"".join(raw[32:64])
+    path = world.directory / file_name(0)
+    data = bytearray(path.read_bytes())
+    data[len(b"".join(raw[:40])) + 4] ^= 1
+    path.write_bytes(data)
+    world.clock.advance(5_000)
+    for _ in range(3):
+        assert client.call(pull_request(queueOffset=32)).body == b"".join(raw[32:40])
+    assert client.call(pull_request(queueOffset=41)).body == b"".join(raw[41:73])
+    assert world.damaged[0] == ("T", 0, 40)
+
+
+@pytest.mark.parametrize("bit", range(32))
+@pytest.mark.parametrize("expression", ["*", "A"])
+@pytest.mark.parametrize("many", [3, 40])
+def test_an_answer_ends_before_a_record_with_a_wrong_magic(
+    world: HotPathWorld, client: Client, bit: int, expression: str, many: int
+) -> None:
+    """A client stops decoding there, and would never see what is behind it."""
+    fill(world, many, tag="A")
+    raw = world.raw_records()
+    path = world.directory / file_name(0)
+    data = bytearray(path.read_bytes())
+    data[len(raw[0]) + len(raw[1]) + 4 + bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    answer = client.call(pull_request(subscription=expression))
+    assert answer.body == raw[0] + raw[1]
+    assert numbers(answer) == (FOUND, "FOUND", 2, 0, many)
+    assert world.damaged == [("T", 0, 2)]
+    waits = client.call(pull_request(queueOffset=2, subscription=expression))
+    assert numbers(waits) == (NOT_FOUND, "OFFSET_FOUND_NULL", 2, 0, many)
+
+
 @pytest.mark.parametrize("expression", ["*", "A"])
 @pytest.mark.parametrize("many", [4, 40])
 def test_units_of_another_queue_are_not_sent(

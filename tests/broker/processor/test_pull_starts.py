@@ -57,10 +57,10 @@ def test_as_java_answers(tmp_path: Path) -> None:
     broker = OurBroker(
         tmp_path,
         brokerName="broker-r",
-        useServerSideResetOffset="true",
     )
     with broker.start():
         with broker.client() as client, broker.client() as own:
+            assert client.call(25, {}, b"useServerSideResetOffset=true").code == 0
             for _ in range(5):
                 assert _send(client) == 0
             wait_until(lambda: client.offset(30, "T", 0) == 5)

@@ -108,6 +108,53 @@ def replies(tmp_path: Path) -> Replies:
     return Replies(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("sys_flag", "text", "remark"),
+    [
+        (4, "", "a reply cannot be transactional"),
+        (12, "", "a reply cannot be transactional"),
+        (4, "TRAN_MSG\x01true", "a reply cannot be transactional"),
+        (0, "TRAN_MSG\x01true", "a reply cannot be transactional"),
+        (0, "DELAY\x013", "a reply cannot hold delayed messages"),
+        (0, "DELAY\x01+99", "a reply cannot hold delayed messages"),
+        (0, "DELAY\x01x", "the message is illegal: its property DELAY is 'x', expected a level"),
+    ],
+)
+def test_a_reply_that_could_not_be_consumed_or_would_not_wait(
+    replies: Replies, sys_flag: int, text: str, remark: str
+) -> None:
+    """A prepared message has queue offset 0 and is nowhere in its queue."""
+    answer = replies.call(sys_flag=sys_flag, properties=f"{TEXT}\x02{text}")
+    assert answer is not None
+    assert answer.code == 13
+    assert (answer.remark or "").startswith(remark)
+    assert (replies.world.records(), replies.asker.pushed) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["DELAY\x010", "TRAN_MSG\x01false"])
+def test_a_reply_that_says_it_is_ordinary(replies: Replies, text: str) -> None:
+    answer = replies.call(sys_flag=8, properties=f"{TEXT}\x02{text}")
+    assert answer is not None
+    assert (answer.code, len(replies.world.records())) == (0, 1)
+
+
+def test_a_reply_to_light_queues_is_checked_like_a_send(tmp_path: Path) -> None:
+    replies = Replies(tmp_path, light_queues=1)
+    for names, code in ("%LMQ%a", 0), ("%LMQ%a,%LMQ%b", 1), ("%LMQ%a/b", 13), ("other", 13):
+        answer = replies.call(properties=f"{TEXT}\x02INNER_MULTI_DISPATCH\x01{names}")
+        assert answer is not None
+        assert answer.code == code
+    assert len(replies.world.records()) == 1
+
+
+def test_a_reply_to_a_topic_that_is_being_deleted(replies: Replies) -> None:
+    """It is pushed, and not stored: its record would make the queue again."""
+    replies.world.send_processor.block_topic("C_REPLY_TOPIC")
+    answer = replies.call()
+    assert answer is not None
+    assert (answer.code, len(replies.asker.pushed), replies.world.records()) == (0, 1, [])
+
+
 def test_the_answer_is_pushed_and_stored(replies: Replies) -> None:
     answer = replies.call(flag=4, sys_flag=1, reconsume_times=2)
     assert answer is not None

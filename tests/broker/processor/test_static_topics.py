@@ -179,6 +179,20 @@ def test_the_search_by_time_goes_through_the_items(
 
 
 @pytest.mark.parametrize(
+    ("timestamp", "expected"), [(500, 42), (3_997, 42), (3_999, 10_001), (4_000, 10_002)]
+)
+def test_the_search_for_the_last_message_until_a_time(
+    world: StaticWorld, timestamp: int, expected: int
+) -> None:
+    """Between the newest of the old item and the oldest of the new one it is the old one's."""
+    world.store.fill("T", 1, 3, 4_000)
+    world.other_says(29, offset=42)
+    world.other_says(32, timestamp=1_000)
+    fields = {"queueId": 0, "timestamp": timestamp, "boundaryType": "UPPER"}
+    assert world.offset(29, **fields) == expected
+
+
+@pytest.mark.parametrize(
     ("code", "fields", "remark"),
     [
         (14, {"consumerGroup": "g"}, "T-2 does not exit in request process of current broker"),

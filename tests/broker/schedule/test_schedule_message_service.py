@@ -380,6 +380,24 @@ def test_nothing_is_delivered_into_a_store_that_takes_nothing(delays: Delays) ->
     assert len(delays.delivered()) == 1
 
 
+def test_nothing_is_delivered_into_a_topic_that_is_being_deleted(
+    delays: Delays, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would make a queue of the old offset again, and the next message one of offset 0."""
+    delays.client.call(send_request())
+    delays.send(1)
+    delays.world.send_processor.block_topic("T")
+    for _ in range(3):
+        assert delays.step(10_000) == 100
+    assert len(delays.delivered()) == 1
+    assert len(caplog.messages) == 3, "once a look: it does not go round and round"
+    delays.world.send_processor.unblock_topic("T", deleted=True)
+    delays.step()
+    delivered = delays.delivered()
+    assert [message.queue_offset for message in delivered] == [0, 0]
+    assert delays.client.call(send_request()).ext_fields["queueOffset"] == "1"
+
+
 def test_a_delivery_waits_for_the_next_file(tmp_path: Path) -> None:
     delays = Delays(tmp_path, files=1)
     for _ in range(3):

@@ -18,6 +18,7 @@ from broker.slave.promotion import (
     complete_promotion,
     read_state,
 )
+from broker.slave.sync_kind import SLAVE_SYNC_SUCCESS, SyncKind
 from conf.errors import StartupExitError
 from ha.inspection import Inspection, Verdict
 from remoting.body.kv_table import KVTable
@@ -44,7 +45,13 @@ class Slave:
         self.clock = ManualClock()
         self.page = fresh_page()
         self.master_max: int | None = None
+        self.copy_tables(1_000)
         self.journal = self.reborn()
+
+    def copy_tables(self, wall_ms: int) -> None:
+        """SlaveSynchronize has copied every table."""
+        for kind in SyncKind:
+            self.page.counters[SLAVE_SYNC_SUCCESS + kind] = wall_ms
 
     def reborn(self) -> ReplicaJournal:
         self.journal = ReplicaJournal(self.root, "broker-a", 1, self.page, self, self.clock)
@@ -136,6 +143,7 @@ def test_the_file(slave: Slave) -> None:
         "firstCopyDone": False,
         "inSync": False,
         "state": "go",
+        "tablesCopiedAt": 1_000,
         "writtenAt": 1_700_000_000_000,
     }
 
@@ -313,6 +321,42 @@ def test_who_may_be_promoted(
     text = is_refused(slave.root)
     assert words in text
     assert bool(text) == bool(words)
+
+
+def test_who_has_never_copied_the_tables_is_refused(slave: Slave) -> None:
+    """mqchaos promote,cut, seed 56000: every consumer began anew."""
+    slave.copy_tables(0)
+    slave.has(500)
+    slave.inspected(Verdict.GO, 500)
+    assert "had never copied topics, groups and offsets" in is_refused(slave.root)
+    for kind in SyncKind:
+        assert is_refused(slave.root) != ""
+        slave.page.counters[SLAVE_SYNC_SUCCESS + kind] = 1_700_000_000_000
+        slave.journal.close()
+    assert is_refused(slave.root) == ""
+    slave.copy_tables(0)  # A new life: the tables of the one before are there.
+    slave.reborn().close()
+    assert is_refused(slave.root) == ""
+
+
+def test_an_operator_may_ask_before(slave: Slave) -> None:
+    assert "nothing is recorded yet" in slave.journal.outlook().objection
+    slave.has(500)
+    slave.inspected(Verdict.GO, 800)
+    assert "lacked 300 bytes" in slave.journal.outlook().objection
+    slave.has(800)
+    assert slave.journal.outlook().objection == ""
+    assert "was last seen at 2023-11-14 22:13:20 UTC" in slave.journal.outlook().basis
+
+
+def test_a_file_of_a_version_that_recorded_no_tables(slave: Slave) -> None:
+    slave.has(500)
+    slave.inspected(Verdict.GO, 500)
+    path = slave.root / FILE_NAME
+    tree = json.loads(path.read_text())
+    del tree["tablesCopiedAt"]
+    path.write_text(json.dumps(tree))
+    assert is_refused(slave.root) == ""
 
 
 def test_unflushed_bytes_do_not_count_when_the_machine_went_down(slave: Slave) -> None:

@@ -194,7 +194,8 @@ def test_nothing_is_asked_of_a_stranger(world: World) -> None:
 
 
 def test_rhythm(world: World) -> None:
-    for wait_ms, rounds in ((2_999, 0), (1, 1), (9_999, 1), (1, 2)):
+    """The first round at once: a slave may be promoted at any moment."""
+    for wait_ms, rounds in ((0, 1), (9_999, 1), (1, 2), (10_000, 3)):
         world.clock.advance(wait_ms)
         world.executor.run_due()
         assert len(world.api.calls) == rounds * 4
@@ -204,7 +205,7 @@ def test_rhythm(world: World) -> None:
 def test_the_interval_is_a_setting(world: World) -> None:
     executor = ScheduledExecutor(world.clock)
     world.sync.schedule_on(executor, replace(CONFIG, slave_sync_interval=500))
-    for wait_ms in (3_000, 500):
+    for wait_ms in (0, 500):
         world.clock.advance(wait_ms)
         executor.run_due()
     assert len(world.api.calls) == 8
@@ -221,9 +222,31 @@ def test_nobody_to_follow(world: World, address: str | None) -> None:
 def test_a_master_that_changes_within_a_round_ends_it(world: World) -> None:
     world.api.on_call = lambda _broker, _code: world.sync.set_master_address("10.0.0.3:10911")
     world.round()
-    assert world.api.calls == [(VIP, 21)]
-    world.round()
+    assert world.api.calls[0] == (VIP, 21)
     assert {broker for broker, _ in world.api.calls[1:]} == {"10.0.0.3:10909", "10.0.0.3:10911"}
+    assert [code for _, code in world.api.calls[1:]] == [21, 43, 45, 201]
+
+
+def test_a_new_master_is_copied_from_at_once(world: World) -> None:
+    world.executor.run_due()
+    world.api.calls.clear()
+    world.sync.set_master_address("10.0.0.3:10911")
+    world.executor.run_due()
+    assert [code for _, code in world.api.calls] == [21, 43, 45, 201]
+    world.api.calls.clear()
+    world.sync.link_opened()
+    world.executor.run_due()
+    assert world.api.calls == [], "everything is copied"
+
+
+def test_what_failed_is_copied_again_when_the_link_is_up(world: World) -> None:
+    """Before that the master may not be known to be ours."""
+    world.api.fail(OFFSETS)
+    world.executor.run_due()
+    world.api.calls.clear()
+    world.sync.link_opened()
+    world.executor.run_due()
+    assert len(world.api.calls) == 4
 
 
 def test_one_round_at_a_time(world: World) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.timer import open_slot
+from remoting.response_code import ResponseCode
 from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_slots import TIMER_STOP_ENQUEUE
 from tests.support.manual_clock import ManualClock
@@ -110,6 +111,21 @@ def test_what_waits_until_its_slot_is_over(world: TimerDelivery) -> None:
     assert world.keys() == ["plain", "rolled"]
     world.pass_ms(100)
     assert world.keys() == ["plain", "rolled", "revive", "rolled delay", "elsewhen"]
+
+
+def test_a_topic_that_is_being_deleted_takes_none(
+    world: TimerDelivery, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither of an open slot nor of one that is over; they come when the queues are gone."""
+    world.put("a", SLOT_MS + 500)
+    world.put("b", SLOT_MS + 600, topic="U")
+    world.queue.block_topic("T", ResponseCode.TOPIC_NOT_EXIST, "being deleted")
+    world.pass_ms(5_000, 50)
+    assert world.keys().count("a") == 0
+    assert 1 <= len(caplog.messages) <= 50, "it does not go round and round"
+    world.queue.unblock_topic("T")
+    world.pass_ms(1_000, 50)
+    assert sorted(world.keys()) == ["a", "b"]
 
 
 def test_a_delay_counts_from_the_record(world: TimerDelivery) -> None:

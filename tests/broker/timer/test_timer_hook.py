@@ -102,7 +102,10 @@ def test_what_is_stored_at_once(world: HotPathWorld, properties: str, sys_flag: 
         "TIMER_DELIVER_MS\x011\x02TIMER_DEL_UNIQKEY\x01T+1",
     ],
 )
-def test_what_is_illegal(world: HotPathWorld, properties: str) -> None:
+def test_what_is_illegal(tmp_path: Path, properties: str) -> None:
+    world = HotPathWorld(tmp_path, send={"recall_by_property": True})
+    world.topic()
+    world.timers.use(SETTINGS)
     answer = world.client().call(send_request(properties=properties))
     assert (answer.code, answer.remark) == (13, _TOO_FAR)
     assert world.records() == []

@@ -255,7 +255,10 @@ def test_a_number_of_checks_that_is_none_counts_from_the_start(
     world: TransactionWorld, text: str
 ) -> None:
     world.connect()
-    world.prepare(properties=f"\x02TRANSACTION_CHECK_TIMES\x01{text}")
+    properties = (
+        f"PGROUP\x01P\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02TRANSACTION_CHECK_TIMES\x01{text}"
+    )
+    store_half(world, properties.encode())
     world.round()
     copy = world.messages(TRANS_HALF_TOPIC)[-1]
     assert properties_of(copy.properties)["TRANSACTION_CHECK_TIMES"] == "0"

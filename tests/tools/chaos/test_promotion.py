@@ -1,0 +1,52 @@
+"""tools.chaos.promotion: what a lost master's consumer has seen, and what its offsets promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tools.chaos.ack_log import SEND_OK, Ack
+from tools.chaos.promotion import CommittedOffsets, cut_seen
+
+NOT_ON_THE_SLAVE = 12
+
+
+def acks(*codes: int) -> list[Ack]:
+    """Of queue 0, by offset."""
+    return [Ack(0, at, 0, at, code) for at, code in enumerate(codes)]
+
+
+@pytest.mark.parametrize(
+    ("codes", "now", "kept"),
+    [
+        ((SEND_OK, SEND_OK, SEND_OK), b"abc", b"abc"),
+        ((SEND_OK, SEND_OK, NOT_ON_THE_SLAVE), b"ab", b"ab"),
+        ((SEND_OK, SEND_OK), b"abx", b"ab"),
+        ((SEND_OK, NOT_ON_THE_SLAVE, NOT_ON_THE_SLAVE), b"axc", b"a"),
+        ((SEND_OK, NOT_ON_THE_SLAVE, NOT_ON_THE_SLAVE), b"abcd", b"abc"),
+        # Lost though acknowledged: the follower keeps it, so that it is judged.
+        ((SEND_OK, SEND_OK, NOT_ON_THE_SLAVE), b"axy", b"ab"),
+    ],
+)
+def test_what_was_not_acknowledged_may_be_replaced(
+    codes: tuple[int, ...], now: bytes, kept: bytes
+) -> None:
+    seen = {0: [b"%c" % each for each in b"abc"], 1: []}
+    held = {0: [b"%c" % each for each in now]}
+    assert cut_seen(seen, acks(*codes), held) == {0: [b"%c" % each for each in kept], 1: []}
+
+
+@pytest.fixture
+def offsets() -> Iterator[CommittedOffsets]:
+    """Whose thread finds nobody to commit to."""
+    made = CommittedOffsets(lambda: ("127.0.0.1", 1), lambda: 0)
+    yield made
+    made.stop()
+
+
+def test_what_a_lost_master_took_last_is_not_promised_later(offsets: CommittedOffsets) -> None:
+    offsets._commits[:] = [(1.0, 10), (2.0, 20), (3.0, 30)]
+    assert [offsets.as_of(at) for at in (0.5, 2.0, 9.0)] == [0, 20, 30]
+    offsets.forget_since(2.5)
+    assert offsets.as_of(9.0) == 20
