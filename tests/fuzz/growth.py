@@ -217,7 +217,7 @@ def _raw_trials(command: RemotingCommand, fields: dict[str, str]) -> Iterator[Tr
 def _batch_trials(command: RemotingCommand, fields: dict[str, str]) -> Iterator[Trial]:
     """Bodies of sends: items without a body, with a short one (as many as there may be in 1 MB),
     and with a usual one."""
-    for item in (_batch_item(b""), _batch_item(b"x" * 10), _batch_item(b"x" * 100)):
+    for item in (_batch_item(b""), _batch_item(b"x" * 12), _batch_item(b"x" * 100)):
         for name in ("i", "properties", ""):
             if name and name not in fields:
                 continue
