@@ -45,6 +45,13 @@ def iterate_batch(body: Buffer) -> Iterator[BatchItem]:
         at = item_end
 
 
+def encode_item(flag: int, body: Buffer, properties: Buffer) -> bytes:
+    """One message of a batch body, as a client sends it. At most 32767 bytes of properties."""
+    size = BATCH_ITEM_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
+    head = BATCH_ITEM_HEAD.pack(size, 0, 0, flag, len(body))
+    return b"".join((head, body, PROPERTIES_LENGTH.pack(len(properties)), properties))
+
+
 def count_batch(body: Buffer) -> int:
     """The most messages that iterate_batch can yield of `body`: by the total size of each item
     alone, and up to the first one that is impossible."""
@@ -59,13 +66,6 @@ def count_batch(body: Buffer) -> int:
         at += size
         number += 1
     return number
-
-
-def encode_item(flag: int, body: Buffer, properties: Buffer) -> bytes:
-    """One message of a batch body, as a client sends it. At most 32767 bytes of properties."""
-    size = BATCH_ITEM_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
-    head = BATCH_ITEM_HEAD.pack(size, 0, 0, flag, len(body))
-    return b"".join((head, body, PROPERTIES_LENGTH.pack(len(properties)), properties))
 
 
 def _batch_item(body: Buffer, at: int, end: int) -> tuple[int, BatchItem]:

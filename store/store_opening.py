@@ -66,10 +66,7 @@ _MOST_WRONG: Final = 100
 
 
 class StoreOpening:
-    """See the module. Used once, by the main thread of process `store`.
-
-    Many methods because each step of an opening, of either kind, is one.
-    """
+    """See the module. Used once, by the main thread of process `store`."""
 
     def __init__(
         self,
