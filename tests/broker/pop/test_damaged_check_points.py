@@ -19,6 +19,7 @@ from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
 from broker.pop.revive_progress import ReviveProgress
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from store import put_aside
 from store.control_slots import MAX_PHY_OFFSET
 from store.message_codec import decode_record
 from tests.broker.broker_fakes import CONFIG
@@ -118,6 +119,12 @@ class ReviveWorld:
         """The bodies of what was copied to the retry topic."""
         messages = [decode_record(raw, 0)[0] for raw in self.hot.raw_records()]
         return [message.body for message in messages if message.topic == RETRY]
+
+
+@pytest.fixture(autouse=True)
+def records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own: each place is named once in the life of one."""
+    monkeypatch.setattr(put_aside, "RECORDS", put_aside.PutAside())
 
 
 @pytest.fixture
