@@ -95,6 +95,8 @@ class ConsumeQueueTable:
         """Called, under the lock, when one is added."""
         self._refused: set[tuple[str, int]] = set()
         """Queues whose names would point outside the directory; each is logged once."""
+        self._left_out_end = 0
+        """End of the last record that has no unit, since its queue offset cannot be."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -260,6 +262,14 @@ class ConsumeQueueTable:
                     self._publish(queue)
                 self._dirty.update(moved)
 
+    def reaches(self, topic: str, queue_id: int, phy_offset: int) -> bool:
+        """Whether the queue has units of records up to `phy_offset`, or was not to have them. The
+        dispatch thread only."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return (topic, queue_id) in self._refused
+        return queue.max_phy_offset >= phy_offset or self._left_out_end >= phy_offset
+
     def _build(
         self,
         runs: Iterable[UnitRun],
@@ -277,6 +287,7 @@ class ConsumeQueueTable:
             if run.queue_offset > queue.max_offset and not self._jumps.allows(
                 queue, run.queue_offset, len(run.units) // CQ_UNIT_SIZE, run.first_end
             ):
+                self._left_out_end = max(self._left_out_end, run.last_end)
                 continue
             if queue.append(run.units, run.queue_offset, run.first_end, run.last_end):
                 moved[queue] = None

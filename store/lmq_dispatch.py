@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 
 _MARK: Final = MULTI_DISPATCH + NAME_END
 _OFFSET_DIGITS: Final = 20
+_BROKERS_OWN: Final = 768
+"""What a broker adds before the offsets: CLUSTER and REAL_TOPIC (names of at most 255 bytes),
+REAL_QID, DELAY, TIMER_OUT_MS and what a timer adds when it is due."""
 
 
 class QueueOwner(Protocol):
@@ -151,5 +154,12 @@ def without_offsets(properties: bytes) -> bytes:
 
 
 def grown_size(properties: bytes, names: Sequence[str]) -> int:
-    """Most bytes that `properties` will have with the offsets of `names`."""
-    return len(properties) + len(MULTI_QUEUE_OFFSET) + 2 + len(names) * (_OFFSET_DIGITS + 1)
+    """Most bytes that the `properties` of a send will have with the offsets of `names`, after a
+    delay or a transaction, too."""
+    return (
+        _BROKERS_OWN
+        + len(properties)
+        + len(MULTI_QUEUE_OFFSET)
+        + 2
+        + len(names) * (_OFFSET_DIGITS + 1)
+    )

@@ -30,19 +30,21 @@ from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
+from broker.pop.pop_retry_topics import PopRetryTopics
 from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import Refused, Stored
-from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
+from broker.pop.revived_record import revived_record
+from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError
 from store.message import Message
-from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, decode_record
-from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
-from store.record import Record, one_time_more
+from store.message_codec import decode_record, read_store_timestamp
+from store.put_aside import ReadBy, RecordGuard
+from store.record import Record
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
@@ -58,9 +60,6 @@ _MOST_BODY: Final = 65_536
 _BUSY_MS: Final = 5
 _UNSETTLED_LIMIT: Final = 2_000
 """Check points of a queue whose copies are not appended yet."""
-_FIRST_POP_TIME: Final = b"1ST_POP_TIME"
-_RETRY_QUEUES: Final = 1
-_PERM_READ_WRITE: Final = 6
 
 
 class ReviveUnits(Protocol):
@@ -160,7 +159,7 @@ class ReviveParts:
     reader: ReviveReader
     offsets: ReviveOffsets
     records: PutsCheckPoints
-    topics: OwnTopics
+    topics: PopRetryTopics
     find_topic: FindTopic
     find_group: FindGroup
     inflight: PopInflightMessageCounter
@@ -201,6 +200,7 @@ class _Copy:
     queue: _Queue
     point: RevivePoint
     offset: int
+    phy_offset: int
     topic: TopicLog
     records: tuple[Record]
 
@@ -227,6 +227,9 @@ class PopReviveService:
         self._topic = revive_topic
         self._queue_num = queue_num
         self._queues: list[_Queue] = []
+        # For records of the revive topic, for their messages, for statistics.
+        guards = (RecordGuard(ReadBy.POP_REVIVAL) for _ in range(3))
+        self._guard, self._reviving, self._counting = guards
         self._loop: ReviveLoop | None = None
         self._running = False
         self.damaged = 0
@@ -301,7 +304,7 @@ class PopReviveService:
         raw = self._parts.units.read(self._topic, queue.queue_id, first, 1, high)
         phy_offset, size, _tags = CQ_UNIT.unpack(raw) if raw else (0, PRE_BLANK_SIZE, 0)
         record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
-        stored_ms = now_ms if record is None else decode_record(record, 0)[0].store_timestamp
+        stored_ms = now_ms if record is None else read_store_timestamp(record, 0)
         return high - first, max(now_ms - stored_ms, 0)
 
     # -- reading -------------------------------------------------------------------------------
@@ -341,32 +344,28 @@ class PopReviveService:
             if record is None:
                 log.error("revive queue %s: the record at %s is lost", queue.queue_id, offset)
             else:
-                self._take(queue, offset, decode_record(record, 0)[0])
+                with self._guard.of(phy_offset):
+                    self._take(queue, offset, decode_record(record, 0)[0])
+                self.damaged += self._guard.failed
             offset += 1
             self._left -= 1
         queue.next_read = offset
         return bool(raw)
 
     def _take(self, queue: _Queue, offset: int, message: Message) -> None:
-        """What is damaged is passed over: neither an error nor a wait for the records behind it."""
+        """Raises BodyError, and whatever else is wrong with it: neither an error of the broker's
+        nor a wait for the records behind it."""
         tag = message.find_property("TAGS")
-        try:
-            if len(message.body) > _MOST_BODY:
-                raise BodyError(f"record of tag {tag!r}", f"{len(message.body)} bytes")
-            if tag == CK_TAG:
-                self._take_point(queue, read_point(message, offset))
-            elif tag == ACK_TAG:
-                ack = AckMsg.from_json_bytes(message.body)
-                self._take_acks(queue, ack, [ack.ack_offset])
-            elif tag == BATCH_ACK_TAG:
-                batch = BatchAckMsg.from_json_bytes(message.body)
-                self._take_acks(queue, batch, batch.ack_offset_list)
-        except BodyError as error:
-            self.damaged += 1
-            log.error(
-                "revive queue %s: the record at %s (log offset %s) is damaged and passed over: %s",
-                queue.queue_id, offset, message.phy_offset, error.remark,
-            )  # fmt: skip
+        if len(message.body) > _MOST_BODY:
+            raise BodyError(f"record of tag {tag!r}", f"{len(message.body)} bytes")
+        if tag == CK_TAG:
+            self._take_point(queue, read_point(message, offset))
+        elif tag == ACK_TAG:
+            ack = AckMsg.from_json_bytes(message.body)
+            self._take_acks(queue, ack, [ack.ack_offset])
+        elif tag == BATCH_ACK_TAG:
+            batch = BatchAckMsg.from_json_bytes(message.body)
+            self._take_acks(queue, batch, batch.ack_offset_list)
 
     def _take_point(self, queue: _Queue, found: RevivePoint) -> None:
         point = found.point
@@ -394,7 +393,8 @@ class PopReviveService:
                 return
             del queue.points[key]
             queue.handled.append(point)
-            self._revive(queue, point)
+            with self._guard.of(point.phy_offset):
+                self._revive(queue, point)
 
     def _revive(self, queue: _Queue, point: RevivePoint) -> None:
         topic, group = point.point.topic or "", point.point.group or ""
@@ -410,14 +410,21 @@ class PopReviveService:
         point.left = len(open_offsets)
         self._left -= point.left
         for offset in open_offsets:
-            self._revive_message(queue, point, offset)
+            self._revive_guarded(queue, point, offset)
 
     def _retry(self, queue: _Queue) -> None:
         """Try again what the log did not take."""
         for point in queue.handled:
             offsets, point.again = point.again, []
             for offset in offsets:
-                self._revive_message(queue, point, offset)
+                self._revive_guarded(queue, point, offset)
+
+    def _revive_guarded(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
+        left = point.left
+        with self._reviving.of(point.phy_offset):
+            self._revive_message(queue, point, offset)
+        if self._reviving.failed and point.left == left and offset not in point.again:
+            self._settled(point)
 
     def _revive_message(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
         topic, queue_id = point.point.topic or "", point.point.queue_id
@@ -431,6 +438,7 @@ class PopReviveService:
             self._put_again(queue, point, offset)
             return
         phy_offset, size, _tags = CQ_UNIT.unpack(raw)
+        self._reviving.note(phy_offset)
         record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
         if record is None:
             log.error("pop: message %s of %s/%s is lost: not revived", offset, topic, queue_id)
@@ -453,8 +461,11 @@ class PopReviveService:
         if topic is None:
             self._put_again(queue, point, offset)
             return
-        record = self._record(point.point, message)
-        copy = _Copy(self, queue, point, offset, topic, (record,))
+        commit_log = self._parts.commit_log
+        record = revived_record(
+            message, point.point.pop_time, commit_log.store_host, commit_log.store_host_flag
+        )
+        copy = _Copy(self, queue, point, offset, message.phy_offset, topic, (record,))
         self._parts.append_queue.append(copy)
 
     def _has_topic(self, name: str, group: str) -> bool:
@@ -462,33 +473,11 @@ class PopReviveService:
         parts = self._parts
         if parts.find_topic(name) is not None:
             return True
-        if parts.topics.create(name, _RETRY_QUEUES, _PERM_READ_WRITE) is None:
+        if parts.topics.create_pop_retry(name) is None:
             return False
         if parts.offsets.query_offset(group, name, 0) is None:
             parts.offsets.commit_offset("initPopRetryOffset", group, name, 0, 0)
         return True
-
-    def _record(self, point: PopCheckPoint, message: Message) -> Record:
-        """The copy: hosts are this broker, so their flags are, too."""
-        commit_log, properties = self._parts.commit_log, message.properties
-        if not message.reconsume_times or find_property(properties, _FIRST_POP_TIME) is None:
-            more = b"%b\x01%d" % (_FIRST_POP_TIME, point.pop_time)
-            longer = append_properties(properties, more)
-            properties = longer if len(longer) <= PROPERTIES_LIMIT else properties
-        flags = message.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
-        if commit_log.store_host_flag:
-            flags |= commit_log.store_host_flag | BORN_HOST_V6_FLAG
-        return Record(
-            queue_id=0,
-            flag=message.flag,
-            sys_flag=flags,
-            born_timestamp=message.born_timestamp,
-            born_host=commit_log.store_host,
-            reconsume_times=one_time_more(message.reconsume_times),
-            prepared_transaction_offset=0,
-            body=message.body,
-            properties=properties,
-        )
 
     # -- results -------------------------------------------------------------------------------
 
@@ -496,12 +485,13 @@ class PopReviveService:
         """A copy was appended."""
         end = self._parts.commit_log.position
         point = copy.point.point
-        self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
-        self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
-        self._parts.inflight.decrement(
-            point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
-        )
         self._settled(copy.point, end)
+        with self._counting.of(copy.phy_offset):
+            self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
+            self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
+            self._parts.inflight.decrement(
+                point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
+            )
 
     def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
         """The log took nothing: try again, unless it never will."""
@@ -509,6 +499,7 @@ class PopReviveService:
         self._parts.counts.copied(point.group or "", point.topic or "", code)
         log.warning("pop: %s not revived: %s: %s", point, code, remark)
         if code is ResponseCode.MESSAGE_ILLEGAL:
+            self._guard.put(copy.phy_offset, MessageIllegalError(remark))
             self._settled(copy.point)
         else:
             copy.point.again.append(copy.offset)

@@ -22,11 +22,12 @@ since, the check points behind it do not wait for it for longer than this."""
 class RevivePoint:
     """See the module."""
 
-    __slots__ = ("acked", "again", "due_ms", "end", "left", "offsets", "point")
+    __slots__ = ("acked", "again", "due_ms", "end", "left", "offsets", "phy_offset", "point")
 
-    def __init__(self, point: PopCheckPoint, stored_ms: int) -> None:
-        """stored_ms: when its record was stored in the revive topic."""
+    def __init__(self, point: PopCheckPoint, stored_ms: int, phy_offset: int) -> None:
+        """stored_ms, phy_offset: when and where its record was stored in the revive topic."""
         self.point = point
+        self.phy_offset = phy_offset
         self.due_ms = min(point.revive_time, stored_ms + _MAX_WAIT_MS)
         diffs = point.queue_offset_diff or range(point.num)
         self.offsets = [point.start_offset + diff for diff in diffs[: point.num]]
@@ -55,4 +56,6 @@ def read_point(message: Message, revive_offset: int) -> RevivePoint:
     fault = fault_of_stored(point, message.store_timestamp)
     if fault:
         raise BodyError("PopCheckPoint", fault)
-    return RevivePoint(replace(point, revive_offset=revive_offset), message.store_timestamp)
+    return RevivePoint(
+        replace(point, revive_offset=revive_offset), message.store_timestamp, message.phy_offset
+    )

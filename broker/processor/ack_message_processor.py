@@ -6,7 +6,7 @@ AckMessageProcessor, but an ack that could not be stored is answered with an err
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -26,10 +26,10 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.typed_numbers import Int32, Int64
 
 ACK_PREFIX: Final = b'{"code":200051,'
 _ANSWER: Final = JsonAnswer({})
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -37,18 +37,18 @@ class _Header(msgspec.Struct, gc=False):
 
     consumerGroup: str  # noqa: N815
     topic: str
-    queueId: int  # noqa: N815
+    queueId: Int32  # noqa: N815
     extraInfo: str  # noqa: N815
-    offset: _Int64
+    offset: Int64
 
 
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of an ack."""
 
-    code: int
-    opaque: int
+    code: Literal[200051]
+    opaque: Int32
     extFields: _Header  # noqa: N815
-    flag: int = 0
+    flag: Int32 = 0
 
 
 _decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
@@ -246,7 +246,8 @@ class AckMessageProcessor(TableProcessor):
                 )
             is_blocked = order.check_block(None, topic, group, queue_id, messages.invisible_time_ms)
             if self._waiters is not None and not is_blocked:
-                self._waiters.notify(topic, group, queue_id)
+                # A proxy's pops wait for any queue.
+                self._waiters.queue_is_free(topic, group, queue_id)
         return ""
 
     # -- answering -----------------------------------------------------------------------------

@@ -96,8 +96,6 @@ FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
 INNER_NUM_MARK: Final = "INNER_NUM\x01"
 """Begins the property of inner batches."""
 _HALF_QUEUES: Final = 1
-_BATCH_MARKS: Final = (b"DELAY\x01", b"TIMER_", b"INNER_")
-"""One of them is in every property for which a message of a batch is looked at."""
 _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 _MULTI_TAGS: Final = 0x2
 _QUEUE_ID_DIGITS: Final = 10
@@ -393,13 +391,9 @@ class SendRecords:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
         self._timers.refuse(header.i, "a batch")
         is_empty = True
-        is_plain = not any(mark in request.body for mark in _BATCH_MARKS)
         for item in iterate_batch(request.body):
             is_empty = False
             text = admitted_properties(_text_of(item.properties))
-            if is_plain:
-                yield item, text
-                continue
             if find_property(text, "DELAY") not in (None, "", "0"):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"

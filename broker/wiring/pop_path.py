@@ -167,6 +167,7 @@ class PopPath:
                 offsets=tables.offsets,
                 find_topic=self._store.batch_queues.find_poppable,
                 find_group=tables.groups.find_or_create,
+                retry_topics=tables.topics,
                 order=order,
                 waiters=waiters,
                 stats=self._stats,

@@ -4,6 +4,7 @@ logs hold. They are passed over, counted, logged with their place; what follows 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
 from broker.pop.revive_progress import ReviveProgress
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
+from store import put_aside
 from store.control_slots import MAX_PHY_OFFSET
 from store.message_codec import decode_record
 from tests.broker.broker_fakes import CONFIG
@@ -119,6 +121,12 @@ class ReviveWorld:
         return [message.body for message in messages if message.topic == RETRY]
 
 
+@pytest.fixture(autouse=True)
+def records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own: each place is named once in the life of one."""
+    monkeypatch.setattr(put_aside, "RECORDS", put_aside.PutAside())
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[ReviveWorld]:
     world = ReviveWorld(tmp_path)
@@ -169,8 +177,9 @@ def test_a_damaged_one_is_passed_over(
     assert world.revived == [b"7"]
     assert world.service.damaged == 1
     assert not world.records.put
-    [line] = [each.getMessage() for each in caplog.records if "damaged" in each.getMessage()]
-    assert "revive queue 0: the record at 0 (log offset " in line
+    [line] = [each.getMessage() for each in caplog.records if "put aside" in each.getMessage()]
+    assert line.startswith("pop_revival: a record cannot be read and is put aside: ")
+    assert re.search(r" phy offset \d+: ", line)
     assert len(line) < 600
     assert world.offsets.query_offset("CID_RMQ_SYS_REVIVE_GROUP", REVIVE, 0) == 1
 

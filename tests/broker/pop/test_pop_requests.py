@@ -152,6 +152,49 @@ def test_pops_of_retry_topics_have_the_asked_topics_name_and_their_handle(
     assert all(client.ack(one).code == 0 for one in popped)
 
 
+def send_retried(client: PopClient, topic: str, properties: str) -> str:
+    """A message in the group's retry topic, whose name is returned."""
+    retry = f"%RETRY%{client.group}_{topic}"
+    fields = {
+        "a": "g", "b": retry, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": 1, "h": 0,
+        "i": properties, "j": 0, "k": "false", "m": "false",
+    }  # fmt: skip
+    assert client.frames.call(310, fields, b"again").code == 0
+    wait_until(lambda: client.frames.offset(30, retry, 0) == 1)
+    return retry
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_retried_message_without_room_for_its_handle(
+    client: PopClient, broker: OurBroker, is_waiting: bool
+) -> None:
+    """It is given under the stored name: clients build its handle from that (5.3.3's do)."""
+    topic = f"TFull{is_waiting}"
+    client = PopClient(client.frames, f"GFull{is_waiting}", NAME)
+    send(client, topic, 1)
+    assert client.ack(client.pop(topic).messages[0]).code == 0
+    properties = "FILL\x01" + "x" * 32_700
+    if is_waiting:
+        waiting = client.post_pop(topic, pollTime=15_000)
+        with broker.client() as frames:
+            retry = send_retried(PopClient(frames, client.group, NAME), topic, properties)
+        answer = client.frames.take(waiting)
+    else:
+        retry = send_retried(client, topic, properties)
+        answer = client.frames.take(client.post_pop(topic))
+    assert (answer.code, answer.ext_fields["msgOffsetInfo"]) == (0, "1 0 0")
+    message = decode_record(memoryview(answer.body), 0)[0]
+    assert (message.topic, message.find_property("POP_CK")) == (retry, None)
+    times = (answer.ext_fields[name] for name in ("popTime", "invisibleTime", "reviveQid"))
+    fields = {
+        "consumerGroup": client.group, "topic": retry, "queueId": 0, "offset": 0,
+        "extraInfo": f"0 {' '.join(times)} 1 {NAME} 0 0",
+    }  # fmt: skip
+    assert client.frames.call(200051, fields).code == 0
+    assert client.pop(topic).code == 210
+    assert "Traceback" not in broker.log("remoting")
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "remark"),
     [
