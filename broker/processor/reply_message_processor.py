@@ -191,7 +191,7 @@ class ReplyMessageProcessor(TableProcessor):
         check_reply(header.sys_flag, header.properties or "")
         lmq = self._parts.commit_log.lmq
         check_light_queues(lmq, header.properties or "")
-        check_light_room(lmq, ((header.properties or "").encode(),))
+        check_light_room(lmq, header.topic, ((header.properties or "").encode(),))
         self._parts.timers.refuse(header.properties or "", "a reply")
         properties = len((header.properties or "").encode())
         size = len(request.body)

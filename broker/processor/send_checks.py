@@ -14,7 +14,7 @@ from broker.processor.send_header import SendHeader
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from store.lmq_dispatch import LmqDispatch, grown_size, named_queues
-from store.lmq_places import is_lmq_name
+from store.lmq_places import is_lmq, is_lmq_name
 from store.message_codec import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from store.message_properties import PROPERTIES_LIMIT
 
@@ -76,12 +76,13 @@ def check_light_queues(lmq: LmqDispatch | None, text: str) -> None:
         )
 
 
-def check_light_room(lmq: LmqDispatch | None, all_properties: Iterable[bytes]) -> None:
-    """Whether the light queues that the records of one send name can take them all.
-    all_properties: as they will be stored. Raises RequestError."""
+def check_light_room(lmq: LmqDispatch | None, topic: str, all_properties: Iterable[bytes]) -> None:
+    """Whether the light queues that the records of one send name, or are sent to, can take them
+    all. topic, all_properties: as they will be stored. Raises RequestError with the words of
+    RocketMQ's broker."""
     if lmq is None:
         return
-    all_names: set[str] = set()
+    all_names = {topic} if is_lmq(topic) else set()
     for properties in all_properties:
         if not (names := named_queues(properties)):
             continue

@@ -203,7 +203,8 @@ class SendRecords:
         header."""
         check_light_queues(self._log.lmq, header.i)
         stored = self._stored(request, header, topic, peer)
-        check_light_room(self._log.lmq, (record.properties for record in stored.records))
+        all_properties = (record.properties for record in stored.records)
+        check_light_room(self._log.lmq, stored.topic.name, all_properties)
         return stored
 
     def _stored(

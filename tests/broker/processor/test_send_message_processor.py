@@ -946,6 +946,23 @@ def test_the_light_queues_of_a_send_count_together(tmp_path: Path) -> None:
     assert world.log.lmq.queue_count == 3
 
 
+def test_what_is_sent_to_light_queues_themselves_counts(tmp_path: Path) -> None:
+    """Whoever sent to them made as many as the queue table holds."""
+    world = HotPathWorld(tmp_path, light_queues=3)
+    for name in ("%LMQ%a", "%LMQ%b", "%LMQ%c", "%LMQ%d"):
+        world.topic(name)
+    client = world.client()
+    assert client.call(send_request(topic="%LMQ%a")).code == 0
+    assert client.call(send_request(topic="%LMQ%b")).code == 0
+    two = "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%c"
+    assert client.call(send_request(topic="%LMQ%b", properties=two)).code == 0
+    words = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]"
+    refused(world, send_request(topic="%LMQ%d"), 1, words)
+    refused(world, send_request(properties="INNER_MULTI_DISPATCH\x01%LMQ%d"), 1, words)
+    for name in ("%LMQ%a", "%LMQ%b", "%LMQ%c"):
+        assert client.call(send_request(topic=name)).code == 0
+
+
 @pytest.mark.parametrize("batch", ["false", "true"])
 def test_what_is_stored_always_has_its_places_in_light_queues(tmp_path: Path, batch: str) -> None:
     """The broker's own CLUSTER and the common properties of a batch count, too: what took the
@@ -954,7 +971,7 @@ def test_what_is_stored_always_has_its_places_in_light_queues(tmp_path: Path, ba
     world.topic()
     client, codes = world.client(), set()
     names = "INNER_MULTI_DISPATCH\x01%LMQ%a\x02P\x01"
-    for length in range(32_767 - 120, 32_767):
+    for length in (*range(31_700, 32_700, 20), *range(32_700, 32_767)):
         text = names + "x" * (length - len(names))
         request = send_request(properties=text)
         if batch == "true":

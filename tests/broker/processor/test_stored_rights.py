@@ -116,4 +116,7 @@ def test_nor_does_an_entry_that_does_not_name_them() -> None:
         assert not may_sub(topic, *wide)
         assert may_sub(topic, *wide, (f"Topic:{topic}", "Allow"))
         assert not may_sub(topic, (f"Topic:{topic}", "Deny"), *wide)
+        # Of both the later one decides, as in RocketMQ.
+        by_name = (f"Topic:{topic}", "Allow")
+        assert not may_sub(topic, by_name, (f"Topic:{topic[:9]}*", "Deny"))
     assert all(may_sub(topic, ("Topic:*", "Allow")) for topic in USED_BY_CLIENTS)
