@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from remoting.body.topic_config import TopicConfig
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 from tests.support.pop_client import PopClient
