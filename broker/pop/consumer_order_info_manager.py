@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from broker.json_config_manager import JsonConfigManager
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -161,7 +161,7 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         times = {**(info.offset_next_visible_time or {}), offset: next_visible_ms}
         self._put(topic, group, queue_id, replace(info, offset_next_visible_time=times))
 
-    def _is_news(self, *popped: Unpack[tuple[str, str, int, int]]) -> bool:
+    def _is_news(self, *popped: *tuple[str, str, int, int]) -> bool:
         """Whether the request before was another one's."""
         before, self._odd = self._odd, popped
         return popped != before
