@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -24,20 +25,36 @@ from typing import Any, Final
 from tools.chaos import checks
 from tools.chaos.ack_bins import BIN_S, AckBins
 from tools.chaos.ack_log import SEND_OK, Ack, AckLog
-from tools.chaos.delayed_load import DelayedLoad
 from tools.chaos.disk_faults import DiskBreaker
 from tools.chaos.frame_client import FrameClient
-from tools.chaos.promotion import CommittedOffsets, Promotion, cut_seen, promote
+from tools.chaos.honesty import HonestyJudge
+from tools.chaos.look_ups import LOOK_UPS, found_late, sample
+from tools.chaos.lost_master import lose_master
+from tools.chaos.promotion import (
+    OFFSETS_S,
+    CommittedOffsets,
+    Promotion,
+    cut_seen,
+    offset_violations,
+    promote,
+)
 from tools.chaos.queue_reading import gaps, have_same_ends, queue_ends, read_queues
 from tools.chaos.schedule import (
     DISK_FAULTS,
     LINK_FAULTS,
-    TAKES_BYTES,
     Fault,
     FaultKind,
     make_schedule,
 )
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
+from tools.chaos.scratch_group import (
+    BROKER_NAME,
+    ChaosError,
+    ScratchBroker,
+    ScratchGroup,
+    wait_for,
+)
+from tools.chaos.side_loads import SETTINGS as SIDE_SETTINGS
+from tools.chaos.side_loads import SideLoads
 from tools.chaos.timeline import Curve, draw_timeline
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
 from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock
@@ -46,7 +63,15 @@ _DISPATCH_S: Final = 10.0
 RECOVERY_S: Final = 60.0
 """What a group may take, once healed, until it serves and its slave has everything."""
 
-_WORLD_FAULTS: Final = frozenset((FaultKind.CLOCK_JUMP, FaultKind.FD_EXHAUSTION, FaultKind.PROMOTE))
+_WORLD_FAULTS: Final = frozenset(
+    (
+        *(FaultKind.CLOCK_JUMP, FaultKind.FD_EXHAUSTION),
+        *(FaultKind.PROMOTE, FaultKind.MASTER_LOST),
+    )
+)
+_STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
+_ALL_LINKS: Final = 0.5
+"""The share of link faults that are those of every link, where there are several."""
 Say = Callable[[str], None]
 
 
@@ -69,13 +94,22 @@ class ChaosOptions:
     message_size: int = 200
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of the brokers, on top of the run's own."""
+    in_sync: int | None = None
+    """inSyncReplicas of a SYNC_MASTER; None: every broker, but two where slaves are promoted."""
     delayed_rate: float = 20.0
-    """Delayed messages a second, beside the others, where the clock jumps."""
+    """Delayed messages a second, beside the others."""
 
     @property
     def has_slave(self) -> bool:
         """Whether there is one."""
         return self.replication != "none"
+
+    @property
+    def in_sync_replicas(self) -> int:
+        """How many brokers have what is answered SEND_OK."""
+        if self.replication != "sync":
+            return 1
+        return self.in_sync or (2 if self.promotes else self.slaves + 1)
 
     @property
     def promotes(self) -> bool:
@@ -93,6 +127,11 @@ class ChaosOptions:
             raise ValueError(
                 "disk faults are for one slave and without promote: what a power cut may cost is "
                 f"judged for a pair; leave out {', '.join(sorted(DISK_FAULTS))}"
+            )
+        if self.in_sync is not None and not 2 <= self.in_sync <= self.slaves + 1:
+            raise ValueError(
+                f"in_sync is {self.in_sync}: it counts the master, and there are "
+                f"{self.slaves + 1} brokers"
             )
         if self.promotes and self.replication != "sync":
             raise ValueError("promote needs --replication sync: nothing else promises its outcome")
@@ -112,9 +151,15 @@ class ChaosResult:
     recovery_s: float = 0.0
     flipped: int = 0
     delayed: str = ""
-    """What came of the delayed messages."""
+    """What came of the delayed messages of a soak."""
     mixed: list[str] = field(default_factory=list)
-    """What came of a soak's other loads."""
+    """What came of the loads beside the producers."""
+    looked_at: int = 0
+    """SEND_OK answers at which it was seen which brokers had the message."""
+    dishonest: int = 0
+    """Those at which too few had it."""
+    looked_up: int = 0
+    """Messages that were looked for by keys and offset id."""
     rto_s: list[float] = field(default_factory=list)
     """Of each promotion: from the kill of the master to SEND_OK."""
     refused_promotions: int = 0
@@ -155,6 +200,8 @@ class ChaosRun:
             settings={
                 "flushDiskType": f"{options.flush.upper()}_FLUSH",
                 "haAckLevel": options.ack_level,
+                "inSyncReplicas": max(options.in_sync_replicas, 2),
+                **SIDE_SETTINGS,
                 **(JUMPY if FaultKind.CLOCK_JUMP in options.kinds else {}),
                 **options.settings,
             },
@@ -165,6 +212,13 @@ class ChaosRun:
         self._acks = AckLog(directory / "acks.log")
         self._topic = TOPIC
         self._follower = Follower(self._where)
+        self._honesty = (
+            HonestyJudge(lambda: self._group.brokers, options.in_sync_replicas)
+            if options.replication == "sync"
+            else None
+        )
+        self._draw = random.Random(seed).random
+        self._side: SideLoads | None = None
         self._offsets: CommittedOffsets | None = None
         self._promotions: list[Promotion] = []
         self._disks: DiskBreaker | None = None
@@ -192,6 +246,7 @@ class ChaosRun:
             count=options.producers,
             rate=options.rate,
             size=options.message_size,
+            on_stored=None if self._honesty is None else self._honesty.answered,
         )
         if options.breaks_disks:
             self._disks = DiskBreaker(
@@ -202,50 +257,56 @@ class ChaosRun:
                 is_sync_flush=options.flush == "sync",
                 is_sync_master=options.replication == "sync",
                 ack_level=options.ack_level,
+                honesty=self._honesty,
+                on_other_log=self._read_again,
                 say=self._say,
             )
         producers.start()
         self._follower.start()
-        delayed = None
-        kinds = {fault.kind for fault in self._result.faults}
-        if FaultKind.CLOCK_JUMP in kinds and not kinds & TAKES_BYTES:
-            delayed = DelayedLoad(self._where, options.delayed_rate)
-            delayed.start()
-        if options.promotes:
-            self._offsets = CommittedOffsets(self._where, lambda: len(self._follower.seen[0]))
+        self._side = SideLoads(
+            self._where,
+            {fault.kind for fault in self._result.faults},
+            delayed_rate=options.delayed_rate,
+            broker_name=BROKER_NAME,
+            may_be_lost=self._may_be_lost,
+        )
+        self._side.start()
+        self._offsets = CommittedOffsets(self._where, lambda: len(self._follower.seen[0]))
         wait_for(lambda: len(self._acks.acks) > 50, RECOVERY_S, "the first acknowledgements")
         if self._group.slave is not None:
             wait_for(self._slave_serves, RECOVERY_S, "the slave's first messages")
         with self._count_acks():
             self._break_things(self._result.faults, options.seconds)
-            if delayed is not None:
-                delayed.stop_sending()
+            self._side.stop_sending()
             self._heal()
             self._still_serves()
         if not producers.stop():
             self._result.violations.append("a producer hangs: an answer never came")
         self._result.recovery_s += self._wait_for_slaves()
         queues = self._read_all(self._where())
-        self._wait_for_consumers(queues, delayed)
+        self._wait_for_consumers(queues, self._side)
         self._judge(queues)
+        self._judge_look_ups(queues)
         self._judge_files()
+
+    def _read_again(self) -> None:
+        if self._side is not None:
+            self._side.read_again()
+
+    def _may_be_lost(self, answered_s: float, code: int) -> bool:
+        return self._disks is not None and self._disks.losses.may_take(answered_s, code)
 
     def _where(self) -> tuple[str, int]:
         return self._group.address
 
-    def _wait_for_consumers(
-        self, queues: dict[int, list[bytes]], delayed: DelayedLoad | None
-    ) -> None:
-        only_ok = bool(self._promotions)
+    def _wait_for_consumers(self, queues: dict[int, list[bytes]], side: SideLoads) -> None:
         self._wait_for_follower(queues)
         if self._offsets is not None:
             self._offsets.stop()
-        if delayed is not None:
-            with contextlib.suppress(ChaosError):
-                wait_for(lambda: delayed.has_all(only_ok=only_ok), RECOVERY_S, "delayed messages")
-            self._result.violations += checks.shortened(delayed.stop(only_ok=only_ok))
-            self._result.delayed = delayed.text()
-            self._say(self._result.delayed)
+        violations, self._result.mixed = side.finish(only_ok=bool(self._promotions))
+        self._result.violations += violations
+        for text in self._result.mixed:
+            self._say(text)
 
     def _wait_for_follower(self, queues: dict[int, list[bytes]]) -> None:
         follower = self._follower
@@ -281,20 +342,20 @@ class ChaosRun:
     def _commit(self, fault: Fault) -> None:
         """The fault, and its end."""
         if fault.kind in LINK_FAULTS:
-            for relay in self._group.relays:
-                relay.set_mode(fault.kind, fault.amount_ms)
-            self._pause(fault.lasts_s)
-            for relay in self._group.relays:
-                relay.set_mode(None)
+            self._break_links(fault.kind, fault)
+            self._heal_links()
             return
         if fault.kind in DISK_FAULTS:
             assert self._disks is not None
             self._disks.commit(fault)
             return
-        broker = self._broker(fault)
+        broker, began_s = self._broker(fault), time.monotonic()
         if fault.kind in _WORLD_FAULTS:
             self._commit_world_fault(fault, broker)
-        elif fault.kind is FaultKind.KILL:
+            return
+        if fault.kind is not FaultKind.STOP:
+            self._begin_kill(broker)
+        if fault.kind is FaultKind.KILL:
             if fault.process == "supervisor":
                 broker.kill_supervisor()
                 broker.start()
@@ -311,6 +372,36 @@ class ChaosRun:
         else:
             self._stop(broker)
             broker.start()
+        if broker is self._group.master and fault.kind in _STARTS_AGAIN:
+            self._judge_offsets(broker, began_s)
+
+    def _break_links(self, mode: FaultKind, fault: Fault) -> None:
+        """For the fault's length; of several links all, or one of them."""
+        relays = self._group.relays
+        lot = self._draw()
+        chosen = relays if lot < _ALL_LINKS else [relays[int(self._draw() * len(relays))]]
+        for relay in chosen:
+            relay.set_mode(mode, fault.amount_ms)
+        self._pause(fault.lasts_s)
+
+    def _heal_links(self) -> None:
+        for relay in self._group.relays:
+            relay.set_mode(None)
+
+    def _begin_kill(self, broker: ScratchBroker) -> None:
+        """Processes of it end now."""
+        if self._honesty is not None:
+            self._honesty.excuse(broker)
+        if broker is self._group.master and self._side is not None:
+            self._side.disturb()
+
+    def _judge_offsets(self, broker: ScratchBroker, killed_s: float) -> None:
+        """What was committed in time before a master ended is there when it serves again."""
+        if self._offsets is None:
+            return
+        self._result.violations += offset_violations(
+            broker, self._offsets.as_of(killed_s - OFFSETS_S), "a master that was started again"
+        )
 
     def _commit_world_fault(self, fault: Fault, broker: ScratchBroker) -> None:
         """What is not the brokers' own: clocks, descriptors, and the operator."""
@@ -319,14 +410,47 @@ class ChaosRun:
         elif fault.kind is FaultKind.FD_EXHAUSTION:
             answers = self._acks.codes.total
             self._result.violations += exhaust_process(broker, fault, self._topic, answers)
+        elif fault.kind is FaultKind.MASTER_LOST:
+            self._lose_master(fault)
         else:
-            self._promote()
+            self._promote(fault)
 
-    def _promote(self) -> None:
+    def _lose_master(self, fault: Fault) -> None:
+        assert self._offsets is not None
+        offsets, disks = self._offsets, self._disks
+        self._begin_kill(self._group.master)
+        done = lose_master(
+            self._group,
+            self._acks,
+            self._honesty,
+            is_sync=self._options.replication == "sync",
+            kept_by_slave=list if disks is None else disks.kept_by_slave,
+            break_link=lambda: self._break_links(FaultKind(fault.detail), fault),
+            heal_link=self._heal_links,
+            offset_violations=lambda slave, time_s: offset_violations(
+                slave, offsets.as_of(time_s - OFFSETS_S), "the slave of a lost master"
+            ),
+        )
+        self._begin_kill(self._group.master)
+        self._say(f"           {done.text}")
+        self._result.violations += done.violations
+
+    def _promote(self, fault: Fault) -> None:
+        assert self._offsets is not None
+        broken_s = time.monotonic()
+        if fault.detail:
+            self._break_links(FaultKind(fault.detail), fault)
+        for broker in self._group.brokers:
+            self._begin_kill(broker)
+        self._promote_now(broken_s)
+        self._heal_links()
+
+    def _promote_now(self, broken_s: float) -> None:
+        """broken_s: until then the links were whole."""
         assert self._offsets is not None
         follower = self._follower
         follower.stop()
-        done = promote(self._group, lambda: self._acks.codes[SEND_OK], self._offsets)
+        done = promote(self._group, lambda: self._acks.codes[SEND_OK], self._offsets, broken_s)
         self._say(f"          {done.text()}")
         self._promotions.append(done)
         self._result.violations += done.violations
@@ -433,7 +557,10 @@ class ChaosRun:
         result.broken = dict(Counter(result.broken) + acks.broken)
         result.stored += sum(map(len, queues.values()))
         result.flipped = sum(relay.flipped for relay in self._group.relays)
+        if self._honesty is not None:
+            result.looked_at, result.dishonest = self._honesty.looked_at, self._honesty.dishonest
         for found in (
+            [] if self._honesty is None else self._honesty.violations,
             [] if self._disks is None else self._disks.violations,
             checks.lost(held, queues),
             checks.places_given_twice(held),
@@ -448,6 +575,16 @@ class ChaosRun:
             copies = self._read_all(slave.address)
             result.violations += checks.shortened(
                 [f"{slave.name}: {text}" for text in checks.lost(held, copies)]
+            )
+
+    def _judge_look_ups(self, queues: dict[int, list[bytes]]) -> None:
+        """A sample of what has to be there is found by keys and by offset id, too."""
+        acks = sample(self._promised(queues), LOOK_UPS, self._seed)
+        self._result.looked_up += len(acks)
+        for broker in self._group.brokers:
+            missing = found_late(broker.address, self._topic, acks)
+            self._result.violations += checks.shortened(
+                [f"{broker.name}: {text}" for text in missing]
             )
 
     def _judge_files(self) -> None:
