@@ -21,7 +21,8 @@ from typing import Final
 import click
 
 from conf.installation import enter_program
-from tools.chaos.chaos_run import ChaosOptions, ChaosResult, ChaosRun, Say
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
+from tools.chaos.chaos_run import ChaosRun, Say
 from tools.chaos.run_summary import RunSummary, summary_line
 from tools.chaos.schedule import DISK_FAULTS, ON_REQUEST, FaultKind
 from tools.chaos.soak_run import SOAK_KINDS, SoakRun

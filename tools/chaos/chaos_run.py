@@ -13,19 +13,19 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tools.chaos import checks
 from tools.chaos.ack_bins import BIN_S, AckBins
 from tools.chaos.ack_log import SEND_OK, Ack, AckLog
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 from tools.chaos.disk_faults import DiskBreaker
+from tools.chaos.file_judge import file_violations
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.look_ups import LOOK_UPS, found_late, sample
@@ -73,111 +73,6 @@ _STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
 _ALL_LINKS: Final = 0.5
 """The share of link faults that are those of every link, where there are several."""
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChaosOptions:
-    """What a run does."""
-
-    seconds: float
-    kinds: Sequence[FaultKind]
-    flush: str
-    """"async" or "sync": flushDiskType."""
-    replication: str
-    """"none" (no slave), "async" or "sync"."""
-    ack_level: str
-    """haAckLevel: received, validated or flushed."""
-    rate: float
-    slaves: int = 1
-    """With replication; each on an address of its own."""
-    producers: int = 4
-    message_size: int = 200
-    settings: Mapping[str, object] = field(default_factory=dict)
-    """Of the brokers, on top of the run's own."""
-    in_sync: int | None = None
-    """inSyncReplicas of a SYNC_MASTER; None: every broker, but two where slaves are promoted."""
-    delayed_rate: float = 20.0
-    """Delayed messages a second, beside the others."""
-
-    @property
-    def has_slave(self) -> bool:
-        """Whether there is one."""
-        return self.replication != "none"
-
-    @property
-    def in_sync_replicas(self) -> int:
-        """How many brokers have what is answered SEND_OK."""
-        if self.replication != "sync":
-            return 1
-        return self.in_sync or (2 if self.promotes else self.slaves + 1)
-
-    @property
-    def promotes(self) -> bool:
-        """Whether slaves may become masters."""
-        return FaultKind.PROMOTE in self.kinds
-
-    @property
-    def breaks_disks(self) -> bool:
-        """Whether disks misbehave."""
-        return not DISK_FAULTS.isdisjoint(self.kinds)
-
-    def check(self) -> None:
-        """Raises ValueError: this cannot be run."""
-        if self.breaks_disks and (self.promotes or (self.has_slave and self.slaves > 1)):
-            raise ValueError(
-                "disk faults are for one slave and without promote: what a power cut may cost is "
-                f"judged for a pair; leave out {', '.join(sorted(DISK_FAULTS))}"
-            )
-        if self.in_sync is not None and not 2 <= self.in_sync <= self.slaves + 1:
-            raise ValueError(
-                f"in_sync is {self.in_sync}: it counts the master, and there are "
-                f"{self.slaves + 1} brokers"
-            )
-        if self.promotes and self.replication != "sync":
-            raise ValueError("promote needs --replication sync: nothing else promises its outcome")
-
-
-@dataclass(slots=True)
-class ChaosResult:
-    """What came of one seed; `violations` empty: every promise held."""
-
-    seed: int
-    faults: list[Fault]
-    sent: int = 0
-    acknowledged: int = 0
-    codes: dict[int, int] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)
-    stored: int = 0
-    recovery_s: float = 0.0
-    flipped: int = 0
-    delayed: str = ""
-    """What came of the delayed messages of a soak."""
-    mixed: list[str] = field(default_factory=list)
-    """What came of the loads beside the producers."""
-    looked_at: int = 0
-    """SEND_OK answers at which it was seen which brokers had the message."""
-    dishonest: int = 0
-    """Those at which too few had it."""
-    looked_up: int = 0
-    """Messages that were looked for by keys and offset id."""
-    rto_s: list[float] = field(default_factory=list)
-    """Of each promotion: from the kill of the master to SEND_OK."""
-    refused_promotions: int = 0
-    lost_to_power: dict[int, int] = field(default_factory=dict)
-    """Answers by code whose messages a power cut took, and might (docs/durability.md)."""
-    gaps: int = 0
-    """Queue offsets that are stepped over: damage that a cut, or a torn tail, left."""
-    violations: list[str] = field(default_factory=list)
-    acks_a_bin: list[int] = field(default_factory=list)
-
-    @property
-    def verdict(self) -> str:
-        """One word or two."""
-        return "held" if not self.violations else f"{len(self.violations)} violations"
-
-    def as_json(self) -> dict[str, Any]:
-        """For result.json."""
-        return {**asdict(self), "verdict": self.verdict}
 
 
 class ChaosRun:
@@ -252,7 +147,8 @@ class ChaosRun:
             self._disks = DiskBreaker(
                 self._group,
                 self._acks,
-                (producers, self._follower),
+                producers,
+                lambda: self._follower,
                 seed=self._seed,
                 is_sync_flush=options.flush == "sync",
                 is_sync_master=options.replication == "sync",
@@ -463,6 +359,7 @@ class ChaosRun:
             seen = follower.seen
         self._result.violations += follower.violations
         self._follower = Follower(self._where, seen=seen)
+        self._follower.may_skip = self._disks is not None and self._disks.losses.may_have_gaps
         self._follower.start()
 
     def _broker(self, fault: Fault) -> ScratchBroker:
@@ -588,19 +485,12 @@ class ChaosRun:
             )
 
     def _judge_files(self) -> None:
-        group, violations = self._group, self._result.violations
-        for broker in reversed(group.brokers):
+        for broker in reversed(self._group.brokers):
             self._stop(broker)
-        for slave in group.slaves:
-            violations += checks.no_prefix_of_files(group.master.log_files(), slave.log_files())
-        for broker in group.brokers:
-            command = [sys.executable, "-m", "store.check", str(broker.store)]
-            command += ["--hash-slots", "10000"]
-            checked = subprocess.run(
-                command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
-            )
-            if checked.returncode != 0:
-                violations.append(f"store.check of {broker.name}: {checked.stdout[-500:]}")
+        self._result.violations += file_violations(self._group, self._lasting_topics())
+
+    def _lasting_topics(self) -> list[str]:
+        return [self._topic]
 
     def _write(self) -> None:
         result = self._result

@@ -94,7 +94,8 @@ class DiskBreaker:
         self,
         group: ScratchGroup,
         acks: AckLog,
-        clients: tuple[Producers, Follower],
+        producers: Producers,
+        follower: Callable[[], Follower],
         *,
         seed: int,
         is_sync_flush: bool,
@@ -104,11 +105,13 @@ class DiskBreaker:
         on_other_log: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """ack_level: haAckLevel. on_other_log: a master that was cut or torn serves again. say:
+        """follower: there is another one after a promotion. ack_level: haAckLevel. on_other_log: a
+        master that was cut or torn serves again. say:
         takes a line of progress."""
         self._group = group
         self._acks = acks
-        self._producers, self._follower = clients
+        self._producers = producers
+        self._find_follower = follower
         self._draw = random.Random(seed).random
         self._is_sync_flush = is_sync_flush
         self._is_sync_master = is_sync_master
@@ -119,6 +122,10 @@ class DiskBreaker:
         self._slave_cuts: list[float] = []
         self.losses = DiskLosses()
         self.violations: list[str] = []
+
+    @property
+    def _follower(self) -> Follower:
+        return self._find_follower()
 
     def commit(self, fault: Fault) -> None:
         """The fault, and its end. Raises ChaosError, OSError."""
