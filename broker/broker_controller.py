@@ -16,6 +16,7 @@ from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client
 from broker.client.slow_consumer_protection import SlowConsumerProtection
 from broker.longpolling.pull_request_hold_service import SCAN_PERIOD_MS
+from broker.metrics.longest_turns import LEAST_NS
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.process_end import service_guard
@@ -297,7 +298,10 @@ class BrokerController:
         if self._waiters.active:
             self._follower.before_commit()
         self._messages.turn_end()
-        self._stats.end_turn(self._clock.monotonic_ns() - self.loop.now_ns)
+        elapsed_ns, codes = self._clock.monotonic_ns() - self.loop.now_ns, self._server.turn_codes
+        if elapsed_ns >= LEAST_NS:
+            self._statistics.longest_turns.note(elapsed_ns, codes | self._stats.turn_codes())
+        self._stats.end_turn(elapsed_ns)
 
     def _use_options(self, options: StartupOptions) -> None:
         """Settings were changed (25): the loop's processors follow. Pool threads only."""

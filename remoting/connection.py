@@ -357,8 +357,7 @@ class Connection:
         self._have += count
         if self._have == self._size:
             self._large = None
-            self._let_go()
-            self._sink.on_data(self, memoryview(large), self._size)
+            self._consume(memoryview(large), 0, self._size)
 
     def _hold(self, size: int) -> None:
         self._held = True
@@ -373,10 +372,8 @@ class Connection:
         carry = len(self._partial)
         if not carry or not self.takes_frames or self._large is not None:
             return
-        view = self._receive.view
-        view[:carry] = self._partial
         try:
-            self._consume(view, carry, carry)
+            self._consume(memoryview(self._partial), carry, carry)
         except FrameError as error:
             self._close(f"bad frame: {error}", logging.WARNING)
 

@@ -19,6 +19,9 @@ BATCH_ITEM_HEAD: Final = Struct(">iiiii")
 """An item of a batch as a client sends it: totalSize, magic, bodyCRC, flag, body size; then body,
 int16 properties size, properties. Magic and CRC are zero and not checked."""
 assert BATCH_ITEM_HEAD.size == 20
+MOST_BATCH_MESSAGES: Final = 30_000
+"""Messages of a batch. Its answer has 33 characters for each, in a header of 1 MiB at most."""
+_TOTAL_SIZE: Final = Struct(">i")
 
 
 class BatchItem(msgspec.Struct, frozen=True, gc=False):
@@ -47,6 +50,22 @@ def encode_item(flag: int, body: Buffer, properties: Buffer) -> bytes:
     size = BATCH_ITEM_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties)
     head = BATCH_ITEM_HEAD.pack(size, 0, 0, flag, len(body))
     return b"".join((head, body, PROPERTIES_LENGTH.pack(len(properties)), properties))
+
+
+def count_batch(body: Buffer) -> int:
+    """The most messages that iterate_batch can yield of `body`: by the total size of each item
+    alone, and up to the first one that is impossible."""
+    at = number = 0
+    least = BATCH_ITEM_HEAD.size + PROPERTIES_LENGTH.size
+    last = len(body) - least
+    unpack = _TOTAL_SIZE.unpack_from
+    while at <= last:
+        (size,) = unpack(body, at)
+        if size < least:
+            break
+        at += size
+        number += 1
+    return number
 
 
 def _batch_item(body: Buffer, at: int, end: int) -> tuple[int, BatchItem]:

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from store.batch_codec import BATCH_ITEM_HEAD
+from store.batch_codec import BATCH_ITEM_HEAD, MOST_BATCH_MESSAGES
 from store.crc32 import LONG, crc32, crc32_for, long_crc32
 from store.message_codec import (
     BODY_CRC_AT,
@@ -77,6 +77,8 @@ class BatchPlace(msgspec.Struct, frozen=True, gc=False):
     queue_offset: int
     store_timestamp: int
     store_host: bytes
+    room: int
+    """Bytes that all records may take."""
 
 
 BatchRecords = tuple[bytes, Sequence[int]]
@@ -87,7 +89,7 @@ def encode_batch(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     """The records of the batch `body`, back to back.
 
     None: it is damaged or empty, it holds a message that is not plain (see the module), or a number
-    does not fit its field.
+    does not fit its field; or it takes more than place.room, which is known before it is made.
     """
     if len(body) < _ITEM_SIZE + _LENGTH_SIZE:
         return None
@@ -181,6 +183,8 @@ def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     middle = common.topic + PROPERTIES_LENGTH.pack(stored_size)
     head_size = record_head(common.sys_flag).size
     size = head_size + body_size + len(middle) + stored_size
+    if count * size > place.room or count > MOST_BATCH_MESSAGES:
+        return None
     head = _head(common, place, size, flag, body_size)
     item_head = body[:_ITEM_SIZE].tobytes()
     row = [
@@ -233,6 +237,7 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     plain_end, separated_end = common.properties, PAIR_END + common.properties
     fixed_size = head_size + len(topic) + _LENGTH_SIZE
     queue_offset, phy_offset = place.queue_offset, place.phy_offset
+    room_end = phy_offset + place.room
     pieces: list[bytes] = []
     texts: list[bytes] = []
     phy_offsets: list[int] = []
@@ -252,6 +257,8 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         if length > PROPERTIES_LIMIT:
             return None
         size = fixed_size + body_size + length
+        if phy_offset + size > room_end:
+            return None
         crc = (long_crc32 if body_size >= LONG else crc32)(content) & BODY_CRC_MASK
         head = pack(
             size, MAGIC_V1, crc, queue_id, flag, queue_offset, phy_offset, middle, body_size
@@ -261,6 +268,6 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         phy_offset += size
         queue_offset += 1
         at = item_end
-    if at > end or not _are_plain(b"".join(texts), texts):
+    if at > end or len(texts) > MOST_BATCH_MESSAGES or not _are_plain(b"".join(texts), texts):
         return None
     return b"".join(pieces), phy_offsets

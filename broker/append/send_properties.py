@@ -1,8 +1,9 @@
 """Changes of a message's property text before it is stored.
 
-Pure string functions on the request path. Pairs are `name U+0001 value`, separated by U+0002 (some
-clients add one at the end). WAIT is an option of the sender and is not stored for single sends;
-CLUSTER names the cluster for the client that replies to the message.
+Pure string functions on the request path, each one pass over the text, whatever is in it. Pairs are
+`name U+0001 value`, separated by U+0002 (some clients add one at the end). WAIT is an option of the
+sender and is not stored for single sends; CLUSTER names the cluster for the client that replies to
+the message.
 """
 
 from __future__ import annotations
@@ -41,14 +42,20 @@ def without_property(text: str, name: str) -> str:
     """`text` without any pair named `name`."""
     mark = name + NAME_END
     at = text.find(mark)
+    kept: list[str] = []
+    start = 0
     while at >= 0:
         if at and text[at - 1] != PAIR_END:
             at = text.find(mark, at + 1)
             continue
+        kept.append(text[start:at])
         end = text.find(PAIR_END, at)
-        text = text[: max(at - 1, 0)] if end < 0 else text[:at] + text[end + 1 :]
-        at = text.find(mark, at)
-    return text
+        if end < 0:
+            # The last pair goes with the separator before it.
+            return "".join(kept)[:-1]
+        start = end + 1
+        at = text.find(mark, start)
+    return "".join(kept) + text[start:] if kept else text
 
 
 def append_pairs(text: str, pairs: str) -> str:

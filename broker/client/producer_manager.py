@@ -2,14 +2,14 @@
 
 Updated by heartbeats (34), unregister requests (35) and closed connections; read by transaction
 checks (39), request-reply (326) and mqadmin (204, 328). Keyed by connection: a client id on two
-connections counts twice. Changed under one lock by pool threads and the loop; lookups take no lock.
-In memory only. Two faults of RocketMQ are avoided: empty groups are removed, and a client can be
-found as long as any of its groups is registered.
+connections counts twice. With access control a client id belongs to the account that brought it, as
+long as that is connected: replies to it go to no other account. Changed under one lock by pool
+threads and the loop; lookups take no lock. In memory only. Two faults of RocketMQ are avoided:
+empty groups are removed, and a client can be found as long as any of its groups is registered.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Collection
@@ -17,14 +17,14 @@ from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
 from ipc.clock import Clock
+from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
 CHANNEL_EXPIRED_MS: Final = 120_000
 """A client without a heartbeat for longer is removed and disconnected."""
-
-_AVAILABLE_TRIES: Final = 3
 
 
 class ProducerManager:
@@ -36,13 +36,15 @@ class ProducerManager:
         self._groups: dict[str, dict[ConnectionLike, ClientChannelInfo]] = {}
         self._groups_of: dict[ConnectionLike, set[str]] = {}
         """The groups of each connection: closing one must not look at those of everybody."""
-        self._clients: dict[str, ConnectionLike] = {}
-        self._round_robin = itertools.count()
+        self._clients: dict[str, ClientChannelInfo] = {}
+        """By client id, the member of the newest connection."""
 
     def register_producer(self, group: str, info: ClientChannelInfo) -> None:
-        """Register `info` as a member of `group`, on a heartbeat."""
+        """Register `info` as a member of `group`, on a heartbeat. Raises RequestError: see
+        `check_client`."""
         info.heard_ms = self._clock.monotonic_ms()
         with self._lock:
+            self.check_client(info)
             table = self._groups.setdefault(group, {})
             known = table.get(info.connection)
             if known is not None:
@@ -51,10 +53,30 @@ class ProducerManager:
                 table[info.connection] = info
                 self._groups_of.setdefault(info.connection, set()).add(group)
                 log.info("producer group %s: new %r", group, info)
-            self._clients[info.client_id] = info.connection
+            self._clients[info.client_id] = info
         if not info.connection.is_open:
             # It closed while its heartbeat was queued for a thread: nothing else would remove it.
             self.on_connection_close(info.connection)
+
+    def check_client(self, info: ClientChannelInfo) -> None:
+        """Raises RequestError(NO_PERMISSION) where another account is connected with this client
+        id: it would take the replies to that one."""
+        if not self._is_free(info.client_id, info):
+            log.warning("client id of another account refused: %r", info)
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the client id {info.client_id} belongs to another account, which is connected "
+                "with it: give this client an instance name of its own",
+            )
+
+    def _is_free(self, client_id: str, info: ClientChannelInfo) -> bool:
+        owner = self._clients.get(client_id)
+        return (
+            owner is None
+            or owner.account == info.account
+            or owner.connection is info.connection
+            or not owner.connection.is_open
+        )
 
     def renew(self, group: str, connection: ConnectionLike, client_id: str) -> bool:
         """A member was heard again. False: the connection is none."""
@@ -63,7 +85,8 @@ class ProducerManager:
             if known is None:
                 return False
             known.hear(self._clock.now_ms(), self._clock.monotonic_ms())
-            self._clients[client_id] = connection
+            if self._is_free(client_id, known):
+                self._clients[client_id] = known
         return True
 
     def unregister_producer(self, group: str, connection: ConnectionLike) -> None:
@@ -108,7 +131,8 @@ class ProducerManager:
         if left:
             return
         del self._groups_of[connection]
-        if self._clients.get(info.client_id) is connection:
+        client = self._clients.get(info.client_id)
+        if client is not None and client.connection is connection:
             del self._clients[info.client_id]
 
     # -- lookups, no lock -----------------------------------------------------------------------
@@ -119,20 +143,8 @@ class ProducerManager:
 
     def find_connection(self, client_id: str) -> ConnectionLike | None:
         """The newest connection of a client id (request-reply)."""
-        return self._clients.get(client_id)
-
-    def find_available(self, group: str) -> ConnectionLike | None:
-        """An open connection of the group, round robin, or None (transaction checks)."""
-        connections = list(self._groups.get(group, {}).copy())
-        if not connections:
-            log.warning("producer group %s: no producer is connected", group)
-            return None
-        start = next(self._round_robin)
-        for step in range(_AVAILABLE_TRIES):
-            candidate = connections[(start + step) % len(connections)]
-            if candidate.is_open:
-                return candidate
-        return None
+        client = self._clients.get(client_id)
+        return None if client is None else client.connection
 
     def find_group(self, group: str) -> list[ClientChannelInfo] | None:
         """The members of a group; None if there are none (204)."""

@@ -213,6 +213,15 @@ class HotPathStats:
         """A pull was answered with `code` after it had been held for `held_ms`."""
         self._metrics.sent(request_code, code, held_ms, held=True)
 
+    def turn_codes(self) -> set[int]:
+        """The codes that were answered on the fast paths in this turn; before `end_turn`."""
+        codes = {code for code, _ in (*self._turn_answers, *self._turn_oneways)}
+        if self.sends.messages:
+            codes.add(_SEND_V2)
+        if self.pulls.answered:
+            codes.add(_PULL)
+        return codes
+
     def end_turn(self, elapsed_ns: int) -> None:
         """A turn of the loop is over; every put and get of it took at most `elapsed_ns`."""
         if self.sends.messages:

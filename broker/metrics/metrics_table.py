@@ -191,6 +191,12 @@ FAILED_ACCEPTS: Final = _counter(
     "rocketmq_remoting_failed_accepts_total",
     "new connections that could not be accepted, for lack of descriptors or memory",
 )
+LONGEST_TURN: Final = _gauge(
+    "rocketmq_broker_loop_longest_turn_seconds",
+    "longest turn of the loop since its process began, by the codes of the requests it served; "
+    "none: it served none",
+    ("request_code",),
+)
 
 # -- counted by process `store` ----------------------------------------------------------------
 
@@ -404,6 +410,11 @@ TIMER_MESSAGE_SNAPSHOT: Final = _gauge(
 RECORDS_LEFT_OUT: Final = _counter(
     "rocketmq_store_records_left_out_total",
     "records that got no consume queue unit because their queue offset cannot be",
+)
+RECORDS_PUT_ASIDE: Final = _counter(
+    "rocketmq_store_records_put_aside_total",
+    "stored records that could not be read back and were left out, by what read them",
+    ("reader",),
 )
 HA_REPLICAS: Final = _gauge(
     "rocketmq_ha_replicas",

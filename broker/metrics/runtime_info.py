@@ -2,7 +2,8 @@
 
 The composition root gathers the values (RuntimeInfoSource); `runtime_table` turns them into the
 strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its master
-speaks the handshake of ha/handshake.py; so are `resyncBackups` and `compiledModules`.
+speaks the handshake of ha/handshake.py; so are `resyncBackups`,
+`compiledModules` and `loopLongestTurn`.
 `getTransferredTps` and `brokerActive` are for mqadmin of 5.3.3, which reads those keys. Pure, any
 thread.
 """
@@ -81,6 +82,8 @@ class RuntimeInfo:
     """Names of what re-syncs of this store moved aside, the oldest first."""
     compiled_modules: int = 0
     """How many modules of this process are compiled ones."""
+    longest_turn: str = ""
+    """Of the loop since its start, and the code of its request."""
 
 
 class RuntimeInfoSource(Protocol):
@@ -103,6 +106,7 @@ def runtime_table(info: RuntimeInfo, totals: BrokerStats) -> dict[str, str]:
         "brokerVersion": str(CURRENT_VERSION),
         "startAcceptSendRequestTimeStamp": str(info.start_accept_send_request_timestamp_ms),
         "brokerActive": "true" if info.broker_active else "false",
+        **({"loopLongestTurn": info.longest_turn} if info.longest_turn else {}),
         **({"compiledModules": str(info.compiled_modules)} if info.compiled_modules else {}),
     }
 

@@ -182,7 +182,8 @@ class ConsumerOrderInfoManager(JsonConfigManager):
                 self._note_free(topic, group, queue_id, info)
 
     def _note_free(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        if self._on_free is not None and info.open_offsets:
+        """With all acknowledged, it is free now."""
+        if self._on_free is not None:
             heapq.heappush(self._free_times, (_free_ms(info), topic, group, queue_id))
 
     def tell_free_queues(self) -> None:

@@ -20,6 +20,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.processor.send_answers import SendAnswers
+from broker.processor.send_checks import BATCH_GROWTH
 from broker.processor.send_header import (
     BinarySendFrame,
     SendFrame,
@@ -39,11 +40,11 @@ from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.commit_log import CommitLog
+from store.message_properties import PROPERTIES_LIMIT
 from store.reserved_properties import holds_reserved
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _PHY_OFFSET_SIZE: Final = 8
-_INT32: Final = range(-(2**31), 2**31)
 """The flag of a batch is not stored, but checked."""
 
 
@@ -106,7 +107,7 @@ class BatchSendRoute:
         topic = self._topics.get(fields.b)
         if topic is None or topic.batch_queues or frame.flag or self._held:
             return False
-        if fields.f & GENERAL_FLAGS or fields.reportDurability or fields.h not in _INT32:
+        if fields.f & GENERAL_FLAGS or fields.reportDurability:
             return False
         queue_id = topic.queue_ids.get(fields.e)
         if queue_id is None:
@@ -114,6 +115,8 @@ class BatchSendRoute:
             if queue_id is None:
                 return False
         text = fields.i
+        if len(text) > PROPERTIES_LIMIT:
+            return False
         if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text or "INNER_" in text:
             return False
         if holds_reserved(text):
@@ -132,7 +135,8 @@ class BatchSendRoute:
             topic=topic.entry.name_bytes,
             properties=append_pairs(text, self._cluster_pair).encode(),
         )
-        phy_offsets = self._log.put_sent_batch(topic.entry, common, body)
+        most = BATCH_GROWTH * self._max_message_size
+        phy_offsets = self._log.put_sent_batch(topic.entry, common, body, most)
         if phy_offsets is None:
             return False
         sends = self._sends

@@ -64,7 +64,9 @@ class ClientManageProcessor(TableProcessor):
         topics: TopicConfigManager,
         new_topics: HeldForTopics,
         heartbeats: KnownHeartbeats,
+        account_of: Callable[[RemotingCommand], str] = lambda request: "",
     ) -> None:
+        """account_of: that sent a request (RequestGuard.account_of)."""
         self.config = config
         """Replaced whole when a setting changes."""
         self._clock = clock
@@ -74,6 +76,7 @@ class ClientManageProcessor(TableProcessor):
         self._topics = topics
         self._new_topics = new_topics
         self._heartbeats = heartbeats
+        self._account_of = account_of
         self._factory = FilterFactory()
         super().__init__(
             {
@@ -100,6 +103,8 @@ class ClientManageProcessor(TableProcessor):
             if self._groups.find(consumer.group_name) is None:
                 validate_group(consumer.group_name)
         info = self._channel_info(connection, heartbeat.client_id, request)
+        if heartbeat.producer_data_set:
+            self._producers.check_client(info)
         found = self._revisions(heartbeat)
         notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
         if self._new_topics.busy:
@@ -262,4 +267,5 @@ class ClientManageProcessor(TableProcessor):
             language=request.language,
             version=request.version,
             last_update_ms=self._clock.now_ms(),
+            account=self._account_of(request),
         )

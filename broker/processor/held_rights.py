@@ -14,8 +14,8 @@ from broker.pop.pop_long_polling_service import WaitingRequest
 from remoting.request_processor import ConnectionLike
 
 CheckRights = Callable[[], None]
-"""Raises RequestError if the account may not be answered any more. It judges only what has changed:
-0.2 us otherwise."""
+"""Raises RequestError if the account may not be answered any more. It judges only
+what has changed; where nothing has, that costs the comparison of two references."""
 
 HoldRights = Callable[[ConnectionLike, int, str | None, str, str], CheckRights | None]
 """(connection, request code, access key, group, topic) of a request that begins to wait in the turn

@@ -19,6 +19,12 @@ from store.message_properties import PROPERTIES_LIMIT
 
 LMQ_MARK: Final = "INNER_MULTI_DISPATCH\x01"
 """Begins the property that names light queues."""
+MOST_TEXT: Final = PROPERTIES_LIMIT + 1024
+"""Characters of a send's properties: what is stored, and room for what is left out of them (WAIT,
+CLUSTER, DELAY). More is refused before anything is looked for in it."""
+BATCH_GROWTH: Final = 4
+"""The records of a batch may take so many times maxMessageSize. Each of its messages gets the
+common properties: 0.95 MB on the wire could be 1.2 GB in the log."""
 _NO_QUEUE_OFFSET: Final = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 _LMQ_NUM_EXCEEDED: Final = (
     "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq "
@@ -77,13 +83,23 @@ def check_light_queues(lmq: LmqDispatch | None, text: str) -> None:
         raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)
 
 
-def check_sizes(header: SendHeader, body_size: int, limit: int) -> None:
-    """Raises RequestError for a body over `limit` (maxMessageSize), and for the common properties
-    of a batch over what a record holds."""
+def check_body(body_size: int, limit: int) -> None:
+    """Raises RequestError for a body over `limit` (maxMessageSize)."""
     if body_size > limit:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the message is illegal: body of {body_size} bytes (maxMessageSize {limit})",
+        )
+
+
+def check_text(header: SendHeader) -> None:
+    """Raises RequestError for properties that no record holds, whatever is left out of them; of a
+    batch, whose common properties are stored as they are, for those over the limit."""
+    if len(header.i) > MOST_TEXT and not header.m:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of {len(header.i.encode())} bytes "
+            f"(limit {PROPERTIES_LIMIT})",
         )
     if header.m and len(header.i) > PROPERTIES_LIMIT:
         raise RequestError(

@@ -29,7 +29,7 @@ from broker.processor.batch_send_route import BatchSendRoute
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.mapped_send import MappedSend, map_send
 from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import check_kind, check_sizes
+from broker.processor.send_checks import BATCH_GROWTH, check_body, check_kind, check_text
 from broker.processor.send_header import SendHeader, send_header_of
 from broker.processor.send_records import PeerHost, SendRecords, SendTopic, StoredSend
 from broker.processor.send_route import SendRoute
@@ -162,6 +162,7 @@ class SendMessageProcessor:
             cluster_name=settings.cluster_name,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
+            batch_limit=BATCH_GROWTH * settings.max_message_size,
         )
         self._waiters = waiters
         self._stats = stats
@@ -264,6 +265,7 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
+            check_text(header)
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
@@ -346,7 +348,7 @@ class SendMessageProcessor:
             )
         check_kind(header)
         self._check_store()
-        check_sizes(header, len(request.body), self._settings.max_message_size)
+        check_body(len(request.body), self._settings.max_message_size)
         return topic
 
     def _check_store(self) -> None:

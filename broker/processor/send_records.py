@@ -37,7 +37,7 @@ from broker.processor.consumer_send_msg_back_processor import (
     DLQ_QUEUES,
     LEAST_VERSION_WITH_RECONSUME_LIMIT,
 )
-from broker.processor.send_checks import LMQ_MARK, check_light_queues
+from broker.processor.send_checks import BATCH_GROWTH, LMQ_MARK, check_light_queues
 from broker.processor.send_header import SendHeader
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
@@ -55,7 +55,13 @@ from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
-from store.batch_codec import BatchItem, encode_item, iterate_batch
+from store.batch_codec import (
+    MOST_BATCH_MESSAGES,
+    BatchItem,
+    count_batch,
+    encode_item,
+    iterate_batch,
+)
 from store.commit_log import CommitLog, TopicLog
 from store.inner_batch import (
     INNER_BATCH_FLAG,
@@ -72,6 +78,7 @@ from store.message_codec import (
     TRANSACTION_MASK,
     Buffer,
     encode_host,
+    fixed_size,
 )
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
@@ -171,9 +178,10 @@ class SendRecords:
         cluster_name: str,
         max_delay_level: int,
         reject_transactions: str,
+        batch_limit: int,
     ) -> None:
         """reject_transactions: why transactional messages are rejected; empty if they are
-        accepted."""
+        accepted. batch_limit: bytes that the records of one batch may take."""
         self._log = commit_log
         self._topics = topics
         self._find_group = find_group
@@ -181,6 +189,7 @@ class SendRecords:
         self._cluster_pair = f"CLUSTER\x01{cluster_name}"
         self._max_delay_level = max_delay_level
         self._reject_transactions = reject_transactions
+        self._batch_limit = batch_limit
 
     def of(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, peer: PeerHost
@@ -289,11 +298,33 @@ class SendRecords:
         self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost
     ) -> list[Record]:
         common = append_pairs(header.i, self._cluster_pair)
+        self._check_growth(request.body, place, len(common.encode()))
         records: list[Record] = []
         for item, text in self._items(request, header, place.sys_flag):
             own = append_pairs(text, common)
             records.append(_record(header, place, peer, item.flag, item.body, own))
         return records
+
+    def _check_growth(self, body: Buffer, place: Diversion, common_size: int) -> None:
+        """What the records of a batch will take, before any of them is made. Raises
+        RequestError."""
+        number = count_batch(body)
+        own_size = fixed_size(place.sys_flag) + len(place.topic.encode()) + common_size
+        if number > MOST_BATCH_MESSAGES:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: a batch of {number} messages (limit "
+                f"{MOST_BATCH_MESSAGES}): send smaller batches",
+            )
+        total = number * own_size + len(body)
+        if total > self._batch_limit:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: a batch of {number} messages that takes {total} bytes "
+                f"with {common_size} bytes of common properties for each (limit "
+                f"{self._batch_limit}, {BATCH_GROWTH} times maxMessageSize): send smaller batches, "
+                "or shorter common properties",
+            )
 
     def _inner_batch(
         self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost

@@ -23,7 +23,7 @@ from broker.append.send_properties import find_property, find_unique_key, stored
 from broker.processor.batch_send_route import BatchSendRoute, RouteStats
 from broker.processor.diverted_sends import DivertedSends
 from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import LMQ_MARK
+from broker.processor.send_checks import LMQ_MARK, MOST_TEXT
 from broker.processor.send_header import (
     SendFrame,
     SendHeader,
@@ -143,10 +143,10 @@ class SendRoute:
                     break
                 taken += 1
                 continue
-            if (topic := topics.get(name)) is None or frame.flag or safety:
+            if (topic := topics.get(name)) is None or frame.flag or len(text) > MOST_TEXT:
                 break
             queue_id = topic.queue_ids.get(queue)
-            if queue_id is None and (queue_id := topic.find_queue_id(queue)) is None:
+            if safety or (queue_id is None and (queue_id := topic.find_queue_id(queue)) is None):
                 break
             marked = MARK in text or OTHER_MARK in text
             if marked and (holds_reserved(text) or (self._dispatches_lmq and LMQ_MARK in text)):

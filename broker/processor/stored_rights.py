@@ -15,8 +15,11 @@ from broker.acl.access_resources import Resources
 from broker.acl.permission import Permission, is_group
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import is_internal_topic
+from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
+from remoting.signature import ACCESS_KEY
 from store.message import Message
 
 StoredRights = Callable[[ConnectionLike, RemotingCommand, Resources], None]
@@ -46,3 +49,18 @@ def to_end(half: Message) -> Resources:
     if home is None:
         return {half.topic: Permission.PUB}
     return {home[0]: Permission.SUB if is_group(home[0]) else Permission.PUB}
+
+
+def judge_of_ends(rights: StoredRights) -> Callable[[ConnectionLike, str, Message], bool]:
+    """Whether an account, at a connection, may end a half's transaction: who may not is not asked
+    about it (39), since that shows the message."""
+
+    def may_end(connection: ConnectionLike, account: str, half: Message) -> bool:
+        request = RemotingCommand(RequestCode.END_TRANSACTION, ext_fields={ACCESS_KEY: account})
+        try:
+            rights(connection, request, to_end(half))
+        except RequestError:
+            return False
+        return True
+
+    return may_end

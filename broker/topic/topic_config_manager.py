@@ -41,6 +41,7 @@ from remoting.errors import RequestError
 from remoting.resource_names import (
     LEGAL_CHARACTERS,
     TOPIC_MAX_LENGTH,
+    is_legal_pop_retry_topic,
     is_legal_topic,
     validate_topic,
 )
@@ -199,6 +200,21 @@ class TopicConfigManager(JsonConfigManager):
         if found is not None and is_storable(topic):
             return found
         validate_topic(topic)
+        return self._create(topic, queue_nums, perm, sys_flag)
+
+    def create_pop_retry(self, topic: str) -> TopicConfig | None:
+        """As `create`, for a retry topic of pops: one queue; its name may have the "+" of V2."""
+        found = self._table.get(topic)
+        if found is not None and is_storable(topic):
+            return found
+        validate_topic(topic.replace("+", "_", 1))
+        return self._create(topic, 1, PERM_READ_WRITE, 0)
+
+    def can_be_pop_retry(self, topic: str) -> bool:
+        """Whether `create_pop_retry` finds or creates a topic of this name."""
+        return (topic in self._table and is_storable(topic)) or is_legal_pop_retry_topic(topic)
+
+    def _create(self, topic: str, queue_nums: int, perm: int, sys_flag: int) -> TopicConfig | None:
         return self._add(
             topic,
             lambda: TopicConfig(

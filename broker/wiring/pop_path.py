@@ -14,6 +14,7 @@ from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal, read_boot_id
+from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_request import OrderInfo, PopWaiters
 from broker.pop.request_clock import RequestClock
@@ -85,18 +86,25 @@ class PopPath:
             store.log.next_offset,
         )
         self.pop: Final = self._make_pop(order, waiters, hold_rights)
-        queues = PopQueueCheck(tables.topics.find, self.reader)
+        self._queues = PopQueueCheck(
+            _handle_limits(self._options),
+            tables.topics.find,
+            tables.groups.find,
+            self.reader,
+            self._now_ms,
+        )
         acks = PopAcks(self.buffer, self.records, self.inflight, broker.broker_name)
-        self.ack: Final = AckMessageProcessor(acks, queues, tables.offsets, order, waiters, stats)
+        self.ack: Final = AckMessageProcessor(
+            acks, self._queues, tables.offsets, order, waiters, stats
+        )
         self._change = ChangeInvisibleTimeProcessor(
             self.buffer,
             acks,
-            queues,
+            self._queues,
             tables.offsets,
             order,
             self._now_ms,
             broker.broker_name,
-            _max_invisible_ms(self._options),
         )
 
     @property
@@ -126,7 +134,7 @@ class PopPath:
         self._options = options
         self.pop.use(_pop_settings(options))
         self.buffer.use(_buffer_settings(options))
-        self._change.use(_max_invisible_ms(options))
+        self._queues.use(_handle_limits(options))
 
     def drain(self) -> None:
         """An orderly stop: no request comes any more, the log takes the last records."""
@@ -159,6 +167,7 @@ class PopPath:
                 offsets=tables.offsets,
                 find_topic=self._store.batch_queues.find_poppable,
                 find_group=tables.groups.find_or_create,
+                retry_topics=tables.topics,
                 order=order,
                 waiters=waiters,
                 stats=self._stats,
@@ -207,6 +216,15 @@ def _buffer_settings(options: StartupOptions) -> BufferSettings:
         stay_ms=broker.pop_ck_stay_buffer_time,
         stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
         max_queue_size=broker.pop_ck_offset_max_queue_size,
+        limits=_handle_limits(options),
+    )
+
+
+def _handle_limits(options: StartupOptions) -> PopLimits:
+    broker = options.broker
+    return PopLimits(
+        revive_queue_num=broker.revive_queue_num,
+        max_invisible_ms=_max_invisible_ms(options),
         broker_name=broker.broker_name,
     )
 

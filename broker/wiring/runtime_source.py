@@ -48,6 +48,7 @@ class RuntimeSource:
         waiting_sends: Callable[[], int],
         append_queue: AppendQueue,
         timers: Callable[[], TimerInfo],
+        longest_turn: Callable[[], str],
     ) -> None:
         """pool: by its name. waiting_sends: how many answers wait for flush or replicas.
         append_queue: of those that wait to be stored."""
@@ -61,6 +62,7 @@ class RuntimeSource:
         self._waiting_sends = waiting_sends
         self._append_queue = append_queue
         self._timers = timers
+        self._longest_turn = longest_turn
 
     def runtime_info(self) -> RuntimeInfo:
         """The state now."""
@@ -99,6 +101,7 @@ class RuntimeSource:
             timers=self._timers(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),
             compiled_modules=modules_in_use().compiled,
+            longest_turn=self._longest_turn(),
         )
 
     def _pool_info(self, name: str) -> PoolInfo:

@@ -14,6 +14,7 @@ from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.metrics.longest_turns import LongestTurns
 from broker.metrics.remoting_metrics import RemotingMetrics
 from broker.metrics.store_stats_service import StoreStatsService
 from broker.metrics.timer_gauges import TimerGauges
@@ -40,6 +41,7 @@ class Statistics:
         self.store: Final = StoreStatsService(resources.clock)
         self.remoting: Final = RemotingMetrics(resources.metric_slots, tables.system_topics)
         self.hot_path: Final = HotPathStats(self.manager, self.store, self.remoting)
+        self.longest_turns: Final = LongestTurns(resources.metric_slots)
         self.totals: Final = BrokerStats(
             lambda: self.store.put_times, lambda: self.store.get_transferred
         )

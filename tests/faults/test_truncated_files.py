@@ -6,6 +6,7 @@ up with zeros, and what it lacks is fenced (docs/operations.md, "Damage in the c
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,49 @@ def test_a_file_that_was_truncated_while_the_broker_was_down(tmp_path: Path) -> 
             if not FILE_SIZE - SIZE - 500 < answer.phy_offset < 2 * FILE_SIZE:
                 assert found[answer.queue_offset] == body_of(number)
         assert broker.terminate() == 0
+
+
+@pytest.mark.fault(31)
+@pytest.mark.parametrize("left", [pytest.param(n, marks=pytest.mark.long) for n in (0, 4096, 9000)])
+def test_the_current_file_is_truncated_while_messages_come(tmp_path: Path, left: int) -> None:
+    """Whichever process notices it first: the broker comes back by itself, and no queue offset is
+    answered twice."""
+    with OurBroker(tmp_path).start() as broker:
+        stop, answered = threading.Event(), [list[int]() for _ in range(4)]
+        threads = [
+            threading.Thread(target=_send_until, args=(stop, broker, queue_id, offsets))
+            for queue_id, offsets in enumerate(answered)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: min(map(len, answered)) > 500, 60)
+        files = sorted((broker.store_dir / "commitlog").glob("0*"))
+        current = [path for path in files if any(path.read_bytes()[:8])][-1]
+        with current.open("r+b") as file:
+            file.truncate(left)
+        counts = [len(offsets) for offsets in answered]
+        wait_until(lambda: all(len(a) > n + 50 for a, n in zip(answered, counts, strict=True)), 60)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        for offsets in answered:
+            assert len(set(offsets)) == len(offsets)
+        assert broker.terminate() == 0
+
+
+def _send_until(
+    stop: threading.Event, broker: OurBroker, queue_id: int, offsets: list[int]
+) -> None:
+    """Note each queue offset that was answered."""
+    while not stop.is_set():
+        try:
+            with broker.client(timeout_s=5) as client:
+                while not stop.is_set():
+                    sent = client.send("Load", queue_id, bytes(3_000))
+                    if sent.code == ResponseCode.SUCCESS:
+                        offsets.append(sent.queue_offset)
+        except OSError:
+            stop.wait(0.05)
 
 
 def _is_served(broker: OurBroker, end: int) -> bool:

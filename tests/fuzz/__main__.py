@@ -2,6 +2,7 @@
 
     python -m tests.fuzz --list
     python -m tests.fuzz requests --seconds 3600 --keep
+    python -m tests.fuzz complexity --seconds 3600
     python -m tests.fuzz requests --repeat tests/fuzz/crashes/requests/0123456789abcdef
 
 Exit code 0: nothing was found; 1: something was, saved below tests/fuzz/crashes.
@@ -13,6 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.fuzz import complexity
 from tests.fuzz.campaign import Outcome, has_coverage, run_guided, run_plain
 from tests.fuzz.corpus import keep
 from tests.fuzz.execution import Execution
@@ -23,7 +25,7 @@ from tests.fuzz.target import Target
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("target", nargs="?", choices=[*MODULES, []], metavar="TARGET")
+    parser.add_argument("target", nargs="?", choices=[*MODULES, "complexity", []], metavar="TARGET")
     parser.add_argument("--all", action="store_true", help="every target, one after the other")
     parser.add_argument("--list", action="store_true", help="name the targets")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each target [10]")
@@ -35,9 +37,12 @@ def main() -> int:
     if given.list:
         for name in MODULES:
             print(f"{name:<16} {find_target(name).what}")
+        print(f"{'complexity':<16} what every place of a request costs as it grows")
         return 0
     if not given.all and not given.target:
         parser.error("a target, --all or --list is needed")
+    if given.target == "complexity":
+        return _complexity(given.seconds, given.seed)
     if given.repeat:
         return _repeat(find_target(given.target), given.repeat)
     guided = has_coverage() and not given.no_coverage
@@ -51,6 +56,24 @@ def main() -> int:
         _print(target, outcome, kept)
         crashes += len(outcome.crashes)
     return 1 if crashes else 0
+
+
+def _complexity(seconds: float, seed: int) -> int:
+    """The exit code. Most of a broker's requests have more places than all of a name server's."""
+    found = 0
+    for kind, share in (("broker", 0.8), ("namesrv", 0.2)):
+        outcome = complexity.run(kind, share * seconds, seed)
+        print(
+            f"complexity of {kind}: {outcome.trials} places grown, {outcome.left} left, "
+            f"{len(outcome.findings)} findings",
+            flush=True,
+        )
+        for name, words in sorted(outcome.findings.items()):
+            print(f"  {name}\n    {words}", flush=True)
+        for longest_s, name in sorted(outcome.longest)[:-6:-1]:
+            print(f"  no finding: {1000 * longest_s:.1f} ms  {name}", flush=True)
+        found += len(outcome.findings)
+    return 1 if found else 0
 
 
 def _print(target: Target, outcome: Outcome, kept: int) -> None:

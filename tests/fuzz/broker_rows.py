@@ -21,7 +21,7 @@ from tests.fuzz.target import Target
 from tests.remoting.golden_frames import golden_frames
 
 _MESSAGE_ID = encode_message_id(encode_host("127.0.0.1", 10911), 0)
-_ANY_FIELDS: Final = {
+ANY_FIELDS: Final = {
     "topic": "GTopic",
     "topicName": "GTopic",
     "group": "G_group",
@@ -89,7 +89,7 @@ def seeds() -> Sequence[bytes]:
         if len(ours) < 3:
             ours.append(frame.frame)
     known = {code for code, _ in found}
-    rest = [request(code, _ANY_FIELDS) for code in Code if code not in known]
+    rest = [request(code, ANY_FIELDS) for code in Code if code not in known]
     made = [
         encode_command(send_request(topic="GTopic", batch="true", code=Code.SEND_BATCH_MESSAGE)),
         encode_command(send_request(topic=TOPICS[0], properties="DELAY\x013\x02KEYS\x01a b")),
@@ -100,15 +100,15 @@ def seeds() -> Sequence[bytes]:
         ),
     ]
     for code in (Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, Code.VIEW_MESSAGE_BY_ID):
-        made.append(request(code, _ANY_FIELDS))
+        made.append(request(code, ANY_FIELDS))
     return [*(data for ours in found.values() for data in ours), *rest, *made]
 
 
 @functools.cache
 def tokens() -> Sequence[bytes]:
     """Names of fields, settings, topics and groups."""
-    names = {spec.key for spec in field_specs(BrokerConfig)} | set(_ANY_FIELDS)
-    names |= set(_ANY_FIELDS.values()) | set(TOPICS) | set(GROUPS) | {BYSTANDER}
+    names = {spec.key for spec in field_specs(BrokerConfig)} | set(ANY_FIELDS)
+    names |= set(ANY_FIELDS.values()) | set(TOPICS) | set(GROUPS) | {BYSTANDER}
     for header in CommandCustomHeader.__subclasses__():
         names |= {getattr(spec, "name", "") for spec in getattr(header, "__slots__", ())}
     for frame in golden_frames(side="request", kind="wire-json"):

@@ -93,8 +93,9 @@ class BrokerWorld:
     """See the module. with_acl: requests are signed, by one of two accounts, after the fuzzer
     changed them: it cannot guess signatures, and what comes behind them is looked at here."""
 
-    def __init__(self, root: Path, *, with_acl: bool = False) -> None:
+    def __init__(self, root: Path, *, with_acl: bool = False, file_size: int = _FILE_SIZE) -> None:
         self._with_acl = with_acl
+        self._file_size = file_size
         if with_acl:
             (root / "conf").mkdir()
             (root / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
@@ -108,7 +109,7 @@ class BrokerWorld:
                 "rocketmqHome": str(root),
                 "aclEnable": str(with_acl).lower(),
                 "enablePropertyFilter": "true",
-                "mappedFileSizeCommitLog": str(_FILE_SIZE),
+                "mappedFileSizeCommitLog": str(file_size),
                 "mappedFileSizeConsumeQueue": "20000",
                 "maxHashSlotNum": "1000",
                 "maxIndexNum": "4000",
@@ -222,7 +223,7 @@ class BrokerWorld:
 
     def _allocate(self) -> None:
         counters = self.page.counters
-        wanted = (counters[MAX_PHY_OFFSET] // _FILE_SIZE + 2) * _FILE_SIZE
+        wanted = (counters[MAX_PHY_OFFSET] // self._file_size + 2) * self._file_size
         for _ in range(6):
             if counters[ALLOCATED_END] >= wanted:
                 return

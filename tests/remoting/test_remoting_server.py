@@ -23,6 +23,7 @@ from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseFuture, ResponseTable
 from remoting.selector_loop import SelectorLoop
+from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
 
 ECHO, FAIL, REFUSE, POOL, BLOCK, SILENT = 1, 2, 3, 4, 5, 6
@@ -168,7 +169,8 @@ class Bench:
 
     def take_fast(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
         self.fast.append(bytes(body))
-        return bytes(body) != b"slow"
+        _raise_for(bytes(body))
+        return not bytes(body).startswith(b"slow")
 
     def take_run(
         self, connection: Connection, headers: Sequence[bytes], bodies: Sequence[bytes]
@@ -176,7 +178,9 @@ class Bench:
         """Those before a slow one."""
         assert all(header.startswith(b'{"code":98,') for header in headers)
         self.runs.append(list(bodies))
-        return [*bodies, b"slow"].index(b"slow")
+        for body in bodies:
+            _raise_for(body)
+        return next((at for at, b in enumerate(bodies) if b.startswith(b"slow")), len(bodies))
 
     def close(self) -> None:
         self.processor.gate.set()
@@ -185,6 +189,13 @@ class Bench:
         self.loop.close()
         self.listening.close()
         self.vip.close()
+
+
+def _raise_for(body: bytes) -> None:
+    if body == b"broken":
+        raise ValueError("broken on purpose")
+    if body == b"refused":
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
 
 
 @pytest.fixture
@@ -341,6 +352,24 @@ def test_fast_routes_take_their_frames_and_leave_the_others(bench: Bench) -> Non
     assert bench.fast == [b"quick", b"slow"]
 
 
+@pytest.mark.parametrize("code", [99, 98])
+@pytest.mark.parametrize(
+    ("body", "expected", "remark"),
+    [
+        (b"broken", ResponseCode.SYSTEM_ERROR, "ValueError: broken on purpose"),
+        (b"refused", ResponseCode.TOPIC_NOT_EXIST, "no such topic"),
+    ],
+)
+def test_what_a_fast_route_raises_is_answered_and_ends_nothing(
+    bench: Bench, code: int, body: bytes, expected: ResponseCode, remark: str
+) -> None:
+    peer = Peer(bench.address)
+    answer = peer.call(code, body)
+    assert (answer.code, answer.remark) == (expected, remark)
+    peer.send(RemotingCommand.request(code, {}, body, oneway=True))
+    assert peer.call(ECHO, b"still here").body == b"still here"
+
+
 def test_a_run_of_frames_is_taken_at_once_and_what_is_left_of_it_goes_on(bench: Bench) -> None:
     peer = Peer(bench.address)
     requests = [
@@ -375,6 +404,57 @@ def test_a_peer_that_never_reads_stops_being_read(bench: Bench) -> None:
     (connection,) = bench.server.connections
     assert connection.pending_bytes < 8 << 20
     assert Peer(bench.address).call(ECHO).code == 0
+
+
+class _Flood:
+    """Sleep hooks: as process `store` moves, held requests of a connection are answered before its
+    socket is looked at."""
+
+    def __init__(self, size: int) -> None:
+        self.connection: Connection | None = None
+        self._size = size
+
+    def before_sleep(self) -> float | None:
+        return None
+
+    def after_sleep(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            answer = RemotingCommand.request(ECHO, {}, bytes(self._size)).response(0, None, {})
+            answer.body = bytes(self._size)
+            connection.write(encode_command(answer))
+
+    def waits_for_peer(self) -> bool:
+        return False
+
+    def peer_has_answered(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("size", [1 << 16, 1 << 18, 3 << 20])
+@pytest.mark.parametrize("code", [98, ECHO])
+def test_a_large_frame_that_becomes_whole_while_much_waits_is_not_lost(
+    bench: Bench, size: int, code: int
+) -> None:
+    """It was dropped where the run handler takes none; a following frame goes after it."""
+    flood = _Flood(5 << 20)
+    bench.loop.set_sleep_hooks(flood)
+    peer = Peer(bench.address)
+    assert peer.call(ECHO).code == 0
+    (connection,) = bench.server.connections
+    frame = encode_command(RemotingCommand.request(code, {}, b"slow".ljust(size)))
+    peer.sock.sendall(frame[:-10])
+    wait_until(lambda: connection._have == len(frame) - 10)
+    flood.connection = connection
+    following = encode_command(RemotingCommand.request(ECHO, {}, b"after it"))
+    peer.sock.sendall(frame[-10:])
+    answers = [peer.receive()]
+    peer.sock.sendall(following)
+    answers += [peer.receive(), peer.receive()]
+    assert len(answers[0].body) == 5 << 20
+    unknown = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert [answer.code for answer in answers[1:]] == [unknown if code == 98 else 0, 0]
+    assert answers[2].body == b"after it"
 
 
 def test_a_close_by_the_peer_is_told_once(bench: Bench) -> None:

@@ -27,7 +27,11 @@ COMMON = BatchCommon(
     properties=b"WAIT\x01true\x02CLUSTER\x01C",
 )
 PLACE = BatchPlace(
-    phy_offset=1 << 40, queue_offset=77, store_timestamp=1_700_000_000_456, store_host=HOST4
+    phy_offset=1 << 40,
+    queue_offset=77,
+    store_timestamp=1_700_000_000_456,
+    store_host=HOST4,
+    room=1 << 24,
 )
 MARKS = (b"DELAY\x01", b"TIMER_DE", b"INNER_")
 

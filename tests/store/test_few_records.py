@@ -381,7 +381,7 @@ def test_a_full_disk_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found == wanted
 
 
-class KilledError(Exception):
+class KilledError(BaseException):
     """Instead of the process' end."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,3 +93,15 @@ def test_find(text: str, name: str, value: str | None) -> None:
 )
 def test_append(text: str, pairs: str, joined: str) -> None:
     assert append_pairs(text, pairs) == joined
+
+
+@pytest.mark.parametrize("text", ["A\x01\x02", "A\x01b\x02", "BA\x01", "\x02A\x01\x01"])
+def test_a_text_of_nothing_but_the_name_takes_one_pass(text: str) -> None:
+    """A second a megabyte and more when each pair moved all that follows it."""
+    many = text * (1_000_000 // len(text))
+    began_s = time.thread_time()
+    without_property(many, "A")
+    find_property(many, "A")
+    stored_properties(many.replace("A", "WAIT"), CLUSTER)
+    took_s = time.thread_time() - began_s
+    assert took_s < 2

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
+from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import FakeClock, FakeConnection
 
 
@@ -21,9 +25,13 @@ class World:
         self.clock = FakeClock()
         self.manager = ProducerManager(self.clock)
 
-    def beat(self, connection: FakeConnection, client_id: str, *groups: str) -> None:
+    def beat(
+        self, connection: FakeConnection, client_id: str, *groups: str, account: str = ""
+    ) -> None:
         for group in groups:
-            self.manager.register_producer(group, info_of(connection, client_id, self.clock))
+            info = info_of(connection, client_id, self.clock)
+            info.account = account
+            self.manager.register_producer(group, info)
 
     def members(self, group: str) -> list[str] | None:
         infos = self.manager.find_group(group)
@@ -92,22 +100,37 @@ def test_expiry() -> None:
     assert alive.is_open
 
 
-def test_available_connections_take_turns() -> None:
-    world = World()
-    connections = [FakeConnection() for _ in range(3)]
-    for number, connection in enumerate(connections):
-        world.beat(connection, f"c{number}", "g")
-    found = [world.manager.find_available("g") for _ in range(6)]
-    assert found == connections * 2
-    connections[0].is_open = False
-    assert all(
-        each is not None and each.is_open
-        for each in (world.manager.find_available("g") for _ in range(6))
-    )
-    for connection in connections:
-        connection.is_open = False
-    assert world.manager.find_available("g") is None
-    assert world.manager.find_available("unknown") is None
+def test_a_client_id_belongs_to_the_account_that_brought_it() -> None:
+    """Any account took the replies to another one's clients by naming their ids."""
+    world, alice, other = World(), FakeConnection(), FakeConnection()
+    world.beat(alice, "c1", "g", account="alice")
+    for group in ("g", "other"):
+        with pytest.raises(RequestError) as caught:
+            world.beat(other, "c1", group, account="mallory")
+        assert caught.value.code == ResponseCode.NO_PERMISSION
+        assert caught.value.remark.startswith("the client id c1 belongs to another account")
+    assert (world.members("g"), world.members("other")) == (["c1"], None)
+    assert world.manager.find_connection("c1") is alice
+    world.beat(other, "c2", "g", account="mallory")
+    assert world.manager.renew("g", other, "c1")
+    assert world.manager.find_connection("c1") is alice
+
+
+def test_a_client_that_connects_again_has_its_id() -> None:
+    """Of the same account, also while the old connection lives; of another one once that is gone;
+    and whose account has changed on its connection."""
+    world, old, new, third = World(), FakeConnection(), FakeConnection(), FakeConnection()
+    world.beat(old, "c1", "g", account="alice")
+    world.beat(new, "c1", "g", account="alice")
+    assert world.manager.find_connection("c1") is new
+    world.beat(new, "c1", "g", account="alice2")
+    new.is_open = False
+    world.beat(third, "c1", "g", account="bob")
+    assert world.manager.find_connection("c1") is third
+    world.manager.on_connection_close(new)
+    assert world.manager.find_connection("c1") is third
+    world.manager.on_connection_close(third)
+    assert world.manager.find_connection("c1") is None
 
 
 def test_closing_a_connection_looks_at_its_own_groups_alone() -> None:

@@ -154,6 +154,21 @@ def test_a_free_queue_is_told(world: World) -> None:
     assert not world.blocked()
 
 
+def test_a_queue_is_free_when_all_is_acknowledged(world: World) -> None:
+    popped, _ = world.pop(10, 11)
+    assert world.ack(10, popped) == 11
+    world.manager.tell_free_queues()
+    assert world.free == []
+    assert world.ack(11, popped) == 12
+    world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)]
+    popped, _ = world.pop(12)
+    world.ack(12, popped)
+    world.pop(13)
+    world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)], "it is closed again"
+
+
 def test_a_restart_keeps_the_queue_closed_and_tells_when_it_is_free(world: World) -> None:
     world.pop(10)
     assert world.manager.save_if_changed()
