@@ -313,29 +313,6 @@ def test_loose_numbers_and_frames_are_served_by_the_general_path(tmp_path: Path)
     ]
 
 
-def test_a_young_half_that_was_rolled_back_never_comes(tmp_path: Path) -> None:
-    """Neither by the rollback nor by a commit after it; one that was committed comes once."""
-    side = Side(tmp_path, fast=True)
-    delivered = side.world.delivered()
-    assert side.client.call(send_request(b"no", properties=PROPERTIES, sys_flag=4)).code == 0
-    half = Half(*side.last_half())
-    assert len(side.young) == 1
-    assert [answer.code for answer in side.ask(end_request(half, ROLLBACK))] == [0]
-    side.flush()
-    assert side.world.delivered() == delivered
-    assert side.world.ops()[-1] == half.queue_offset
-    for _ in range(2):
-        (answer,) = side.ask(end_request(half, COMMIT))
-        assert answer.remark == "the transaction has already ended; request ignored"
-    assert side.world.delivered() == delivered
-    assert side.client.call(send_request(b"yes", properties=PROPERTIES, sys_flag=4)).code == 0
-    half = Half(*side.last_half())
-    for _ in range(3):
-        assert [answer.code for answer in side.ask(end_request(half, COMMIT))] == [0]
-        side.flush()
-    assert side.world.delivered() == [*delivered, b"yes"]
-
-
 def test_nothing_is_kept_until_somebody_looks(tmp_path: Path) -> None:
     """With access control nobody does."""
     side = Side(tmp_path, fast=True)
