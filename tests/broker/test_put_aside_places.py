@@ -264,13 +264,12 @@ def test_a_delay_that_raises_on_an_acting_slave(
 # -- transactions ----------------------------------------------------------------------------------
 
 CHECK = "broker.transaction.transactional_message_service"
-BRIDGE = "broker.transaction.transactional_message_bridge"
 
 
 @pytest.mark.parametrize(
     "target",
     [
-        f"{BRIDGE}.decode_record",
+        "broker.transaction.earlier_ends.decode_record",
         f"{CHECK}.number_in",
         f"{CHECK}.half_copy",
         f"{CHECK}.check_header",

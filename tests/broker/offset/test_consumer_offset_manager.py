@@ -46,6 +46,22 @@ def test_commit_and_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert manager.query_offsets("g", "t") == {0: 3, 1: 7}
 
 
+def test_what_is_committed_is_saved(tmp_path: Path) -> None:
+    """Also one that goes back, and one that somebody resets; what has not changed is not written
+    again."""
+    manager = manager_of(tmp_path)
+    for offset in (5, 7, 3):
+        commit(manager, "g", "t", offset)
+        assert manager.save_if_changed()
+        assert manager_of(tmp_path).query_offset("g", "t", 0) == offset
+    manager.assign_reset_offset("10.0.0.1:1", "g", "t", 0, 1)
+    assert manager.save_if_changed()
+    assert manager_of(tmp_path).query_offset("g", "t", 0) == 1
+    manager.path.unlink()
+    assert manager.save_if_changed()
+    assert not manager.path.exists()
+
+
 @pytest.mark.parametrize("lmq", [False, True])
 def test_a_group_of_the_brokers_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, lmq: bool

@@ -106,7 +106,7 @@ def test_the_last_ack_of_an_ordered_queue_wakes_who_waits_for_any_queue() -> Non
         has_offset_reset=lambda *_place: False,
         commit_offset=lambda *_place: None,
     )
-    queues = SimpleNamespace(check_ack=lambda *_place: None)
+    queues = SimpleNamespace(check_ack=lambda *_place: None, check_handle=lambda *_handle: None)
     waiters = SimpleNamespace(queue_is_free=lambda *key: woken.append(key))
     parts = [SimpleNamespace(), queues, offsets, order, waiters, Counts()]
     acks = AckMessageProcessor(*cast("list[Any]", parts))
