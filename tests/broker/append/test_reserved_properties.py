@@ -460,6 +460,8 @@ def test_a_recall_that_a_client_sends_itself(tmp_path: Path) -> None:
         )
     batch = batch_body((0, b"x", b"TIMER_DEL_UNIQKEY\x01T+U"))
     assert client.call(send_request(batch, code=320, batch="true")).code == 13
+    around = batch_around("TIMER_DEL_UNIQKEY\x01T+U")
+    assert client.call(around).code == 13
     assert len(world.records()) == 1
 
 
