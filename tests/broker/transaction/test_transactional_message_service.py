@@ -18,7 +18,7 @@ from broker.topic.system_topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.transaction.transaction_records import op_record
+from broker.transaction.transaction_records import halves_of_op, op_record
 from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
@@ -475,6 +475,46 @@ def test_one_request_reads_so_many_ops(world: TransactionWorld) -> None:
     world.restart()
     assert codes_of_end(world, halves[0]) == [2, 2, 0]
     assert len(world.delivered()) == 12
+
+
+def test_an_earlier_op_that_raises_is_passed(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no end of an older half is ever known, nor served."""
+    halves = [world.prepare(b"%d" % number) for number in range(4)]
+    for half in halves[1:]:
+        world.end(half, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.restart()
+
+    def raising(op: Message) -> list[int]:
+        if op.body == b"2":
+            raise ValueError("no op")
+        return halves_of_op(op)
+
+    monkeypatch.setattr("broker.transaction.earlier_ends.halves_of_op", raising)
+    assert codes_of_end(world, halves[1]) == [0]
+    assert codes_of_end(world, halves[0]) == [0]
+    world.turn()
+    assert sorted(world.delivered()) == [b"0", b"1", b"2", b"3"]
+
+
+def test_nobody_waits_for_who_reads_earlier_ops(world: TransactionWorld) -> None:
+    """The ends of younger halves go on; one of an earlier half is to come again."""
+    old = world.prepare(b"old")
+    world.end(old, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.restart()
+    young = world.prepare(b"young")
+    with world.earlier._lock:
+        assert codes_of_end(world, young) == [0]
+        with pytest.raises(RequestError, match="try again"):
+            world.end(old, COMMIT)
+    assert codes_of_end(world, old) == [0]
 
 
 # -- what a half says of itself ------------------------------------------------------------------
