@@ -119,7 +119,7 @@ def test_large_records_leave_room_for_the_lines_of_others(
     for at in reversed(places):  # the last one first: its bytes are 992
         records.put(ReadBy.DISPATCH, at, error_of())
     lines = desk.lines()
-    assert [line["physicalOffset"] for line in lines] == places
+    assert [line["physicalOffset"] for line in lines] == places[::-1]
     kept = ["record" in line for line in lines]
     assert kept == sorted(kept, reverse=True)
     assert 0 < sum(kept) < 4
