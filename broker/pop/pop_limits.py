@@ -10,7 +10,8 @@ aside (the revive service).
     pop time        1 … now + timerMaxDelaySec - invisible time (ms): a check point of it can wait
     invisible time  0 … timerMaxDelaySec; in handles of ordered pops what the message was renewed
                     for counts from the pop time and may be more
-    revive queue    0 … reviveQueueNum - 1; 999 in handles of ordered pops
+    revive queue    0 … the revive topic's last (reviveQueueNum may have been more); 999 in
+                    handles of ordered pops
     broker name     this broker's, or none
 
 A pop time may be ahead of the clock, since clocks are set back; so far that nothing could be
@@ -40,6 +41,7 @@ class PopLimits(NamedTuple):
     """See the module."""
 
     revive_queue_num: int
+    """Queues of the revive topic."""
     max_invisible_ms: int
     """timerMaxDelaySec."""
     broker_name: str

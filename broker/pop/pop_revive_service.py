@@ -225,7 +225,8 @@ class PopReviveService:
         self._settings = settings
         self._parts = parts
         self._topic = revive_topic
-        self._queue_num = queue_num
+        self.queue_num = queue_num
+        """What `start` begins with."""
         self._queues: list[_Queue] = []
         # For records of the revive topic, for their messages, for statistics.
         guards = (RecordGuard(ReadBy.POP_REVIVAL) for _ in range(3))
@@ -247,7 +248,7 @@ class PopReviveService:
     def start(self, loop: ReviveLoop) -> None:
         """Begin behind the last handled check points; the log is open."""
         parts = self._parts
-        for queue_id in range(self._queue_num):
+        for queue_id in range(self.queue_num):
             stored = parts.offsets.query_offset(REVIVE_GROUP, self._topic, queue_id)
             offset = max(-1 if stored is None else stored, parts.progress.find(queue_id))
             self._queues.append(_Queue(queue_id, min(offset, self._end(queue_id) - 1)))

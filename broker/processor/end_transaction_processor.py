@@ -76,6 +76,7 @@ OP_RETRY_MS: Final = 1_000
 _QUEUED_WAIT_MS: Final = 5_000
 """How long an end request waits until the store has entered its half into the half queue."""
 _QUEUED_LOOK_MS: Final = 2
+_SHOWN: Final = 127
 _ENDED: Final = "the transaction has already ended; request ignored"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
@@ -248,13 +249,18 @@ class EndTransactionProcessor(TableProcessor):
         except StoreError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         half = self._find_message(phy_offset)
-        if half is None or half.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
+        if (
+            half is None
+            or half.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC)
+            or not self._is_queued(half)
+        ):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"Put message back to {TRANS_HALF_TOPIC} failed. There is no half message with "
                 f"the id {header.msg_id}; those that exceeded the number of checks are in "
                 f"{TRANS_CHECK_MAX_TIME_TOPIC}",
             )
+        _check_topic(half, request.ext_fields.get("topic", ""))
         properties = with_number(half, CHECK_TIMES, 0)
         if len(properties) > PROPERTIES_LIMIT:
             raise RequestError(
@@ -305,16 +311,17 @@ class EndTransactionProcessor(TableProcessor):
         return ended
 
     def _is_queued(self, half: Message) -> bool:
-        """Whether the half queue has this record at the place that it names: the log may hold one
-        in a client's body, made to end the half at that place. Raises RequestError(SYSTEM_BUSY)
-        while the store has not entered it yet; it is some ms behind the log."""
-        reader, place = self._parts.reader, half.queue_offset
-        if place >= (self._log.next_offset(TRANS_HALF_TOPIC, HALF_QUEUE_ID) or 0):
+        """Whether its topic's queue has this record at the place that it names: the log may hold
+        one in a client's body, made to end the half at that place. Raises
+        RequestError(SYSTEM_BUSY) while the store has not entered it yet; it is some ms behind the
+        log."""
+        reader, place, topic = self._parts.reader, half.queue_offset, half.topic
+        if place >= (self._log.next_offset(topic, HALF_QUEUE_ID) or 0):
             return False
         try:
             for _ in range(_QUEUED_WAIT_MS // _QUEUED_LOOK_MS):
-                if place < reader.offsets(TRANS_HALF_TOPIC, HALF_QUEUE_ID)[1]:
-                    unit = reader.unit_at(TRANS_HALF_TOPIC, HALF_QUEUE_ID, place)
+                if place < reader.offsets(topic, HALF_QUEUE_ID)[1]:
+                    unit = reader.unit_at(topic, HALF_QUEUE_ID, place)
                     return unit is not None and unit[0] == half.phy_offset
                 self._pause.wait(_QUEUED_LOOK_MS / 1000)
         except QueueDamagedError as error:
@@ -435,6 +442,18 @@ class EndTransactionProcessor(TableProcessor):
             asked.connection.send_command(command.response(code, remark))
         self._parts.stats.add_timed_answer(
             command.code, code, command.came_ns, oneway=command.is_oneway
+        )
+
+
+def _check_topic(half: Message, named: str) -> None:
+    """The rights of a 5.x request are those on the topic that it names: raises RequestError if the
+    half is another one's. A client of 4.9 names none."""
+    home = home_of(half.properties)
+    if named.strip() and named not in (half.topic, None if home is None else home[0]):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"Put message back to {TRANS_HALF_TOPIC} failed. The half message is not one of topic "
+            f"{named[:_SHOWN]}",
         )
 
 

@@ -32,12 +32,14 @@ from broker.topic.system_topics import (
     TOPIC_SYS_FLAG_UNIT_SUB,
     SystemTopics,
     check_send_allowed,
+    revive_topic,
 )
 from broker.topic.topic_attributes import altered, is_compaction, unsupported
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
+from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.resource_names import (
     LEGAL_CHARACTERS,
     TOPIC_MAX_LENGTH,
@@ -279,6 +281,19 @@ class TopicConfigManager(JsonConfigManager):
             template = self._table[default_topic] = replace(template, perm=PERM_READ_WRITE)
             self.mark_changed()
         return template
+
+    def count_revive_queues(self) -> int:
+        """How many queues the revive topic has had at most: reviveQueueNum may have been lowered
+        while check points wait in those above it. To be called once, after `load`."""
+        name, count = revive_topic(self.config.broker_cluster_name), self.config.revive_queue_num
+        with self._lock:
+            found = self._table[name]
+            if found.read_queue_nums >= count:
+                return min(found.read_queue_nums, POP_ORDER_REVIVE_QUEUE)
+            self._table[name] = replace(found, read_queue_nums=count, write_queue_nums=count)
+            self._next_version()
+        self.save_soon()
+        return count
 
     # -- changing and deleting ---------------------------------------------------------------------
 

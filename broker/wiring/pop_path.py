@@ -56,8 +56,9 @@ class PopPath:
         self._clock = resources.clock
         self.metrics: Final = PopMetrics(resources.metric_slots)
         self._options = resources.options
+        self.revive_queues = self._options.broker.revive_queue_num
+        """From `open` on all that the revive topic has: those of before it was lowered, too."""
         self._page = resources.page
-        self._clock = resources.clock
         self._store = store
         self._tables = tables
         self._stats = stats
@@ -69,7 +70,7 @@ class PopPath:
             self._options.store.pop_journal_path, broker.pop_ck_max_buffer_size, read_boot_id()
         )
         self.buffer: Final = PopBufferMergeService(
-            _buffer_settings(self._options),
+            self._buffer_settings(),
             self._journal,
             self.records,
             tables.offsets,
@@ -87,7 +88,7 @@ class PopPath:
         )
         self.pop: Final = self._make_pop(order, waiters, hold_rights)
         self._queues = PopQueueCheck(
-            _handle_limits(self._options),
+            self._handle_limits(),
             tables.topics.find,
             tables.groups.find,
             self.reader,
@@ -120,6 +121,8 @@ class PopPath:
         if self._options.store.is_slave:
             self._journal.remove()
         else:
+            self.revive_queues = self._tables.topics.count_revive_queues()
+            self.use(self._options)
             self.buffer.recover(self._store.log.position, self._store.log.next_offset)
 
     def start(self, loop: SelectorLoop) -> None:
@@ -133,8 +136,8 @@ class PopPath:
         """Follow changed settings."""
         self._options = options
         self.pop.use(_pop_settings(options))
-        self.buffer.use(_buffer_settings(options))
-        self._queues.use(_handle_limits(options))
+        self.buffer.use(self._buffer_settings())
+        self._queues.use(self._handle_limits())
 
     def drain(self) -> None:
         """An orderly stop: no request comes any more, the log takes the last records."""
@@ -178,6 +181,23 @@ class PopPath:
             ),
         )
 
+    def _buffer_settings(self) -> BufferSettings:
+        broker = self._options.broker
+        return BufferSettings(
+            enabled=broker.enable_pop_buffer_merge,
+            stay_ms=broker.pop_ck_stay_buffer_time,
+            stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
+            max_queue_size=broker.pop_ck_offset_max_queue_size,
+            limits=self._handle_limits(),
+        )
+
+    def _handle_limits(self) -> PopLimits:
+        return PopLimits(
+            revive_queue_num=self.revive_queues,
+            max_invisible_ms=_max_invisible_ms(self._options),
+            broker_name=self._options.broker.broker_name,
+        )
+
     def _limits(self) -> ReadLimits:
         store = self._options.store
         return ReadLimits(
@@ -207,26 +227,6 @@ class PopPath:
         return self._tables.topics.find(topic) is not None and (
             self._tables.groups.find(group) is not None
         )
-
-
-def _buffer_settings(options: StartupOptions) -> BufferSettings:
-    broker = options.broker
-    return BufferSettings(
-        enabled=broker.enable_pop_buffer_merge,
-        stay_ms=broker.pop_ck_stay_buffer_time,
-        stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
-        max_queue_size=broker.pop_ck_offset_max_queue_size,
-        limits=_handle_limits(options),
-    )
-
-
-def _handle_limits(options: StartupOptions) -> PopLimits:
-    broker = options.broker
-    return PopLimits(
-        revive_queue_num=broker.revive_queue_num,
-        max_invisible_ms=_max_invisible_ms(options),
-        broker_name=broker.broker_name,
-    )
 
 
 def _max_invisible_ms(options: StartupOptions) -> int:

@@ -17,6 +17,7 @@ from broker.offset.consumer_offset_manager import (
 )
 from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
 from broker.wiring.broker_tables import OWN_GROUPS
+from remoting.errors import RequestError
 from tests.broker.broker_fakes import GOLDEN_CONFIG, golden, json_of
 
 
@@ -77,10 +78,13 @@ def test_a_group_of_the_brokers_own(
         own.commit_offset("broker", group, "t", 0, 5)
         commit(manager, group, "t", 2**62)
         manager.assign_reset_offset("10.0.0.1:1", group, "t", 0, 2**62)
-        assert (own.query_offset(group, "t", 0), manager.is_own(group)) == (5, True)
+        assert own.query_offset(group, "t", 0) == 5
+        with pytest.raises(RequestError, match="are the broker's own"):
+            manager.check_not_own(group)
         assert f"group {group}: offset {2**62} of 10.0.0.1:1 for t@0 is not taken" in caplog.text
     commit(manager, "g", "t", 7)
-    assert (manager.query_offset("g", "t", 0), manager.is_own("g")) == (7, False)
+    assert manager.query_offset("g", "t", 0) == 7
+    manager.check_not_own("g")
 
 
 def test_topics_and_groups(tmp_path: Path) -> None:

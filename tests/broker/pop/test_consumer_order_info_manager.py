@@ -198,3 +198,38 @@ def test_what_nobody_uses_is_forgotten(world: World, reason: str) -> None:
         world.clock.advance(CLEAN_SPAN_MS + 1)
     world.manager.clean()
     assert world.manager.encode() == b'{"table":{}}'
+
+
+def test_a_time_of_a_message_that_was_not_handed_out_is_not_kept(world: World) -> None:
+    """Else the table grows by one for each message of the queue, and is copied each time."""
+    popped, _ = world.pop(10, 11)
+    world.ack(10, popped)
+    for offset in (9, 10, 12, 1 << 40):
+        world.manager.update_next_visible_time("T", "G", 2, offset, popped, popped + 90_000)
+    world.manager.update_next_visible_time("T", "G", 2, 11, popped, popped + 90_000)
+    info = world.manager._find("T", "G", 2)
+    assert info is not None
+    assert info.offset_next_visible_time == {11: popped + 90_000}
+
+
+def test_times_that_change_often_take_no_memory(world: World) -> None:
+    popped, _ = world.pop(10)
+    for step in range(5_000):
+        visible_ms = popped + 200_000_000 - (step % 7) * 1_000_000
+        world.manager.update_next_visible_time("T", "G", 2, 10, popped, visible_ms)
+    assert len(world.manager._free_times) < 500
+    world.manager.update_next_visible_time("T", "G", 2, 10, popped, popped + 50)
+    world.clock.advance(49)
+    world.manager.tell_free_queues()
+    assert world.free == []
+    world.clock.advance(1)
+    world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)]
+
+
+def test_a_batch_of_forged_acks_is_one_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    popped, _ = world.pop(10)
+    caplog.set_level("INFO")
+    assert {world.ack(offset, popped) for offset in range(11, 500)} == {ILLEGAL}
+    assert {world.ack(offset, popped - 1) for offset in range(11, 500)} == {NO_COMMIT}
+    assert len(caplog.records) == 2

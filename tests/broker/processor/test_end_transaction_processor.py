@@ -625,6 +625,42 @@ def test_only_a_half_is_put_back(world: TransactionWorld) -> None:
     )
 
 
+def test_a_half_in_the_body_of_a_message_is_not_put_back(world: TransactionWorld) -> None:
+    """Its sender may write to one topic; the half would be another one's."""
+    world.prepare(b"first")
+    world.hot.topic("Evil")
+    client = world.hot.client()
+    assert client.call(send_request(bytes(300), topic="Evil")).code == 0
+    world.turn()
+    forged = Message(
+        topic=TRANS_HALF_TOPIC,
+        queue_id=0,
+        phy_offset=world.hot.log.position + RECORD_BODY_AT,
+        store_host=STORE_HOST,
+        properties=b"PGROUP\x01P\x02REAL_TOPIC\x01T\x02REAL_QID\x010",
+    )
+    assert client.call(send_request(encode_record(forged), topic="Evil")).code == 0
+    world.turn()
+    assert world.access.record_at(forged.phy_offset) is not None
+    code, remark = refusal(world, _resume(world, forged))
+    assert code == 1
+    assert "There is no half message with the id" in (remark or "")
+    assert len(world.messages(TRANS_HALF_TOPIC)) == 1
+
+
+def test_a_half_is_put_back_under_its_own_topics_name_only(world: TransactionWorld) -> None:
+    """With 5.x's accounts the rights are those on the topic that the request names."""
+    request = _resume(world, _discarded(world))
+    request.ext_fields["topic"] = "Other"
+    code, remark = refusal(world, request)
+    assert code == 1
+    assert (remark or "").endswith("not one of topic Other")
+    for name in ("T", TRANS_CHECK_MAX_TIME_TOPIC):
+        request.ext_fields["topic"] = name
+        assert world.processor.process_request(world.connection, request) is None
+        assert answer_of(world.connection.sent[-1]) == (0, None)
+
+
 def test_properties_that_are_full_cannot_be_put_back(world: TransactionWorld) -> None:
     half = _stored_half(world, b"A\x01" + b"x" * 32_765)
     message = world.hot.records()[0]
