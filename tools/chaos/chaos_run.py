@@ -324,7 +324,7 @@ class ChaosRun:
             break_link=lambda: self._break_links(FaultKind(fault.detail), fault),
             heal_link=self._heal_links,
             offset_violations=lambda slave, time_s: offset_violations(
-                slave, offsets.as_of(time_s - OFFSETS_S), "the slave of a lost master"
+                slave, offsets.as_of(time_s), "the slave of a lost master"
             ),
         )
         self._begin_kill(self._group.master)
