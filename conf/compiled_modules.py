@@ -1,11 +1,12 @@
 """The compiled modules of a broker: whether they may be used, and the finder that imports them.
 
 `mqcompile` (tools/mqcompile.py) compiles the modules that lie on the way of a message and leaves
-them in a directory beside the sources, with a manifest: which source has which SHA-256. A broker
-uses them if every source is still the one that it was then, and otherwise runs the sources and says
-why. Runs when package `broker` is imported, before any module that may be compiled: the compiled
-ones call each other without asking Python, so that a process has all of them or none. Reads files
-and the environment only. Operations: docs/compiled_modules.md.
+them in a directory beside the sources, with a manifest: which source and which compiled file has
+which SHA-256. A broker uses them if each of these is still what it was then, and otherwise runs
+the sources and says why: a compiled file that was cut short would end each process without a word
+(SIGBUS). Runs when package `broker` is imported, before any module that may be compiled: the
+compiled ones call each other without asking Python, so that a process has all of them or none.
+Reads files and the environment only. Operations: docs/compiled_modules.md.
 """
 
 from __future__ import annotations
@@ -160,13 +161,16 @@ def find_staleness(home: Path = INSTALL_DIRECTORY) -> str | None:
         return f"there is none in {directory}"
     path = directory / MANIFEST
     try:
-        before = json.loads(path.read_text())["sources"]
-        files = [_file(directory, name) for name in (LIBRARY, *compiled_modules(home))]
-    except (OSError, ValueError, KeyError) as error:
+        manifest = json.loads(path.read_text())
+        before, files = manifest["sources"], manifest.get("files")
+        names = [_file(directory, name).name for name in (LIBRARY, *manifest["modules"])]
+        if files is None or not set(names) <= files.keys():
+            return f"{path} does not say what its files held (it is of an older mqcompile)"
+        for name in names:
+            if (damage := _find_damage(directory / name, files[name])) is not None:
+                return damage
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         return f"{path} cannot be read: {error!r}"
-    for file in files:
-        if not file.exists():
-            return f"{file} is missing"
     try:
         now = source_digests(home)
     except OSError as error:
@@ -177,6 +181,25 @@ def find_staleness(home: Path = INSTALL_DIRECTORY) -> str | None:
     if changed:
         return f"{changed[0]} is not what it was when they were compiled"
     return None
+
+
+def _find_damage(file: Path, digest: str) -> str | None:
+    """Why a compiled file is not what was compiled; None: it is. Raises OSError."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return f"{file} is missing"
+    if hashlib.sha256(data).hexdigest() == digest:
+        return None
+    return f"{file} is not what was compiled: it was damaged or cut short ({len(data)} bytes)"
+
+
+def file_digests(directory: Path) -> dict[str, str]:
+    """SHA-256 of every compiled file in `directory`, by its name. Raises OSError."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.glob(f"*{LIBRARY_SUFFIX}")
+    }
 
 
 def source_digests(home: Path) -> dict[str, str]:

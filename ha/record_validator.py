@@ -38,6 +38,7 @@ from store.message_codec import (
     fixed_size,
     record_head,
 )
+from store.put_aside import ReadBy, RecordGuard, is_of_record
 from store.record_arrays import MIN_RECORD_SIZE
 
 _INT32: Final = Struct(">i")
@@ -106,6 +107,7 @@ class RecordValidator:
         self._check_crc = check_crc
         self.position = position
         self._look_again_at = 0
+        self._guard = RecordGuard(ReadBy.REPLICA_CHECK)
         self._alone = 0
         """So many records are judged one by one before columns are tried again."""
         self._patience = _MANY
@@ -186,12 +188,19 @@ class RecordValidator:
         record = file[at : at + needed]
         if found.kind is not RecordKind.MESSAGE:
             return 0, self._refuse(record, place, found.reason)
-        fields = read_fields(record)
-        suspicion = suspicion or self._expectations.judge(fields, self._doubts.muted)
+        suspicion = suspicion or self._judge(record, place)
         if suspicion is not None and not self._doubts.is_believed(place, record, suspicion):
             return 0, BadRecord(suspicion.text, is_record=True, came_before=False)
-        self._expectations.admit(fields)
+        with self._guard.of(place):
+            self._expectations.admit(read_fields(record))
         return found.size, None
+
+    def _judge(self, record: memoryview, place: int) -> Suspicion | None:
+        """A record that raises is not judged: its parts add up, and a link that ends for it would
+        end for it again."""
+        with self._guard.of(place):
+            return self._expectations.judge(read_fields(record), self._doubts.muted)
+        return None
 
     def _refuse(self, data: memoryview, place: int, reason: str) -> BadRecord:
         came_before = self._doubts.came_before(place, data)
@@ -204,6 +213,17 @@ class RecordValidator:
     ) -> tuple[int, Suspicion | None]:
         """Admit the records from `at` on that are surely good; where they end, and what of the
         next one is not expected."""
+        try:
+            return self._take_columns(file, at, end, file_start)
+        except Exception as error:
+            if not is_of_record(error):
+                raise
+            self._alone = self._patience  # One by one it is known which one it is.
+            return at, None
+
+    def _take_columns(
+        self, file: memoryview, at: int, end: int, file_start: int
+    ) -> tuple[int, Suspicion | None]:
         records, ends = read_good_records(
             file[at:end], file_start + at, least=_MANY, check_crc=self._check_crc
         )

@@ -14,6 +14,7 @@ broker/slave/sync_kind.py). It knows no files and no sockets.
 
     from byte 2048 on: one text, a length of 2 bytes and UTF-8, whose writer has a version slot of
     its own (`publish_text`)
+    from byte 4096 + 512 * p on: the last words of process p, likewise (`say_last`)
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ import mmap
 import os
 from typing import Final
 
-PAGE_SIZE: Final = 4096
+PAGE_SIZE: Final = 8192
 _SLOTS: Final = 256
 _TEXT_LENGTH: Final = slice(2048, 2050)
 _TEXT_AT: Final = 2050
+_TEXT_END: Final = 4096
+_LAST_WORDS_AT: Final = 4096
+_LAST_WORDS_SIZE: Final = 512
 _TEXT_READS: Final = 3
 assert _TEXT_LENGTH.start == 8 * _SLOTS
 
@@ -63,6 +67,7 @@ SLEEPS: Final = claim_slots("sleeps", 32, 8)
 STARTS: Final = claim_slots("starts", 40, 8)
 START_BEAT: Final = claim_slots("start beat", 56, 8)
 assert len(ProcessIndex) <= 8
+assert _LAST_WORDS_AT + 8 * _LAST_WORDS_SIZE <= PAGE_SIZE
 
 
 class ControlPage:
@@ -86,7 +91,7 @@ class ControlPage:
 
         version_slot: a slot of the writer's; odd while the text is being written.
         """
-        data = text.encode(errors="replace")[: PAGE_SIZE - _TEXT_AT]
+        data = text.encode(errors="replace")[: _TEXT_END - _TEXT_AT]
         # Odd already if a predecessor was killed in here.
         writing = self.counters[version_slot] | 1
         self.counters[version_slot] = writing
@@ -103,6 +108,23 @@ class ControlPage:
             if before % 2 == 0 and self.counters[version_slot] == before and data:
                 return data.decode(errors="ignore")
         return None
+
+    def say_last(self, process: ProcessIndex, text: str) -> None:
+        """Why `process` ends, for the supervisor; it writes this once, on its last thread. What
+        does not fit is cut off."""
+        data = text.encode(errors="replace")[: _LAST_WORDS_SIZE - 2]
+        at = _LAST_WORDS_AT + process * _LAST_WORDS_SIZE
+        self._map[at + 2 : at + 2 + len(data)] = data
+        self._map[at : at + 2] = len(data).to_bytes(2, "little")
+
+    def take_last_words(self, process: ProcessIndex) -> str:
+        """What `process`, which has ended, said last; empty: nothing. The next one begins without
+        any."""
+        at = _LAST_WORDS_AT + process * _LAST_WORDS_SIZE
+        size = min(int.from_bytes(self._map[at : at + 2], "little"), _LAST_WORDS_SIZE - 2)
+        text = self._map[at + 2 : at + 2 + size].decode(errors="ignore")
+        self._map[at : at + 2] = bytes(2)
+        return text
 
     def beat(self, process: ProcessIndex) -> None:
         """Say that the main loop of `process` turns."""

@@ -19,13 +19,14 @@ The memory is a sparse memfd: untouched parts cost nothing.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import struct
 from collections.abc import Iterator
 from typing import Final
 
-from ipc.errors import SharedMemoryFullError
+log = logging.getLogger(__name__)
 
 RING_SIZE: Final = 65_536
 MAX_QUEUES: Final = 1 << 20
@@ -102,6 +103,14 @@ class _SharedTable:
             self.refresh()
         return self._queues[row]
 
+    def has_room(self, queues: int, name_bytes: int) -> bool:
+        """Whether so many further queues fit, whose topics' names have so many bytes together."""
+        size = queues * (_ENTRY_SIZE.size + _ENTRY_TAIL.size) + name_bytes
+        return (
+            self._head[_ROW_COUNT] + queues <= MAX_QUEUES
+            and self._head[_DIRECTORY_END] + size <= _DIRECTORY_SIZE
+        )
+
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min_offset, max_offset) of a queue; (0, 0) for one that was never written."""
         row = self.find_row(topic, queue_id)
@@ -133,11 +142,11 @@ class QueueTableWriter(_SharedTable):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
+        self._is_full = False
         self.refresh()
 
-    def row(self, topic: str, queue_id: int) -> int:
-        """The row of a queue, made on first use. Raises SharedMemoryFullError when the table is
-        full."""
+    def row(self, topic: str, queue_id: int) -> int | None:
+        """The row of a queue, made on first use. None: the table is full, nobody can read it."""
         row = self.find_row(topic, queue_id)
         return self._add(topic, queue_id) if row is None else row
 
@@ -170,15 +179,22 @@ class QueueTableWriter(_SharedTable):
         word = (generation % (1 << 16)) << _COMPACTED_BITS | max_offset
         self.rows[row * _ROW_WORDS + 3] = word
 
-    def _add(self, topic: str, queue_id: int) -> int:
+    def _add(self, topic: str, queue_id: int) -> int | None:
         name = topic.encode()
         row = self._head[_ROW_COUNT]
         at = self._directory_read
         size = 2 + len(name) + _ENTRY_TAIL.size
         if row >= MAX_QUEUES or at + size > _DIRECTORY_SIZE:
-            raise SharedMemoryFullError(
-                f"queue table full: {row} queues; delete unused topics and restart the broker"
-            )
+            if not self._is_full:
+                log.error(
+                    "the queue table is full, it has %s queues: %s of topic %s, and others, "
+                    "cannot be read; delete unused topics and restart the broker",
+                    row,
+                    queue_id,
+                    topic,
+                )
+            self._is_full = True
+            return None
         _ENTRY_SIZE.pack_into(self._directory, at, len(name))
         self._directory[at + 2 : at + 2 + len(name)] = name
         _ENTRY_TAIL.pack_into(self._directory, at + 2 + len(name), queue_id, row)

@@ -39,10 +39,14 @@ def is_pop_retry_topic_v2(topic: str) -> bool:
 
 
 def parse_normal_topic(topic: str, group: str) -> str:
-    """The topic that the group asked for, from itself or from one of its pop retry topics."""
-    if not topic.startswith(RETRY_PREFIX):
-        return topic
-    return topic[len(RETRY_PREFIX) + len(group) + 1 :]
+    """The topic that the group asked for, from itself or from one of its own pop retry topics. Any
+    other name is returned as it is, other groups' retry topics, too (RocketMQ cuts as many
+    characters from these): rights are asked for under this name."""
+    for separator in (_SEPARATOR_V1, _SEPARATOR_V2):
+        own = f"{RETRY_PREFIX}{group}{separator}"
+        if topic.startswith(own) and len(topic) > len(own):
+            return topic[len(own) :]
+    return topic
 
 
 def parse_retry_topic_v2(topic: str) -> tuple[str, str] | None:

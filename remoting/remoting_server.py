@@ -4,9 +4,10 @@ Runs on a SelectorLoop's thread; processors that may block run in thread pools. 
 of routes: a *fast route* is tried first on frames whose JSON header starts with its prefix, or
 whose binary header has its code (hot request codes, decoded by their processor straight from the
 frame); everything else goes through RemotingCommand and the route table. Responses follow
-NettyRemotingAbstract.processRequestCommand. Knows no broker. Responses to errors: RequestError ->
-its code and remark; any other exception -> SYSTEM_ERROR with the text (logged); unknown code ->
-REQUEST_CODE_NOT_SUPPORTED; a full pool -> SYSTEM_BUSY; a oneway request -> nothing.
+NettyRemotingAbstract.processRequestCommand. Knows no broker. Responses to errors, those that a fast
+route raises, too: RequestError -> its code and remark; any other exception -> SYSTEM_ERROR with the
+text (logged); unknown code -> REQUEST_CODE_NOT_SUPPORTED; a full pool -> SYSTEM_BUSY; a oneway
+request -> nothing. Long because accepting, cutting and routing are on the way of every frame.
 """
 
 from __future__ import annotations
@@ -349,7 +350,12 @@ class RemotingServer:
         if self._run_prefix:
             headers, bodies, position = cut_run(view, end, self._run_prefix)
             if headers:
-                taken = self._take_run(connection, headers, bodies)
+                try:
+                    taken = self._take_run(connection, headers, bodies)
+                except Exception as error:  # noqa: BLE001 - the request guard, as in _take_fast
+                    for header in headers:
+                        self._refuse(connection, _JSON, header, error)
+                    taken = len(headers)
                 if taken < len(headers):
                     position = sum(map(whole_size, headers[:taken], bodies))
                 if not connection.takes_frames:
@@ -360,17 +366,27 @@ class RemotingServer:
         self, connection: Connection, serialize_type: int, header: bytes, body: memoryview
     ) -> bool:
         """A frame of a port with fast routes: part of the hot loop (see tests/bench/compare.py)."""
-        if serialize_type == _JSON:
-            for prefix, handler in self._fast:
-                if header.startswith(prefix):
-                    if handler(connection, header, body):
-                        return connection.takes_frames
-                    break
-        else:
-            binary = self._binary_fast.get(header[:CODE_SIZE])
-            if binary is not None and binary(connection, header, body):
-                return connection.takes_frames
+        try:
+            if serialize_type == _JSON:
+                for prefix, handler in self._fast:
+                    if header.startswith(prefix):
+                        if handler(connection, header, body):
+                            return connection.takes_frames
+                        break
+            else:
+                binary = self._binary_fast.get(header[:CODE_SIZE])
+                if binary is not None and binary(connection, header, body):
+                    return connection.takes_frames
+        except Exception as error:  # noqa: BLE001 - the request guard, costs nothing until it raises
+            self._refuse(connection, serialize_type, header, error)
+            return connection.takes_frames
         return self._take_frame(connection, serialize_type, header, body)
+
+    def _refuse(
+        self, connection: Connection, serialize_type: int, header: bytes, error: Exception
+    ) -> None:
+        """A fast route raised: this request is answered, and the others go on."""
+        self._dispatcher.refuse(connection, decode_command(header, serialize_type, b""), error)
 
     def _take_frame(
         self, connection: Connection, serialize_type: int, header: bytes, body: memoryview

@@ -34,6 +34,15 @@ class Executor(Protocol):
         ...
 
 
+def refusal_of(connection: ConnectionLike, code: int, error: Exception) -> RequestError:
+    """What a request of `code` that raised `error` is answered: the request guard's rule, for those
+    who answer later, too. Logs what is no RequestError."""
+    if isinstance(error, RequestError):
+        return error
+    log.error("%s: request %s failed", connection.remote_address, code, exc_info=error)
+    return RequestError(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
 RequestGate = Callable[[ConnectionLike, RemotingCommand], None]
 """Lets requests in (Java: RPCHook.doBeforeRequest): raises RequestError when this peer may not ask
 for that. On the request's thread."""
@@ -112,18 +121,22 @@ class RequestDispatcher:
         came_ns: int,
     ) -> None:
         """The request guard: any exception of a processor becomes a response."""
+        response: RemotingCommand | None
         try:
             if self._gate is not None:
                 self._gate(connection, request)
             response = processor.process_request(connection, request)
-        except RequestError as error:
-            response = request.response(error.code, error.remark, error.ext_fields)
-        except Exception as error:
-            log.exception("%s: request %s failed", connection.remote_address, request.code)
-            remark = f"{type(error).__name__}: {error}"
-            response = request.response(ResponseCode.SYSTEM_ERROR, remark)
+        except Exception as error:  # noqa: BLE001 - the request guard
+            response = _response_to(connection, request, error)
         if response is not None:
             self._answer(connection, request, response, came_ns)
+
+    def refuse(
+        self, connection: ConnectionLike, request: RemotingCommand, error: Exception
+    ) -> None:
+        """The guard of fast routes: answer the request that raised `error` there."""
+        came_ns = time.monotonic_ns()
+        self._answer(connection, request, _response_to(connection, request, error), came_ns)
 
     def _answer(
         self,
@@ -139,3 +152,10 @@ class RequestDispatcher:
             self._observer.answered(
                 request.code, response.code, elapsed_ms, oneway=request.is_oneway
             )
+
+
+def _response_to(
+    connection: ConnectionLike, request: RemotingCommand, error: Exception
+) -> RemotingCommand:
+    refusal = refusal_of(connection, request.code, error)
+    return request.response(refusal.code, refusal.remark, refusal.ext_fields)

@@ -7,6 +7,8 @@ a directory is the store's to say. Knows no table and no request code.
 
     topic   ^[%|a-zA-Z0-9_-]+$, at most 127 characters
     group   ^[%|a-zA-Z0-9_-]+$, at most 255; with more than 120 its retry topic is too long
+
+Of topics only pop's retry topics with V2 names, which the broker makes, have a "+".
 """
 
 from __future__ import annotations
@@ -32,6 +34,11 @@ _matches: Final = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
 def is_legal_topic(topic: str) -> bool:
     """Whether a topic of this name may be created."""
     return len(topic) <= TOPIC_MAX_LENGTH and _matches(topic) is not None
+
+
+def is_legal_pop_retry_topic(topic: str) -> bool:
+    """Whether the broker may make a pop retry topic of this name (key_builder.py)."""
+    return is_legal_topic(topic.replace("+", "_", 1))
 
 
 def is_legal_group(group: str) -> bool:

@@ -19,8 +19,8 @@ BATCH_ITEM_HEAD: Final = Struct(">iiiii")
 """An item of a batch as a client sends it: totalSize, magic, bodyCRC, flag, body size; then body,
 int16 properties size, properties. Magic and CRC are zero and not checked."""
 assert BATCH_ITEM_HEAD.size == 20
-MOST_BATCH_MESSAGES: Final = 32_767
-"""Messages of a batch: as many as a record of RocketMQ's batch consume queues holds."""
+MOST_BATCH_MESSAGES: Final = 30_000
+"""Messages of a batch. Its answer has 33 characters for each, in a header of 1 MiB at most."""
 _TOTAL_SIZE: Final = Struct(">i")
 
 

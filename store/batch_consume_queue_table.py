@@ -204,7 +204,8 @@ class BatchConsumeQueueTable:
             for queue in self._of_topics(only):
                 queue.emptied = False
                 self._publish(queue)
-                self._publisher.renew(queue.row)
+                if queue.row >= 0:
+                    self._publisher.renew(queue.row)
 
     def _begin_anew(self, topics: Collection[bytes]) -> int:
         """Empty the queues of `topics`; the log position of the first record that had a unit."""
@@ -344,7 +345,10 @@ class BatchConsumeQueueTable:
     def _publish(self, queue: BatchConsumeQueue) -> None:
         publisher = self._publisher
         if queue.row < 0:
-            queue.row = publisher.row(queue.topic, queue.queue_id)
+            row = publisher.row(queue.topic, queue.queue_id)
+            if row is None:
+                return  # It is built, and read once there is room.
+            queue.row = row
         if queue.emptied:
             publisher.reset(queue.row)
             queue.emptied = False

@@ -50,6 +50,7 @@ from store.message_codec import (
     encode_blank,
     fixed_size,
 )
+from store.queue_room import QueueRoom
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -127,23 +128,28 @@ class CommitLog:
         on_publish: Callable[[], None],
         *,
         most_light_queues: int | None = None,
+        room: QueueRoom | None = None,
     ) -> None:
         """place: the log's directory, or directories.
 
         `on_publish` rings the bells; it is called after max_phy_offset has moved.
 
-        most_light_queues: maxLmqConsumeQueueNum; None: records have no places in light queues."""
+        most_light_queues: maxLmqConsumeQueueNum; None: records have no places in light queues.
+        room: asked before a queue is made; None: there is always room."""
         self._directories = LogDirectories.of(place)
         self._file_size = file_size
         self._page = page
         self._counters = page.counters
         self._clock = clock
         self._on_publish = on_publish
+        self._room = room
         self._pending: list[bytes] = []
         """What was put since the last commit, in pieces."""
         self._topics: dict[str, TopicLog] = {}
         self.lmq: Final = (
-            LmqDispatch(self.topic, most_light_queues) if most_light_queues is not None else None
+            LmqDispatch(self.topic, most_light_queues, room)
+            if most_light_queues is not None
+            else None
         )
         """The light queues; None: the settings have none."""
         self._file: LogFile | None = None
@@ -255,8 +261,8 @@ class CommitLog:
         """Give a record its place: (phy_offset, queue_offset). It is durable nowhere yet.
 
         Written plainly: the hot path, where a Record for each call cost 0.2 us. The sys_flag
-        carries the host bits already. Raises NextFileNotReadyError before anything has changed.
-        Sizes are the caller's to check.
+        carries the host bits already. Raises NextFileNotReadyError and QueueTableFullError before
+        anything has changed. Sizes are the caller's to check.
         """
         offsets = topic.next_offsets
         name, body_size, properties_size = topic.name_bytes, len(body), len(properties)
@@ -269,7 +275,13 @@ class CommitLog:
             self._roll(size)
             phy_offset = self.position
         is_uncounted = sys_flag & _UNCOUNTED
-        queue_offset = 0 if is_uncounted else offsets.get(queue_id, 0)
+        queue_offset = 0 if is_uncounted else offsets.get(queue_id, -1)
+        if queue_offset < 0:
+            queue_offset = 0
+            if self._room is not None:
+                self._room.take(topic.name, queue_id)
+            if self.lmq is not None:
+                self.lmq.made(topic.name)
         self._pending += (
             pack_head(
                 size,
@@ -301,7 +313,8 @@ class CommitLog:
     def put_batch(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Place several records of one topic back to back in one file, or none of them.
 
-        Returns (phy_offset, queue_offset) of each. MessageIllegalError: larger than a file.
+        Returns (phy_offset, queue_offset) of each. MessageIllegalError: larger than a file;
+        QueueTableFullError: a queue would be a new one.
         Records that name light queues get their places in those, too.
         """
         if self.lmq is not None:
@@ -323,6 +336,10 @@ class CommitLog:
         return places
 
     def _put_all(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
+        if self._room is not None:
+            for record in records:
+                if record.queue_id not in topic.next_offsets and not record.sys_flag & _UNCOUNTED:
+                    self._room.take(topic.name, record.queue_id)
         if records[0].sys_flag & INNER_BATCH_FLAG:
             return [self._put_inner_batch(topic, record) for record in records]
         total = sum(record_size(topic, record) for record in records)
@@ -349,9 +366,11 @@ class CommitLog:
         self, topic: TopicLog, common: BatchCommon, body: memoryview, most: int
     ) -> Sequence[int] | None:
         """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
-        plain batch (encode_batch), over `most` bytes, or no room in this file: `put_batch` is for
-        those."""
-        queue_offset = topic.next_offsets.get(common.queue_id, 0)
+        plain batch (encode_batch), over `most` bytes, no room in this file, or the first of its
+        queue: `put_batch` is for those."""
+        queue_offset = topic.next_offsets.get(common.queue_id, -1)
+        if queue_offset < 0:
+            return None
         room = min(most, self._file_end - self.position - BLANK_SIZE)
         place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host, room)
         records = encode_batch(body, common, place)

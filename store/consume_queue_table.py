@@ -41,8 +41,8 @@ an orderly stop does not wait that long."""
 class QueueTablePublisher(Protocol):
     """Where readers in other processes see the bounds of the queues."""
 
-    def row(self, topic: str, queue_id: int) -> int:
-        """The row of a queue, created on first use."""
+    def row(self, topic: str, queue_id: int) -> int | None:
+        """The row of a queue, created on first use; None: the table is full."""
         ...
 
     def set_offsets(self, row: int, min_offset: int, max_offset: int) -> None:
@@ -95,6 +95,8 @@ class ConsumeQueueTable:
         """Called, under the lock, when one is added."""
         self._refused: set[tuple[str, int]] = set()
         """Queues whose names would point outside the directory; each is logged once."""
+        self._left_out_end = 0
+        """End of the last record that has no unit, since its queue offset cannot be."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -260,6 +262,14 @@ class ConsumeQueueTable:
                     self._publish(queue)
                 self._dirty.update(moved)
 
+    def reaches(self, topic: str, queue_id: int, phy_offset: int) -> bool:
+        """Whether the queue has units of records up to `phy_offset`, or was not to have them. The
+        dispatch thread only."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return (topic, queue_id) in self._refused
+        return queue.max_phy_offset >= phy_offset or self._left_out_end >= phy_offset
+
     def _build(
         self,
         runs: Iterable[UnitRun],
@@ -277,6 +287,7 @@ class ConsumeQueueTable:
             if run.queue_offset > queue.max_offset and not self._jumps.allows(
                 queue, run.queue_offset, len(run.units) // CQ_UNIT_SIZE, run.first_end
             ):
+                self._left_out_end = max(self._left_out_end, run.last_end)
                 continue
             if queue.append(run.units, run.queue_offset, run.first_end, run.last_end):
                 moved[queue] = None
@@ -284,13 +295,15 @@ class ConsumeQueueTable:
     def _publish(self, queue: ConsumeQueue, *, moved: bool = True) -> None:
         publisher = self._publisher
         if queue.row < 0:
-            queue.row = publisher.row(queue.topic, queue.queue_id)
-        if queue.emptied:
-            publisher.reset(queue.row)
-            queue.emptied = False
-        publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
-        if moved:
-            publisher.mark_moved(queue.row)
+            row = publisher.row(queue.topic, queue.queue_id)
+            queue.row = -1 if row is None else row
+        if queue.row >= 0:
+            if queue.emptied:
+                publisher.reset(queue.row)
+                queue.emptied = False
+            publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
+            if moved:
+                publisher.mark_moved(queue.row)
         if not queue.whole and queue not in self.damaged:
             self.damaged[queue] = None
             self.on_damage()
@@ -313,6 +326,8 @@ class ConsumeQueueTable:
         waits for the queue looks there again."""
         with self.lock:
             row = self._publisher.row(topic, queue_id)
+            if row is None:
+                return
             self._publisher.set_compacted(row, generation, max_offset)
             self._publisher.mark_moved(row)
 

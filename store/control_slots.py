@@ -18,6 +18,8 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     14    store         queue moves: counts entries of the queue table's ring of moved rows
     18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
     20    store         version of the page's text: why writing is refused (slot 13)
+    128+r who reads so  records that were put aside by ReadBy r (store/put_aside.py)
+    144+2p process p    what it reads now: 1 + ReadBy, 0: nothing; and the record's phy_offset
     200   store         consume queues that are being rebuilt
     201   store         consume queue units that were rebuilt from the log
     202   store         consume queue units for which the log had no record
@@ -58,6 +60,8 @@ RUNNING_FLAGS: Final = claim_slots("running_flags", 13)
 QUEUE_MOVES: Final = claim_slots("queue_moves", 14)
 LOG_OPENED: Final = claim_slots("log_opened", 18)
 REFUSAL_VERSION: Final = claim_slots("refusal_version", 20)
+PUT_ASIDE: Final = claim_slots("put_aside", 128, 16)
+READING: Final = claim_slots("reading", 144, 16)
 QUEUES_REBUILDING: Final = claim_slots("queues_rebuilding", 200)
 QUEUE_UNITS_REBUILT: Final = claim_slots("queue_units_rebuilt", 201)
 QUEUE_UNITS_LOST: Final = claim_slots("queue_units_lost", 202)

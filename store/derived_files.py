@@ -16,6 +16,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from ipc.queue_table import QueueTableWriter
 from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_topics import BatchTopics
+from store.careful_dispatch import Dispatcher
 from store.clean_consume_queue_service import clean_table
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
@@ -29,7 +30,7 @@ from store.log_fences import fences_path
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import note_deleted
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import Dispatcher, dispatch_range
+from store.reput_message_service import dispatch_range
 
 
 class DerivedFiles:

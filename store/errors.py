@@ -14,6 +14,10 @@ class MessageIllegalError(StoreError):
     """The message given to the store breaks a limit or contradicts itself (MESSAGE_ILLEGAL)."""
 
 
+class QueueTableFullError(StoreError):
+    """The message would make a queue, and no more of them can be read."""
+
+
 class RecordDamagedError(StoreError):
     """Bytes in a store file are not what their place says they should be."""
 

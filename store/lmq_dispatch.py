@@ -28,11 +28,15 @@ from store.message_properties import (
     append_properties,
     find_property,
 )
+from store.queue_room import QueueRoom
 
 log = logging.getLogger(__name__)
 
 _MARK: Final = MULTI_DISPATCH + NAME_END
 _OFFSET_DIGITS: Final = 20
+_BROKERS_OWN: Final = 768
+"""What a broker adds before the offsets: CLUSTER and REAL_TOPIC (names of at most 255 bytes),
+REAL_QID, DELAY, TIMER_OUT_MS and what a timer adds when it is due."""
 
 
 class QueueOwner(Protocol):
@@ -52,9 +56,15 @@ class QueueOwner(Protocol):
 class LmqDispatch:
     """The light queues of the writer. Owned by: the loop thread."""
 
-    def __init__(self, find_queue: Callable[[str], QueueOwner], most_queues: int) -> None:
+    def __init__(
+        self,
+        find_queue: Callable[[str], QueueOwner],
+        most_queues: int,
+        room: QueueRoom | None = None,
+    ) -> None:
         """find_queue: the writer's entry, made on first use. most_queues:
-        maxLmqConsumeQueueNum."""
+        maxLmqConsumeQueueNum. room: asked for new queues; None: there is always room."""
+        self._room = room
         self._find_queue = find_queue
         self._most_queues = most_queues
         self._queues: set[str] = set()
@@ -70,6 +80,11 @@ class LmqDispatch:
             if is_lmq(entry.name) and entry.next_offsets:
                 self._queues.add(entry.name)
 
+    def made(self, topic: str) -> None:
+        """A record of `topic` itself makes its queue."""
+        if is_lmq(topic):
+            self._queues.add(topic)
+
     def forget(self, name: str) -> None:
         """The queue was deleted."""
         self._queues.discard(name)
@@ -78,8 +93,12 @@ class LmqDispatch:
         """Whether records may be dispatched to `names`: queues that exist, or few enough new ones.
         (RocketMQ 4.9 refuses every such record once there is one queue too many; 5.3 has no
         limit.)"""
-        new = sum(name not in self._queues for name in set(names))
-        return not new or len(self._queues) + new <= self._most_queues
+        new = [name for name in set(names) if name not in self._queues]
+        if not new:
+            return True
+        if len(self._queues) + len(new) > self._most_queues:
+            return False
+        return self._room is None or self._room.has_room(new)
 
     def wrap(
         self, topic: str, all_properties: Sequence[bytes]
@@ -118,7 +137,10 @@ class LmqDispatch:
     def advance(self, following: Mapping[str, int]) -> None:
         """The records of `wrap` have been placed: their offsets in light queues are used up."""
         for name, offset in following.items():
-            self._queues.add(name)
+            if name not in self._queues:
+                self._queues.add(name)
+                if self._room is not None:
+                    self._room.note(name, LMQ_QUEUE_ID)
             self._find_queue(name).next_offsets[LMQ_QUEUE_ID] = offset
 
 
@@ -140,5 +162,12 @@ def without_offsets(properties: bytes) -> bytes:
 
 
 def grown_size(properties: bytes, names: Sequence[str]) -> int:
-    """Most bytes that `properties` will have with the offsets of `names`."""
-    return len(properties) + len(MULTI_QUEUE_OFFSET) + 2 + len(names) * (_OFFSET_DIGITS + 1)
+    """Most bytes that the `properties` of a send will have with the offsets of `names`, after a
+    delay or a transaction, too."""
+    return (
+        _BROKERS_OWN
+        + len(properties)
+        + len(MULTI_QUEUE_OFFSET)
+        + 2
+        + len(names) * (_OFFSET_DIGITS + 1)
+    )

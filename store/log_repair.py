@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from store.atomic_write import atomic_write
+from store.careful_dispatch import dispatch_piece
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
 from store.log_damage import LogDamage
 from store.log_directories import LogDirectories
 from store.log_fences import Fence
 from store.message_codec import RecordKind, check_record
-from store.record_arrays import parse_records
 from store.record_properties import PropertyExtractor
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class LogRepair:
         self._keep_damaged(fence.start, fence.end)
         for phy_offset, piece in self._by_file(fence.start, memoryview(data)):
             self._write(phy_offset, piece)
-            self._queues.fill_blanks(parse_records(piece, phy_offset, self._extractor))
+            dispatch_piece(piece, phy_offset, self._extractor, self._queues.fill_blanks)
         self._keeper.lift(fence.start)
         log.warning("commit log: repaired from a replica, can be read again: %s", fence)
         self._on_repaired(fence.start)

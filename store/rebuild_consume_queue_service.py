@@ -54,7 +54,7 @@ Place = tuple[str, int, int]
 """Topic, queue id, queue offset."""
 
 
-class _StoppedError(Exception):
+class _StoppedError(StoreError):
     """The service is to stop: the rest is found again after the next start, or by readers."""
 
 
@@ -270,7 +270,7 @@ class RebuildConsumeQueueService(ServiceThread):
                     chunk_size=_CHUNK_SIZE,
                     fence_off=_step_over,
                 )
-            except DiskFullError:
+            except (DiskFullError, _StoppedError):
                 raise
             except StoreError as error:
                 log.error("rebuilding consume queues from %s to %s: %s", low, high, error)

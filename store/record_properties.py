@@ -128,6 +128,10 @@ class PropertyExtractor:
         hashes, records = _join_keys(len(properties_at), group, result)
         return result.tags_codes, hashes, records
 
+    def delay_ms(self, level: int) -> int:
+        """Of a delay level."""
+        return int(self._delay_table[max(0, min(level, self._max_level))])
+
     def tags_code(self, properties: bytes) -> int:
         """The tags code of one record outside of the schedule topic."""
         tags = find_property(properties, TAGS)

@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from ipc.short_slice import ask_for_short_slice
+from store.careful_dispatch import CarefulDispatch, Dispatcher
 from store.commit_log_source import CommitLogSource
-from store.errors import DiskFullError, RecordDamagedError, StoreError
-from store.message_codec import SIZE_AND_MAGIC
-from store.record_arrays import RecordArrays, ScanEnd, parse_records
+from store.errors import DiskFullError, RecordDamagedError
+from store.record_arrays import RecordArrays, ScanEnd
 from store.record_properties import PropertyExtractor
 from store.record_search import contradicts_itself, find_published
 from store.running_flags import RunningFlag, RunningFlags
@@ -32,8 +32,6 @@ DEFAULT_IDLE_MS: Final = 250.0
 _DISK_FULL_RETRY_MS: Final = 1_000
 
 
-Dispatcher = Callable[[RecordArrays], None]
-"""Builds something from records; those that it was given before change nothing."""
 FewDispatcher = Callable[[int, int], tuple[int, int] | None]
 """(start, end of the log): see FewRecordsDispatch.dispatch."""
 FenceOff = Callable[[int, int, str], None]
@@ -77,45 +75,6 @@ class _NoRest:
         return 0.0
 
 
-def read_chunk(
-    source: CommitLogSource,
-    phy_offset: int,
-    end: int,
-    chunk_size: int,
-    extractor: PropertyExtractor,
-) -> tuple[RecordArrays, int]:
-    """Records from `phy_offset` on, none reaching over `end`, and where to read on.
-
-    About chunk_size bytes, one record at least. A blank leads to the next file, once that is
-    within `end`, a fence to where it ends. Raises StoreError when the file is missing.
-    """
-    fences = source.fences
-    fence = fences.find(phy_offset)
-    if fence is not None:
-        return parse_records(memoryview(b""), phy_offset, extractor), min(fence.end, end)
-    end = min(end, fences.next_start(phy_offset))
-    view = source.view_of_file(phy_offset)
-    if view is None:
-        raise StoreError(
-            f"commit log: no file for offset {phy_offset} (minimum {source.min_phy_offset}, "
-            f"published up to {end}); was it deleted by hand?"
-        )
-    chunk_size = max(chunk_size, SIZE_AND_MAGIC.size)
-    with view:
-        at = phy_offset % source.file_size
-        left = min(source.file_size - at, end - phy_offset)
-        with view[at : at + min(left, chunk_size)] as piece:
-            records = parse_records(piece, phy_offset, extractor)
-        if not records.count and records.end is ScanEnd.PARTIAL and left > chunk_size:
-            with view[at : at + min(left, records.needed)] as piece:
-                records = parse_records(piece, phy_offset, extractor)
-    following = phy_offset + records.consumed
-    if records.end is ScanEnd.BLANK:
-        next_file = following - following % source.file_size + source.file_size
-        following = next_file if next_file <= end else following
-    return records, following
-
-
 def dispatch_range(
     source: CommitLogSource,
     start: int,
@@ -134,10 +93,9 @@ def dispatch_range(
     """
     count = 0
     at = start
+    dispatch = CarefulDispatch(source, extractor, dispatchers)
     while at < end:
-        records, following = read_chunk(source, at, end, chunk_size, extractor)
-        for dispatch in dispatchers:
-            dispatch(records)
+        records, following = dispatch.dispatch(at, end, chunk_size)
         count += records.count
         if following == at:
             reason = records.reason or records.end.value
@@ -184,8 +142,7 @@ class ReputMessageService(ServiceThread):
         fence_off: called for damage; without it damage ends the service (RecordDamagedError)."""
         super().__init__("ReputMessageService", on_failure=on_failure)
         self._source = source
-        self._extractor = extractor
-        self._dispatchers = tuple(dispatchers)
+        self._dispatch = CarefulDispatch(source, extractor, dispatchers)
         self._is_slave = is_slave
         self._publish = publish
         self._on_dispatched = on_dispatched
@@ -270,10 +227,7 @@ class ReputMessageService(ServiceThread):
         if few is not None:
             self._note_dispatched(end, *few)
             return True
-        records, following = read_chunk(self._source, start, end, self._chunk_size, self._extractor)
-        if records.count:
-            for dispatch in self._dispatchers:
-                dispatch(records)
+        records, following = self._dispatch.dispatch(start, end, self._chunk_size)
         if following == start:
             return self._step_over_damage(start, end, records)
         newest = int(records.store_timestamps[-1]) if records.count else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from ipc.control_page import ControlPage
+from store.careful_dispatch import read_chunk
 from store.clean_exit import delete_abort, describe_exit, write_clean_exit
 from store.control_slots import (
     APPEND_END,
@@ -23,7 +24,6 @@ from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import save_queue_states
 from store.record_arrays import ScanEnd
-from store.reput_message_service import read_chunk
 
 log = logging.getLogger(__name__)
 

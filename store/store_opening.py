@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage, ProcessIndex
+from ipc.queue_table import QueueTableWriter
 from store.cache_repair import CacheRepair
 from store.clean_exit import (
     CleanExit,
@@ -61,6 +63,7 @@ from store.unit_check import is_right
 log = logging.getLogger(__name__)
 
 _PAGE_SIZE: Final = 4096
+_ALL: Final = 1 << 62
 _MOST_WRONG: Final = 100
 """With so many wrong units at its end a queue is built anew."""
 
@@ -326,12 +329,13 @@ class StoreOpening:
 
     def _drop_unpublished_units(self) -> None:
         """Drop the units that were not published: the last may be torn, all are built again."""
+        published_of = partial(_published, self._derived.publisher)
         for queue in self._queues:
-            published = self._derived.publisher.offsets(queue.topic, queue.queue_id)[1]
+            published = published_of(queue.topic, queue.queue_id)[1]
             if published < queue.max_offset:
                 visible = published > queue.min_offset
                 queue.truncate(queue.record_end(published - 1) if visible else 0)
-        self._batch_queues.drop_unpublished(self._derived.publisher.offsets)
+        self._batch_queues.drop_unpublished(published_of)
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -468,3 +472,13 @@ def _lacks_some(clean_exit: CleanExit, derived: DerivedFiles) -> bool:
         log.warning("%s units of batch consume queues are missing", missing_units)
         derived.batch_queues.empty_late_starters(derived.source.min_phy_offset)
     return missing > 0 or missing_units > 0
+
+
+def _published(publisher: QueueTableWriter, topic: str, queue_id: int) -> tuple[int, int]:
+    """Min and max offset; of a queue that the full table has no row for, anything: what is not
+    dispatched again must not be dropped."""
+    if publisher.find_row(topic, queue_id) is None and not publisher.has_room(
+        1, len(topic.encode())
+    ):
+        return 0, _ALL
+    return publisher.offsets(topic, queue_id)

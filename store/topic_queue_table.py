@@ -30,6 +30,7 @@ from store.message_codec import (
     decode_record,
     is_blank_at,
 )
+from store.put_aside import ReadBy, RecordGuard
 
 _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
@@ -49,8 +50,10 @@ def rebuild_topic_queue_table(
             commit_log.topic(topic).next_offsets[queue_id] = max_offset
     _skip_lost(commit_log, reader.fences)
     walked = 0
+    guard = RecordGuard(ReadBy.LOG_START)
     for record in _walk(reader, start, end):
-        _raise_offset(commit_log, record)
+        with guard.of(record.phy_offset):
+            _raise_offset(commit_log, record)
         walked += 1
     return walked
 

@@ -29,6 +29,7 @@ from conf.compiled_modules import (
     VARIABLE,
     compiled_directory,
     compiled_modules,
+    file_digests,
     find_staleness,
     source_digests,
 )
@@ -144,7 +145,7 @@ def compile_modules(home: Path, work: Path, optimize: int = 2) -> Path:
     for name in (LIBRARY, *COMPILED_MODULES):
         built = sources / BUILT / f"{name.replace('.', '/')}{LIBRARY_SUFFIX}"
         built.rename(made / f"{name}{LIBRARY_SUFFIX}")
-    manifest = {"modules": COMPILED_MODULES, "sources": digests}
+    manifest = {"modules": COMPILED_MODULES, "sources": digests, "files": file_digests(made)}
     (made / MANIFEST).write_text(json.dumps(manifest, indent=1))
     return made
 

@@ -56,7 +56,7 @@ def pull(request: RemotingCommand) -> Resources:
 
 
 def popped(request: RemotingCommand) -> Resources:
-    """200050 to 200055: a pop retry topic stands for the topic that it is of."""
+    """200050 to 200055: the group's own pop retry topic stands for the topic that it is of."""
     group, topic = (request.ext_fields.get(name) for name in ("consumerGroup", "topic"))
     if group is not None and topic is not None:
         topic = parse_normal_topic(topic, group)
@@ -143,6 +143,9 @@ def _subscribe(group: str | None, *topics: str | None) -> Resources:
 
 
 def _but_replies(resources: Resources) -> Resources:
+    """A retry topic with this suffix is no reply topic: %RETRY%<group>_X_REPLY_TOPIC is pop's."""
     return {
-        name: needed for name, needed in resources.items() if not name.endswith(REPLY_TOPIC_SUFFIX)
+        name: needed
+        for name, needed in resources.items()
+        if is_group(name) or not name.endswith(REPLY_TOPIC_SUFFIX)
     }

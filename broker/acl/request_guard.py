@@ -52,6 +52,10 @@ class AuthChecks(Protocol):
     def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """Raises RequestError if the sender may not send this request."""
 
+    def account_of(self, request: RemotingCommand) -> str:
+        """The sender of a request that passed; empty where its word was not checked."""
+        ...
+
     def check_resources(self, ip: str, request: RemotingCommand, resources: Resources) -> None:
         """Raises RequestError if it lacks one of these rights."""
 
@@ -129,6 +133,13 @@ class RequestGuard:
         except RequestError as error:
             self._refusals.record(connection.remote_address, request.code, error)
             raise
+
+    def account_of(self, request: RemotingCommand) -> str:
+        """The account of a request that `check` let pass; empty without access control. Of an
+        address that needs none it is what the request says."""
+        if self._acl is not None:
+            return request.ext_fields.get(ACCESS_KEY, "")
+        return "" if self._auth is None else self._auth.account_of(request)
 
     def hold(
         self, connection: ConnectionLike, code: int, access_key: str | None, group: str, topic: str

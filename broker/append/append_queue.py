@@ -24,8 +24,9 @@ from remoting.remoting_server import cleaned_remark
 from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog
-from store.errors import MessageIllegalError, StoreError
+from store.errors import MessageIllegalError, QueueTableFullError, StoreError
 from store.lmq_dispatch import named_queues
+from store.put_aside import is_of_record
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -203,9 +204,19 @@ class AppendQueue:
             return False
         except MessageIllegalError as error:
             append.refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        except QueueTableFullError as error:
+            append.refused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
         except StoreError as error:
             log.error("topic %s: append failed: %s", append.topic.name, error)
             append.refused(ResponseCode.SYSTEM_ERROR, str(error))
+        except Exception as error:
+            # A single record that raises has changed nothing. Of several the first may have their
+            # places: that is a bug's end, as ever.
+            if len(append.records) > 1 or not is_of_record(error):
+                raise
+            log.exception("topic %s: a record cannot be stored", append.topic.name)
+            remark = f"the record cannot be stored: {type(error).__name__}: {error}"
+            append.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         else:
             self._note_room()
             append.placed(places)

@@ -19,6 +19,7 @@ from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
+from store.message_properties import PROPERTIES_LIMIT
 from store.message_properties import find_property as find_raw_property
 
 DELAY: Final = "DELAY"
@@ -32,6 +33,10 @@ TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 """Slot of a message in the timer topic; one that is not there and has it was delivered from it."""
+HALF_ROOM: Final = 128
+"""Bytes of properties that a half leaves free: for TRANSACTION_CHECK_TIMES (35 bytes with its
+number) and TRAN_PREPARED_QUEUE_OFFSET (47) of its copies, or for TIMER_OUT_MS (33) of its commit.
+Without them it could neither be checked nor begin to wait, though its send was answered."""
 _TIMER_PROPERTIES: Final = (TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC)
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _QUEUE_ID_DIGITS: Final = 9
@@ -104,9 +109,17 @@ def divert_half(topic: str, queue_id: int, sys_flag: int, properties: str) -> Di
     """Divert to the half topic: one queue, without the transaction bits, so that it gets a queue
     offset.
 
-    A delay is dropped: diverting twice would lose the message's topic (as in RocketMQ).
+    A delay is dropped: diverting twice would lose the message's topic (as in RocketMQ). Raises
+    RequestError for properties without HALF_ROOM.
     """
     text = with_home(without_property(properties, DELAY), topic, queue_id)
+    if (size := len(text.encode())) > PROPERTIES_LIMIT - HALF_ROOM:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of {size} bytes (limit "
+            f"{PROPERTIES_LIMIT - HALF_ROOM} of a transactional message, which gets "
+            "more on its way)",
+        )
     return Diversion(TRANS_HALF_TOPIC, 0, sys_flag & ~TRANSACTION_MASK, text)
 
 

@@ -79,6 +79,13 @@ class AuthGuard:
         """Whether `check` looks at the signature of this request."""
         return self._authenticates and request.code not in self._unsigned
 
+    def account_of(self, request: RemotingCommand) -> str:
+        """The sender of a request that passed. Empty for a code whose signature is not checked
+        (authenticationWhitelist); without authentication everybody's word counts."""
+        if self._authenticates and not self.knows_sender(request):
+            return ""
+        return request.ext_fields.get(ACCESS_KEY, "")
+
     def check(self, ip: str, request: RemotingCommand, row: AccessRow) -> None:
         """Raises AuthError, and RequestError for a body that cannot be read."""
         if self.knows_sender(request):

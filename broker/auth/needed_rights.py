@@ -205,8 +205,8 @@ def _checked_again(request: RemotingCommand, cluster: str) -> Iterable[Needed]:
 
 
 def _popped(action: Action) -> NeededOf:
-    """Group and topic; a pop retry topic stands for the topic that it is of (RocketMQ: for a group
-    named like both, which nobody has rights on)."""
+    """Group and topic; the group's own pop retry topic stands for the topic that it is of
+    (RocketMQ: for a group named like both, which nobody has rights on)."""
     actions = (action,)
 
     def needed(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:

@@ -1,7 +1,7 @@
 """ClientChannelInfo: the client at the other end of a connection, as described by its heartbeat.
 
-A value shared by ConsumerManager and ProducerManager; only the times of the last heartbeat change,
-under the lock of the manager that holds it.
+A value shared by ConsumerManager and ProducerManager; only what belongs to the last heartbeat
+changes, under the lock of the manager that holds it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from remoting.request_processor import ConnectionLike
 class ClientChannelInfo:
     """One client on one connection (Java: ClientChannelInfo)."""
 
-    __slots__ = ("client_id", "connection", "heard_ms", "language", "last_update_ms", "version")
+    __slots__ = (
+        *("account", "client_id", "connection", "heard_ms", "language", "last_update_ms"),
+        "version",
+    )
 
     def __init__(
         self,
@@ -22,9 +25,12 @@ class ClientChannelInfo:
         language: int,
         version: int,
         last_update_ms: int,
+        account: str = "",
     ) -> None:
         self.connection = connection
         self.client_id = client_id
+        self.account = account
+        """That signed the last heartbeat; empty without access control."""
         self.language = language
         """LanguageCode as a number."""
         self.version = version
@@ -36,6 +42,7 @@ class ClientChannelInfo:
 
     def renew(self, newer: ClientChannelInfo) -> None:
         """Another heartbeat of the same client."""
+        self.account = newer.account
         self.hear(newer.last_update_ms, newer.heard_ms)
 
     def hear(self, now_ms: int, monotonic_ms: int) -> None:

@@ -117,21 +117,27 @@ class RebalanceLockManager:
         return True
 
     def unlock_batch(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
-        """Unlock those of `queues` that `client_id` owns; others are logged and unchanged."""
+        """Unlock those of `queues` that `client_id` owns; others are unchanged, and logged: the
+        first one, and how many there are."""
+        others = 0
         with self._lock:
             table = self._groups.get(group, {})
             for queue in queues:
                 entry = table.get(queue)
                 if entry is None or entry.client_id != client_id:
-                    owner = None if entry is None else entry.client_id
-                    log.warning(
-                        "queue %s: %s cannot unlock it, owner is %s", queue, client_id, owner
-                    )
+                    if not others:
+                        owner = None if entry is None else entry.client_id
+                        log.warning(
+                            "queue %s: %s cannot unlock it, owner is %s", queue, client_id, owner
+                        )
+                    others += 1
                     continue
                 del table[queue]
                 self._count -= 1
             if not table:
                 self._groups.pop(group, None)
+        if others > 1:
+            log.warning("group %s: %s cannot unlock %s more queues", group, client_id, others - 1)
 
     def is_locked(self, group: str, queue: MessageQueue, client_id: str) -> bool:
         """Whether `client_id` holds `queue` and its lock has not expired."""

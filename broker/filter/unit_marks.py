@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
+from store.put_aside import ReadBy, RecordGuard
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 SCAN_LIMIT_MS: Final = 5
@@ -36,6 +37,7 @@ class UnitMarks:
     def __init__(self, log: LogViews, monotonic_ms: Callable[[], int]) -> None:
         self._log = log
         self._monotonic_ms = monotonic_ms
+        self._guard = RecordGuard(ReadBy.FILTER)
 
     def mark(
         self,
@@ -61,9 +63,15 @@ class UnitMarks:
                 if not is_right(number, phy, length):
                     break
                 view = None if length == PRE_BLANK_SIZE else self._log.view_of_file(phy)
-                is_wanted = view is None or wanted.matches(view, phy % file_size)
+                is_wanted = view is None or self._matches(wanted, view, phy, phy % file_size)
                 found += is_wanted
             marked += CQ_UNIT.pack(phy, length, is_wanted)
             if found >= count or self._monotonic_ms() >= stop_at:
                 break
         return bytes(marked)
+
+    def _matches(self, wanted: MessageFilter, view: memoryview, phy: int, position: int) -> bool:
+        """A record that raises is delivered: what cannot be judged is not withheld."""
+        with self._guard.of(phy):
+            return wanted.matches(view, position)
+        return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -11,8 +11,8 @@ from broker.filter.message_filter import MessageFilter
 from remoting.connection import Connection
 from remoting.logic_queue import LogicPull
 from remoting.remoting_command import SerializeType
+from remoting.typed_numbers import Int32, Int64
 
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 FLAG_COMMIT_OFFSET: Final = 1
 FLAG_SUSPEND: Final = 2
 FLAG_SUBSCRIPTION: Final = 4
@@ -33,16 +33,16 @@ class PullHeader(msgspec.Struct, gc=False):
 
     consumerGroup: str  # noqa: N815
     topic: str
-    queueId: int  # noqa: N815
+    queueId: Int32  # noqa: N815
     queueOffset: Int64  # noqa: N815
-    maxMsgNums: int  # noqa: N815
-    sysFlag: int  # noqa: N815
+    maxMsgNums: Int32  # noqa: N815
+    sysFlag: Int32  # noqa: N815
     commitOffset: Int64  # noqa: N815
     suspendTimeoutMillis: Int64  # noqa: N815
-    subVersion: int = 0  # noqa: N815
+    subVersion: Int64 = 0  # noqa: N815
     subscription: str | None = None
     expressionType: str | None = None  # noqa: N815
-    requestSource: int | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    requestSource: Int32 | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
     proxyFrowardClientId: str | None = None  # noqa: N815
     """5.x, written so: the client for which a proxy pulls."""
     AccessKey: str | None = None
@@ -50,13 +50,13 @@ class PullHeader(msgspec.Struct, gc=False):
 
 
 class PullFrame(msgspec.Struct, gc=False):
-    """The JSON header of a pull."""
+    """The JSON header of a pull. A key that is there twice counts the last time, as in Java."""
 
-    code: int
-    opaque: int
+    code: Literal[11, 361]
+    opaque: Int32
     extFields: PullHeader  # noqa: N815
-    flag: int = 0
-    version: int = 0
+    flag: Int32 = 0
+    version: Int32 = 0
 
 
 class PullRequest(msgspec.Struct, frozen=True, gc=False):

@@ -46,6 +46,7 @@ from store.control_slots import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    PUT_ASIDE,
     QUEUE_UNITS_LOST,
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
@@ -59,6 +60,7 @@ from store.control_slots import (
 from store.disk_space import least_used_ratio, used_ratio
 from store.log_directories import LogDirectories
 from store.message_codec import fixed_size, read_store_timestamp
+from store.put_aside import ReadBy
 from store.running_flags import RunningFlag
 
 if TYPE_CHECKING:
@@ -185,6 +187,9 @@ class BrokerCollector:
             table.STORAGE_DISPATCH_BEHIND: lambda: self._behind(DISPATCHED_OFFSET),
             table.STORAGE_MESSAGE_RESERVE_TIME: self._reserve_time,
             table.RECORDS_LEFT_OUT: lambda: _one(self._counters[RECORDS_LEFT_OUT]),
+            table.RECORDS_PUT_ASIDE: lambda: [
+                ((by.label,), [float(self._counters[PUT_ASIDE + by])]) for by in ReadBy
+            ],
             table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
             table.HA_LINKS_REFUSED: self._links_refused,
             table.SLAVE_SYNC_AGE: self._sync_age,
@@ -259,7 +264,10 @@ class BrokerCollector:
     def ready_detail(self) -> str:
         """What a ready broker cannot do fully now; empty if there is nothing."""
         queues = self._counters[QUEUES_REBUILDING]
-        return f"{queues} consume queues are being rebuilt" if queues else ""
+        parts = [f"{queues} consume queues are being rebuilt"] if queues else []
+        if records := sum(self._counters[PUT_ASIDE + by] for by in ReadBy):
+            parts.append(f"{records} records cannot be read and are put aside: putaside.*.jsonl")
+        return "; ".join(parts)
 
     def _behind(self, slot: int) -> Rows:
         # Read the follower first: it may advance in between, but not beyond the value read next.

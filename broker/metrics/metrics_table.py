@@ -411,6 +411,11 @@ RECORDS_LEFT_OUT: Final = _counter(
     "rocketmq_store_records_left_out_total",
     "records that got no consume queue unit because their queue offset cannot be",
 )
+RECORDS_PUT_ASIDE: Final = _counter(
+    "rocketmq_store_records_put_aside_total",
+    "stored records that could not be read back and were left out, by what read them",
+    ("reader",),
+)
 HA_REPLICAS: Final = _gauge(
     "rocketmq_ha_replicas",
     "distinct slaves that are connected and at most haSlaveFallbehindMax behind",

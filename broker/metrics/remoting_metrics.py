@@ -38,6 +38,7 @@ SYNC_RESULTS: Final = {
 _RPC_BOUNDS: Final = table.RPC_LATENCY.buckets
 _ACK_BOUNDS: Final = table.HA_ACK_LATENCY.buckets
 _NS_PER_S: Final = 1_000_000_000
+_UNKNOWN: Final = -1
 _REQUEST_NAMES: Final = {int(code): code.name.lower() for code in RequestCode}
 _RESPONSE_NAMES: Final = {int(code): code.name.lower() for code in ResponseCode}
 
@@ -119,7 +120,7 @@ class RemotingMetrics:
         key = (request_code, code, held, "success")
         first = self._rpc.get(key)
         if first is None:
-            first = self._rpc[key] = self._find_rpc(key)
+            first = self._new_rpc(key)
         self._observe_rpc(first, elapsed_ms, count)
 
     def dropped(self, request_code: int, code: int, elapsed_ms: float, count: int) -> None:
@@ -127,7 +128,7 @@ class RemotingMetrics:
         key = (request_code, code, False, "oneway")
         first = self._rpc.get(key)
         if first is None:
-            first = self._rpc[key] = self._find_rpc(key)
+            first = self._new_rpc(key)
         self._observe_rpc(first, elapsed_ms, count)
 
     def answered(
@@ -141,13 +142,22 @@ class RemotingMetrics:
     ) -> None:
         """Count one response with its own latency: AnswerObserver. Any thread. count: so many, of
         a turn of the loop."""
-        known = request_code if request_code in _REQUEST_NAMES else -1
-        key = (known, code, False, "oneway" if oneway else "success")
+        key = (request_code, code, False, "oneway" if oneway else "success")
         with self._lock:
             first = self._rpc.get(key)
             if first is None:
-                first = self._rpc[key] = self._find_rpc(key)
+                first = self._new_rpc(key)
             self._observe_rpc(first, elapsed_ms, count)
+
+    def _new_rpc(self, key: tuple[int, int, bool, str]) -> int:
+        """Of a key without slots yet. Codes that nobody knows share one key: a peer can bring as
+        many as it likes."""
+        if key[0] not in _REQUEST_NAMES:
+            key = (_UNKNOWN, *key[1:])
+        first = self._rpc.get(key)
+        if first is None:
+            first = self._rpc[key] = self._find_rpc(key)
+        return first
 
     def _find_rpc(self, key: tuple[int, int, bool, str]) -> int:
         request_code, code, held, result = key

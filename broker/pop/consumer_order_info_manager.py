@@ -31,6 +31,8 @@ NO_COMMIT: Final = -2
 CLEAN_SPAN_MS: Final = 24 * 3600 * 1000
 """A queue that was not popped for so long is forgotten."""
 
+_STALE_ENTRIES: Final = 256
+
 QueueFree = Callable[[str, str, int], None]
 """(topic, group, queue id): the queue may be popped again."""
 
@@ -48,7 +50,11 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         self._lock = threading.Lock()
         self._table: dict[str, dict[int, OrderInfo]] = {}
         self._free_times: list[tuple[int, str, str, int]] = []
-        """A heap of (wall clock ms, topic, group, queue id)."""
+        """A heap of (wall clock ms, topic, group, queue id); the queue's last one counts."""
+        self._noted: dict[tuple[str, str, int], int] = {}
+        """The last of each queue."""
+        self._odd: tuple[str, str, int, int] | None = None
+        """The queue and pop time of the last request that was logged: a batch has 8,192 acks."""
         self._on_free: QueueFree | None = None
 
     # -- pops and acks (loop thread) -----------------------------------------------------------
@@ -103,27 +109,34 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         order_info.append(queue_count_item(flag, queue_id, least))
 
     def commit_and_next(
-        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, committed: int
     ) -> int:
         """A message is acknowledged: the consumer offset to commit; ILLEGAL: it is none of those
-        that were handed out; NO_COMMIT: it was handed out again meanwhile."""
+        that were handed out; NO_COMMIT: it was handed out again meanwhile.
+
+        committed: the group's offset. Where nothing is known of what was handed out (the broker was
+        killed before it was saved, or cleaned it), only the message there may be passed: those
+        between may be unacknowledged. (RocketMQ passes over them.)
+        """
         info = self._find(topic, group, queue_id)
         if info is None:
-            return offset + 1
+            return offset + 1 if offset == committed else NO_COMMIT
         offsets = info.queue_offsets
         if not offsets:
             return ILLEGAL
         if pop_time_ms != info.pop_time:
-            log.info(
-                "ordered pop: %s %s/%s: the ack of %s is of the pop of %s, the last was at %s",
-                group, topic, queue_id, offset, pop_time_ms, info.pop_time,
-            )  # fmt: skip
+            if self._is_news(topic, group, queue_id, pop_time_ms):
+                log.info(
+                    "ordered pop: %s %s/%s: the ack of %s is of the pop of %s, the last was at %s",
+                    group, topic, queue_id, offset, pop_time_ms, info.pop_time,
+                )  # fmt: skip
             return NO_COMMIT
         if offset not in offsets:
-            log.warning(
-                "ordered pop: %s %s/%s: ack of %s, which was not handed out: %s",
-                group, topic, queue_id, offset, offsets,
-            )  # fmt: skip
+            if self._is_news(topic, group, queue_id, pop_time_ms):
+                log.warning(
+                    "ordered pop: %s %s/%s: ack of %s, which was not handed out: %s",
+                    group, topic, queue_id, offset, offsets,
+                )  # fmt: skip
             return ILLEGAL
         bits = info.commit_offset_bit | 1 << offsets.index(offset)
         info = replace(info, commit_offset_bit=bits)
@@ -141,16 +154,22 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         next_visible_ms: int,
     ) -> None:
         """A message becomes visible again at another time; nothing happens if it was handed out
-        again meanwhile."""
+        again meanwhile, or is none of those that are."""
         info = self._find(topic, group, queue_id)
-        if info is None or info.pop_time != pop_time_ms:
-            log.info(
-                "ordered pop: %s %s/%s: no visible time for %s of the pop of %s",
-                group, topic, queue_id, offset, pop_time_ms,
-            )  # fmt: skip
+        if info is None or info.pop_time != pop_time_ms or offset not in info.open_offsets:
+            if self._is_news(topic, group, queue_id, pop_time_ms):
+                log.info(
+                    "ordered pop: %s %s/%s: no visible time for %s of the pop of %s",
+                    group, topic, queue_id, offset, pop_time_ms,
+                )  # fmt: skip
             return
         times = {**(info.offset_next_visible_time or {}), offset: next_visible_ms}
         self._put(topic, group, queue_id, replace(info, offset_next_visible_time=times))
+
+    def _is_news(self, *popped: *tuple[str, str, int, int]) -> bool:
+        """Whether the request before was another one's."""
+        before, self._odd = self._odd, popped
+        return popped != before
 
     def clear_block(self, topic: str, group: str, queue_id: int) -> None:
         """The queue's offset was set: nothing is handed out."""
@@ -182,16 +201,26 @@ class ConsumerOrderInfoManager(JsonConfigManager):
                 self._note_free(topic, group, queue_id, info)
 
     def _note_free(self, topic: str, group: str, queue_id: int, info: OrderInfo) -> None:
-        if self._on_free is not None and info.open_offsets:
-            heapq.heappush(self._free_times, (_free_ms(info), topic, group, queue_id))
+        """With all acknowledged, it is free now. However often a client changes a time, each queue
+        has a few entries at most."""
+        queue, free_ms, times = (topic, group, queue_id), _free_ms(info), self._free_times
+        if self._on_free is None or self._noted.get(queue) == free_ms:
+            return
+        self._noted[queue] = free_ms
+        heapq.heappush(times, (free_ms, *queue))
+        if len(times) > 2 * len(self._noted) + _STALE_ENTRIES:
+            times[:] = [(free_ms, *queue) for queue, free_ms in self._noted.items()]
+            heapq.heapify(times)
 
     def tell_free_queues(self) -> None:
         """Called ten times a second."""
         now_ms, times = self._clock.now_ms(), self._free_times
         while times and times[0][0] <= now_ms:
             free_ms, topic, group, queue_id = heapq.heappop(times)
-            info = self._find(topic, group, queue_id)
-            if info is not None and _free_ms(info) == free_ms and self._on_free is not None:
+            if self._noted.get((topic, group, queue_id)) != free_ms:
+                continue
+            del self._noted[topic, group, queue_id]
+            if self._on_free is not None and self._find(topic, group, queue_id) is not None:
                 self._on_free(topic, group, queue_id)
 
     # -- file ----------------------------------------------------------------------------------

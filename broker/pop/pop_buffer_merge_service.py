@@ -32,6 +32,7 @@ from broker.pop.buffered_pops import (
 from broker.pop.due_check_points import DueCheckPoints
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
+from broker.pop.pop_limits import PopLimits
 from broker.pop.revive_records import Refused, Stored
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ class BufferSettings(NamedTuple):
     """popCkStayBufferTimeOut: and so long before its messages become visible again."""
     max_queue_size: int
     """popCkOffsetMaxQueueSize: pops of one queue that wait for the offset to move."""
-    broker_name: str
+    limits: PopLimits
+    """What a row of the journal may hold."""
 
 
 class PopBufferMergeService:
@@ -112,6 +114,8 @@ class PopBufferMergeService:
         """Found in the journal without parent; until they are safe no offset moves."""
         self._leaving = 0
         """Check points in the append queue."""
+        self.let_go = 0
+        """Check points of the journal that were dropped, or given other times, at the start."""
         self.merged_acks = 0
         """Acknowledged messages that cost no record, since the start."""
 
@@ -152,10 +156,13 @@ class PopBufferMergeService:
         kept = 0
         for row in rows:
             queue = by_number.get(row.queue)
-            if queue is None or not self._recover_row(row, queue, log_end, queue_end):
+            fault = "its queue is gone" if queue is None else _fault_of(row, queue, queue_end)
+            if queue is None or fault:
                 self._journal.free(row.row)
-                log.warning("pop journal: dropped %s: its queue has no such messages", row)
+                self.let_go += 1
+                log.warning("pop journal: dropped %s: %s", row, fault)
             else:
+                self._recover_row(row, queue, log_end, now_ms)
                 kept += 1
         if rows:
             log.info("pop journal: %s check points of %s queues", kept, len(by_number))
@@ -179,30 +186,11 @@ class PopBufferMergeService:
         by_number[found.number] = queue
         self._queues[found.topic, found.group, found.queue_id] = queue
 
-    def _recover_row(
-        self,
-        row: JournalRow,
-        queue: OffsetQueue,
-        log_end: int,
-        queue_end: Callable[[str, int], int | None],
-    ) -> bool:
-        last = row.start_offset + max(row.diffs, default=0)
-        if last >= (queue_end(queue.topic, queue.queue_id) or 0):
-            return False
-        popped = Popped(
-            queue.topic,
-            queue.group,
-            queue.queue_id,
-            row.start_offset,
-            row.diffs,
-            row.pop_time_ms,
-            row.invisible_time_ms,
-            row.revive_queue_id,
-            row.next_offset,
-        )
+    def _recover_row(self, row: JournalRow, queue: OffsetQueue, log_end: int, now_ms: int) -> None:
+        popped = self._popped_of(row, queue, now_ms)
         is_queued = row.next_offset >= 0
         wrapper = PopCheckPointWrapper(popped, row.row, queue if is_queued else None)
-        wrapper.bits = row.bits
+        wrapper.bits = row.bits & (1 << len(row.diffs)) - 1
         if is_queued:
             queue.waits.append(wrapper)
             queue.latest = max(queue.latest, row.next_offset)
@@ -217,7 +205,33 @@ class PopBufferMergeService:
             self._schedule(wrapper, at_once=not is_queued)
         elif not is_queued:
             self._free(wrapper)
-        return True
+
+    def _popped_of(self, row: JournalRow, queue: OffsetQueue, now_ms: int) -> Popped:
+        """What a row says. No check point can wait for the times of some that older brokers took
+        from clients, and every offset would wait for it: their messages come again at once."""
+        limits = self._settings.limits
+        pop_time_ms, invisible_ms = row.pop_time_ms, row.invisible_time_ms
+        revive_queue_id = row.revive_queue_id
+        if (
+            not limits.fits_time(pop_time_ms, invisible_ms, now_ms)
+            or not 0 <= revive_queue_id < limits.revive_queue_num
+        ):
+            self.let_go += 1
+            log.error("pop journal: %s of %s@%s cannot be", row, queue.topic, queue.group)
+            # Each of another time: it is a part of its key.
+            pop_time_ms, invisible_ms = max(now_ms - row.row, 1), 0
+            revive_queue_id = row.row % limits.revive_queue_num
+        return Popped(
+            queue.topic,
+            queue.group,
+            queue.queue_id,
+            row.start_offset,
+            row.diffs,
+            pop_time_ms,
+            invisible_ms,
+            revive_queue_id,
+            row.next_offset,
+        )
 
     # -- pops ----------------------------------------------------------------------------------
 
@@ -261,7 +275,7 @@ class PopBufferMergeService:
         queue = self._queues.get(key)
         if queue is None:
             stored = self._offsets.query_offset(group, topic, queue_id)
-            committed = popped.start_offset if stored is None else stored
+            committed = popped.start_offset if stored is None else max(stored, 0)
             number = self._journal.add_queue(topic, group, queue_id, committed)
             if number is None:
                 log.error("no room in the pop journal for queue %s of %s", key, group)
@@ -301,8 +315,9 @@ class PopBufferMergeService:
 
     def _schedule(self, wrapper: PopCheckPointWrapper, *, at_once: bool) -> None:
         settings, popped = self._settings, wrapper.popped
+        # A pop time may be ahead of a clock that was set back, or be a client's.
         due_ms = min(
-            popped.pop_time_ms + settings.stay_ms,
+            min(popped.pop_time_ms, self._now_ms()) + settings.stay_ms,
             wrapper.revive_time_ms - settings.stay_timeout_ms,
         )
         self._due.push(0 if at_once else due_ms, wrapper)
@@ -481,7 +496,7 @@ class PopBufferMergeService:
             topic=popped.topic,
             group=popped.group,
             queue_offset_diff=left,
-            broker_name=self._settings.broker_name,
+            broker_name=self._settings.limits.broker_name,
         )
 
     def _on_stored(self, wrapper: PopCheckPointWrapper, end: int) -> None:
@@ -557,3 +572,16 @@ class PopBufferMergeService:
         self._flushed_offset = lambda: 1 << 62
         self._follow_flushes()
         self._advance_all()
+
+
+def _fault_of(
+    row: JournalRow, queue: OffsetQueue, queue_end: Callable[[str, int], int | None]
+) -> str:
+    """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
+    diffs = row.diffs
+    if row.start_offset < 0 or row.next_offset < -1 or min(diffs, default=0) < 0:
+        return "its numbers cannot be"
+    end = queue_end(queue.topic, queue.queue_id) or 0
+    if row.start_offset + max(diffs, default=0) >= end:
+        return f"its queue has no such messages, it ends at {end}"
+    return ""

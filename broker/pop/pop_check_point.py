@@ -107,11 +107,11 @@ class PopCheckPoint(JsonBean):
         return self.start_offset + self.queue_offset_diff[index]
 
     def parse_re_put_times(self) -> int:
-        """How often it was put again; 127 if that is no number."""
+        """How often it was put again; 127, Java's largest byte, if that is more or no number."""
         if self.re_put_times is None:
             return 0
         try:
-            return int(self.re_put_times)
+            return min(int(self.re_put_times), 127)
         except ValueError:
             return 127
 

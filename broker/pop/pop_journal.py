@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,8 @@ _USED_QUEUES: Final = 4
 """Words (8 bytes) of the head."""
 _QUEUES: Final = 65_536
 _QUEUE_SIZE: Final = 512
-_QUEUE_HEAD: Final = Struct("=iii4x")
-_QUEUE_HEAD_AT: Final = 16
+_QUEUE_HEAD: Final = Struct("=qiii4x")
+_QUEUE_HEAD_AT: Final = 8
 _NAMES_AT: Final = _QUEUE_HEAD_AT + _QUEUE_HEAD.size
 _ROW_SIZE: Final = 200
 _ROW_BODY: Final = Struct("=iii4xqqqq")
@@ -50,9 +51,12 @@ _DIFFS: Final = tuple(Struct(f"={count}i") for count in range(33))
 assert _DIFFS_AT + _DIFFS[32].size == _ROW_SIZE
 assert _QUEUE_SIZE % 8 == _ROW_SIZE % 8 == _HEAD_SIZE % 8 == 0
 _ROWS_AT: Final = _HEAD_SIZE + _QUEUES * _QUEUE_SIZE
+_MOST_SEQUENCE: Final = 1 << 62
 _ROWS_A_STEP: Final = 1024
 _QUEUES_A_STEP: Final = 128
 """Of which blocks are taken at a time."""
+_SHOWN: Final = 64
+"""Bytes of damaged names in a log line."""
 
 
 def read_boot_id() -> bytes:
@@ -148,10 +152,16 @@ class PopJournal:
     # -- queues --------------------------------------------------------------------------------
 
     def add_queue(self, topic: str, group: str, queue_id: int, committed: int) -> int | None:
-        """A queue's number; None: there are too many, its names are too long, or the disk is
-        full."""
+        """A queue's number; None: there are too many, its names are too long, a number does not
+        fit, or the disk is full."""
         names = topic.encode() + group.encode()
         if _NAMES_AT + len(names) > _QUEUE_SIZE:
+            return None
+        # Before a number is taken: what cannot be written down uses none up.
+        try:
+            head = _QUEUE_HEAD.pack(committed, queue_id, len(topic.encode()), len(group.encode()))
+        except struct.error as error:
+            log.error("pop journal: queue %s of %s@%s: %s", queue_id, topic, group, error)
             return None
         if self._free_queues:
             number = self._free_queues.pop()
@@ -166,10 +176,7 @@ class PopJournal:
                 self._queues_with_blocks = number + _QUEUES_A_STEP
             self._words[_USED_QUEUES] = number + 1
         at = _HEAD_SIZE + number * _QUEUE_SIZE
-        head = (queue_id, len(topic.encode()), len(group.encode()))
-        _QUEUE_HEAD.pack_into(self._map, at + _QUEUE_HEAD_AT, *head)
-        self._map[at + _NAMES_AT : at + _NAMES_AT + len(names)] = names
-        self._words[(at >> 3) + 1] = committed
+        self._map[at + _QUEUE_HEAD_AT : at + _NAMES_AT + len(names)] = head + names
         self._words[at >> 3] = 1
         return number
 
@@ -195,7 +202,21 @@ class PopJournal:
         next_offset: int,
     ) -> int | None:
         """Write a row (fields as in JournalRow); its number, None: the file, or the disk, is
-        full."""
+        full, or a number does not fit."""
+        # Before a row is taken: what cannot be written down uses none up.
+        try:
+            body = _ROW_BODY.pack(
+                queue,
+                len(diffs),
+                revive_queue_id,
+                start_offset,
+                pop_time_ms,
+                invisible_time_ms,
+                next_offset,
+            ) + _DIFFS[len(diffs)].pack(*diffs)
+        except (struct.error, IndexError) as error:
+            log.error("pop journal: no row for %s of %s: %s", diffs, start_offset, error)
+            return None
         if self._free_rows:
             number = self._free_rows.pop()
         else:
@@ -209,18 +230,7 @@ class PopJournal:
                 self._rows_with_blocks = number + steps
             self._words[_USED_ROWS] = number + 1
         at = _ROWS_AT + number * _ROW_SIZE
-        _ROW_BODY.pack_into(
-            self._map,
-            at + _ROW_BODY_AT,
-            queue,
-            len(diffs),
-            revive_queue_id,
-            start_offset,
-            pop_time_ms,
-            invisible_time_ms,
-            next_offset,
-        )
-        _DIFFS[len(diffs)].pack_into(self._map, at + _DIFFS_AT, *diffs)
+        self._map[at + _ROW_BODY_AT : at + _ROW_BODY_AT + len(body)] = body
         words, word = self._words, at >> 3
         words[word + 1] = words[word + 2] = 0
         self._sequence += 1
@@ -250,12 +260,18 @@ class PopJournal:
             if not self._words[at >> 3]:
                 self._free_queues.append(number)
                 continue
-            queue_id, topic_size, group_size = _QUEUE_HEAD.unpack_from(
+            committed, queue_id, topic_size, group_size = _QUEUE_HEAD.unpack_from(
                 self._map, at + _QUEUE_HEAD_AT
             )
             names = self._map[at + _NAMES_AT : at + _NAMES_AT + topic_size + group_size]
-            topic, group = names[:topic_size].decode(), names[topic_size:].decode()
-            committed = self._words[(at >> 3) + 1]
+            try:
+                topic, group = names[:topic_size].decode(), names[topic_size:].decode()
+            except UnicodeDecodeError:
+                topic = group = ""
+            if not (topic and group and committed >= 0):
+                log.error("pop journal: queue %s of %r dropped", number, names[:_SHOWN])
+                self.free_queue(number)
+                continue
             found.append(JournalQueue(number, topic, group, queue_id, committed))
         return found
 
@@ -271,6 +287,10 @@ class PopJournal:
                 self._map, at + _ROW_BODY_AT
             )
             start, pop_time_ms, invisible_time_ms, next_offset = numbers
+            if not 0 <= count < len(_DIFFS) or sequence >= _MOST_SEQUENCE:
+                log.error("pop journal: row %s of %s messages dropped", number, count)
+                self.free(number)
+                continue
             found.append(
                 JournalRow(
                     queue,

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Annotated, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
 from broker.pop.pop_message_reader import Wanted
 from remoting.connection import Connection
 from remoting.headers.pop import PopMessageRequestHeader
-
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+from remoting.typed_numbers import Int32, Int64
 
 
 class PopHeader(msgspec.Struct, gc=False):
@@ -94,6 +92,9 @@ class PopWaiters(Protocol):
     def notify(self, topic: str, group: str, queue_id: int) -> None:
         """There is more: run one waiting request of this key again (queue id -1: of any)."""
 
+    def queue_is_free(self, topic: str, group: str, queue_id: int) -> None:
+        """An ordered queue may be popped again: run one request for any queue and one for it."""
+
 
 class OrderInfo(Protocol):
     """What ordered pops have handed out (ConsumerOrderInfoManager)."""
@@ -122,10 +123,10 @@ class OrderInfo(Protocol):
         """These are handed out now; adds the items of orderCountInfo."""
 
     def commit_and_next(
-        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, committed: int
     ) -> int:
         """A message is acknowledged: the offset to commit; -1: it is none of those; -2: of an
-        earlier pop."""
+        earlier pop. committed: the group's offset."""
 
     def update_next_visible_time(
         self,

@@ -30,18 +30,21 @@ from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
+from broker.pop.pop_retry_topics import PopRetryTopics
+from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import Refused, Stored
-from broker.topic.table_protocols import FindGroup, FindTopic, OwnTopics
+from broker.pop.revived_record import revived_record
+from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError
 from store.message import Message
-from store.message_codec import BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG, decode_record
-from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
-from store.record import Record, one_time_more
+from store.message_codec import decode_record, read_store_timestamp
+from store.put_aside import ReadBy, RecordGuard
+from store.record import Record
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
@@ -52,12 +55,11 @@ PUT_AGAIN_S: Final = (
 _READ_COUNT: Final = 32
 _PER_LOOK: Final = 128
 """Records read, and messages copied, of all queues in one look."""
+_MOST_BODY: Final = 65_536
+"""Bytes of a check point or ack. Each names 32 messages at most, in less than 3 KiB."""
 _BUSY_MS: Final = 5
 _UNSETTLED_LIMIT: Final = 2_000
 """Check points of a queue whose copies are not appended yet."""
-_FIRST_POP_TIME: Final = b"1ST_POP_TIME"
-_RETRY_QUEUES: Final = 1
-_PERM_READ_WRITE: Final = 6
 
 
 class ReviveUnits(Protocol):
@@ -157,7 +159,7 @@ class ReviveParts:
     reader: ReviveReader
     offsets: ReviveOffsets
     records: PutsCheckPoints
-    topics: OwnTopics
+    topics: PopRetryTopics
     find_topic: FindTopic
     find_group: FindGroup
     inflight: PopInflightMessageCounter
@@ -170,34 +172,6 @@ class ReviveParts:
     flushed_offset: Callable[[], int]
 
 
-class _Point:
-    """A check point, and what is left to do for it."""
-
-    __slots__ = ("acked", "again", "end", "left", "point")
-
-    def __init__(self, point: PopCheckPoint, acked: set[int]) -> None:
-        self.point = point
-        self.acked = acked
-        """Queue offsets of acknowledged messages."""
-        self.left = 0
-        """Messages that are neither copied nor given up."""
-        self.again: list[int] = []
-        """Those of them that the log did not take."""
-        self.end = 0
-        """The log's end behind the last copy."""
-
-    def open_offsets(self) -> list[int]:
-        """The queue offsets of messages that were not acknowledged."""
-        found = []
-        for index in range(self.point.num):
-            try:
-                found.append(self.point.ack_offset_by_index(index))
-            except IndexError:
-                log.error("check point %s names fewer messages than it counts", self.point)
-                break
-        return [offset for offset in found if offset not in self.acked]
-
-
 class _Queue:
     """One queue of the revive topic."""
 
@@ -206,9 +180,9 @@ class _Queue:
     def __init__(self, queue_id: int, offset: int) -> None:
         self.queue_id = queue_id
         self.next_read = offset + 1
-        self.points: dict[str, _Point] = {}
+        self.points: dict[str, RevivePoint] = {}
         """Not due yet, in the queue's order."""
-        self.handled: deque[_Point] = deque()
+        self.handled: deque[RevivePoint] = deque()
         """Due, in order: the copies are being appended, published, flushed."""
         self.noted = 0
         """The first of these whose end was not published yet."""
@@ -224,8 +198,9 @@ class _Copy:
 
     service: PopReviveService
     queue: _Queue
-    point: _Point
+    point: RevivePoint
     offset: int
+    phy_offset: int
     topic: TopicLog
     records: tuple[Record]
 
@@ -250,10 +225,17 @@ class PopReviveService:
         self._settings = settings
         self._parts = parts
         self._topic = revive_topic
-        self._queue_num = queue_num
+        self.queue_num = queue_num
+        """What `start` begins with."""
         self._queues: list[_Queue] = []
+        # For records of the revive topic, for their messages, for statistics.
+        guards = (RecordGuard(ReadBy.POP_REVIVAL) for _ in range(3))
+        self._guard, self._reviving, self._counting = guards
         self._loop: ReviveLoop | None = None
         self._running = False
+        self.damaged = 0
+        """Records of the revive topic that were no check point and no ack that a broker can have
+        written, since the start: they are passed over."""
         self._left = 0
         """Of _PER_LOOK."""
 
@@ -266,7 +248,7 @@ class PopReviveService:
     def start(self, loop: ReviveLoop) -> None:
         """Begin behind the last handled check points; the log is open."""
         parts = self._parts
-        for queue_id in range(self._queue_num):
+        for queue_id in range(self.queue_num):
             stored = parts.offsets.query_offset(REVIVE_GROUP, self._topic, queue_id)
             offset = max(-1 if stored is None else stored, parts.progress.find(queue_id))
             self._queues.append(_Queue(queue_id, min(offset, self._end(queue_id) - 1)))
@@ -323,7 +305,7 @@ class PopReviveService:
         raw = self._parts.units.read(self._topic, queue.queue_id, first, 1, high)
         phy_offset, size, _tags = CQ_UNIT.unpack(raw) if raw else (0, PRE_BLANK_SIZE, 0)
         record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
-        stored_ms = now_ms if record is None else decode_record(record, 0)[0].store_timestamp
+        stored_ms = now_ms if record is None else read_store_timestamp(record, 0)
         return high - first, max(now_ms - stored_ms, 0)
 
     # -- reading -------------------------------------------------------------------------------
@@ -363,34 +345,36 @@ class PopReviveService:
             if record is None:
                 log.error("revive queue %s: the record at %s is lost", queue.queue_id, offset)
             else:
-                self._take(queue, offset, decode_record(record, 0)[0])
+                with self._guard.of(phy_offset):
+                    self._take(queue, offset, decode_record(record, 0)[0])
+                self.damaged += self._guard.failed
             offset += 1
             self._left -= 1
         queue.next_read = offset
         return bool(raw)
 
     def _take(self, queue: _Queue, offset: int, message: Message) -> None:
+        """Raises BodyError, and whatever else is wrong with it: neither an error of the broker's
+        nor a wait for the records behind it."""
         tag = message.find_property("TAGS")
-        try:
-            if tag == CK_TAG:
-                self._take_point(queue, offset, PopCheckPoint.from_json_bytes(message.body))
-            elif tag == ACK_TAG:
-                ack = AckMsg.from_json_bytes(message.body)
-                self._take_acks(queue, ack, [ack.ack_offset])
-            elif tag == BATCH_ACK_TAG:
-                batch = BatchAckMsg.from_json_bytes(message.body)
-                self._take_acks(queue, batch, batch.ack_offset_list)
-        except BodyError as error:
-            log.error("revive queue %s: record %s skipped: %s", queue.queue_id, offset, error)
+        if len(message.body) > _MOST_BODY:
+            raise BodyError(f"record of tag {tag!r}", f"{len(message.body)} bytes")
+        if tag == CK_TAG:
+            self._take_point(queue, read_point(message, offset))
+        elif tag == ACK_TAG:
+            ack = AckMsg.from_json_bytes(message.body)
+            self._take_acks(queue, ack, [ack.ack_offset])
+        elif tag == BATCH_ACK_TAG:
+            batch = BatchAckMsg.from_json_bytes(message.body)
+            self._take_acks(queue, batch, batch.ack_offset_list)
 
-    def _take_point(self, queue: _Queue, offset: int, point: PopCheckPoint) -> None:
-        if point.topic is None or point.group is None:
-            log.error("revive queue %s: check point %s without names", queue.queue_id, offset)
-            return
-        self._parts.counts.taken(point.group, point.topic, queue.queue_id, CK)
+    def _take_point(self, queue: _Queue, found: RevivePoint) -> None:
+        point = found.point
+        self._parts.counts.taken(point.group or "", point.topic or "", queue.queue_id, CK)
         known = queue.points.pop(point.merge_key, None)
-        acked = set() if known is None else known.acked
-        queue.points[point.merge_key] = _Point(replace(point, revive_offset=offset), acked)
+        if known is not None:
+            found.acknowledge(known.acked)
+        queue.points[point.merge_key] = found
 
     def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:
         self._parts.counts.taken(ack.consumer_group or "", ack.topic or "", queue.queue_id, ACK)
@@ -398,7 +382,7 @@ class PopReviveService:
             ack = replace(ack, broker_name=self._settings.broker_name)
         known = queue.points.get(ack.merge_key)
         if known is not None:
-            known.acked.update(offsets)
+            known.acknowledge(offsets)
 
     # -- reviving ------------------------------------------------------------------------------
 
@@ -406,13 +390,14 @@ class PopReviveService:
         """In the queue's order, up to the first that is not due."""
         while queue.points and self._left > 0 and len(queue.handled) < _UNSETTLED_LIMIT:
             key, point = next(iter(queue.points.items()))
-            if point.point.revive_time > queue.settled_ms:
+            if point.due_ms > queue.settled_ms:
                 return
             del queue.points[key]
             queue.handled.append(point)
-            self._revive(queue, point)
+            with self._guard.of(point.phy_offset):
+                self._revive(queue, point)
 
-    def _revive(self, queue: _Queue, point: _Point) -> None:
+    def _revive(self, queue: _Queue, point: RevivePoint) -> None:
         topic, group = point.point.topic or "", point.point.group or ""
         open_offsets = point.open_offsets()
         if not open_offsets:
@@ -426,16 +411,23 @@ class PopReviveService:
         point.left = len(open_offsets)
         self._left -= point.left
         for offset in open_offsets:
-            self._revive_message(queue, point, offset)
+            self._revive_guarded(queue, point, offset)
 
     def _retry(self, queue: _Queue) -> None:
         """Try again what the log did not take."""
         for point in queue.handled:
             offsets, point.again = point.again, []
             for offset in offsets:
-                self._revive_message(queue, point, offset)
+                self._revive_guarded(queue, point, offset)
 
-    def _revive_message(self, queue: _Queue, point: _Point, offset: int) -> None:
+    def _revive_guarded(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
+        left = point.left
+        with self._reviving.of(point.phy_offset):
+            self._revive_message(queue, point, offset)
+        if self._reviving.failed and point.left == left and offset not in point.again:
+            self._settled(point)
+
+    def _revive_message(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
         topic, queue_id = point.point.topic or "", point.point.queue_id
         low, high = self._parts.table.offsets(topic, queue_id)
         if not low <= offset < high:
@@ -447,6 +439,7 @@ class PopReviveService:
             self._put_again(queue, point, offset)
             return
         phy_offset, size, _tags = CQ_UNIT.unpack(raw)
+        self._reviving.note(phy_offset)
         record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
         if record is None:
             log.error("pop: message %s of %s/%s is lost: not revived", offset, topic, queue_id)
@@ -454,7 +447,7 @@ class PopReviveService:
             return
         self._copy(queue, point, offset, decode_record(record, 0)[0])
 
-    def _copy(self, queue: _Queue, point: _Point, offset: int, message: Message) -> None:
+    def _copy(self, queue: _Queue, point: RevivePoint, offset: int, message: Message) -> None:
         group, name = point.point.group or "", point.point.topic or ""
         if not name.startswith(RETRY_PREFIX):
             name = pop_retry_topic(name, group, self._settings.enable_retry_topic_v2)
@@ -462,13 +455,18 @@ class PopReviveService:
             known = self._has_topic(name, group)
             topic = self._parts.commit_log.topic(name) if known else None
         except (RequestError, MessageIllegalError) as error:
-            log.error("pop: message %s of %s: no retry topic %s: %s", offset, point, name, error)
+            log.error(
+                "pop: message %s of %s: no retry topic %s: %s", offset, point.point, name, error
+            )
             topic = None
         if topic is None:
             self._put_again(queue, point, offset)
             return
-        record = self._record(point.point, message)
-        copy = _Copy(self, queue, point, offset, topic, (record,))
+        commit_log = self._parts.commit_log
+        record = revived_record(
+            message, point.point.pop_time, commit_log.store_host, commit_log.store_host_flag
+        )
+        copy = _Copy(self, queue, point, offset, message.phy_offset, topic, (record,))
         self._parts.append_queue.append(copy)
 
     def _has_topic(self, name: str, group: str) -> bool:
@@ -476,33 +474,11 @@ class PopReviveService:
         parts = self._parts
         if parts.find_topic(name) is not None:
             return True
-        if parts.topics.create(name, _RETRY_QUEUES, _PERM_READ_WRITE) is None:
+        if parts.topics.create_pop_retry(name) is None:
             return False
         if parts.offsets.query_offset(group, name, 0) is None:
             parts.offsets.commit_offset("initPopRetryOffset", group, name, 0, 0)
         return True
-
-    def _record(self, point: PopCheckPoint, message: Message) -> Record:
-        """The copy: hosts are this broker, so their flags are, too."""
-        commit_log, properties = self._parts.commit_log, message.properties
-        if not message.reconsume_times or find_property(properties, _FIRST_POP_TIME) is None:
-            more = b"%b\x01%d" % (_FIRST_POP_TIME, point.pop_time)
-            longer = append_properties(properties, more)
-            properties = longer if len(longer) <= PROPERTIES_LIMIT else properties
-        flags = message.sys_flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)
-        if commit_log.store_host_flag:
-            flags |= commit_log.store_host_flag | BORN_HOST_V6_FLAG
-        return Record(
-            queue_id=0,
-            flag=message.flag,
-            sys_flag=flags,
-            born_timestamp=message.born_timestamp,
-            born_host=commit_log.store_host,
-            reconsume_times=one_time_more(message.reconsume_times),
-            prepared_transaction_offset=0,
-            body=message.body,
-            properties=properties,
-        )
 
     # -- results -------------------------------------------------------------------------------
 
@@ -510,12 +486,13 @@ class PopReviveService:
         """A copy was appended."""
         end = self._parts.commit_log.position
         point = copy.point.point
-        self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
-        self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
-        self._parts.inflight.decrement(
-            point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
-        )
         self._settled(copy.point, end)
+        with self._counting.of(copy.phy_offset):
+            self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
+            self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
+            self._parts.inflight.decrement(
+                point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
+            )
 
     def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
         """The log took nothing: try again, unless it never will."""
@@ -523,11 +500,12 @@ class PopReviveService:
         self._parts.counts.copied(point.group or "", point.topic or "", code)
         log.warning("pop: %s not revived: %s: %s", point, code, remark)
         if code is ResponseCode.MESSAGE_ILLEGAL:
+            self._guard.put(copy.phy_offset, MessageIllegalError(remark))
             self._settled(copy.point)
         else:
             copy.point.again.append(copy.offset)
 
-    def _settled(self, point: _Point, end: int = 0) -> None:
+    def _settled(self, point: RevivePoint, end: int = 0) -> None:
         """A message is copied, or given up."""
         point.left -= 1
         point.end = max(point.end, end)
@@ -535,7 +513,7 @@ class PopReviveService:
             # In the next turn it is published: nobody has popped the copy before.
             self._loop.call_soon_threadsafe(self._note_all)
 
-    def _put_again(self, queue: _Queue, point: _Point, offset: int) -> None:
+    def _put_again(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
         """The message gets a check point of its own, which is due later."""
         old = point.point
         times = old.parse_re_put_times()
@@ -543,9 +521,10 @@ class PopReviveService:
             log.error("pop: message %s of %s is given up after %s times", offset, old, times)
             self._settled(point)
             return
-        later = old.invisible_time
-        if old.revive_time <= self._parts.commit_log.now_ms:
-            later += PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
+        later, now_ms = old.invisible_time, self._parts.commit_log.now_ms
+        if old.revive_time <= now_ms:
+            wait_ms = PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
+            later = now_ms - old.pop_time + wait_ms
         new = PopCheckPoint(
             start_offset=offset,
             pop_time=old.pop_time,

@@ -7,7 +7,8 @@ are also stored in a small mapped file, without fsync: the page cache survives p
 start of the machine (another boot id) the file counts for nothing: the log may have lost its end.
 
     byte  0  16  boot id
-         16  8n  int64 for each revive queue: queue offset of the last handled check point, -1: none
+         16  8n  int64 for each revive queue that there may be: queue offset of the last handled
+                 check point, -1: none
 """
 
 from __future__ import annotations

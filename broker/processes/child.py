@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import gc
 import logging
 import os
@@ -27,7 +28,7 @@ import setproctitle
 
 from broker.settings.changed_settings import ChangedSettings
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, BootInfo
-from broker.supervisor.process_end import end_process
+from broker.supervisor.process_end import end_process, say_last_words_with
 from conf.compiled_modules import log_modules_in_use
 from conf.logging_setup import configure_logging
 from ipc.bell import Bell
@@ -125,6 +126,7 @@ class Child:
         setproctitle.setproctitle(f"mqbroker: {self.boot.name}")
         configure_logging(self.boot.name, self.boot.log_dir)
         log_modules_in_use()
+        say_last_words_with(functools.partial(self.page.say_last, self.index))
         warning = install_disk_faults(os.environ)
         if warning is not None:
             log.critical(warning)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.metrics.ha_metrics import HaMetrics
 from broker.processes.child import Child, ring_nobody, run_child
+from broker.processes.records_aside import keep_records_aside
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_REOPEN
 from broker.supervisor.process_end import service_guard
@@ -174,6 +175,7 @@ def main(child: Child) -> None:
     """Replicate until stopped."""
     ask_for_short_slice()
     options = StartupOptions.from_settings(child.boot.settings)
+    keep_records_aside(child, options.store)
     clock = process_clock()
     if options.store.is_slave:
         keep_freed_memory()

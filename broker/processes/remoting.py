@@ -15,6 +15,7 @@ from typing import Final
 from broker.broker_controller import BrokerController
 from broker.json_config_manager import ConfigFileError
 from broker.processes.child import Child, run_child
+from broker.processes.records_aside import keep_records_aside
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT
 from broker.supervisor.control_slots import REMOTING_READY
@@ -29,9 +30,11 @@ _CHANNELS: Final = ("remoting->store", "remoting->ha", "remoting<-ha")
 def main(child: Child) -> None:
     """Serve until stopped."""
     child.page.counters[REMOTING_READY] = 0  # A predecessor's word.
+    options = StartupOptions.from_settings(child.settings())
+    keep_records_aside(child, options.store)
     controller = BrokerController(
         ProcessResources(
-            options=StartupOptions.from_settings(child.settings()),
+            options=options,
             page=child.page,
             queue_table_fd=child.boot.queue_table_fd,
             bells={name: child.bell(name) for name in ("store", "remoting", "ha")},

@@ -14,6 +14,7 @@ from typing import Final
 from broker.metrics import metrics_table as table
 from broker.metrics.timer_counts import TimerCounts
 from broker.processes.child import Child, ring_nobody, run_child
+from broker.processes.records_aside import keep_records_aside
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
@@ -38,6 +39,7 @@ def main(child: Child) -> None:
     """Serve the store until stopped."""
     keep_freed_memory()
     options = StartupOptions.from_settings(child.settings())
+    keep_records_aside(child, options.store)
     clock = process_clock()
     readers = child.bell("remoting")
     # On a master, process `ha` does not wait for flushes or allocations.

@@ -6,7 +6,7 @@ AckMessageProcessor, but an ack that could not be stored is answered with an err
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -26,10 +26,10 @@ from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from remoting.typed_numbers import Int32, Int64
 
 ACK_PREFIX: Final = b'{"code":200051,'
 _ANSWER: Final = JsonAnswer({})
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -37,18 +37,18 @@ class _Header(msgspec.Struct, gc=False):
 
     consumerGroup: str  # noqa: N815
     topic: str
-    queueId: int  # noqa: N815
+    queueId: Int32  # noqa: N815
     extraInfo: str  # noqa: N815
-    offset: _Int64
+    offset: Int64
 
 
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of an ack."""
 
-    code: int
-    opaque: int
+    code: Literal[200051]
+    opaque: Int32
     extFields: _Header  # noqa: N815
-    flag: int = 0
+    flag: Int32 = 0
 
 
 _decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
@@ -111,10 +111,12 @@ class AckMessageProcessor(TableProcessor):
         fields = frame.extFields
         opaque = frame.opaque
         try:
-            if frame.flag or self._is_order(fields.extraInfo):
+            info = parse_extra_info(fields.extraInfo)
+            if frame.flag or info.is_order:
                 return False
             self._queues.check_ack(connection, fields.topic, fields.queueId, fields.offset)
-            messages = _messages(fields, parse_extra_info(fields.extraInfo))
+            self._queues.check_handle(fields.consumerGroup, fields.offset, info)
+            messages = _messages(fields, info)
         except (RequestError, ValueError):
             return False  # The general path finds the same, and answers it.
 
@@ -128,10 +130,6 @@ class AckMessageProcessor(TableProcessor):
         self._acks.ack(messages, answer)
         return True
 
-    @staticmethod
-    def _is_order(extra_info: str) -> bool:
-        return f" {POP_ORDER_REVIVE_QUEUE} " in extra_info
-
     def _ack(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         header = decode_header(AckMessageRequestHeader, request.ext_fields)
         self._queues.check_ack(connection, header.topic, header.queue_id, header.offset)
@@ -139,6 +137,7 @@ class AckMessageProcessor(TableProcessor):
             header.consumer_group, header.topic, header.queue_id, header.extra_info, header.offset
         )
         info = _parsed(header.extra_info)
+        self._queues.check_handle(header.consumer_group, header.offset, info)
         messages = _messages(fields, info)
         if info.is_order:
             return self._ordered(connection, request, [messages])
@@ -183,7 +182,16 @@ class AckMessageProcessor(TableProcessor):
             offsets = ack.offsets()
         except ValueError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        low, high = self._queues.offsets(topic, ack.queue_id)
+        info = ExtraInfo(
+            ack.start_offset,
+            ack.pop_time,
+            ack.invisible_time,
+            ack.revive_queue_id,
+            ack.retry,
+            broker_name,
+        )
+        self._queues.check_handle(ack.consumer_group, ack.start_offset, info)
+        low, high = self._queues.find_offsets(topic, ack.queue_id)
         return PoppedMessages(
             topic,
             ack.consumer_group,
@@ -225,7 +233,9 @@ class AckMessageProcessor(TableProcessor):
             return "this broker has no ordered pops"
         if offset < old:
             return ""
-        following = order.commit_and_next(topic, group, queue_id, offset, messages.pop_time_ms)
+        following = order.commit_and_next(
+            topic, group, queue_id, offset, messages.pop_time_ms, old
+        )
         if following == -1:
             return (
                 f"offset is illegal, key:{polling_key(topic, group, queue_id)}, old:{old}, "
@@ -238,7 +248,8 @@ class AckMessageProcessor(TableProcessor):
                 )
             is_blocked = order.check_block(None, topic, group, queue_id, messages.invisible_time_ms)
             if self._waiters is not None and not is_blocked:
-                self._waiters.notify(topic, group, queue_id)
+                # A proxy's pops wait for any queue.
+                self._waiters.queue_is_free(topic, group, queue_id)
         return ""
 
     # -- answering -----------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 READ_AHEAD_MODE: Final = "READ_AHEAD_MODE"
+_MOST_TEXT: Final = 1 << 16
+"""Bytes of groups and thresholds in one request: it is served on the loop."""
 _MOST: Final = 2**63 - 1
 
 ChangeSettings = Callable[[str, str], str]
@@ -52,6 +54,11 @@ class AdminColdDataProcessor(TableProcessor):
     ) -> RemotingCommand:
         """2001: thresholds of groups, as properties text `group=bytes`."""
         who = describe_requester(connection, request)
+        if len(request.body) > _MOST_TEXT:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the body has {len(request.body)} bytes (limit {_MOST_TEXT}): name fewer groups",
+            )
         try:
             changes = read_changes(_text(request), f"request 2001 from {who}")
         except ConfigError as error:

@@ -45,7 +45,6 @@ from store.reserved_properties import holds_reserved
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _PHY_OFFSET_SIZE: Final = 8
-_INT32: Final = range(-(2**31), 2**31)
 """The flag of a batch is not stored, but checked."""
 
 
@@ -108,7 +107,7 @@ class BatchSendRoute:
         topic = self._topics.get(fields.b)
         if topic is None or topic.batch_queues or frame.flag or self._held:
             return False
-        if fields.f & GENERAL_FLAGS or fields.reportDurability or fields.h not in _INT32:
+        if fields.f & GENERAL_FLAGS or fields.reportDurability:
             return False
         queue_id = topic.queue_ids.get(fields.e)
         if queue_id is None:

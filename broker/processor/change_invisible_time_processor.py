@@ -49,10 +49,8 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         order: OrderInfo | None,
         now_ms: Callable[[], int],
         broker_name: str,
-        max_invisible_ms: int,
     ) -> None:
-        """order: None refuses messages of ordered pops. max_invisible_ms: for how long a check
-        point can wait in the timer."""
+        """order: None refuses messages of ordered pops."""
         super().__init__({RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self._change})
         self._buffer = buffer
         self._acks = acks
@@ -61,11 +59,6 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         self._order = order
         self._now_ms = now_ms
         self._broker_name = broker_name
-        self._max_invisible_ms = max_invisible_ms
-
-    def use(self, max_invisible_ms: int) -> None:
-        """Follow another limit from now on."""
-        self._max_invisible_ms = max_invisible_ms
 
     def _change(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -79,9 +72,14 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
             info = parse_extra_info(header.extra_info)
         except ValueError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        self._queues.check_handle(header.consumer_group, header.offset, info)
+        # Its old check point may be of this millisecond: the new one needs a key of its own.
+        now_ms = max(self._now_ms(), info.pop_time_ms + 1)
+        if not self._queues.can_wait(now_ms, header.invisible_time):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, UNSET_REMARK)
         if info.is_order:
             return _answer(request, self._change_ordered(header, info))
-        return self._change_popped(connection, request, header, info)
+        return self._change_popped(connection, request, header, info, now_ms)
 
     def _change_popped(
         self,
@@ -89,11 +87,8 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         request: RemotingCommand,
         header: ChangeInvisibleTimeRequestHeader,
         info: ExtraInfo,
+        now_ms: int,
     ) -> RemotingCommand | None:
-        if header.invisible_time > self._max_invisible_ms:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, UNSET_REMARK)
-        # Its old check point may be of this millisecond: the new one needs a key of its own.
-        now_ms = max(self._now_ms(), info.pop_time_ms + 1)
         popped = Popped(
             header.topic,
             header.consumer_group,

@@ -64,7 +64,9 @@ class ClientManageProcessor(TableProcessor):
         topics: TopicConfigManager,
         new_topics: HeldForTopics,
         heartbeats: KnownHeartbeats,
+        account_of: Callable[[RemotingCommand], str] = lambda request: "",
     ) -> None:
+        """account_of: that sent a request (RequestGuard.account_of)."""
         self.config = config
         """Replaced whole when a setting changes."""
         self._clock = clock
@@ -74,6 +76,7 @@ class ClientManageProcessor(TableProcessor):
         self._topics = topics
         self._new_topics = new_topics
         self._heartbeats = heartbeats
+        self._account_of = account_of
         self._factory = FilterFactory()
         super().__init__(
             {
@@ -141,7 +144,6 @@ class ClientManageProcessor(TableProcessor):
                     return
         known = KnownHeartbeat(
             body,
-            heartbeat.client_id,
             revisions,
             tuple(producer.group_name for producer in heartbeat.producer_data_set),
             self._is_current([group for group, _revision in revisions]),
@@ -262,4 +264,5 @@ class ClientManageProcessor(TableProcessor):
             language=request.language,
             version=request.version,
             last_update_ms=self._clock.now_ms(),
+            account=self._account_of(request),
         )

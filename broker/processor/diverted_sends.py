@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.append.diverted_messages import TIMER_MARK, is_half
+from broker.append.diverted_messages import HALF_ROOM, TIMER_MARK, is_half
 from broker.append.send_properties import PAIR_END
 from broker.metrics.hot_path_stats import SendCounts
 from broker.topic.system_topics import SCHEDULE_TOPIC
 from store.commit_log import CommitLog, TopicLog
 from store.message_codec import TRANSACTION_PREPARED
+from store.message_properties import PROPERTIES_LIMIT
 
 _DELAY_MARK: Final = "DELAY\x01"
 _HALF_MARK: Final = "TRAN_MSG\x01"
 _HALF_QUEUE: Final = 0
+_HALF_LIMIT: Final = PROPERTIES_LIMIT - HALF_ROOM
 _CLUSTER_MARK: Final = "CLUSTER\x01"
 _HOME_MARK: Final = "REAL_"
 """Of REAL_TOPIC and REAL_QID. Properties that would have to be taken out, or say more (timers): the
@@ -63,6 +65,8 @@ class DivertedSends:
         between = "" if text.endswith(PAIR_END) else PAIR_END
         home = f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}"
         stored = f"{text}{between}{self._cluster_pair}\x02{home}".encode()
+        if len(stored) > _HALF_LIMIT:
+            return None
         return half_topic, _HALF_QUEUE, stored, self._counts.transactions, half_topic.name
 
     def _find_delayed(self, topic: str, queue_id: int, text: str) -> Place | None:

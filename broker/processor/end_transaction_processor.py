@@ -9,12 +9,14 @@ The response waits for flush and replicas like that of a send, but their timeout
 success (as in RocketMQ's EndTransactionProcessor). A rollback appends the op only. A repeated end
 has no effect if the first one is known (HalfMessageStates). Java's producers end transactions
 oneway; the code of the response that they do not get is still counted. Most commits never come
-here: EndTransactionRoute serves those of young halves on the loop.
+here: EndTransactionRoute serves those of young halves on the loop. Long because each outcome of an
+end has its own answer.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,7 +26,6 @@ from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -32,9 +33,11 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.topic.table_protocols import FindTopic, PutStats
+from broker.transaction.earlier_ends import EarlierEnds, StoreReads
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
+    HALF_QUEUE_ID,
     PRODUCER_GROUP,
     commit_record,
     half_copy,
@@ -53,7 +56,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
-from store.errors import MessageIllegalError, StoreError
+from store.errors import MessageIllegalError, QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
@@ -70,6 +73,10 @@ log = logging.getLogger(__name__)
 _KNOWN_WAIT_S: Final = 5.0
 """How long an end request waits after a start until earlier ends have been read."""
 OP_RETRY_MS: Final = 1_000
+_QUEUED_WAIT_MS: Final = 5_000
+"""How long an end request waits until the store has entered its half into the half queue."""
+_QUEUED_LOOK_MS: Final = 2
+_SHOWN: Final = 127
 _ENDED: Final = "the transaction has already ended; request ignored"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
@@ -80,8 +87,9 @@ class EndTransactionParts:
 
     commit_log: CommitLog
     append_queue: AppendQueue
-    reader: MessageReader
+    reader: StoreReads
     halves: HalfMessageStates
+    earlier: EarlierEnds
     timers: TimerHook
     find_topic: FindTopic
     waiters: DurabilityWaiters
@@ -181,6 +189,8 @@ class EndTransactionProcessor(TableProcessor):
         self._parts = parts
         self._log = parts.commit_log
         self._halves = parts.halves
+        self._pause = threading.Event()
+        """Never set."""
 
     # -- the requests (pool threads) -----------------------------------------------------------
 
@@ -209,6 +219,9 @@ class EndTransactionProcessor(TableProcessor):
             )
         half = self._find_half(header)
         self._parts.rights(connection, request, to_end(half))
+        if self._ended_earlier(half):
+            self._parts.on_loop(lambda: self._answer_ended(asked, half.queue_offset))
+            return None
         if decision == TRANSACTION_ROLLBACK:
             self._parts.on_loop(lambda: self._roll_back(asked, half.queue_offset))
             return None
@@ -236,13 +249,18 @@ class EndTransactionProcessor(TableProcessor):
         except StoreError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
         half = self._find_message(phy_offset)
-        if half is None or half.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC):
+        if (
+            half is None
+            or half.topic not in (TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC)
+            or not self._is_queued(half)
+        ):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"Put message back to {TRANS_HALF_TOPIC} failed. There is no half message with "
                 f"the id {header.msg_id}; those that exceeded the number of checks are in "
                 f"{TRANS_CHECK_MAX_TIME_TOPIC}",
             )
+        _check_topic(half, request.ext_fields.get("topic", ""))
         properties = with_number(half, CHECK_TIMES, 0)
         if len(properties) > PROPERTIES_LIMIT:
             raise RequestError(
@@ -273,7 +291,45 @@ class EndTransactionProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong"
             )
+        if not self._is_queued(half):
+            log.warning("no half message at %s: it is in the body of another one", half.phy_offset)
+            raise RequestError(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
         return half
+
+    def _ended_earlier(self, half: Message) -> bool:
+        """Whether it had ended before the start. Raises RequestError(SYSTEM_BUSY)."""
+        try:
+            ended = self._parts.earlier.has_ended(half)
+        except QueueDamagedError as error:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{error}; try again") from error
+        if ended is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"the half message {half.queue_offset} is of before the broker's start, and it is "
+                "still reading which of those have ended; try again",
+            )
+        return ended
+
+    def _is_queued(self, half: Message) -> bool:
+        """Whether its topic's queue has this record at the place that it names: the log may hold
+        one in a client's body, made to end the half at that place. Raises
+        RequestError(SYSTEM_BUSY) while the store has not entered it yet; it is some ms behind the
+        log."""
+        reader, place, topic = self._parts.reader, half.queue_offset, half.topic
+        if place >= (self._log.next_offset(topic, HALF_QUEUE_ID) or 0):
+            return False
+        try:
+            for _ in range(_QUEUED_WAIT_MS // _QUEUED_LOOK_MS):
+                if place < reader.offsets(topic, HALF_QUEUE_ID)[1]:
+                    unit = reader.unit_at(topic, HALF_QUEUE_ID, place)
+                    return unit is not None and unit[0] == half.phy_offset
+                self._pause.wait(_QUEUED_LOOK_MS / 1000)
+        except QueueDamagedError as error:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"{error}; try again") from error
+        raise RequestError(
+            ResponseCode.SYSTEM_BUSY,
+            f"the half message at {half.phy_offset} is not in its queue yet; try again",
+        )
 
     # -- on the loop ---------------------------------------------------------------------------
 
@@ -310,17 +366,21 @@ class EndTransactionProcessor(TableProcessor):
         ending it."""
         if self._halves.begin_end(half):
             return True
-        address = asked.connection.remote_address
         if self._halves.is_ended(half):
-            log.info("half %s: already ended, ignoring the request of %s", half, address)
-            self.answer(asked, ResponseCode.SUCCESS, _ENDED)
+            self._answer_ended(asked, half)
         else:
+            address = asked.connection.remote_address
             log.info(
                 "half %s: being ended by another request, rejecting the one of %s", half, address
             )
             remark = "the transaction is being ended by another request"
             self.answer(asked, ResponseCode.SYSTEM_ERROR, remark)
         return False
+
+    def _answer_ended(self, asked: _Request, half: int) -> None:
+        address = asked.connection.remote_address
+        log.info("half %s: already ended, ignoring the request of %s", half, address)
+        self.answer(asked, ResponseCode.SUCCESS, _ENDED)
 
     def append_op(self, half: int, asked: _Request | None) -> None:
         """Append the op of a half: `asked` is its rollback, None: it was committed."""
@@ -382,6 +442,18 @@ class EndTransactionProcessor(TableProcessor):
             asked.connection.send_command(command.response(code, remark))
         self._parts.stats.add_timed_answer(
             command.code, code, command.came_ns, oneway=command.is_oneway
+        )
+
+
+def _check_topic(half: Message, named: str) -> None:
+    """The rights of a 5.x request are those on the topic that it names: raises RequestError if the
+    half is another one's. A client of 4.9 names none."""
+    home = home_of(half.properties)
+    if named.strip() and named not in (half.topic, None if home is None else home[0]):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"Put message back to {TRANS_HALF_TOPIC} failed. The half message is not one of topic "
+            f"{named[:_SHOWN]}",
         )
 
 

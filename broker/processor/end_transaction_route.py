@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sized
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -28,6 +28,7 @@ from remoting.frame import JsonAnswer
 from remoting.remoting_command import ONEWAY_FLAG
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+from remoting.typed_numbers import Int32
 from store.commit_log import CommitLog
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_COMMIT
@@ -43,7 +44,6 @@ _FLAGS: Final = (0, ONEWAY_FLAG)
 _GROUP: Final = PRODUCER_GROUP.encode()
 _WAIT: Final = b"WAIT"
 _NUMBER_DIGITS: Final = 18
-_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _Header(msgspec.Struct, gc=False):
@@ -60,9 +60,9 @@ class _Frame(msgspec.Struct, gc=False):
     """The JSON header of an end."""
 
     code: Literal[37]
-    opaque: _Int32
+    opaque: Int32
     extFields: _Header  # noqa: N815
-    flag: int = 0
+    flag: Int32 = 0
 
 
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode

@@ -1,7 +1,7 @@
 """Numbers in request headers as Java parses them: leading zeros and a plus sign are allowed.
 
-Pure, any thread. The typed decoders of the hot path accept the plain form only; what they reject is
-normalized here and decoded again.
+Pure, any thread. The typed decoders accept the plain form only (remoting/typed_numbers.py, with the
+ranges); what they reject is normalized here and decoded again.
 """
 
 from __future__ import annotations
@@ -13,16 +13,6 @@ from typing import Final
 from remoting.errors import HeaderError
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-
-
-def has_plain_numbers(fields: Mapping[str, str], names: Collection[str]) -> bool:
-    """Whether those of `names` that are given have digits only. Typed decoders take more than Java
-    does (1.0, 1e3)."""
-    for name in names:
-        text = fields.get(name)
-        if text is not None and not text.isdecimal():
-            return False
-    return True
 
 
 def plain_numbers(

@@ -6,7 +6,7 @@ ClientManageProcessor's, in its pool: there and back takes 200 us of processor t
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -14,6 +14,7 @@ from remoting.connection import Connection
 from remoting.frame import JsonAnswer
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+from remoting.typed_numbers import Int32
 
 HEARTBEAT_PREFIX: Final = b'{"code":34,'
 
@@ -21,9 +22,9 @@ HEARTBEAT_PREFIX: Final = b'{"code":34,'
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of a heartbeat."""
 
-    code: int
-    opaque: int
-    flag: int = 0
+    code: Literal[34]
+    opaque: Int32
+    flag: Int32 = 0
 
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)

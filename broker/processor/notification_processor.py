@@ -20,10 +20,10 @@ from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.connection import Connection
-from remoting.errors import RequestError
 from remoting.headers.pop import NotificationRequestHeader, NotificationResponseHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
@@ -108,8 +108,9 @@ class NotificationProcessor(TableProcessor):
             if asked.check_rights is not None:
                 asked.check_rights()
             answer = self._run(asked)
-        except RequestError as error:
-            answer = asked.request.response(error.code, error.remark)
+        except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+            refusal = refusal_of(asked.connection, RequestCode.NOTIFICATION, error)
+            answer = asked.request.response(refusal.code, refusal.remark)
         if answer is not None:
             self._stats.add_answers(RequestCode.NOTIFICATION, answer.code)
             asked.connection.send_command(answer)

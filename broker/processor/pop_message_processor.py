@@ -13,7 +13,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -34,16 +34,17 @@ from broker.pop.pop_request import (
     PopWaiters,
     pop_header,
 )
+from broker.pop.pop_retry_topics import PopRetryTopics, check_can_come_back
 from broker.pop.request_clock import RequestClock
-from broker.pop.retry_record import under_asked_topic
+from broker.pop.retry_record import under_asked_topics
 from broker.processor.held_rights import HoldRights, note_rights
+from broker.processor.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.processor.table_processor import TableProcessor
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.connection import Buffer, Connection
 from remoting.errors import RequestError
-from remoting.frame import JsonAnswer
 from remoting.headers.extra_info_util import (
     ExtraInfo,
     msg_offset_item,
@@ -59,9 +60,11 @@ from remoting.key_builder import (
 )
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
+from remoting.typed_numbers import Int32
 
 POP_PREFIX: Final = b'{"code":200050,'
 POLLING_FULL: Final = ResponseCode(209)
@@ -74,26 +77,15 @@ _WRONG_OFFSET: Final = frozenset({ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET
 _NOTHING_MATCHED: Final = frozenset(
     {ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING}
 )
-_NUMBER: Final = b'"%d"'
-_FIELDS: Final = {
-    "popTime": _NUMBER,
-    "invisibleTime": _NUMBER,
-    "reviveQid": _NUMBER,
-    "restNum": _NUMBER,
-    "startOffsetInfo": b'"%b"',
-    "msgOffsetInfo": b'"%b"',
-}
-_ANSWER: Final = JsonAnswer(_FIELDS, remark=True)
-_ORDER_ANSWER: Final = JsonAnswer({**_FIELDS, "orderCountInfo": b'"%b"'}, remark=True)
 
 
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of a pop."""
 
-    code: int
-    opaque: int
+    code: Literal[200050]
+    opaque: Int32
     extFields: PopHeader  # noqa: N815
-    flag: int = 0
+    flag: Int32 = 0
 
 
 _decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
@@ -152,6 +144,7 @@ class PopParts:
     offsets: CommitsOffsets
     find_topic: FindTopic
     find_group: FindGroup
+    retry_topics: PopRetryTopics
     order: OrderInfo | None
     """None: ordered pops are refused."""
     waiters: PopWaiters | None
@@ -165,27 +158,6 @@ class PopParts:
     is_in_memory: Callable[[str, int, int], bool]
     """Whether a queue's message is so near the log's end that it counts as in memory: (topic,
     queue id, queue offset)."""
-
-
-class _Answer:
-    """What a request has got so far."""
-
-    __slots__ = (
-        "count", "items", "offsets", "order_items", "pop_time_ms", "records", "rest",
-        "revive_queue_id", "size",
-    )  # fmt: skip
-
-    def __init__(self, pop_time_ms: int, revive_queue_id: int) -> None:
-        self.pop_time_ms = pop_time_ms
-        self.revive_queue_id = revive_queue_id
-        self.rest = 0
-        """Messages that are left in the queues."""
-        self.count = 0
-        self.size = 0
-        self.records: list[Buffer] = []
-        self.items: list[str] = []
-        self.offsets: list[str] = []
-        self.order_items: list[str] = []
 
 
 class PopMessageProcessor(TableProcessor):
@@ -236,14 +208,15 @@ class PopMessageProcessor(TableProcessor):
 
     def run_again(self, request: PopRequest) -> None:
         """A request that waited: there may be something now, or its time is over."""
+        connection = request.connection
         try:
             if request.check_rights is not None:
                 request.check_rights()
-            self._check(request.connection, request.header, request.sent_ms)
-        except RequestError as error:
-            self._refuse(request.connection, request.opaque, error)
-        else:
+            self._check(connection, request.header, request.sent_ms)
             self._run(request)
+        except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+            refusal = refusal_of(connection, RequestCode.POP_MESSAGE, error)
+            self._refuse(connection, request.opaque, refusal)
 
     def _refuse(self, connection: Connection, opaque: int, error: RequestError) -> None:
         self._parts.stats.add_answers(RequestCode.POP_MESSAGE, error.code)
@@ -290,7 +263,10 @@ class PopMessageProcessor(TableProcessor):
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {header.consumerGroup}",
             )
-        if header.is_order and self._parts.order is None:
+        if not header.is_order:
+            v2 = self._settings.enable_retry_topic_v2
+            check_can_come_back(self._parts.retry_topics, header.topic, header.consumerGroup, v2=v2)
+        elif self._parts.order is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
 
     def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
@@ -308,10 +284,10 @@ class PopMessageProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
             )
-        if header.invisibleTime > settings.max_invisible_ms and not header.is_order:
+        if not 0 <= header.invisibleTime <= settings.max_invisible_ms:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
-                f"{broker} invisibleTime {header.invisibleTime} ms is over "
+                f"{broker} invisibleTime {header.invisibleTime} ms is not one of 0 to "
                 f"{settings.max_invisible_ms} (timerMaxDelaySec)",
             )
         if not settings.timer_wheel_enable:
@@ -343,7 +319,7 @@ class PopMessageProcessor(TableProcessor):
             if header.is_order
             else next(self._check_points) % settings.revive_queue_num
         )
-        answer = _Answer(self._parts.clock.now_ms(), revive_queue_id)
+        answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
         retry = None if header.is_order else self._retry_topic(header, chance)
         retry_first = chance < settings.pop_from_retry_probability
         if retry is not None and retry_first:
@@ -369,13 +345,13 @@ class PopMessageProcessor(TableProcessor):
         return self._parts.find_topic(name)
 
     def _pop_topic(
-        self, request: PopRequest, answer: _Answer, topic: TopicConfig, chance: int
+        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, chance: int
     ) -> None:
         count = topic.read_queue_nums
         for number in range(count):
             self._pop_queue(request, answer, topic.topic_name or "", (chance + number) % count)
 
-    def _pop_queue(self, request: PopRequest, answer: _Answer, topic: str, queue_id: int) -> None:
+    def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
         header, parts = request.header, self._parts
         group = header.consumerGroup
         offset = self._pop_offset(topic, header, queue_id)
@@ -413,7 +389,7 @@ class PopMessageProcessor(TableProcessor):
         )
 
     def _read(
-        self, request: PopRequest, answer: _Answer, topic: str, queue_id: int, offset: int
+        self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int, offset: int
     ) -> tuple[int, QueueRead]:
         """From `offset` on, or from where the queue is, if it is not there. Returns where."""
         reader, header = self._parts.reader, request.header
@@ -460,7 +436,7 @@ class PopMessageProcessor(TableProcessor):
     def _popped(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -482,7 +458,7 @@ class PopMessageProcessor(TableProcessor):
     def _take(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -511,9 +487,7 @@ class PopMessageProcessor(TableProcessor):
                 flag,
                 self._settings.broker_name,
             )
-            records = [
-                under_asked_topic(record, header.topic, info, queue_id) for record in read.records
-            ]
+            records = under_asked_topics(read.records, header.topic, info, queue_id)
         answer.records += records
         size = sum(map(len, records))
         answer.size += size
@@ -523,7 +497,7 @@ class PopMessageProcessor(TableProcessor):
     def _note_ordered(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -547,7 +521,7 @@ class PopMessageProcessor(TableProcessor):
     def _pass_over(
         self,
         request: PopRequest,
-        answer: _Answer,
+        answer: PopAnswer,
         topic: str,
         queue_id: int,
         offset: int,
@@ -565,7 +539,7 @@ class PopMessageProcessor(TableProcessor):
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _finish(self, request: PopRequest, answer: _Answer) -> None:
+    def _finish(self, request: PopRequest, answer: PopAnswer) -> None:
         header, waiters = request.header, self._parts.waiters
         code, remark = int(ResponseCode.SUCCESS), b"FOUND"
         if not answer.records:
@@ -592,9 +566,9 @@ class PopMessageProcessor(TableProcessor):
             ";".join(answer.items).encode(),
             ";".join(answer.offsets).encode(),
         )
-        template = _ANSWER
+        template = ANSWER
         if header.is_order:
-            template = _ORDER_ANSWER
+            template = ORDER_ANSWER
             values += (";".join(answer.order_items).encode(),)
         head = template.render((*values, request.opaque, remark), answer.size)
         request.connection.write_many([head, *answer.records], len(head) + answer.size)

@@ -19,7 +19,6 @@ from broker.filter.unit_marks import LogViews
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
-    PULL_NUMBERS,
     HeldPull,
     PullFrame,
     PullHeader,
@@ -31,7 +30,6 @@ from broker.offset.broadcast_offset_manager import BroadcastClient
 from broker.processor.batch_pull import BatchPull
 from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
-from broker.processor.header_numbers import has_plain_numbers
 from broker.processor.held_rights import CheckRights, HoldRights, no_rights
 from broker.processor.known_pulls import (
     CommitOffset,
@@ -69,6 +67,7 @@ from remoting.errors import RequestError
 from remoting.headers.pull_message import ForbiddenType
 from remoting.logic_queue import LogicPull
 from remoting.remoting_command import RemotingCommand, SerializeType
+from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.rocketmq_serializable import find_plain_header
@@ -210,7 +209,7 @@ class PullMessageProcessor:
     def process_binary(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
         """FastHandler for frames of codes 11 and 361 with a binary header, as `process_fast`."""
         read = find_plain_header(header)
-        if read is None or read.flag or not has_plain_numbers(read.ext_fields, PULL_NUMBERS):
+        if read is None or read.flag:
             return False
         try:
             header_fields = msgspec.convert(read.ext_fields, PullHeader, strict=False)
@@ -335,9 +334,10 @@ class PullMessageProcessor:
                 if check_rights is not None:
                     check_rights()
                 self._pull(request, since_ms)
-            except RequestError as error:
-                self._stats.add_answers(request.code, error.code)
-                refuse(request, error)
+            except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+                refusal = refusal_of(request.connection, request.code, error)
+                self._stats.add_answers(request.code, refusal.code)
+                refuse(request, refusal)
 
         assert self._pages is not None
         self._pages.bring(units, go_on)
@@ -381,21 +381,26 @@ class PullMessageProcessor:
         return self._settings.short_polling_time_ms
 
     def _run_again(self, pull: HeldPull, time_is_up: bool) -> bool:
+        try:
+            return self._look_again(pull, time_is_up)
+        except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+            refusal = refusal_of(pull.request.connection, pull.request.code, error)
+            self._count_late(pull, refusal.code)
+            refuse(pull.request, refusal)
+            return True
+
+    def _look_again(self, pull: HeldPull, time_is_up: bool) -> bool:
+        """Whether a held pull was answered. Raises RequestError."""
         if not time_is_up and self._passes_over(pull):
             return False
         request = pull.request
         header = request.header
-        try:
-            if pull.check_rights is not None:
-                pull.check_rights()
-            group = self._check(request.connection, header)
-            if pull.wanted[1] is not None:
-                # The consumer does not filter again: a newer expression counts at once.
-                pull.wanted = self._subscriptions.wanted(header, group)
-        except RequestError as error:
-            self._count_late(pull, error.code)
-            refuse(request, error)
-            return True
+        if pull.check_rights is not None:
+            pull.check_rights()
+        group = self._check(request.connection, header)
+        if pull.wanted[1] is not None:
+            # The consumer does not filter again: a newer expression counts at once.
+            pull.wanted = self._subscriptions.wanted(header, group)
         start = self._start
         client = None if start is None else start.broadcast_client(request.connection, header)
         if start is not None and self._tell_start(start, request, group, client):

@@ -4,7 +4,8 @@ Runs on the loop thread of `remoting`. Reads the consume queue through CheckedUn
 of the mapped commit log: no message is copied or joined here. Limits and statuses are those of
 RocketMQ's DefaultMessageStore.getMessage. Three ways to choose units (all, by tags, by properties)
 end in one way to take their records; a run of records that nothing stands in the way of is taken
-at once, which is what most pulls find. Knows no request.
+at once, which is what most pulls find. Knows no request. Long because the ways to choose share the
+blocks of units and the limits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ipc.control_page import ControlPage
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.put_aside import is_of_record
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import as_units
 
@@ -184,13 +186,18 @@ class PullMessageReader:
                 return None
             first = at - block.begin
             last = min(first + verdicts.most, end - block.begin, block.end - block.begin)
-            found, looked_at = verdicts.find_matches(
-                view,
-                properties[0][first:last].tolist(),
-                properties[1][first:last].tolist(),
-                count - len(numbers),
-                stop_at_ms,
-            )
+            try:
+                found, looked_at = verdicts.find_matches(
+                    view,
+                    properties[0][first:last].tolist(),
+                    properties[1][first:last].tolist(),
+                    count - len(numbers),
+                    stop_at_ms,
+                )
+            except Exception as error:
+                if not is_of_record(error):
+                    raise
+                return None  # A look at each record finds out which one it is.
             numbers += [number + at - place.offset for number in found]
             raw += block.units(at, looked_at)
             at += looked_at

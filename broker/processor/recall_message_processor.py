@@ -117,8 +117,8 @@ class RecallMessageProcessor(TableProcessor):
             handle = decode_handle(header.recall_handle or "")
         except ValueError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
-        if not all(map(is_value, (*handle, header.producer_group or ""))):
-            raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
+        if not is_value(header.producer_group or ""):
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall failed, group invalid")
         check_send_allowed(header.topic)
         if handle.topic != header.topic:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")

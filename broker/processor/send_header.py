@@ -12,11 +12,12 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from msgspec import structs
 
-from broker.processor.header_numbers import has_plain_numbers, plain_numbers
+from broker.processor.header_numbers import plain_numbers
 from remoting.errors import HeaderError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.rocketmq_serializable import find_plain_header
+from remoting.typed_numbers import Int32, Int64
 
 V1_NAMES: Final = {
     "producerGroup": "a",
@@ -35,7 +36,6 @@ V1_NAMES: Final = {
     "bname": "n",
 }
 SEND_NUMBERS: Final = "defghjl"
-_V1_NUMBERS: Final = tuple(long for long, short in V1_NAMES.items() if short in SEND_NUMBERS)
 V2_NAMES: Final = {short: long for long, short in V1_NAMES.items()}
 
 
@@ -45,16 +45,16 @@ class SendHeader(msgspec.Struct, gc=False):
     a: str
     b: str
     c: str
-    d: int
+    d: Int32
     e: str
     """queueId; text, since some clients pad it with zeros."""
-    f: int
-    g: int
-    h: int
+    f: Int32
+    g: Int64
+    h: Int32
     i: str = ""
-    j: int = 0
+    j: Int32 = 0
     k: bool = False
-    l: int | msgspec.UnsetType = msgspec.UNSET  # noqa: E741
+    l: Int32 | msgspec.UnsetType = msgspec.UNSET  # noqa: E741
     m: bool = False
     reportDurability: str = ""  # noqa: N815
     """remoting/headers/durability.py"""
@@ -62,10 +62,10 @@ class SendHeader(msgspec.Struct, gc=False):
 
 class SendFrame(msgspec.Struct, gc=False):
     code: Literal[310]
-    opaque: int
+    opaque: Int32
     extFields: SendHeader  # noqa: N815
-    flag: int = 0
-    version: int = 0
+    flag: Int32 = 0
+    version: Int32 = 0
 
 
 class BinarySendFrame(SendFrame, gc=False):
@@ -102,8 +102,8 @@ def decode_binary_frame(header: bytes) -> BinarySendFrame:
     plain."""
     read = find_plain_header(header)
     is_v1 = read is not None and read.code == RequestCode.SEND_MESSAGE
-    kind, numbers = (_V1Header, _V1_NUMBERS) if is_v1 else (SendHeader, SEND_NUMBERS)
-    if read is None or not has_plain_numbers(read.ext_fields, numbers):
+    kind = _V1Header if is_v1 else SendHeader
+    if read is None:
         raise msgspec.ValidationError("not plain")
     fields = cast("SendHeader", msgspec.convert(read.ext_fields, kind, strict=False))
     return BinarySendFrame(cast("Literal[310]", read.code), read.opaque, fields, read.flag)

@@ -265,6 +265,7 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
+            check_text(header)
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
@@ -345,7 +346,6 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        check_text(header)
         check_kind(header)
         self._check_store()
         check_body(len(request.body), self._settings.max_message_size)

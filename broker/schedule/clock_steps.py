@@ -158,7 +158,7 @@ class ClockSteps:
             ahead_ms, boot = int(found["ahead_ms"]), found["boot"]
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("%s: not used: %r", self._path, error)
             return None
         self._steps = steps

@@ -28,6 +28,7 @@ from store.commit_log import CommitLog, TopicLog
 from store.commit_log_reader import CommitLogReader
 from store.errors import MessageIllegalError
 from store.message_codec import CheckedRecord
+from store.put_aside import ReadBy, RecordGuard
 from store.record import Record
 from store.record_again import record_again
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
@@ -106,6 +107,7 @@ class _Delivery:
     service: ScheduleMessageService
     level: _Level
     queue_offset: int
+    phy_offset: int
     topic: TopicLog
     records: tuple[Record]
 
@@ -146,6 +148,9 @@ class ScheduleMessageService:
     def __init__(self, parts: ScheduleParts, delay_level_ms: Mapping[int, int]) -> None:
         self._parts = parts
         self._log = parts.commit_log
+        self._guard = RecordGuard(ReadBy.DELAY_DELIVERY)
+        self._counting = RecordGuard(ReadBy.DELAY_DELIVERY)
+        """For statistics: what is delivered is not put aside for them."""
         self._delay_level_ms = delay_level_ms
         self._levels: list[_Level] = []
         self._unsafe = 0
@@ -272,12 +277,15 @@ class ScheduleMessageService:
             return min(left_ms, _LOOK_MS)
         # Due, or further ahead than the level allows: the level's delay was changed, or the clock
         # while another broker was the master.
-        message = self._parts.reader.checked_at(phy_offset)
-        if message is None or message.topic != _SCHEDULE_TOPIC:
-            self._skip(level, 1, f"no delayed message at {phy_offset}")
-            return 0
         queue_offset = level.next_offset
-        self._deliver(level, message)
+        with self._guard.of(phy_offset):
+            message = self._parts.reader.checked_at(phy_offset)
+            if message is None or message.topic != _SCHEDULE_TOPIC:
+                self._skip(level, 1, f"no delayed message at {phy_offset}")
+            else:
+                self._deliver(level, message)
+        if self._guard.failed and level.next_offset == queue_offset:
+            self._skip(level, 1, f"the message at {phy_offset} is put aside")
         # The same again: it was refused, for example since its topic's queues are being deleted.
         return 0 if level.next_offset != queue_offset else _LOOK_MS
 
@@ -289,13 +297,15 @@ class ScheduleMessageService:
         try:
             topic = self._log.topic(home[0])
         except MessageIllegalError as error:
+            self._guard.put(message.phy_offset, error)
             self._skip(level, 1, f"message at {message.phy_offset}: {error}")
             return
         record = record_again(message, home[1], message.properties, self._log.store_host_flag)
         queue_offset = level.next_offset
         level.next_offset = queue_offset + 1
         self._unsafe += 1
-        self._parts.append_queue.append(_Delivery(self, level, queue_offset, topic, (record,)))
+        delivery = _Delivery(self, level, queue_offset, message.phy_offset, topic, (record,))
+        self._parts.append_queue.append(delivery)
 
     def _skip(self, level: _Level, count: int, why: str) -> None:
         log.error(
@@ -315,13 +325,14 @@ class ScheduleMessageService:
     def on_placed(self, delivery: _Delivery, phy_offset: int) -> None:
         """A message was appended; it is durable now, or once the waiters report it."""
         end = self._log.position
-        size = end - phy_offset
-        self._parts.stats.add_put(delivery.topic.name, 1, size)
-        self._parts.stats.add_scheduled_get(delivery.level.queue_id, size)
         if self._parts.waiters.active:
             self._parts.waiters.add(end, delivery.on_safe, None)
         else:
             self.on_safe(delivery)
+        with self._counting.of(delivery.phy_offset):
+            size = end - phy_offset
+            self._parts.stats.add_put(delivery.topic.name, 1, size)
+            self._parts.stats.add_scheduled_get(delivery.level.queue_id, size)
 
     def on_refused(self, delivery: _Delivery, code: ResponseCode, remark: str) -> None:
         """Nothing was stored: retry, unless the message can never be stored."""
@@ -329,6 +340,7 @@ class ScheduleMessageService:
         level = delivery.level
         level.next_offset = delivery.queue_offset
         if code is ResponseCode.MESSAGE_ILLEGAL:
+            self._guard.put(delivery.phy_offset, MessageIllegalError(remark))
             self._skip(level, 1, remark)
         else:
             log.warning("delay level %s: delivery delayed: %s", level.level, remark)

@@ -26,6 +26,7 @@ from broker.topic.system_topics import SCHEDULE_TOPIC
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import QueueDamagedError
+from store.put_aside import ReadBy, RecordGuard
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class DelayedEscapeService(ServiceThread):
         self._clock = clock
         self._retry_at_ms: dict[int, int] = {}
         """Level to the monotonic ms of its next attempt, after a failure."""
+        self._guard = RecordGuard(ReadBy.DELAY_ESCAPE)
         self._delivered = 0
         """Since this slave began to act."""
 
@@ -133,7 +135,9 @@ class DelayedEscapeService(ServiceThread):
         record = self._messages.record_at(phy_offset)
         if record is None:
             raise EscapeError(f"its record at {phy_offset} cannot be read here")
-        message = read_due_message(record)
+        message = None
+        with self._guard.of(phy_offset):
+            message = read_due_message(record)
         if message is None:
             log.error("delay level %s: skipped offset %s: no delayed message", level, offset)
             return True

@@ -2,7 +2,8 @@
 
 Runs on the failed thread and ends the process at once, so that the supervisor restarts it and
 recovery repairs the files. The log file has the stack trace; the terminal gets one line, since
-"ended 6 times, the broker stops" would explain nothing by itself.
+"ended 6 times, the broker stops" would explain nothing by itself. The supervisor is told the same
+(`say_last_words_with`), for its own last line.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import contextlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, NoReturn
 
 from conf.logging_setup import one_line
@@ -20,6 +23,13 @@ from ipc.service_thread import FailureHandler, ServiceThread
 log = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
+_told: Final[list[Callable[[str], None]]] = []
+"""Filled once, when a child begins."""
+
+
+def say_last_words_with(say: Callable[[str], None]) -> None:
+    """How this process tells the supervisor why it ends."""
+    _told[:] = [say]
 
 
 def service_guard(
@@ -36,12 +46,23 @@ def service_guard(
 
 def end_process(process: str, error: BaseException, exit_code: int = EXIT_FAILED) -> NoReturn:
     """Report on stderr, which is the supervisor's, and exit regardless of other threads."""
+    for say in _told:
+        say(f"{_described(error)}{_place(error)}")
     # Errors are ignored: stderr may be a pipe that is no longer read.
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(f"mqbroker: process {process} failed: {_described(error)}\n")
         sys.stderr.flush()
     logging.shutdown()
     os._exit(exit_code)
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f" ({'/'.join(Path(last.filename).parts[-3:])}:{last.lineno} in {last.name})"
 
 
 def _described(error: BaseException) -> str:

@@ -7,7 +7,8 @@ are alive and send heartbeats (or, until they serve, make progress), restarts th
 and stops everything in order. A child that ends with EXIT_REOPEN requests a change of the store's
 files that requires a closed store: all children but the name server stop in order and start again
 with a new control page, while the listening sockets stay open. Signal handlers only set a flag and
-wake the loop. It touches no message and no file of the store.
+wake the loop. It touches no message and no file of the store. Long because each step of a child's
+life is here, with its words for the operator.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from broker.supervisor.process_progress import progress_of
 from conf.errors import EXIT_CANNOT_START
 from ipc.clock import Clock
 from ipc.control_page import BEAT, SLEEPS, STARTS, ControlPage, ProcessIndex
+from store.control_slots import READING
+from store.put_aside import ReadBy
 
 log = logging.getLogger(__name__)
 
@@ -248,12 +251,13 @@ class Supervisor:
         if code == EXIT_REOPEN:
             self._reopen(name)
             return
+        what = self._last_of(child)
         child.deaths_ms.append(now_ms)
         quick = [at for at in child.deaths_ms if now_ms - at < _QUICK_WINDOW_MS]
         if len(quick) >= QUICK_DEATHS and not child.may_stay_down:
             self.stop_with(
                 f"process {name} ended {len(quick)} times within "
-                f"{_QUICK_WINDOW_MS // 1000} s (last exit code {code}); the broker stops",
+                f"{_QUICK_WINDOW_MS // 1000} s (last exit code {code}{what}); the broker stops",
                 1,
             )
             return
@@ -261,9 +265,24 @@ class Supervisor:
         child.start_at_ms = now_ms + delay_ms
         child.restarts += 1
         cause = _SIGBUS_CAUSE if code == -signal.SIGBUS else ""
-        log.error("%s: ended with code %s%s, starting again in %s ms", name, code, cause, delay_ms)
+        log.error(
+            "%s: ended with code %s%s%s, starting again in %s ms", name, code, cause, what, delay_ms
+        )
         if delay_ms == 0:
             self._spawn_again(child, now_ms)
+
+    def _last_of(self, child: ChildState) -> str:
+        """What a child that has ended said last, and which record it was reading; its successor
+        begins without."""
+        index, counters = child.spec.index, self._page.counters
+        slot = READING + 2 * index
+        words, reading = self._page.take_last_words(index), counters[slot]
+        counters[slot] = 0
+        parts = [f"; its last words: {words}"] if words else []
+        if 0 < reading <= len(ReadBy):
+            place = f"{ReadBy(reading - 1).label}, phy offset {counters[slot + 1]}"
+            parts.append(f"; it was reading a record: {place}")
+        return "".join(parts)
 
     def _spawn_again(self, child: ChildState, now_ms: int) -> None:
         """Start a child again; if the machine lacks memory or processes, retry later."""

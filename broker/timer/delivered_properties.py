@@ -7,26 +7,41 @@ from __future__ import annotations
 
 from typing import Final
 
-from store.message_properties import append_properties, find_property
+from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
 from store.timer.timer_log import TimerUnit
 
 ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 _ROLL_TIMES: Final = ROLL_TIMES.encode()
+_DIGITS: Final = 9
+"""Of a number of rolls; Java reads an int."""
 
 
 def delivered_properties(properties: bytes, unit: TimerUnit, now_ms: int) -> bytes:
     """The properties of a message that leaves the wheel. As in RocketMQ, REAL_TOPIC, REAL_QID and
-    TIMER_OUT_MS stay in them."""
-    more = b"TIMER_ENQUEUE_MS\x01%d\x02TIMER_DEQUEUE_MS\x01%d" % (unit.write_time_ms, now_ms)
+    TIMER_OUT_MS stay in them.
+
+    Never longer than PROPERTIES_LIMIT where `properties` are not: what does not fit is left out,
+    the times first, then the number of rolls. A message that was taken is delivered.
+    """
+    times = b"TIMER_ENQUEUE_MS\x01%d\x02TIMER_DEQUEUE_MS\x01%d" % (unit.write_time_ms, now_ms)
     names = [b"TIMER_ENQUEUE_MS", b"TIMER_DEQUEUE_MS"]
+    rolls = b""
     if unit.rolls:
-        times = find_property(properties, _ROLL_TIMES) or b"0"
-        more += b"\x02%s\x01%d" % (_ROLL_TIMES, int(times) + 1 if times.isdigit() else 1)
+        rolls = b"%s\x01%d" % (_ROLL_TIMES, _rolls(find_property(properties, _ROLL_TIMES)) + 1)
         names.append(_ROLL_TIMES)
     for name in names:
         if name in properties:
             properties = _without(properties, name)
-    return append_properties(properties, more)
+    for more in (times + b"\x02" + rolls if rolls else times, rolls):
+        longer = append_properties(properties, more)
+        if len(longer) <= PROPERTIES_LIMIT:
+            return longer
+    return properties
+
+
+def _rolls(text: bytes | None) -> int:
+    """How often it was stored anew on its way; 0 for what no broker has written."""
+    return int(text) if text is not None and text.isdigit() and len(text) <= _DIGITS else 0
 
 
 def _without(properties: bytes, name: bytes) -> bytes:

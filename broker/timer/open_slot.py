@@ -15,9 +15,10 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from broker.timer.slot_delivery import DueMessage, is_recalled
+from broker.timer.slot_delivery import DueMessage, find_recalled, is_recalled
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from store.message import Message
+from store.put_aside import ReadBy, RecordGuard
 from store.timer.early_file import CAPACITY
 from store.timer.timer_log import TimerLogReader, TimerUnit
 
@@ -52,6 +53,7 @@ class OpenSlot:
         self.recalls_until: int | None = None
         """Queue offset of the timer topic when the slot began: no recall for it comes later."""
         self._reads = reads
+        self._guard = RecordGuard(ReadBy.TIMER_DELIVERY)
         self.delivered: Final = set(early)
         """Records that are in the log, or can never be."""
         self._known = set(early)
@@ -114,11 +116,14 @@ class OpenSlot:
 
     def _note(self, unit: TimerUnit, pos: int) -> None:
         if unit.deletes and not unit.rolls:
-            message = self._reads.message(unit.phy_offset)
-            key = None if message is None else message.find_property(TIMER_DELETE_KEY)
-            if key:
-                self._recalled.add(key)
-            if key or message is None:
+            message, key = self._reads.message(unit.phy_offset), None
+            with self._guard.of(unit.phy_offset):
+                key = None if message is None else find_recalled(message)
+                if key:
+                    self._recalled.add(key)
+                if message is not None and message.find_property(TIMER_DELETE_KEY):
+                    return
+            if message is None or self._guard.failed:
                 return
         if unit.phy_offset in self._known:
             return
@@ -154,7 +159,10 @@ class OpenSlot:
         heapq.heappop(self._heap)
         if message is None:
             return DueMessage(waiting.unit, None, lost=True)
-        if is_recalled(message, self._recalled):
+        recalled = True
+        with self._guard.of(waiting.unit.phy_offset):
+            recalled = is_recalled(message, self._recalled)
+        if recalled:
             return DueMessage(waiting.unit, None)
         self._put = waiting
         return DueMessage(waiting.unit, message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Final, NamedTuple
 
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
@@ -18,6 +19,7 @@ _OUT_MS: Final = b"TIMER_OUT_MS"
 _VERSION: Final = "v1"
 _PARTS: Final = 5
 _NOT_URL_SAFE: Final = frozenset("+/")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
 
 
 class RecallMessageHandle(NamedTuple):
@@ -34,7 +36,10 @@ class RecallMessageHandle(NamedTuple):
 
 
 def decode_handle(text: str) -> RecallMessageHandle:
-    """Raises ValueError: RocketMQ's words for a handle that is none. Padding may be missing."""
+    """Raises ValueError: RocketMQ's words for a handle that is none. Padding may be missing.
+
+    Its parts become properties of a record (370): one with a control character, which the
+    separators of properties are, was never given out."""
     if not text or _NOT_URL_SAFE & set(text):
         raise ValueError("recall handle is invalid")
     padded = text + "=" * (-len(text) % 4 if not text.endswith("=") else 0)
@@ -42,19 +47,23 @@ def decode_handle(text: str) -> RecallMessageHandle:
         raw = base64.b64decode(padded.encode(), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
         raise ValueError("recall handle is invalid") from error
-    parts = raw.decode("utf-8", "replace").rstrip(" ").split(" ")
-    if parts[0] != _VERSION or len(parts) < _PARTS:
+    decoded = raw.decode("utf-8", "replace")
+    parts = decoded.rstrip(" ").split(" ")
+    if parts[0] != _VERSION or len(parts) < _PARTS or _CONTROL.search(decoded):
         raise ValueError("recall handle is invalid")
     return RecallMessageHandle(*parts[1:_PARTS])
 
 
 def recall_handle_field(topic: str, broker_name: str, properties: bytes) -> dict[str, str]:
     """`recallHandle` of the answer to a send of one timer message with these stored properties; a
-    retry and a message without UNIQ_KEY have none."""
+    retry, and a message without UNIQ_KEY or with control characters in it, have none."""
     key, out_ms = find_property(properties, _UNIQUE_KEY), find_property(properties, _OUT_MS)
     if not key or not out_ms or topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
         return {}
     # Within the slot, so that the recall is rounded to the same.
     text = str(int(out_ms) + 1)
-    handle = RecallMessageHandle(topic, broker_name, text, str(key, "utf-8", "replace"))
+    unique_key = str(key, "utf-8", "replace")
+    if _CONTROL.search(unique_key):
+        return {}
+    handle = RecallMessageHandle(topic, broker_name, text, unique_key)
     return {"recallHandle": handle.encode()}

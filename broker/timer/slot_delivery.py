@@ -17,6 +17,7 @@ from typing import Final
 from broker.append.diverted_messages import REAL_TOPIC
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from store.message import Message
+from store.put_aside import ReadBy, RecordGuard
 from store.timer.timer_log import TimerLogReader, TimerUnit
 
 _UNIQUE_KEY: Final = "UNIQ_KEY"
@@ -56,6 +57,7 @@ class SlotDelivery:
         self._units = units
         self._read_message = read_message
         self._early = early
+        self._guard = RecordGuard(ReadBy.TIMER_DELIVERY)
         self._positions = array("q")
         """From the newest unit on; ~position where there is nothing to deliver any more."""
         self._recalled: set[str] = set()
@@ -113,8 +115,13 @@ class SlotDelivery:
         unit = None if pos < 0 else self._units.unit(pos)
         if unit is None:
             return DueMessage(unit, None)
-        # One with the delete bit is a recall by its record only (TimerLog.mark_delivered).
         message = self._read_message(unit.phy_offset)
+        with self._guard.of(unit.phy_offset):
+            return self._judge(unit, message)
+        return DueMessage(unit, None)
+
+    def _judge(self, unit: TimerUnit, message: Message | None) -> DueMessage:
+        # One with the delete bit is a recall by its record only (TimerLog.mark_delivered).
         if message is None:
             return DueMessage(unit, None, lost=not unit.deletes)
         if is_recalled(message, self._recalled) or (
@@ -125,9 +132,20 @@ class SlotDelivery:
 
     def _note_recall(self, unit: TimerUnit) -> None:
         message = self._read_message(unit.phy_offset)
-        key = None if message is None else message.find_property(TIMER_DELETE_KEY)
-        if key:
-            self._recalled.add(key)
+        with self._guard.of(unit.phy_offset):
+            key = None if message is None else find_recalled(message)
+            if key:
+                self._recalled.add(key)
+
+
+def find_recalled(message: Message) -> str | None:
+    """What a recall of the timer topic recalls (its TIMER_DEL_UNIQKEY, topic+UNIQ_KEY). None for a
+    message that is no recall, and for one that names another topic than its own: whoever may send
+    to a topic recalls messages of that topic. (5.3.3 believes it; its own are of their topic.)"""
+    key, topic = message.find_property(TIMER_DELETE_KEY), message.find_property(REAL_TOPIC)
+    if not key or not topic or not key.startswith(f"{topic}+"):
+        return None
+    return key
 
 
 def is_recalled(message: Message, recalled: AbstractSet[str]) -> bool:

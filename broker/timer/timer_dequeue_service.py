@@ -35,7 +35,7 @@ from remoting.response_code import ResponseCode
 from store.commit_log import TopicLog
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
-from store.message_properties import PROPERTIES_LIMIT
+from store.put_aside import ReadBy, RecordGuard
 from store.record import Record
 from store.record_again import record_again
 from store.timer.slot import Slot
@@ -71,6 +71,8 @@ class _Delivery:
 
     service: TimerDequeueService
     slot: SlotDelivery | OpenSlot
+    phy_offset: int
+    """Of the timer message."""
     topic: TopicLog
     real_topic: str
     records: tuple[Record]
@@ -97,6 +99,9 @@ class TimerDequeueService:
         self._counters = parts.counters
         self._precision_ms = parts.wheel.precision_ms
         self._records = TimerRecords(parts.reader, self._precision_ms)
+        self._guard = RecordGuard(ReadBy.TIMER_DELIVERY)
+        self._counting = RecordGuard(ReadBy.TIMER_DELIVERY)
+        """For statistics: what is delivered is not put aside for them."""
         self._open = OpenSlots(
             parts.wheel,
             SlotReads(parts.units, self._records.asked_ms, self._records.message),
@@ -327,6 +332,12 @@ class TimerDequeueService:
         self._count(slot)
 
     def _deliver(self, slot: SlotDelivery | OpenSlot, unit: TimerUnit, message: Message) -> None:
+        with self._guard.of(unit.phy_offset):
+            self._put(slot, unit, message)
+            return
+        self._count(slot)
+
+    def _put(self, slot: SlotDelivery | OpenSlot, unit: TimerUnit, message: Message) -> None:
         home = (TIMER_TOPIC, 0) if unit.rolls else home_of(message.properties)
         if home is None or home[0] == TRANS_HALF_TOPIC:
             log.error(
@@ -339,36 +350,40 @@ class TimerDequeueService:
         properties = delivered_properties(message.properties, unit, self._parts.clock.now_ms())
         try:
             topic = self._log.topic(home[0])
-            if len(properties) > PROPERTIES_LIMIT:
-                raise MessageIllegalError(f"properties of {len(properties)} bytes")
         except MessageIllegalError as error:
-            self._give_up(slot, str(error))
+            self._give_up(slot, message.phy_offset, error)
             return
         record = record_again(message, home[1], properties, self._log.store_host_flag)
         real_topic = message.find_property(REAL_TOPIC) or home[0]
-        self._parts.append_queue.append(_Delivery(self, slot, topic, real_topic, (record,)))
+        self._parts.append_queue.append(
+            _Delivery(self, slot, message.phy_offset, topic, real_topic, (record,))
+        )
 
     # -- results -----------------------------------------------------------------------------------
 
     def on_placed(self, delivery: _Delivery, phy_offset: int) -> None:
         """A message is in the log; published at the end of the turn."""
         self._last_end = end = self._log.position
-        self._parts.stats.add_put(delivery.topic.name, 1, end - phy_offset)
-        self._parts.stats.add_timer_delivered(delivery.real_topic)
         self.delivered += 1
         self._count(delivery.slot)
+        with self._counting.of(delivery.phy_offset):
+            self._parts.stats.add_put(delivery.topic.name, 1, end - phy_offset)
+            self._parts.stats.add_timer_delivered(delivery.real_topic)
 
     def on_refused(self, delivery: _Delivery, code: ResponseCode, remark: str) -> None:
         """Nothing was stored: it is put again, unless it can never be stored."""
         if code is ResponseCode.MESSAGE_ILLEGAL:
-            self._give_up(delivery.slot, remark)
+            self._give_up(delivery.slot, delivery.phy_offset, MessageIllegalError(remark))
         else:
             delivery.slot.put_back()
             log.warning("slot %s: delivery delayed: %s", delivery.slot.slot_ms, remark)
             self._not_before_ms = self._parts.clock.monotonic_ms() + _LOOK_MS
 
-    def _give_up(self, slot: SlotDelivery | OpenSlot, why: str) -> None:
-        log.error("slot %s: a timer message can never be stored: dropped: %s", slot.slot_ms, why)
+    def _give_up(
+        self, slot: SlotDelivery | OpenSlot, phy_offset: int, why: MessageIllegalError
+    ) -> None:
+        """It can never be stored."""
+        self._guard.put(phy_offset, why)
         self._count(slot)
 
     def _count(self, slot: SlotDelivery | OpenSlot) -> None:

@@ -32,15 +32,18 @@ from broker.topic.system_topics import (
     TOPIC_SYS_FLAG_UNIT_SUB,
     SystemTopics,
     check_send_allowed,
+    revive_topic,
 )
 from broker.topic.topic_attributes import altered, is_compaction, unsupported
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
+from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.resource_names import (
     LEGAL_CHARACTERS,
     TOPIC_MAX_LENGTH,
+    is_legal_pop_retry_topic,
     is_legal_topic,
     validate_topic,
 )
@@ -199,6 +202,21 @@ class TopicConfigManager(JsonConfigManager):
         if found is not None and is_storable(topic):
             return found
         validate_topic(topic)
+        return self._create(topic, queue_nums, perm, sys_flag)
+
+    def create_pop_retry(self, topic: str) -> TopicConfig | None:
+        """As `create`, for a retry topic of pops: one queue; its name may have the "+" of V2."""
+        found = self._table.get(topic)
+        if found is not None and is_storable(topic):
+            return found
+        validate_topic(topic.replace("+", "_", 1))
+        return self._create(topic, 1, PERM_READ_WRITE, 0)
+
+    def can_be_pop_retry(self, topic: str) -> bool:
+        """Whether `create_pop_retry` finds or creates a topic of this name."""
+        return (topic in self._table and is_storable(topic)) or is_legal_pop_retry_topic(topic)
+
+    def _create(self, topic: str, queue_nums: int, perm: int, sys_flag: int) -> TopicConfig | None:
         return self._add(
             topic,
             lambda: TopicConfig(
@@ -263,6 +281,19 @@ class TopicConfigManager(JsonConfigManager):
             template = self._table[default_topic] = replace(template, perm=PERM_READ_WRITE)
             self.mark_changed()
         return template
+
+    def count_revive_queues(self) -> int:
+        """How many queues the revive topic has had at most: reviveQueueNum may have been lowered
+        while check points wait in those above it. To be called once, after `load`."""
+        name, count = revive_topic(self.config.broker_cluster_name), self.config.revive_queue_num
+        with self._lock:
+            found = self._table[name]
+            if found.read_queue_nums >= count:
+                return min(found.read_queue_nums, POP_ORDER_REVIVE_QUEUE)
+            self._table[name] = replace(found, read_queue_nums=count, write_queue_nums=count)
+            self._next_version()
+        self.save_soon()
+        return count
 
     # -- changing and deleting ---------------------------------------------------------------------
 

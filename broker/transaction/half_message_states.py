@@ -4,8 +4,12 @@ Owned by the service thread until TransactionalMessageService has read the op qu
 (`known`), and by the loop thread of `remoting` from then on; the service's thread may still call
 `is_ended` and `advance_ops`. A half is identified by its offset in the half queue. A half that was
 checked is stored in the queue again, at a higher offset: the first record and its copies form a set
-of copies, and ending one of them ends all. In memory only; the op queue is the durable form. Knows
-neither log nor requests.
+of copies, and ending one of them ends all. Who says that a half is a copy must know it
+(TransactionalMessageService): what a half says of itself, its sender may have written. In memory
+only; the op queue is the durable form. Knows neither log nor requests.
+
+An end is remembered as long as its half is in the log: a bit for each half, so at most a thousandth
+of the log's bytes, and next to nothing for a run of 65,536 halves that have all ended.
 
 RocketMQ detects an end only while it scans the op queue: it stores a message twice if its commit is
 repeated, and checks the copy of a half whose commit was late.
@@ -22,8 +26,8 @@ log = logging.getLogger(__name__)
 
 _CHUNK_BITS: Final = 16
 _CHUNK_MASK: Final = (1 << _CHUNK_BITS) - 1
-MAX_CHUNKS: Final = 256
-"""2 MiB: the end states of the last 16.7 million halves."""
+_FULL: Final = bytearray(b"\xff" * (1 << _CHUNK_BITS - 3))
+"""The chunk of halves that have all ended; never written."""
 
 
 class _OpTail:
@@ -44,6 +48,7 @@ class HalfMessageStates:
         self.known: Final = threading.Event()
         """Set when the op queue has been read."""
         self._chunks: dict[int, bytearray] = {}
+        """By half // 65,536: a bit for each half, set when it has ended."""
         self._copies: dict[int, list[int]] = {}
         """Each half with copies, and each copy, to the set of copies, oldest first."""
         self._ending: set[int] = set()
@@ -89,32 +94,53 @@ class HalfMessageStates:
         copies = self.forget(half)
         for member in copies:
             self._mark(member)
-        newest = copies[-1]
+        newest = max(copies)
         return (half,) if newest == half else (half, newest)
 
     def _mark(self, half: int) -> None:
         index, bit = half >> _CHUNK_BITS, half & _CHUNK_MASK
         chunk = self._chunks.get(index)
         if chunk is None:
-            chunk = self._chunks[index] = bytearray(1 << _CHUNK_BITS - 3)
-            if len(self._chunks) > MAX_CHUNKS:
-                del self._chunks[min(self._chunks)]
-        chunk[bit >> 3] |= 1 << (bit & 7)
+            _share_full(self._chunks)
+            chunk = self._chunks[index] = bytearray(len(_FULL))
+        if chunk is not _FULL:
+            chunk[bit >> 3] |= 1 << (bit & 7)
+
+    def forget_before(self, half: int) -> None:
+        """The halves before are no longer in the log: nobody can end them again."""
+        for index in [index for index in self._chunks if index < half >> _CHUNK_BITS]:
+            del self._chunks[index]
 
     # -- copies ------------------------------------------------------------------------------
 
     def link(self, half: int, original: int) -> None:
-        """`half` is a copy of `original`, according to its properties."""
+        """`half` is a copy of `original`, as both of their records say."""
         if half not in self._copies:
             copies = self._copies.setdefault(original, [original])
             copies.append(half)
             self._copies[half] = copies
+
+    def are_copies(self, half: int, other: int) -> bool:
+        """Whether both are known to be in one set of copies. Any thread."""
+        copies = self._copies.get(half)
+        return copies is not None and copies is self._copies.get(other)
 
     def add_copy(self, half: int, copy: int) -> None:
         """`half` was stored again as `copy`."""
         copies = self._copies.setdefault(half, [half])
         copies.append(copy)
         self._copies[copy] = copies
+
+    def replace_copy(self, half: int, copy: int) -> None:
+        """`half`, itself a copy about which nobody was asked, was stored again as `copy`, which
+        takes its place: an immune half is stored again every round, and would fill the memory. An
+        end that names `half` all the same has no effect."""
+        self.add_copy(half, copy)
+        copies = self._copies[half]
+        if copies[0] != half and copies[0] not in self._ending:
+            del self._copies[half]
+            copies.remove(half)
+            self._mark(half)
 
     def forget(self, half: int) -> list[int]:
         """The half will not be checked again; returns its set of copies, at least itself."""
@@ -167,3 +193,9 @@ class HalfMessageStates:
             tail.halves.popleft()
             tail.offset += 1
         return tail.offset
+
+
+def _share_full(chunks: dict[int, bytearray]) -> None:
+    for index, chunk in chunks.items():
+        if chunk is not _FULL and chunk == _FULL:
+            chunks[index] = _FULL

@@ -14,6 +14,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from broker.append.diverted_messages import home_of
 from broker.append.send_properties import append_pairs, find_property, without_property
 from remoting.headers.transaction import CheckTransactionStateRequestHeader
 from store.commit_log import own_record
@@ -78,6 +79,21 @@ def half_copy(half: Message, properties: bytes, store_host_flag: int) -> Record:
     """A copy of the half, to be stored in queue 0 of the half topic or of the discard topic."""
     return record_again(
         half, HALF_QUEUE_ID, properties, store_host_flag, prepared_transaction_offset=0
+    )
+
+
+def is_copy(half: Message, original: Message) -> bool:
+    """Whether a half, which says that it is a copy of `original`, can be one: both were born at the
+    same ms and place, as the same message for the same queue, of the same producer group. All of
+    these stay in a broker's copies, ours and Java's; who sends a half has none of them in his hand
+    but his own."""
+    return (half.born_timestamp, half.born_host, home_of(half.properties)) == (
+        original.born_timestamp,
+        original.born_host,
+        home_of(original.properties),
+    ) and all(
+        half.find_property(name) == original.find_property(name)
+        for name in (PRODUCER_GROUP, _UNIQ_KEY)
     )
 
 

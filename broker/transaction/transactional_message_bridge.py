@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from broker.append.append_queue import AppendQueue
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.transaction.earlier_ends import EarlierEnds, StoreReads, queued_message
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
-from store.errors import QueueDamagedError, StoreError
+from store.errors import MessageIllegalError, QueueDamagedError, StoreError
 from store.message import Message
-from store.message_codec import decode_host, decode_record
+from store.message_codec import decode_host
+from store.put_aside import ReadBy, RecordGuard
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -33,10 +34,6 @@ APPEND_TIMEOUT_MS: Final = 10_000
 
 class AppendTimeoutError(StoreError):
     """The loop did not append in time; it may still do so."""
-
-
-class StoreReads(QueueOffsets, MessageReader, Protocol):
-    """The part of StoreAccess used here."""
 
 
 class TransactionOffsets(Protocol):
@@ -59,6 +56,7 @@ class BridgeParts:
     append_queue: AppendQueue
     reader: StoreReads
     halves: HalfMessageStates
+    earlier: EarlierEnds
     offsets: TransactionOffsets
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
@@ -74,11 +72,16 @@ class Rewrite(NamedTuple):
     topic: str
     record: Record
     original: int | None = None
-    """The half of which it is a copy, according to its properties."""
+    """The half of which it is a copy."""
+    phy_offset: int = -1
+    """Of the half that is stored again."""
+    asks: bool = True
+    """Whether a producer is asked about the copy; if not, it takes the place of this one."""
 
 
 class Rewritten(NamedTuple):
-    """The result of a Rewrite. One of the two is set, neither if the half has ended meanwhile."""
+    """The result of a Rewrite. One of the two is set, neither if the half has ended meanwhile, or
+    was put aside."""
 
     place: tuple[int, int] | None = None
     """phy_offset and queue_offset of the copy."""
@@ -93,6 +96,8 @@ class TransactionalMessageBridge:
 
     def __init__(self, parts: BridgeParts) -> None:
         self._parts = parts
+        self._forgotten_before = 0
+        self._guard = RecordGuard(ReadBy.TRANSACTION_OP)
 
     # -- progress ------------------------------------------------------------------------------
 
@@ -130,10 +135,12 @@ class TransactionalMessageBridge:
 
     def find_message(self, topic: str, queue_offset: int) -> Message | None:
         """A half or an op; None if it was deleted from the log."""
+        return queued_message(self._parts.reader, topic, queue_offset)
+
+    def phy_offset_at(self, topic: str, queue_offset: int) -> int:
+        """Of a half or an op; -1 without it."""
         unit = self._parts.reader.unit_at(topic, HALF_QUEUE_ID, queue_offset)
-        raw = None if unit is None else self._parts.reader.record_at(unit[0])
-        message = None if raw is None else decode_record(raw, 0)[0]
-        return message if message is not None and message.topic == topic else None
+        return -1 if unit is None else unit[0]
 
     def read_ops(self) -> bool:
         """Fill HalfMessageStates from the op queue, once after a start.
@@ -157,9 +164,12 @@ class TransactionalMessageBridge:
         high = self.offsets(TRANS_OP_HALF_TOPIC)[1]
         begin = self._stored_offset(TRANS_OP_HALF_TOPIC)
         parts.halves.start_ops(begin)
+        parts.earlier.begin(begin, self.half_offset())
         for op_offset in range(begin, high):
-            op = self.find_message(TRANS_OP_HALF_TOPIC, op_offset)
-            halves = [] if op is None else halves_of_op(op)
+            op, halves = None, []
+            with self._guard.of(self.phy_offset_at(TRANS_OP_HALF_TOPIC, op_offset)):
+                op = self.find_message(TRANS_OP_HALF_TOPIC, op_offset)
+                halves = [] if op is None else halves_of_op(op)
             parts.halves.add_stored_op(halves)
             for half in halves:
                 unit = parts.reader.unit_at(TRANS_HALF_TOPIC, HALF_QUEUE_ID, half)
@@ -170,6 +180,12 @@ class TransactionalMessageBridge:
     def _is_dispatched(self, topic: str) -> bool:
         expected = self._parts.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0
         return self.offsets(topic)[1] >= expected
+
+    def forget_ends_before(self, half: int) -> None:
+        """The halves before are no longer in the log."""
+        if half > self._forgotten_before:
+            self._forgotten_before = half
+            self._parts.on_loop(lambda: self._parts.halves.forget_before(half))
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -198,6 +214,7 @@ class _Batch:
         self._parts = parts
         self._rewrites = rewrites
         self._results: dict[int, Rewritten] = {}
+        self._guard = RecordGuard(ReadBy.TRANSACTION_CHECK)
 
     def begin(self) -> None:
         """Append them in order."""
@@ -212,16 +229,29 @@ class _Batch:
             if halves.is_ending(half):
                 self.settle(index, Rewritten(refusal="its end is being stored"))
                 continue
-            topic = self._parts.commit_log.topic(rewrite.topic)
-            self._parts.append_queue.append(_Copy(self, index, rewrite, topic, (rewrite.record,)))
+            with self._guard.of(rewrite.phy_offset):
+                topic = self._parts.commit_log.topic(rewrite.topic)
+                copy = _Copy(self, index, rewrite, topic, (rewrite.record,))
+                self._parts.append_queue.append(copy)
+            if self._guard.failed and index not in self._results:
+                self.settle(index, _ENDED)
 
     def on_placed(self, copy: _Copy, place: tuple[int, int]) -> None:
         """A copy was appended."""
+        halves, rewrite = self._parts.halves, copy.rewrite
         if copy.topic.name == TRANS_HALF_TOPIC:
-            self._parts.halves.add_copy(copy.rewrite.half, place[1])
+            (halves.add_copy if rewrite.asks else halves.replace_copy)(rewrite.half, place[1])
         else:
-            self._parts.halves.forget(copy.rewrite.half)
+            halves.forget(rewrite.half)
         self.settle(copy.index, Rewritten(place))
+
+    def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
+        """Nothing was stored. A half that never can be is not in the way of those behind it."""
+        if code is ResponseCode.MESSAGE_ILLEGAL:
+            self._guard.put(copy.rewrite.phy_offset, MessageIllegalError(remark))
+            self.settle(copy.index, _ENDED)
+        else:
+            self.settle(copy.index, Rewritten(refusal=remark))
 
     def settle(self, index: int, result: Rewritten) -> None:
         """Set one result; the last one wakes the waiting thread."""
@@ -244,6 +274,6 @@ class _Copy:
         """See Append."""
         self.batch.on_placed(self, places[0])
 
-    def refused(self, _code: ResponseCode, remark: str) -> None:
+    def refused(self, code: ResponseCode, remark: str) -> None:
         """See Append."""
-        self.batch.settle(self.index, Rewritten(refusal=remark))
+        self.batch.on_refused(self, code, remark)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.table_protocols import OwnTopics
+from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_IMMUNITY,
@@ -31,6 +32,7 @@ from broker.transaction.transaction_records import (
     check_body,
     check_header,
     half_copy,
+    is_copy,
     number_in,
     with_number,
 )
@@ -41,6 +43,7 @@ from remoting.request_processor import ConnectionLike
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
+from store.put_aside import ReadBy, RecordGuard
 from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
@@ -54,16 +57,6 @@ _UNSAFE_ROUNDS: Final = 64
 """Maximum rounds with unstored progress; further rounds are merged."""
 _MAX_TIME_QUEUES: Final = 1
 _MS_PER_HOUR: Final = 3_600_000
-
-
-class LiveProducers(Protocol):
-    """The part of ProducerManager used here."""
-
-    def find_group(self, group: str) -> object | None:
-        """None if no producer of the group is connected."""
-
-    def find_available(self, group: str) -> ConnectionLike | None:
-        """An open connection of the group, round robin, or None."""
 
 
 class ProducerCalls(Protocol):
@@ -120,7 +113,7 @@ class TransactionalMessageService:
         bridge: TransactionalMessageBridge,
         halves: HalfMessageStates,
         topics: OwnTopics,
-        producers: LiveProducers,
+        producers: AskableProducers,
         calls: ProducerCalls,
         clock: Clock,
     ) -> None:
@@ -135,13 +128,12 @@ class TransactionalMessageService:
         self._aging.begin_at(0)
         self._aged_ms = self._aging.now_ms()
         """The time of this round by which halves are given up."""
+        self._guard = RecordGuard(ReadBy.TRANSACTION_CHECK)
         self._position = 0
         """Queue offset of the first half of the next round."""
         self._unsafe: deque[tuple[int, int]] = deque()
         """Log end and position after each round with unstored progress; it can be stored once the
         log is flushed up to that end."""
-        self._nobody: Counter[str] = Counter()
-        """Halves of this round without a connected producer, by producer group."""
 
     def recover(self) -> bool:
         """Read which halves have ended; False if the store is not ready yet, then call it again."""
@@ -166,8 +158,9 @@ class TransactionalMessageService:
         self._aged_ms = self._aging.now_ms()
         began_ms = self._clock.monotonic_ms()
         low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
+        self._bridge.forget_ends_before(low)
         begin = self._position = min(max(self._position, low), high)
-        self._nobody.clear()
+        self._producers.begin_round()
         try:
             while (
                 self._position < high
@@ -184,10 +177,21 @@ class TransactionalMessageService:
             if len(self._unsafe) >= _UNSAFE_ROUNDS:
                 self._unsafe.pop()
             self._unsafe.append((self._bridge.log_end(), self._position))
-        for group, count in self._nobody.items():
+        self._log_unasked()
+
+    def _log_unasked(self) -> None:
+        for group, count in self._producers.nobody.items():
             log.warning(
                 "producer group %s: no producer is connected, %s undecided half message(s)",
                 group,
+                count,
+            )
+        for (group, topic), count in self._producers.no_rights.items():
+            log.warning(
+                "producer group %s: none of its connected producers may publish to topic %s, %s "
+                "undecided half message(s)",
+                group,
+                topic,
                 count,
             )
 
@@ -197,23 +201,28 @@ class TransactionalMessageService:
         """Process some of the halves up to `high`; False if the round is over."""
         now_ms = self._clock.now_ms()
         high = min(high, self._position + _LOOKED_AT)
-        steps: list[tuple[int, _Step]] = []
+        steps: list[tuple[_Step, Rewrite]] = []
         position, missing, go_on = self._position, 0, True
         while position < high and len(steps) < _BLOCK:
             if self._halves.is_ended(position):
                 position += 1
                 continue
-            half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
-            if half is None:
-                missing += 1
+            step, rewrite = None, None
+            with self._guard.of(self._bridge.phy_offset_at(TRANS_HALF_TOPIC, position)):
+                half = self._bridge.find_message(TRANS_HALF_TOPIC, position)
+                if half is None:
+                    missing += 1
+                else:
+                    step = self._judge(half, now_ms)
+                    rewrite = self._rewrite(position, step)
+            if step is None or rewrite is None:
                 position += 1
                 continue
-            step = self._judge(half, now_ms)
             if step.verdict is _Verdict.LATER:
                 go_on = False
                 break
             if step.verdict is not _Verdict.PASS:
-                steps.append((position, step))
+                steps.append((step, rewrite))
             position += 1
         if missing:
             log.warning(
@@ -227,8 +236,7 @@ class TransactionalMessageService:
         return go_on and refused_at is None
 
     def _judge(self, half: Message, now_ms: int) -> _Step:
-        original = number_in(half, PREPARED_QUEUE_OFFSET)
-        original = None if original is None or original < 0 else original
+        original = self._find_original(half)
         if original is not None and self._halves.is_ended(original):
             return _Step(_Verdict.PASS, half, half.properties, original)
         age_ms = now_ms - half.born_timestamp
@@ -248,17 +256,36 @@ class TransactionalMessageService:
             return _Step(_Verdict.LATER, half, half.properties, original)
         return _fitting(_Step(_Verdict.CHECK, half, properties, original))
 
+    def _find_original(self, half: Message) -> int | None:
+        """The half of which this one is a copy that a broker has made; None: of none.
+
+        Its property says so, and its sender may have written that: only what this life has made
+        itself, or what agrees with the record that it names, is believed. Where that is gone from
+        the log, nobody can tell; then it counts as a copy of a half that has ended, if that is so,
+        rather than being committed twice. Raises StoreError.
+        """
+        number = number_in(half, PREPARED_QUEUE_OFFSET)
+        if number is None or not 0 <= number < half.queue_offset:
+            return None
+        if self._halves.are_copies(half.queue_offset, number):
+            return number
+        original = self._bridge.find_message(TRANS_HALF_TOPIC, number)
+        if original is None:
+            return number if self._halves.is_ended(number) else None
+        return number if is_copy(half, original) else None
+
     def _immunity_ms(self, immunity_s: int) -> int:
         return self._settings.time_out_ms if immunity_s == -1 else immunity_s * 1000
 
-    def _carry_out(self, steps: list[tuple[int, _Step]]) -> int | None:
+    def _carry_out(self, steps: list[tuple[_Step, Rewrite]]) -> int | None:
         """Append the copies and ask the producers; returns the first rejected half, if any."""
         if not steps:
             return None
-        if any(step.verdict is _Verdict.DISCARD for _, step in steps):
+        if any(step.verdict is _Verdict.DISCARD for step, _ in steps):
             self._topics.create(TRANS_CHECK_MAX_TIME_TOPIC, _MAX_TIME_QUEUES, PERM_READ_WRITE)
-        results = self._bridge.rewrite([self._rewrite(half, step) for half, step in steps])
-        for (half, step), result in zip(steps, results, strict=True):
+        results = self._bridge.rewrite([rewrite for _, rewrite in steps])
+        for (step, rewrite), result in zip(steps, results, strict=True):
+            half = rewrite.half
             if result.refusal:
                 log.warning("half %s: could not be stored again: %s", half, result.refusal)
                 return half
@@ -267,14 +294,16 @@ class TransactionalMessageService:
             if step.verdict is _Verdict.DISCARD:
                 _log_discarded(half, step.half, result.place)
             elif step.verdict is _Verdict.CHECK:
-                self._ask(step, result.place)
+                with self._guard.of(step.half.phy_offset):
+                    self._ask(step, result.place)
         return None
 
     def _rewrite(self, half: int, step: _Step) -> Rewrite:
         discarded = step.verdict is _Verdict.DISCARD
         topic = TRANS_CHECK_MAX_TIME_TOPIC if discarded else TRANS_HALF_TOPIC
         record = half_copy(step.half, step.properties, self._settings.store_host_flag)
-        return Rewrite(half, topic, record, step.original)
+        asks = step.verdict is not _Verdict.RENEW
+        return Rewrite(half, topic, record, step.original, step.half.phy_offset, asks)
 
     # -- checking --------------------------------------------------------------------------------
 
@@ -286,10 +315,8 @@ class TransactionalMessageService:
             log.error("half at %s: its real topic is missing", half.phy_offset)
             return
         group = half.find_property(PRODUCER_GROUP) or ""
-        known = self._producers.find_group(group) is not None
-        connection = self._producers.find_available(group) if known else None
+        connection = self._producers.find(group, home[0], half)
         if connection is None:
-            self._nobody[group] += 1
             return
         header = check_header(half, *place, self._settings.store_host)
         try:

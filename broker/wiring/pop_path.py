@@ -14,6 +14,7 @@ from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal, read_boot_id
+from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_request import OrderInfo, PopWaiters
 from broker.pop.request_clock import RequestClock
@@ -55,8 +56,9 @@ class PopPath:
         self._clock = resources.clock
         self.metrics: Final = PopMetrics(resources.metric_slots)
         self._options = resources.options
+        self.revive_queues = self._options.broker.revive_queue_num
+        """From `open` on all that the revive topic has: those of before it was lowered, too."""
         self._page = resources.page
-        self._clock = resources.clock
         self._store = store
         self._tables = tables
         self._stats = stats
@@ -68,7 +70,7 @@ class PopPath:
             self._options.store.pop_journal_path, broker.pop_ck_max_buffer_size, read_boot_id()
         )
         self.buffer: Final = PopBufferMergeService(
-            _buffer_settings(self._options),
+            self._buffer_settings(),
             self._journal,
             self.records,
             tables.offsets,
@@ -85,18 +87,25 @@ class PopPath:
             store.log.next_offset,
         )
         self.pop: Final = self._make_pop(order, waiters, hold_rights)
-        queues = PopQueueCheck(tables.topics.find, self.reader)
+        self._queues = PopQueueCheck(
+            self._handle_limits(),
+            tables.topics.find,
+            tables.groups.find,
+            self.reader,
+            self._now_ms,
+        )
         acks = PopAcks(self.buffer, self.records, self.inflight, broker.broker_name)
-        self.ack: Final = AckMessageProcessor(acks, queues, tables.offsets, order, waiters, stats)
+        self.ack: Final = AckMessageProcessor(
+            acks, self._queues, tables.offsets, order, waiters, stats
+        )
         self._change = ChangeInvisibleTimeProcessor(
             self.buffer,
             acks,
-            queues,
+            self._queues,
             tables.offsets,
             order,
             self._now_ms,
             broker.broker_name,
-            _max_invisible_ms(self._options),
         )
 
     @property
@@ -112,6 +121,8 @@ class PopPath:
         if self._options.store.is_slave:
             self._journal.remove()
         else:
+            self.revive_queues = self._tables.topics.count_revive_queues()
+            self.use(self._options)
             self.buffer.recover(self._store.log.position, self._store.log.next_offset)
 
     def start(self, loop: SelectorLoop) -> None:
@@ -125,8 +136,8 @@ class PopPath:
         """Follow changed settings."""
         self._options = options
         self.pop.use(_pop_settings(options))
-        self.buffer.use(_buffer_settings(options))
-        self._change.use(_max_invisible_ms(options))
+        self.buffer.use(self._buffer_settings())
+        self._queues.use(self._handle_limits())
 
     def drain(self) -> None:
         """An orderly stop: no request comes any more, the log takes the last records."""
@@ -159,6 +170,7 @@ class PopPath:
                 offsets=tables.offsets,
                 find_topic=self._store.batch_queues.find_poppable,
                 find_group=tables.groups.find_or_create,
+                retry_topics=tables.topics,
                 order=order,
                 waiters=waiters,
                 stats=self._stats,
@@ -167,6 +179,23 @@ class PopPath:
                 log_end=self._log_end,
                 is_in_memory=self._is_in_memory,
             ),
+        )
+
+    def _buffer_settings(self) -> BufferSettings:
+        broker = self._options.broker
+        return BufferSettings(
+            enabled=broker.enable_pop_buffer_merge,
+            stay_ms=broker.pop_ck_stay_buffer_time,
+            stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
+            max_queue_size=broker.pop_ck_offset_max_queue_size,
+            limits=self._handle_limits(),
+        )
+
+    def _handle_limits(self) -> PopLimits:
+        return PopLimits(
+            revive_queue_num=self.revive_queues,
+            max_invisible_ms=_max_invisible_ms(self._options),
+            broker_name=self._options.broker.broker_name,
         )
 
     def _limits(self) -> ReadLimits:
@@ -198,17 +227,6 @@ class PopPath:
         return self._tables.topics.find(topic) is not None and (
             self._tables.groups.find(group) is not None
         )
-
-
-def _buffer_settings(options: StartupOptions) -> BufferSettings:
-    broker = options.broker
-    return BufferSettings(
-        enabled=broker.enable_pop_buffer_merge,
-        stay_ms=broker.pop_ck_stay_buffer_time,
-        stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
-        max_queue_size=broker.pop_ck_offset_max_queue_size,
-        broker_name=broker.broker_name,
-    )
 
 
 def _max_invisible_ms(options: StartupOptions) -> int:

@@ -38,6 +38,7 @@ from broker.wiring.message_services import MessageServices
 from broker.wiring.pop_path import PopPath
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
+from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 
@@ -100,7 +101,7 @@ class PopServices:
         self._progress = ReviveProgress(
             self._options.store.pop_revive_progress_path,
             read_boot_id(),
-            self._options.broker.revive_queue_num,
+            POP_ORDER_REVIVE_QUEUE,
         )
         self._revive = self._make_revive(messages, stats)
 
@@ -118,6 +119,7 @@ class PopServices:
     def open(self) -> None:
         """The log is open. See PopPath."""
         self.path.open()
+        self._revive.queue_num = self.path.revive_queues
         if self._options.store.is_slave:
             self._progress.clear()
 

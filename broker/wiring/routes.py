@@ -38,6 +38,7 @@ from broker.wiring.static_topics import STATIC_TOPIC_POOL, static_topic_pool
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from ipc.clock import Clock
+from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RequestExecutor
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import RequestProcessor, Route
@@ -154,8 +155,10 @@ class RouteTable:
         pull: PullMessageProcessor,
         clients: Broker2Client,
         rights: StoredRights,
+        account_of: Callable[[RemotingCommand], str],
     ) -> None:
-        """clients: calls of admin requests to clients. rights: on messages named by their place."""
+        """clients: calls of admin requests to clients. rights: on messages named by their place.
+        account_of: that sent a request."""
         self._options: Final = options
         self._clock: Final = clock
         self._store: Final = store
@@ -165,6 +168,7 @@ class RouteTable:
         self._pull: Final = pull
         self._clients: Final = clients
         self._rights: Final = rights
+        self._account_of: Final = account_of
         self._times: Final = QueueTimes(store.access, store.access)
 
     def build(
@@ -233,6 +237,7 @@ class RouteTable:
                 topics=tables.topics,
                 new_topics=messages.new_topics,
                 heartbeats=tables.heartbeats,
+                account_of=self._account_of,
             ),
             ConsumerManageProcessor(
                 tables.consumers,

@@ -107,6 +107,7 @@ class ServerBuilder:
                 max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
             ),
             self._access.gate.check_resources,
+            self._access.gate.account_of,
         )
         configs = self._configs(use_on_loop)
         return table.build(

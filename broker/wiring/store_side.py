@@ -31,6 +31,7 @@ from store.control_slots import DISPATCHED_OFFSET, write_refusal
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.message_codec import encode_host
+from store.queue_room import QueueRoom
 from store.topic_queue_table import claim_queue_offsets, rebuild_topic_queue_table
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class StoreSide:
             clock,
             self._ring,
             most_light_queues=store.max_lmq_consume_queue_num if store.dispatches_lmq else None,
+            room=QueueRoom(self.table),
         )
         self.log.store_host = encode_host(
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port

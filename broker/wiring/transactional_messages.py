@@ -16,10 +16,12 @@ from broker.processor.end_transaction_processor import (
     EndTransactionProcessor,
 )
 from broker.processor.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
-from broker.processor.stored_rights import StoredRights
+from broker.processor.stored_rights import StoredRights, judge_of_ends
 from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
 from broker.topic.table_protocols import PutStats
+from broker.transaction.askable_producers import AskableProducers
+from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -66,6 +68,7 @@ class TransactionalMessages:
         """rights: of an account on the message that it ends. on_failure: of the thread that
         checks."""
         self._options = options
+        self._rights = rights
         self._clock = clock
         self._loop = loop
         self._store = store
@@ -73,6 +76,7 @@ class TransactionalMessages:
         self._append_queue = append_queue
         self._on_failure = on_failure
         self._halves = HalfMessageStates()
+        self._earlier = EarlierEnds(store.access)
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
@@ -80,6 +84,7 @@ class TransactionalMessages:
                 append_queue=append_queue,
                 reader=store.access,
                 halves=self._halves,
+                earlier=self._earlier,
                 timers=timers,
                 find_topic=tables.topics.find,
                 waiters=waiters,
@@ -115,6 +120,7 @@ class TransactionalMessages:
                 append_queue=self._append_queue,
                 reader=self._store.access,
                 halves=self._halves,
+                earlier=self._earlier,
                 offsets=OwnOffsets(self._tables.offsets),
                 on_loop=self._loop.call_soon_threadsafe,
                 flushed_offset=lambda: self._store.page.counters[FLUSHED_OFFSET],
@@ -132,7 +138,7 @@ class TransactionalMessages:
             bridge,
             self._halves,
             self._tables.topics,
-            self._tables.producers,
+            AskableProducers(self._tables.producers, judge_of_ends(self._rights)),
             calls,
             self._clock,
         )

@@ -34,12 +34,15 @@ from store.message_codec import (
     record_head,
 )
 from store.message_properties import find_property
+from store.put_aside import RECORDS, ReadBy, StoredPlace, is_of_record
 
 _SLICE: Final = 512
 """Records between two rests, about 5 ms."""
 _SLICE_SIZE: Final = 4 << 20
 """Or so many bytes."""
 _INT32: Final = Struct(">i")
+_UNREADABLE: Final = b""
+"""Instead of a key, none of which is empty: such a record is always the newest of its kind."""
 
 
 def key_of(record: bytes) -> bytes | None:
@@ -107,8 +110,8 @@ class CompactionRun:
         for start in self._old:
             for stored in self._slices(start, behind=position):
                 for record, _, _, queue_offset in stored:
-                    key = key_of(record)
-                    if key is not None and not self._offsets.put(digest_of(key), queue_offset):
+                    key = self._find_key(record, queue_offset)
+                    if key and not self._offsets.put(digest_of(key), queue_offset):
                         return
                     self.position = queue_offset
                 yield
@@ -121,7 +124,7 @@ class CompactionRun:
                 yield
 
     def _copy_slice(self, stored: list[_Stored]) -> None:
-        keys = [key_of(each.record) for each in stored]
+        keys = [self._find_key(each.record, each.queue_offset) for each in stored]
         newest = self._offsets.newest([digest_of(key or b"") for key in keys]).tolist()
         last = self._offsets.last_offset
         for key, newest_offset, each in zip(keys, newest, stored, strict=True):
@@ -131,6 +134,18 @@ class CompactionRun:
             if each.queue_offset > last or (is_newest and _has_body(each.record)):
                 self._target.append(*each)
                 self.bytes_after += size
+
+    def _find_key(self, record: bytes, queue_offset: int) -> bytes | None:
+        """_UNREADABLE: it raises."""
+        try:
+            return key_of(record)
+        except Exception as error:
+            if not is_of_record(error):
+                raise
+            topic, queue_id = self._current.topic, self._current.queue_id
+            place = StoredPlace(-1, topic, queue_id, queue_offset)
+            RECORDS.put(ReadBy.COMPACTION, place, error)
+            return _UNREADABLE
 
     def _slices(self, start: int, behind: int = -1) -> Iterator[list[_Stored]]:
         """The records of a file, those with a queue offset over `behind`."""

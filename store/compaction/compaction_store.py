@@ -42,6 +42,7 @@ from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET
 from store.errors import DiskFullError, FlushFailedError, StoreError
 from store.message_store_config import MessageStoreConfig
+from store.put_aside import ReadBy, RecordGuard
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,7 @@ class CompactionStore(ServiceThread):
         self._current: tuple[CompactionLog, CompactionRun, Iterator[None]] | None = None
         self._flushed_at_ms = self._looked_at_ms = clock.monotonic_ms()
         self._keep_from = 0
+        self._record_guard = RecordGuard(ReadBy.COMPACTION)
 
     @property
     def keep_from(self) -> int:
@@ -324,10 +326,14 @@ class CompactionStore(ServiceThread):
             if record is None:
                 log.error("%r: %s is damaged or gone: left out", found, found.next_offset)
                 found.skip_to(found.next_offset + 1)
-            elif found.take(record, phy_offset, tags_code):
-                taken += 1
             else:
-                without_key += 1
+                following = found.next_offset + 1
+                with self._record_guard.of(phy_offset):
+                    if found.take(record, phy_offset, tags_code):
+                        taken += 1
+                    else:
+                        without_key += 1
+                found.skip_to(following)
         self._counters[COMPACTION_RECORDS] += taken
         self._counters[COMPACTION_KEYLESS] += without_key
         return without_key

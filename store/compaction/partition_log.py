@@ -60,6 +60,7 @@ class PartitionLog:
         """Queue offset behind the last record."""
         self.starts: list[int] = []
         """Where the files begin, in order; the last one is appended to."""
+        self.topic, self.queue_id = topic, queue_id
         self._name = f"{topic}/{queue_id}"
         self._queue_id = queue_id
         self._log_fd = self._queue_fd = -1

@@ -15,6 +15,7 @@ from typing import Final
 
 from ipc.control_page import ControlPage
 from store.message_store_config import MessageStoreConfig
+from store.put_aside import ReadBy, RecordGuard
 from store.timer.pending_timers import PendingTimers
 from store.timer.placement import Placement, round_down
 from store.timer.slot import Slot
@@ -53,6 +54,7 @@ class TimerEnqueue:
         self._wheel = wheel
         self._log = timer_log
         self._pending = pending
+        self._guard = RecordGuard(ReadBy.TIMER_ENQUEUE)
         self.has_files = False
         self.queue_offset = 0
         """Everything before is in the wheel."""
@@ -84,7 +86,7 @@ class TimerEnqueue:
         topics: Counter[str] = Counter()
         for queue_offset, record in self._queue.read(start, min(BATCH, end - start)):
             following = queue_offset + 1
-            unit = None if record is None else self._place(record, write_ms, read_ms)
+            unit = None if record is None else self._find_unit(record, write_ms, read_ms)
             if record is not None and unit is not None:
                 units.append(self._link(unit))
                 topics[record.topic] += 1
@@ -107,6 +109,14 @@ class TimerEnqueue:
         self._wheel.open()
         self._log.begin_at(0)
         self.has_files = True
+
+    def _find_unit(self, record: TimerRecord, write_ms: int, read_ms: int) -> TimerUnit | None:
+        with self._guard.of(record.phy_offset):
+            unit = self._place(record, write_ms, read_ms)
+            if unit is not None:
+                unit.encode()  # Raises for numbers that do not fit.
+            return unit
+        return None
 
     def _place(self, record: TimerRecord, write_ms: int, read_ms: int) -> TimerUnit | None:
         """The unit of a record, None if it is delivered already."""

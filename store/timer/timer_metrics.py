@@ -75,7 +75,7 @@ class TimerMetrics:
                 for topic, each in (found.get("timingCount") or {}).items()
             }
             numbers = [int(version.get(key) or 0) for key in _VERSION]
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError) as error:
             raise ValueError(f"timer metrics: {error!r}") from error
         return cls(topics, *numbers)
 

@@ -20,6 +20,7 @@ from store.generation_aware_reader import GenerationAwareReader
 from store.message_codec import RECORD_PLACE, read_properties, read_store_timestamp
 from store.message_properties import find_property
 from store.message_store_config import MessageStoreConfig
+from store.put_aside import ReadBy, RecordGuard
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ _OUT: Final = b"TIMER_OUT_MS"
 _REAL_TOPIC: Final = b"REAL_TOPIC"
 _DELETE_KEY: Final = b"TIMER_DEL_UNIQKEY"
 _LARGEST: Final = 1 << 62
+_DIGITS: Final = 19
 _PHY_OFFSET: Final = Struct(">q")
 
 
@@ -57,6 +59,7 @@ class TimerQueue:
         self._log = CommitLogReader(
             config.log_directories, config.mapped_file_size_commit_log, page
         )
+        self._guard = RecordGuard(ReadBy.TIMER_ENQUEUE)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -107,8 +110,10 @@ class TimerQueue:
 
     def real_topic(self, phy_offset: int) -> str:
         """REAL_TOPIC of the record at `phy_offset`; empty when it cannot be read."""
-        found = self._read(phy_offset)
-        return "" if found is None else _text(found[2], _REAL_TOPIC)
+        with self._guard.of(phy_offset):
+            found = self._read(phy_offset)
+            return "" if found is None else _text(found[2], _REAL_TOPIC)
+        return ""
 
     def close(self) -> None:
         """Close the files; idempotent."""
@@ -118,15 +123,20 @@ class TimerQueue:
     def _find(self, queue_offset: int, phy_offset: int, size: int) -> TimerRecord | None:
         if size == PRE_BLANK_SIZE or phy_offset < self._log.min_phy_offset:
             return None
+        with self._guard.of(phy_offset):
+            return self._find_at(queue_offset, phy_offset)
+        return None
+
+    def _find_at(self, queue_offset: int, phy_offset: int) -> TimerRecord | None:
         found = self._read(phy_offset)
         if found is None:
             log.warning("timer %s: no record at %s, skipped", queue_offset, phy_offset)
             return None
         size, stored_ms, properties = found
         out = find_property(properties, _OUT)
-        if out is None or not out.isdigit() or int(out) > _LARGEST:
+        if out is None or not out.isdigit() or len(out) > _DIGITS or int(out) > _LARGEST:
             log.warning(
-                "timer %s at %s: TIMER_OUT_MS is %r, skipped", queue_offset, phy_offset, out
+                "timer %s at %s: TIMER_OUT_MS is %.60r, skipped", queue_offset, phy_offset, out
             )
             return None
         return TimerRecord(

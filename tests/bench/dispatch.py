@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ipc.clock import SystemClock
 from ipc.queue_table import QueueTableWriter, create_queue_table
+from store.careful_dispatch import Dispatcher
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.few_records import MOST_RECORDS, FewRecordsDispatch
@@ -29,7 +30,7 @@ from store.log_fences import NO_FENCES
 from store.message_codec import MAGIC_V1, record_head
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import DEFAULT_CHUNK_SIZE, Dispatcher, dispatch_range
+from store.reput_message_service import DEFAULT_CHUNK_SIZE, dispatch_range
 
 CONFIG = MessageStoreConfig()
 HOST = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)

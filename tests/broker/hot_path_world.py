@@ -77,6 +77,7 @@ from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
+from store.queue_room import QueueRoom
 from store.record import Record
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
@@ -404,6 +405,7 @@ class HotPathWorld:
             self.page,
             self.clock,
             self._ring,
+            room=QueueRoom(self.table),
             most_light_queues=light_queues,
         )
         self.log.open(encode_host(store_host, 20911))

@@ -73,6 +73,7 @@ class World:
             capacity=10,
             start=self.rounds.append,
         )
+        self.account_of: Callable[[RemotingCommand], str] = lambda _request: ""
         self.producers = ProducerManager(self.clock)
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
@@ -101,6 +102,7 @@ class World:
             topics=self.topics,
             new_topics=self.new_topics,
             heartbeats=self.heartbeats,
+            account_of=self.account_of,
         )
 
     def consumer_manage(self) -> ConsumerManageProcessor:

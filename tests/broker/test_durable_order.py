@@ -91,6 +91,7 @@ def test_the_controllers_end_of_turn_keeps_the_order(active: bool) -> None:
     controller._follower = Part("before_commit")
     controller._messages = Part("turn_end")
     controller._stats = Part("end_turn")
+    controller._server = type("Server", (), {"turn_codes": []})()
     controller._clock = type("Clock", (), {"monotonic_ns": lambda self: 5})()
     controller.loop = type("Loop", (), {"now_ns": 3})()
     controller._turn_end()

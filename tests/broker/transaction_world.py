@@ -21,6 +21,8 @@ from broker.processor.end_transaction_processor import (
 )
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from broker.transaction.askable_producers import AskableProducers
+from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
 from broker.transaction.transactional_message_service import (
@@ -30,6 +32,7 @@ from broker.transaction.transactional_message_service import (
 from ha.control_slots import REPLICATED_OFFSET
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
+from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
@@ -75,6 +78,7 @@ class TransactionWorld:
         self.is_slave, self.check_max, self.time_out_ms = is_slave, check_max, time_out_ms
         self.append_timeout_ms = append_timeout_ms
         self.on_loop: Callable[[Callable[[], None]], None] = lambda function: function()
+        self.most_ops = 20_000
         self.queued_ms = 0
         """How long a 37 waits for its pool."""
         self.later: list[tuple[int, Callable[[], None]]] = []
@@ -83,6 +87,7 @@ class TransactionWorld:
         """Up to where the log is on disk; None: all of it."""
         self.offsets = self._offsets()
         self.producers = ProducerManager(self.hot.clock)
+        self.may_end: Callable[[ConnectionLike, str, Message], bool] = lambda *_asked: True
         self.connection = FakeConnection()
         self.build()
         assert self.service.recover()
@@ -108,12 +113,14 @@ class TransactionWorld:
             before_delete=lambda _topic: 0,
             after_delete=lambda _topic, _deleted: None,
         )
+        self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
                 commit_log=hot.log,
                 append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
+                earlier=self.earlier,
                 timers=hot.timers,
                 find_topic=hot.topics.find,
                 waiters=hot.waiters,
@@ -129,6 +136,7 @@ class TransactionWorld:
                 append_queue=hot.append_queue,
                 reader=self.access,
                 halves=self.halves,
+                earlier=self.earlier,
                 offsets=self.offsets,
                 on_loop=lambda function: self.on_loop(function),
                 flushed_offset=self._flushed,
@@ -146,7 +154,7 @@ class TransactionWorld:
             self.bridge,
             self.halves,
             hot.topics,
-            self.producers,
+            AskableProducers(self.producers, lambda *asked: self.may_end(*asked)),
             Broker2Client(None, None, hot.clock, max_waiting=1),  # type: ignore[arg-type]
             hot.clock,
         )
@@ -183,7 +191,19 @@ class TransactionWorld:
 
     # -- producers -----------------------------------------------------------------------------
 
-    def connect(self, group: str = GROUP, client_id: str = "c") -> FakeConnection:
+    def use_producers(
+        self,
+        producers: ProducerManager,
+        may_end: Callable[[ConnectionLike, str, Message], bool],
+    ) -> None:
+        """Those of another world, by another judge."""
+        self.producers, self.may_end = producers, may_end
+        self.build()
+        assert self.service.recover()
+
+    def connect(
+        self, group: str = GROUP, client_id: str = "c", account: str = ""
+    ) -> FakeConnection:
         """A producer of the group is there."""
         connection = FakeConnection()
         self.producers.register_producer(
@@ -194,6 +214,7 @@ class TransactionWorld:
                 language=0,
                 version=409,
                 last_update_ms=self.hot.clock.now_ms(),
+                account=account,
             ),
         )
         return connection

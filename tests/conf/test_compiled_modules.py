@@ -19,6 +19,7 @@ from conf.compiled_modules import (
     ModulesInUse,
     compiled_directory,
     count_usable,
+    file_digests,
     find_staleness,
     log_modules_in_use,
     modules_in_use,
@@ -46,9 +47,26 @@ def home(tmp_path: Path) -> Path:
     directory.mkdir(parents=True)
     for name in FILES:
         (directory / f"{name}{LIBRARY_SUFFIX}").write_bytes(b"not really one")
-    manifest = {"modules": NAMES, "sources": source_digests(tmp_path)}
+    manifest = {
+        "modules": NAMES,
+        "sources": source_digests(tmp_path),
+        "files": file_digests(directory),
+    }
     (directory / MANIFEST).write_text(json.dumps(manifest))
     return tmp_path
+
+
+def library(home: Path) -> Path:
+    return compiled_directory(home) / f"{LIBRARY}{LIBRARY_SUFFIX}"
+
+
+def change_manifest(home: Path, key: str, value: object) -> None:
+    """None: without the key."""
+    path = compiled_directory(home) / MANIFEST
+    manifest = json.loads(path.read_text()) | {key: value}
+    if value is None:
+        del manifest[key]
+    path.write_text(json.dumps(manifest))
 
 
 @pytest.fixture
@@ -94,6 +112,18 @@ def test_a_library_that_cannot_be_loaded_is_not_used(home: Path) -> None:
             lambda home: (compiled_directory(home) / f"{NAMES[0]}{LIBRARY_SUFFIX}").unlink(),
             f"{NAMES[0]}{LIBRARY_SUFFIX} is missing",
         ),
+        *(
+            (lambda home, cut=cut: cut(library(home)), f"{LIBRARY}{LIBRARY_SUFFIX} is not what was")
+            for cut in (
+                lambda path: path.write_bytes(path.read_bytes()[:7]),
+                lambda path: path.write_bytes(b""),
+                lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+                lambda path: path.write_bytes(b"not really onf"),
+            )
+        ),
+        (lambda home: change_manifest(home, "files", None), "does not say what its files held"),
+        (lambda home: change_manifest(home, "files", {}), "does not say what its files held"),
+        (lambda home: change_manifest(home, "files", 7), "cannot be read"),
         (lambda home: (compiled_directory(home) / MANIFEST).write_text("{}"), "cannot be read"),
         (lambda home: (compiled_directory(home) / MANIFEST).write_text("["), "cannot be read"),
         (lambda home: (compiled_directory(home) / MANIFEST).unlink(), "cannot be read"),

@@ -7,6 +7,7 @@ pending, and nothing is handed out twice before its time. Seeded: a failure name
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -28,6 +29,7 @@ from tests.support.pop_client import PopClient, PoppedMessage
 
 NAME, TOPIC, GROUP, QUEUES = "broker-a", "PopKills", "GPopKills", 4
 CONSUMERS = 20
+COUNT_OF_ORDERED = 60
 INVISIBLE_MS = 600_000
 """No message becomes visible again while a test runs, however busy the machine."""
 PROCESSES = ("remoting", "store", "ha", "all")
@@ -251,3 +253,49 @@ def many_kills(chance: random.Random) -> tuple[str, ...]:
         seen[name] += 1
         kills.append(name)
     return tuple(kills)
+
+
+@pytest.mark.slow
+def test_an_ordered_group_goes_on_after_kills(tmp_path: Path) -> None:
+    """Pops of any queue, as a proxy's, wait while a batch is acknowledged by another connection;
+    processes are killed between batches. Nothing is lost or comes before what was sent earlier, and
+    no batch waits for a pop's time (20 s)."""
+    count, kills = COUNT_OF_ORDERED, {12: "remoting", 24: "store", 36: "all"}
+    with OurBroker(tmp_path, brokerName=NAME, listenPort=free_port()) as broker:
+        broker.start()
+        with broker.client() as frames:
+            for number in range(count):
+                assert frames.send(TOPIC, 0, b"%d" % number).code == 0
+            wait_until(lambda: frames.offset(30, TOPIC, 0) == count)
+        first_seen: dict[int, float] = {}
+        while len(first_seen) < count:
+            try:
+                _pop_in_order(broker, first_seen, kills)
+            except (OSError, EOFError):
+                time.sleep(0.02)
+        assert not kills
+        assert list(first_seen) == list(range(count))
+        times = list(first_seen.values())
+        assert max(b - a for a, b in itertools.pairwise(times)) < 10.0
+
+
+def _pop_in_order(broker: OurBroker, first_seen: dict[int, float], kills: dict[int, str]) -> None:
+    """Until all were seen, or the connection is lost. Each batch is asked for before the one before
+    it is acknowledged."""
+    fields = {"order": "true", "maxMsgNums": 4, "pollTime": 20_000, "invisibleTime": 3_000}
+    with broker.client(timeout_s=25) as pops, broker.client() as acks:
+        group, acking = PopClient(pops, GROUP, NAME), PopClient(acks, GROUP, NAME)
+        batch: list[PoppedMessage] = []
+        while len(first_seen) < COUNT_OF_ORDERED:
+            waiting = group.post_pop(TOPIC, attemptId=f"{time.monotonic_ns()}", **fields)
+            for one in batch:
+                assert acking.ack(one).code == 0
+            batch = group.take_pop(waiting, TOPIC).messages
+            for one in batch:
+                first_seen.setdefault(int(one.message.body), time.monotonic())
+            name = kills.pop(len(first_seen), None)
+            if name == "all":
+                broker.crash()
+                broker.start()
+            elif name is not None:
+                broker.kill(name)

@@ -215,8 +215,9 @@ def _raw_trials(command: RemotingCommand, fields: dict[str, str]) -> Iterator[Tr
 
 
 def _batch_trials(command: RemotingCommand, fields: dict[str, str]) -> Iterator[Trial]:
-    """Bodies of sends: an item without a body, and one of a usual size."""
-    for item in (_batch_item(b""), _batch_item(b"x" * 100)):
+    """Bodies of sends: items without a body, with a short one (as many as there may be in 1 MB),
+    and with a usual one."""
+    for item in (_batch_item(b""), _batch_item(b"x" * 12), _batch_item(b"x" * 100)):
         for name in ("i", "properties", ""):
             if name and name not in fields:
                 continue
@@ -391,7 +392,7 @@ def _merged(sample: Any, seed: Any) -> Any:
         return {name: _merged(sample.get(name), seed.get(name)) for name in names}
     if isinstance(sample, list) and isinstance(seed, list) and seed:
         return [_merged(sample[0] if sample else None, seed[0])]
-    return sample if seed is None else seed
+    return sample if seed is None or seed == [] else seed
 
 
 def _paths(tree: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:

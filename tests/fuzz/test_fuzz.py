@@ -1,6 +1,6 @@
 """Every target: its corpus and past crashes do nothing any more, and neither do changes of them.
 
-The budget of the changes is FUZZ_SECONDS of the clock for all targets together (30), of a fixed
+The budget of the changes is FUZZ_SECONDS of the clock for all targets together (15), of a fixed
 seed: the same inputs every time, as far as the machine gets. Coverage-guided runs are long ones
 (docs/fuzzing.md).
 """
@@ -26,7 +26,7 @@ from tests.fuzz.served_connection import request
 from tests.fuzz.table import MODULES, find_target
 from tests.fuzz.target import Stateless, Target
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "30"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "15"))
 LONG_SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 MOST_KEPT = 300_000
 _ANY_TOPIC = {"defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}

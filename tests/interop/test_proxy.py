@@ -186,6 +186,25 @@ def test_an_ordered_group(world: ProxyWorld) -> None:
     world.each(run)
 
 
+def test_an_ordered_group_gets_batch_after_batch(world: ProxyWorld) -> None:
+    """The proxy pops any queue (-1) and waits for up to 20 s: the last ack of a batch wakes it."""
+
+    def run(driver: GrpcDriver) -> None:
+        topic = world.topic("FIFO")
+        group = world.group(consumeMessageOrderly=True)
+        producer = driver.producer(topic)
+        for number in range(100):
+            driver.call("send", name=producer, topic=topic, body=str(number), group="one")
+        since = time.monotonic()
+        consumer = driver.push(topic, group)
+        got = driver.pushed(consumer, 100)
+        took_s = time.monotonic() - since
+        assert [int(one.body) for one in got] == list(range(100))
+        assert took_s < 18, f"{took_s:.1f} s for at least three batches"
+
+    world.each(run)
+
+
 def test_delay_and_recall(world: ProxyWorld) -> None:
     """A message comes at its time; one that is recalled (370) never."""
 

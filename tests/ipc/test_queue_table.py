@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipc import queue_table
-from ipc.errors import SharedMemoryFullError
 from ipc.queue_table import (
     RING_SIZE,
     TABLE_SIZE,
@@ -101,12 +100,18 @@ def test_a_restarted_writer_finds_its_rows_again(table: Table) -> None:
 
 
 @pytest.mark.interpreted
-def test_a_full_table_says_so(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_table_says_so_once_and_takes_no_other_queue(
+    table: Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(queue_table, "MAX_QUEUES", 2)
     table.writer.row("T", 0)
     table.writer.row("T", 1)
-    with pytest.raises(SharedMemoryFullError, match="queue table full: 2 queues"):
-        table.writer.row("T", 2)
+    assert table.reader.has_room(0, 0)
+    assert not table.reader.has_room(1, 1)
+    assert table.writer.row("T", 2) is None
+    assert table.writer.row("T", 3) is None
+    [line] = caplog.messages
+    assert "full, it has 2 queues: 2 of topic T, and others, cannot be read" in line
     assert table.writer.row("T", 1) == 1
     assert len(list(table.reader)) == 2
 
@@ -116,8 +121,9 @@ def test_a_full_directory_says_so(table: Table, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(queue_table, "_DIRECTORY_SIZE", 25)
     table.writer.row("T", 0)
     table.writer.row("T", 1)
-    with pytest.raises(SharedMemoryFullError, match="queue table full"):
-        table.writer.row("T", 2)
+    assert table.reader.has_room(0, 0)
+    assert not table.reader.has_room(1, 1)
+    assert table.writer.row("T", 2) is None
 
 
 def test_growth_to_many_queues(table: Table) -> None:

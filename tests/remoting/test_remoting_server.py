@@ -169,6 +169,7 @@ class Bench:
 
     def take_fast(self, connection: Connection, header: memoryview, body: memoryview) -> bool:
         self.fast.append(bytes(body))
+        _raise_for(bytes(body))
         return not bytes(body).startswith(b"slow")
 
     def take_run(
@@ -177,6 +178,8 @@ class Bench:
         """Those before a slow one."""
         assert all(header.startswith(b'{"code":98,') for header in headers)
         self.runs.append(list(bodies))
+        for body in bodies:
+            _raise_for(body)
         return next((at for at, b in enumerate(bodies) if b.startswith(b"slow")), len(bodies))
 
     def close(self) -> None:
@@ -186,6 +189,13 @@ class Bench:
         self.loop.close()
         self.listening.close()
         self.vip.close()
+
+
+def _raise_for(body: bytes) -> None:
+    if body == b"broken":
+        raise ValueError("broken on purpose")
+    if body == b"refused":
+        raise RequestError(ResponseCode.TOPIC_NOT_EXIST, "no such topic")
 
 
 @pytest.fixture
@@ -340,6 +350,24 @@ def test_fast_routes_take_their_frames_and_leave_the_others(bench: Bench) -> Non
     answer = peer.call(99, b"slow")
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert bench.fast == [b"quick", b"slow"]
+
+
+@pytest.mark.parametrize("code", [99, 98])
+@pytest.mark.parametrize(
+    ("body", "expected", "remark"),
+    [
+        (b"broken", ResponseCode.SYSTEM_ERROR, "ValueError: broken on purpose"),
+        (b"refused", ResponseCode.TOPIC_NOT_EXIST, "no such topic"),
+    ],
+)
+def test_what_a_fast_route_raises_is_answered_and_ends_nothing(
+    bench: Bench, code: int, body: bytes, expected: ResponseCode, remark: str
+) -> None:
+    peer = Peer(bench.address)
+    answer = peer.call(code, body)
+    assert (answer.code, answer.remark) == (expected, remark)
+    peer.send(RemotingCommand.request(code, {}, body, oneway=True))
+    assert peer.call(ECHO, b"still here").body == b"still here"
 
 
 def test_a_run_of_frames_is_taken_at_once_and_what_is_left_of_it_goes_on(bench: Bench) -> None:

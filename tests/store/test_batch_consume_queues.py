@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ipc import queue_table
 from store import batch_queue_reader
 from store.batch_queue_reader import BatchQueueReader
 from store.batch_topics import BatchTopics
@@ -602,3 +603,31 @@ def test_marks_of_inner_batches() -> None:
     assert prepare_inner_batch(b"A\x01b\x02INNER_BASE\x017\x02INNER_NUM\x013") == (
         b"A\x01b\x02INNER_NUM\x013"
     )
+
+
+@pytest.mark.interpreted
+def test_a_queue_without_a_row_is_built_and_read_when_there_is_room(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue table was full."""
+    monkeypatch.setattr(queue_table, "MAX_QUEUES", 1)
+    life = BatchLife(root).start()
+    life.put(3)
+    life.wait_dispatched()
+    life.put_batches(5)
+    life.wait_dispatched()
+    assert life.table.offsets("T", 0) == (0, 3)
+    assert life.table.offsets("B", 0) == (0, 0)
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    life.put_batches(1)
+    life.wait_dispatched()
+    life.stop()
+    monkeypatch.setattr(queue_table, "MAX_QUEUES", 1 << 20)
+    again = BatchLife(root).start()
+    again.wait_dispatched()
+    holds(again, 6)
+    again.stop()

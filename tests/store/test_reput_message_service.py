@@ -296,7 +296,7 @@ def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DiskFullError("no room")
         collect(records)
 
-    monkeypatch.setattr(desk.service, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.service._dispatch, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "wait_for_running", lambda interval_ms: False)
     for _ in range(3):
         desk.service.step()
@@ -323,7 +323,7 @@ def test_room_that_is_made_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(why)
         return True
 
-    monkeypatch.setattr(desk.service, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.service._dispatch, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "_make_room", make_room)
     monkeypatch.setattr(desk.service, "wait_for_running", lambda _: pytest.fail("it waits"))
     for _ in range(2):
@@ -351,7 +351,7 @@ def test_a_stop_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, room: bool) -> N
             full.clear()
         return room
 
-    monkeypatch.setattr(desk.service, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.service._dispatch, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "_make_room", make_room)
     desk.service.finish()
     assert desk.collector.phy_offsets == (places if room else [])

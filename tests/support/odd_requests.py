@@ -71,9 +71,15 @@ DIFFERENCES: Final = {
         "longer than a check point can wait: RocketMQ hands out and never stores its check point"
     ),
     r"200052 maxMsgNums=2147483647": "RocketMQ asks for so much memory",
+    r"20005[03] invisibleTime=-\d": "less than none: RocketMQ takes it for none",
+    r"20005[13] handle's (start=-?[17]|pop_time=(0|-1)|invisible=-1|revive=(-1|8))": (
+        "a number that this broker cannot have handed out: RocketMQ stores what nobody will read"
+    ),
+    r"20005[13] (handle's broker=another|handle 13)|200151 (so=-1|rq=(-1|9))": "the same",
     r"20005[13] handle's (pop_time|invisible)=4611686018427387904": (
         "an ack that cannot be stored: RocketMQ says 0"
     ),
+    r"20005[13] group=(g b)?|200151 c=": "no group has such a name: RocketMQ stores its acks",
     r"200053 handle's (start|pop_time|invisible)=x": "one code, a remark that says why",
     r"200151 (nothing|empty|no acks|null)": "one code, a remark that says why",
     r"200151 a list": "one more word for nothing",

@@ -21,6 +21,7 @@ from conf.compiled_modules import (
     ROOMS,
     VARIABLE,
     compiled_directory,
+    file_digests,
     source_digests,
 )
 from remoting.request_code import RequestCode
@@ -108,9 +109,13 @@ def test_check_and_remove(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "to be compiled: " in capsys.readouterr().out
     directory = compiled_directory(home)
     directory.mkdir(parents=True)
-    manifest = {"modules": COMPILED_MODULES, "sources": source_digests(home)}
     for name in (LIBRARY, *COMPILED_MODULES):
         (directory / f"{name}{LIBRARY_SUFFIX}").touch()
+    manifest = {
+        "modules": COMPILED_MODULES,
+        "sources": source_digests(home),
+        "files": file_digests(directory),
+    }
     (directory / MANIFEST).write_text(json.dumps({**manifest, "modules": ["remoting.frame"]}))
     assert main(["--check"], home) == 1
     assert "others are to be compiled now" in capsys.readouterr().out
@@ -182,6 +187,25 @@ def test_a_broker_of_compiled_modules(compiled_home: Path, tmp_path: Path) -> No
         assert broker.check().errors == []
     for log in ("broker", "remoting", "store"):
         assert f"{len(COMPILED_MODULES)} modules are compiled ones" in broker.log(log)
+
+
+@pytest.mark.slow
+def test_a_broker_whose_library_was_cut_in_half_says_so_and_runs_the_sources(
+    compiled_home: Path, tmp_path: Path
+) -> None:
+    """Its import would end every process with SIGBUS."""
+    library = compiled_directory(compiled_home) / f"{LIBRARY}{LIBRARY_SUFFIX}"
+    whole = library.read_bytes()
+    library.write_bytes(whole[: len(whole) // 2])
+    try:
+        with broker_of(compiled_home, tmp_path).start() as broker:
+            assert "WARNING" in broker.output()
+            assert f"{library} is not what was compiled" in broker.output()
+            assert "run mqcompile again" in broker.output()
+            with broker.client() as client:
+                assert client.send("Topic", 0, b"body").code == 0
+    finally:
+        library.write_bytes(whole)
 
 
 @pytest.mark.slow

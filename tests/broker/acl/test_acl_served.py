@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -154,8 +155,8 @@ def placed(answer: RemotingCommand) -> dict[str, str]:
     return {"offset": str(int(answer.ext_fields["msgId"][-16:], 16))}
 
 
-def sent(by: SignedClient, topic: str, properties: str = "") -> RemotingCommand:
-    answer = by.call(310, send_fields(topic=topic, properties=properties), b"secret")
+def sent(by: SignedClient, topic: str, properties: str = "", **changes: object) -> RemotingCommand:
+    answer = by.call(310, send_fields(topic=topic, properties=properties, **changes), b"secret")
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return answer
 
@@ -179,6 +180,46 @@ def test_a_message_named_by_its_place_is_its_owners(group: Group, tmp_path: Path
         assert other.call(36, own | back).code == ResponseCode.SUCCESS
     with client(broker, OPERATOR) as operator:
         wait_until(lambda: len(operator.pull("%DLQ%strangers", 0, 0).messages) == 1)
+
+
+def pushed(by: SignedClient, timeout_s: float) -> list[int]:
+    """The codes of the requests that the broker sends to a client within so long, or the first."""
+    codes: list[int] = []
+    deadline = time.monotonic() + timeout_s
+    while not codes and (left_s := deadline - time.monotonic()) > 0:
+        by._sock.settimeout(left_s)
+        try:
+            by._frames.feed(by._sock.recv(1 << 18))
+        except TimeoutError:
+            break
+        while (command := by._frames.next_command()) is not None:
+            codes.append(command.code)
+    return codes
+
+
+def test_a_half_message_is_shown_to_its_owners(group: Group, tmp_path: Path) -> None:
+    """39 hands it over; any account may call itself a producer of the group."""
+    broker = group.start(
+        group.first,
+        ASYNC_MASTER,
+        aclEnable="true",
+        rocketmqHome=home_of(tmp_path / "home", ACCOUNTS),
+        transactionCheckInterval=50,
+        transactionTimeOut=0,
+    )
+    beat = {"producerDataSet": [{"groupName": "producers"}], "consumerDataSet": []}
+    with client(broker, APPLICATION) as owner, client(broker, NEIGHBOUR) as other:
+        body = json.dumps({"clientID": "theirs", **beat}).encode()
+        assert other.call(RequestCode.HEART_BEAT, {}, body).code == ResponseCode.SUCCESS
+        half = "TRAN_MSG\x01true\x02PGROUP\x01producers\x02UNIQ_KEY\x01u\x02"
+        sent(owner, TOPIC, half, born_timestamp=time.time_ns() // 1_000_000)
+        with client(broker, OPERATOR) as operator:
+            wait_until(lambda: operator.offset(30, "RMQ_SYS_TRANS_HALF_TOPIC", 0) > 2)
+        body = json.dumps({"clientID": "mine", **beat}).encode()
+        assert owner.call(RequestCode.HEART_BEAT, {}, body).code == ResponseCode.SUCCESS
+        assert other.call(RequestCode.HEART_BEAT, {}, body).code == ResponseCode.SUCCESS
+        assert set(pushed(owner, 10.0)) == {RequestCode.CHECK_TRANSACTION_STATE}
+        assert pushed(other, 0.1) == []
 
 
 def held_fields(code: int) -> dict[str, object]:

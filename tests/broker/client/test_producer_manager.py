@@ -21,9 +21,13 @@ class World:
         self.clock = FakeClock()
         self.manager = ProducerManager(self.clock)
 
-    def beat(self, connection: FakeConnection, client_id: str, *groups: str) -> None:
+    def beat(
+        self, connection: FakeConnection, client_id: str, *groups: str, account: str = ""
+    ) -> None:
         for group in groups:
-            self.manager.register_producer(group, info_of(connection, client_id, self.clock))
+            info = info_of(connection, client_id, self.clock)
+            info.account = account
+            self.manager.register_producer(group, info)
 
     def members(self, group: str) -> list[str] | None:
         infos = self.manager.find_group(group)
@@ -92,22 +96,59 @@ def test_expiry() -> None:
     assert alive.is_open
 
 
-def test_available_connections_take_turns() -> None:
-    world = World()
-    connections = [FakeConnection() for _ in range(3)]
-    for number, connection in enumerate(connections):
-        world.beat(connection, f"c{number}", "g")
-    found = [world.manager.find_available("g") for _ in range(6)]
-    assert found == connections * 2
-    connections[0].is_open = False
-    assert all(
-        each is not None and each.is_open
-        for each in (world.manager.find_available("g") for _ in range(6))
-    )
-    for connection in connections:
-        connection.is_open = False
-    assert world.manager.find_available("g") is None
-    assert world.manager.find_available("unknown") is None
+def test_a_reply_goes_to_no_other_account() -> None:
+    """Any account took the replies to another one's clients by naming their ids; and when the id
+    belonged to whoever brought it first, he took them, too, and kept the other one's client, with
+    its consumers, from this broker. Two hosts may have the same id: 172.17.0.2@1."""
+    world, alice, other = World(), FakeConnection(), FakeConnection()
+    world.beat(alice, "c1", "g", account="alice")
+    world.beat(other, "c1", "g", "other", account="mallory")
+    assert (world.members("g"), world.members("other")) == (["c1", "c1"], ["c1"])
+    assert world.manager.find_connection("c1") is None
+    assert world.manager.renew("g", other)
+    assert world.manager.renew("g", alice)
+    assert world.manager.find_connection("c1") is None
+    world.manager.unregister_producer("g", other)
+    assert world.manager.find_connection("c1") is None
+    # Another id on the same connection: the first one is free.
+    world.beat(other, "c2", "other", account="mallory")
+    assert world.manager.find_connection("c1") is alice
+    assert world.manager.find_connection("c2") is other
+    assert world.members("other") == ["c2"]
+
+
+def test_a_client_that_connects_again_has_its_id() -> None:
+    """Of the same account, also while the old connection lives; of another one once that is gone;
+    and whose account has changed on its connection."""
+    world, old, new, third = World(), FakeConnection(), FakeConnection(), FakeConnection()
+    world.beat(old, "c1", "g", account="alice")
+    world.beat(new, "c1", "g", account="alice")
+    assert world.manager.find_connection("c1") is new
+    assert world.manager.renew("g", old)
+    assert world.manager.find_connection("c1") is old, "the one that was heard last"
+    world.beat(new, "c1", "g", account="alice2")
+    assert world.manager.find_connection("c1") is None
+    world.manager.on_connection_close(old)
+    assert world.manager.find_connection("c1") is new
+    new.is_open = False
+    world.beat(third, "c1", "g", account="bob")
+    assert world.manager.find_connection("c1") is third
+    world.manager.on_connection_close(new)
+    assert world.manager.find_connection("c1") is third
+    world.manager.on_connection_close(third)
+    assert world.manager.find_connection("c1") is None
+
+
+def test_ids_of_one_connection_are_forgotten() -> None:
+    """Each heartbeat with another id stayed in memory for good."""
+    world, connection = World(), FakeConnection()
+    for number in range(100):
+        world.beat(connection, f"c{number}", "g", f"g{number % 3}")
+    assert len(world.manager._claims) <= 4
+    assert world.manager.find_connection("c99") is connection
+    assert world.manager.find_connection("c1") is None
+    world.manager.on_connection_close(connection)
+    assert world.manager._claims == {}
 
 
 def test_closing_a_connection_looks_at_its_own_groups_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,13 @@ def test_a_lock_excludes_others_and_renews() -> None:
     assert locks.try_lock_batch("g", [queue(0), queue(1)], "c2") == [queue(1)], "1 expired"
     assert locks.is_locked("g", queue(1), "c2")
     assert not locks.is_locked("g", queue(1), "c1")
+
+
+def test_many_queues_of_others_are_two_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A line each was 20,000 lines for a frame of 1 MiB, on the loop."""
+    RebalanceLockManager(FakeClock()).unlock_batch("g", map(queue, range(20_000)), "c1")
+    assert len(caplog.records) == 2
+    assert caplog.messages[1] == "group g: c1 cannot unlock 19999 more queues"
 
 
 def test_only_the_owner_unlocks() -> None:

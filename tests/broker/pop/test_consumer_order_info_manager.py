@@ -58,8 +58,8 @@ class World:
     def blocked(self, attempt: str | None = None) -> bool:
         return self.manager.check_block(attempt, "T", "G", 2, INVISIBLE_MS)
 
-    def ack(self, offset: int, pop_time: int) -> int:
-        return self.manager.commit_and_next("T", "G", 2, offset, pop_time)
+    def ack(self, offset: int, pop_time: int, committed: int = 0) -> int:
+        return self.manager.commit_and_next("T", "G", 2, offset, pop_time, committed)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_the_file_is_javas_byte_for_byte(world: World) -> None:
     world.manager = world.make()
     world.clock.now = 1_795_392_058_000
     assert not world.manager.check_block("other", "TFifo", "GFifo", 0, INVISIBLE_MS)
-    assert world.manager.commit_and_next("TFifo", "GFifo", 0, 5, 1_795_392_057_144) == 6
+    assert world.manager.commit_and_next("TFifo", "GFifo", 0, 5, 1_795_392_057_144, 5) == 6
     world.manager.mark_changed()
     assert world.manager.save_if_changed()
     assert world.path.read_bytes() == JAVA_FILE.read_bytes()
@@ -85,7 +85,7 @@ def test_the_same_pops_and_acks_give_javas_table(world: World) -> None:
         attempt, "TFifo", "GFifo", 0, world.clock.now, INVISIBLE_MS, [*range(6)], []
     )
     for offset in range(6):
-        world.manager.commit_and_next("TFifo", "GFifo", 0, offset, world.clock.now)
+        world.manager.commit_and_next("TFifo", "GFifo", 0, offset, world.clock.now, 0)
     ours = json.loads(world.manager.encode().replace(b"{0:{", b'{"0":{'))
     java = json.loads(JAVA_FILE.read_text().replace("{0:{", '{"0":{'))
     row = java["table"]["TFifo@GFifo"]["0"]
@@ -124,7 +124,8 @@ def test_what_comes_again_is_counted(world: World) -> None:
 
 
 def test_acks_that_do_not_fit(world: World) -> None:
-    assert world.ack(7, 1) == 8  # as Java: nothing is known of the queue
+    assert world.ack(7, 1, committed=7) == 8  # nothing is known of the queue
+    assert world.ack(7, 1, committed=5) == NO_COMMIT  # 5 and 6 may be open; Java passes over them
     popped, _ = world.pop(10, 11)
     assert world.ack(12, popped) == ILLEGAL
     assert world.ack(10, popped - 1) == NO_COMMIT
@@ -152,6 +153,21 @@ def test_a_free_queue_is_told(world: World) -> None:
     world.manager.tell_free_queues()
     assert set(world.free) == {("T", "G", 2)}
     assert not world.blocked()
+
+
+def test_a_queue_is_free_when_all_is_acknowledged(world: World) -> None:
+    popped, _ = world.pop(10, 11)
+    assert world.ack(10, popped) == 11
+    world.manager.tell_free_queues()
+    assert world.free == []
+    assert world.ack(11, popped) == 12
+    world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)]
+    popped, _ = world.pop(12)
+    world.ack(12, popped)
+    world.pop(13)
+    world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)], "it is closed again"
 
 
 def test_a_restart_keeps_the_queue_closed_and_tells_when_it_is_free(world: World) -> None:
@@ -183,3 +199,38 @@ def test_what_nobody_uses_is_forgotten(world: World, reason: str) -> None:
         world.clock.advance(CLEAN_SPAN_MS + 1)
     world.manager.clean()
     assert world.manager.encode() == b'{"table":{}}'
+
+
+def test_a_time_of_a_message_that_was_not_handed_out_is_not_kept(world: World) -> None:
+    """Else the table grows by one for each message of the queue, and is copied each time."""
+    popped, _ = world.pop(10, 11)
+    world.ack(10, popped)
+    for offset in (9, 10, 12, 1 << 40):
+        world.manager.update_next_visible_time("T", "G", 2, offset, popped, popped + 90_000)
+    world.manager.update_next_visible_time("T", "G", 2, 11, popped, popped + 90_000)
+    info = world.manager._find("T", "G", 2)
+    assert info is not None
+    assert info.offset_next_visible_time == {11: popped + 90_000}
+
+
+def test_times_that_change_often_take_no_memory(world: World) -> None:
+    popped, _ = world.pop(10)
+    for step in range(5_000):
+        visible_ms = popped + 200_000_000 - (step % 7) * 1_000_000
+        world.manager.update_next_visible_time("T", "G", 2, 10, popped, visible_ms)
+    assert len(world.manager._free_times) < 500
+    world.manager.update_next_visible_time("T", "G", 2, 10, popped, popped + 50)
+    world.clock.advance(49)
+    world.manager.tell_free_queues()
+    assert world.free == []
+    world.clock.advance(1)
+    world.manager.tell_free_queues()
+    assert world.free == [("T", "G", 2)]
+
+
+def test_a_batch_of_forged_acks_is_one_line(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    popped, _ = world.pop(10)
+    caplog.set_level("INFO")
+    assert {world.ack(offset, popped) for offset in range(11, 500)} == {ILLEGAL}
+    assert {world.ack(offset, popped - 1) for offset in range(11, 500)} == {NO_COMMIT}
+    assert len(caplog.records) == 2

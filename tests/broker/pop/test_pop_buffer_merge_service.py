@@ -5,9 +5,11 @@ import pytest
 from broker.pop.buffered_pops import Popped
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_journal import PopJournal
+from broker.pop.pop_limits import PopLimits
 
 BOOT = b"0123456789abcdef"
-SETTINGS = BufferSettings(True, 10_000, 3_000, 100, "b")
+LIMITS = PopLimits(revive_queue_num=8, max_invisible_ms=3 * 86_400_000, broker_name="b")
+SETTINGS = BufferSettings(True, 10_000, 3_000, 100, LIMITS)
 
 
 class Offsets:
@@ -362,3 +364,138 @@ def test_queues_without_topic_and_idle_ones_are_forgotten(world):
     world.buffer.clean(lambda topic, group: True)
     world.start()
     assert world.buffer.pop_offset("T", "G", 0) == 3  # from the saved offsets
+
+
+# -- rows that cannot be ----------------------------------------------------------------------
+
+MOST = (1 << 63) - 1
+
+
+def forge(world, **fields):
+    """The journal of a killed process, with a changed message as an older version noted it: of the
+    pop of offset 1, which it marked as acknowledged."""
+    popped = world.pop(0)
+    journal = world.buffer._journal
+    row = {"revive": 5, "start": 1, "pop": world.now_ms + 1, "invisible": 60_000, "next": -1}
+    row |= fields
+    assert journal.add(0, fields.get("diffs", (0,)), *[row[name] for name in (
+        "revive", "start", "pop", "invisible", "next",
+    )]) is not None  # fmt: skip
+    world.ack(popped, 1)
+    return popped
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pop": MOST},
+        {"pop": 0},
+        {"pop": 1_000_000 + 3 * 86_400_000},
+        {"invisible": MOST},
+        {"invisible": -1},
+        {"revive": 8},
+        {"revive": -1},
+        {"revive": 999},
+    ],
+    ids=str,
+)
+def test_times_that_cannot_be_freeze_no_offset_and_lose_no_message(world, fields, caplog):
+    """The timer refused it for ever, and every group's offset waited for it."""
+    world.offsets.table["T", "H", 0] = 0
+    popped = forge(world, **fields)
+    other = popped._replace(group="H", pop_time_ms=world.now_ms)
+    assert world.buffer.add(other)
+    world.start()
+    assert world.buffer.let_go == 1
+    assert "cannot be" in caplog.text
+    world.at(0)
+    [(point, revive_queue_id)] = world.records.points
+    assert (point.start_offset, point.queue_offset_diff) == (1, [0])
+    assert point.revive_time <= world.now_ms
+    assert 0 <= revive_queue_id < 8
+    world.flushed = world.records.end
+    world.at(0)
+    world.ack(other, 0, 1, 2)
+    assert world.offsets.query_offset("H", "T", 0) == 3
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"start": -5}, {"start": MOST}, {"diffs": (-3,)}, {"diffs": ((1 << 31) - 1,)}, {"next": -2}],
+    ids=str,
+)
+def test_rows_that_name_no_message_are_dropped(world, fields, caplog):
+    popped = forge(world, **fields)
+    world.start()
+    assert world.buffer.let_go == 1
+    assert "dropped" in caplog.text
+    world.ack(popped, 0, 2)
+    assert world.committed == 3
+    assert not world.buffer._journal._read_rows()
+
+
+def test_bytes_that_are_no_row_and_no_queue_are_dropped(world):
+    popped = world.pop(0)
+    world.pop(3)
+    world.pop(0, queue_id=1)
+    world.pop(0, queue_id=2)
+    data = bytearray(world.path.read_bytes())
+    rows_at = 64 + 65_536 * 512
+    for number, count in ((1, 33), (2, -1)):
+        at = rows_at + 200 * number + 28
+        data[at : at + 4] = count.to_bytes(4, "little", signed=True)
+    data[64 + 2 * 512 + 32] = 0xFF  # the name of the third queue
+    data[64 + 512 + 15] = 0xFF  # the committed offset of the second
+    data[rows_at + 600 : rows_at + 608] = b"\xff" * 8  # the fourth row's sequence
+    world.path.write_bytes(data)
+    world.start()
+    assert world.offsets.query_offset("G", "T", 1) is None
+    world.ack(popped, 0, 1, 2)
+    assert world.committed == 3
+    assert world.pop(6)
+
+
+def test_several_rows_of_one_message_that_cannot_be_are_all_let_go(world):
+    popped = forge(world, pop=MOST)
+    journal = world.buffer._journal
+    for number in range(3):
+        journal.add(0, (0,), 5, 1, MOST - number, 60_000, -1)
+    world.start()
+    world.at(0)
+    world.flushed = world.records.end
+    world.at(0)
+    assert len(journal._read_rows()) == 1
+    world.ack(popped, 0, 2)
+    assert world.committed == 3
+
+
+def test_bits_of_messages_that_it_has_not_count_for_nothing(world):
+    popped = world.pop(0)
+    world.buffer._journal.set_bits(0, 0xFFFD)
+    world.start()
+    world.ack(popped, 1)
+    assert world.committed == 3
+
+
+def test_numbers_that_do_not_fit_take_no_row_and_no_queue(tmp_path):
+    world = World(tmp_path / "popjournal")
+    (tmp_path / "popjournal").unlink()
+    world.start(capacity=2)
+    journal = world.buffer._journal
+    for _ in range(10):
+        assert journal.add(0, (0,), 5, 0, MOST + 1, 60_000, -1) is None
+        assert journal.add(0, (0,) * 33, 5, 0, 1, 60_000, -1) is None
+        assert journal.add(0, (1 << 31,), 5, 0, 1, 60_000, -1) is None
+        assert journal.add_queue("T", "G", 1 << 31, 0) is None
+        assert journal.add_queue("T", "G", 0, MOST + 1) is None
+    assert journal.add_queue("T", "G", 0, 0) == 0
+    assert world.pop(0)
+    assert world.pop(3)
+
+
+def test_an_offset_below_zero_that_somebody_committed_is_none(world):
+    world.offsets.table["T", "G", 0] = -5
+    popped = world.pop(0)
+    world.start()
+    world.ack(popped, 0, 1, 2)
+    assert world.committed == 3

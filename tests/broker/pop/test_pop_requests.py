@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,6 +152,49 @@ def test_pops_of_retry_topics_have_the_asked_topics_name_and_their_handle(
     assert all(client.ack(one).code == 0 for one in popped)
 
 
+def send_retried(client: PopClient, topic: str, properties: str) -> str:
+    """A message in the group's retry topic, whose name is returned."""
+    retry = f"%RETRY%{client.group}_{topic}"
+    fields = {
+        "a": "g", "b": retry, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": 1, "h": 0,
+        "i": properties, "j": 0, "k": "false", "m": "false",
+    }  # fmt: skip
+    assert client.frames.call(310, fields, b"again").code == 0
+    wait_until(lambda: client.frames.offset(30, retry, 0) == 1)
+    return retry
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_retried_message_without_room_for_its_handle(
+    client: PopClient, broker: OurBroker, is_waiting: bool
+) -> None:
+    """It is given under the stored name: clients build its handle from that (5.3.3's do)."""
+    topic = f"TFull{is_waiting}"
+    client = PopClient(client.frames, f"GFull{is_waiting}", NAME)
+    send(client, topic, 1)
+    assert client.ack(client.pop(topic).messages[0]).code == 0
+    properties = "FILL\x01" + "x" * 32_700
+    if is_waiting:
+        waiting = client.post_pop(topic, pollTime=15_000)
+        with broker.client() as frames:
+            retry = send_retried(PopClient(frames, client.group, NAME), topic, properties)
+        answer = client.frames.take(waiting)
+    else:
+        retry = send_retried(client, topic, properties)
+        answer = client.frames.take(client.post_pop(topic))
+    assert (answer.code, answer.ext_fields["msgOffsetInfo"]) == (0, "1 0 0")
+    message = decode_record(memoryview(answer.body), 0)[0]
+    assert (message.topic, message.find_property("POP_CK")) == (retry, None)
+    times = (answer.ext_fields[name] for name in ("popTime", "invisibleTime", "reviveQid"))
+    fields = {
+        "consumerGroup": client.group, "topic": retry, "queueId": 0, "offset": 0,
+        "extraInfo": f"0 {' '.join(times)} 1 {NAME} 0 0",
+    }  # fmt: skip
+    assert client.frames.call(200051, fields).code == 0
+    assert client.pop(topic).code == 210
+    assert "Traceback" not in broker.log("remoting")
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "remark"),
     [
@@ -193,6 +237,54 @@ def test_bad_acks_are_refused(
         "offset": 0, "invisibleTime": 1,
     }  # fmt: skip
     assert client.frames.call(request_code, {**good, **fields}).code == code
+
+
+def test_forged_handles_on_the_wire_change_nothing(client: PopClient, broker: OurBroker) -> None:
+    """Each of these hung the broker, made a queue that nobody reads, or froze every offset."""
+    send(client, "TForged", 3)
+    popped = client.pop("TForged").messages
+    good = popped[0].handle.split(" ")
+
+    def forged(place: int, value: object) -> dict[str, object]:
+        parts = [*good[:place], str(value), *good[place + 1 :]]
+        return {**client.ack_fields(popped[0]), "extraInfo": " ".join(parts)}
+
+    for code, more in ((200051, {}), (200053, {"invisibleTime": 1_000})):
+        for place, value in ((1, (1 << 63) - 1), (1, 1 << 62), (2, -1), (3, 8), (3, 123_456)):
+            answer = client.frames.call(code, {**forged(place, value), **more})
+            assert (answer.code, "handed out none like it" in (answer.remark or "")) == (13, True)
+    entry = {
+        "c": client.group, "t": "TForged", "r": "0", "q": 0, "so": int(good[0]), "rq": 0,
+        "pt": int(good[1]), "it": int(good[2]), "b": base64.b64encode(b"\xff" * 65_536).decode(),
+    }  # fmt: skip
+    many = {"brokerName": NAME, "acks": [{**entry, "b": "AQ=="}] * 5_000}
+    for body in (json.dumps({"brokerName": NAME, "acks": [entry]}), json.dumps(many)):
+        since = time.monotonic()
+        answer = client.frames.call(200151, {}, body.encode())
+        assert (answer.code, "limit" in (answer.remark or "")) == (1, True)
+        assert time.monotonic() - since < 1.0
+    queues = broker.store_dir / "consumequeue" / "rmq_sys_REVIVE_LOG_DefaultCluster"
+    assert all(int(path.name) < 8 for path in queues.glob("*"))
+    assert [client.ack(one).code for one in popped] == [0, 0, 0]
+    where = {"consumerGroup": client.group, "topic": "TForged", "queueId": 0}
+    assert client.frames.call(14, where).ext_fields["offset"] == "3"
+
+
+def test_invisible_times_have_limits(client: PopClient) -> None:
+    """Of a pop, an ordered one, too, and of a new one; what docs/pop.md says."""
+    send(client, "TTimes", 1)
+    most_ms = 3 * 86_400_000
+    for order in ("false", "true"):
+        for wrong in (-1, most_ms + 1, (1 << 63) - 1):
+            refused = client.pop("TTimes", invisibleTime=wrong, order=order)
+            assert (refused.code, "0 to 259200000 (timerMaxDelaySec)" in refused.remark) == (
+                29, True,
+            )  # fmt: skip
+    [popped] = client.pop("TTimes", invisibleTime=most_ms).messages
+    for wrong in (-1, most_ms + 1):
+        fields = {**client.ack_fields(popped), "invisibleTime": wrong}
+        assert client.frames.call(200053, fields).code == 1
+    assert client.ack(client.change(popped, most_ms)).code == 0
 
 
 def test_a_new_group_begins_at_the_first_or_the_last_message(client: PopClient) -> None:

@@ -56,9 +56,16 @@ def polling_num(client: PopClient, topic: str, queue_id: int) -> int:
 def test_what_was_not_acknowledged_comes_again_and_wakes_who_waits(client: PopClient) -> None:
     """A V1 retry topic wakes its group's pops; RocketMQ's do not."""
     send(client, "TRevive", b"a", b"b", b"c")
+
+    def stored() -> int:
+        return sum(client.frames.offset(30, REVIVE_TOPIC, queue) for queue in range(8))
+
+    before = stored()
     popped = client.pop("TRevive", invisibleTime=1_500).messages
     since = time.monotonic()
     assert [one.message.body for one in popped] == [b"a", b"b", b"c"]
+    # The check point is in the log already, for which the acknowledgement comes too late.
+    wait_until(lambda: stored() > before)
     assert client.ack(popped[1]).code == 0
     waiting = client.post_pop("TRevive", pollTime=15_000, invisibleTime=1_500)
     again = client.take_pop(waiting, "TRevive").messages
@@ -187,6 +194,61 @@ def test_ordered_pops(client: PopClient, other: PopClient, broker: OurBroker) ->
     wait_until(lambda: path.exists() and "TOrder" in path.read_text(), timeout_s=15)
     row = loads_lenient(path.read_bytes())["table"][f"TOrder@{client.group}"]["0"]
     assert row.keys() >= {"a", "cm", "i", "l", "o", "popTime"}
+
+
+def test_an_ordered_pop_of_any_queue_is_woken_by_the_last_ack(
+    client: PopClient, other: PopClient
+) -> None:
+    """As a proxy pops for FIFO consumers: queue -1. Batches of two, acknowledged one by one."""
+    send(client, "TAnyOrder", *(b"%d" % number for number in range(6)))
+    bodies = []
+    fields = {"order": "true", "maxMsgNums": 2, "pollTime": 9_000}
+    waiting = client.post_pop("TAnyOrder", attemptId="0", **fields)
+    since = time.monotonic()
+    for number in range(3):
+        batch = client.take_pop(waiting, "TAnyOrder").messages
+        bodies += [one.message.body for one in batch]
+        waiting = client.post_pop("TAnyOrder", attemptId=f"{number + 1}", **fields)
+        wait_until(lambda: polling_num(other, "TAnyOrder", -1) == 1)
+        assert [other.ack(one).code for one in batch] == [0, 0]
+    assert time.monotonic() - since < 3.0
+    assert bodies == [b"%d" % number for number in range(6)]
+
+
+def test_a_notification_of_an_ordered_group_is_woken_by_the_last_ack(
+    client: PopClient, other: PopClient
+) -> None:
+    send(client, "TNoteOrder", b"0", b"1")
+    [first] = client.pop("TNoteOrder", order="true", maxMsgNums=1, attemptId="0").messages
+    fields = {
+        "consumerGroup": client.group, "topic": "TNoteOrder", "queueId": -1, "pollTime": 9_000,
+        "bornTime": 0, "order": "true", "attemptId": "1",
+    }  # fmt: skip
+    waiting = client.frames.post(200054, fields)
+    since = time.monotonic()
+    assert other.ack(first).code == 0
+    assert client.frames.take(waiting).ext_fields["hasMsg"] == "true"
+    assert time.monotonic() - since < 3.0
+
+
+@pytest.mark.parametrize("is_too_long", [False, True])
+def test_long_names_come_back_or_are_refused(client: PopClient, is_too_long: bool) -> None:
+    """The retry topic of the first pair has 127 characters, as many as a topic may have."""
+    topic = f"TLong{is_too_long:d}" + "t" * 53
+    longest = PopClient(client.frames, "g" * (60 + is_too_long), NAME)
+    send(client, topic, b"long")
+    if is_too_long:
+        refused = longest.pop(topic, invisibleTime=1_000)
+        assert (refused.code, refused.messages) == (29, [])
+        name = f"%RETRY%{longest.group}_{topic}"
+        assert f"no topic can have the name {name} (128 characters, at most 127" in refused.remark
+        ordered = longest.pop(topic, order="true", attemptId="a")
+        assert [one.message.body for one in ordered.messages] == [b"long"]
+        return
+    assert len(longest.pop(topic, invisibleTime=1_000).messages) == 1
+    [again] = longest.pop(topic, pollTime=8_000).messages
+    assert (again.message.body, again.message.reconsume_times) == (b"long", 1)
+    assert longest.ack(again).code == 0
 
 
 def test_assignments_and_modes(client: PopClient, broker: OurBroker) -> None:

@@ -163,13 +163,15 @@ _items = st.lists(
 _equal_items = st.tuples(st.integers(1, 20), st.binary(max_size=12), _text.map(str.encode)).map(
     lambda made: [(0, made[1], made[2])] * made[0]
 )
+ODD_NUMBERS = ("1.0", "1e3", " 5", "5 ", "+5", "05", "٣", "-0", "", 2**31, -(2**31) - 1, 2**63)
+"""Texts that Java, and the decoders, may or may not read as numbers."""
 _fields = st.fixed_dictionaries(
     {
         "code": st.sampled_from([BATCH, BATCH, Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE]),
         "queue_id": st.sampled_from(["0", "1", "3", "00", "+1", "4", "x"]),
-        "flag": st.sampled_from([0, 0, 7, -(2**31), 2**31]),
-        "sys_flag": st.sampled_from([0, 0, 0, 0x2, 0x30, 257, 4, 8, 128, 0x7FFFFF73, 2**31]),
-        "born_timestamp": st.sampled_from([0, -1, 2**63 - 1, 2**63, 1_795_177_732_426]),
+        "flag": st.sampled_from([0, 0, 7, -(2**31), *ODD_NUMBERS]),
+        "sys_flag": st.sampled_from([0, 0, 0, 0x2, 0x30, 257, 4, 8, 128, 0x7FFFFF73, *ODD_NUMBERS]),
+        "born_timestamp": st.sampled_from([0, -1, 2**63 - 1, 1_795_177_732_426, *ODD_NUMBERS]),
         "properties": st.one_of(
             st.sampled_from([None, "WAIT\x01true", "WAIT\x01false"]),
             st.lists(_plain_pairs, max_size=3).map("\x02".join),
@@ -177,7 +179,7 @@ _fields = st.fixed_dictionaries(
             st.just('UNIQ_KEY\x01a key of 100 % "\\'),
             st.just("__SHARDINGKEY\x01k"),
         ),
-        "reconsume_times": st.sampled_from([None, 0, 3, 2**31]),
+        "reconsume_times": st.sampled_from([None, 0, 3, *ODD_NUMBERS]),
         "unit_mode": st.sampled_from([None, "false"]),
         "batch": st.sampled_from(["true", "true", "true", "false", None]),
     }

@@ -18,7 +18,12 @@ from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
-from tests.broker.processor.test_batch_send_route import PLAIN, Twins, general_requests
+from tests.broker.processor.test_batch_send_route import (
+    ODD_NUMBERS,
+    PLAIN,
+    Twins,
+    general_requests,
+)
 from tests.broker.processor.test_send_message_processor import as_v1
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
@@ -78,11 +83,11 @@ _values: dict[str, st.SearchStrategy[Any]] = {
     "queue_id": st.sampled_from(["0", "1", "3", "00", "+1", "4", "x", ""]),
     "sys_flag": st.sampled_from(["0", "0", "2", "257", "4", "8", "-144", "2147483648", "+1", ""]),
     "born_timestamp": st.sampled_from(["0", "-1", "1795177732426", "9223372036854775808", "1.0"]),
-    "flag": st.sampled_from(["0", "-2147483648", "2147483648", "007", " 1"]),
+    "flag": st.sampled_from(["0", "-2147483648", "007", " 1", *map(str, ODD_NUMBERS)]),
     "properties": st.one_of(st.none(), st.lists(_pairs, max_size=3).map("\x02".join)),
     "reconsume_times": st.sampled_from([None, "0", "3", "", "x"]),
     "unit_mode": st.sampled_from([None, "false", "true", "TRUE"]),
-    "max_reconsume_times": st.sampled_from([None, "16", "null"]),
+    "max_reconsume_times": st.sampled_from([None, "16", "null", *map(str, ODD_NUMBERS)]),
     "batch": st.sampled_from([None, "false", "true"]),
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.processor import end_transaction_processor
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
@@ -29,10 +30,10 @@ from store.control_slots import (
     SYNC_FLUSH_WANTED,
 )
 from store.message import Message
-from store.message_codec import decode_record, encode_host, encode_message_id
+from store.message_codec import decode_record, encode_host, encode_message_id, encode_record
 from store.record import Record
 from tests.broker.broker_fakes import FakeConnection, request_of
-from tests.broker.hot_path_world import properties_of
+from tests.broker.hot_path_world import properties_of, send_request
 from tests.broker.transaction_world import (
     COMMIT,
     ROLLBACK,
@@ -44,6 +45,9 @@ from tests.broker.transaction_world import (
     end_request,
 )
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
+
+RECORD_BODY_AT = 88
+"""Of a record with IPv4 hosts: total size 4, magic 4, … body size 4."""
 
 
 @pytest.fixture
@@ -106,6 +110,56 @@ def test_a_commit_stores_the_message_and_the_op_right_behind_it(world: Transacti
     assert "transaction" in world.hot.stats.types
     assert world.hot.stats.answers[37, 0] == 1
     assert (world.halves.is_ended(0), world.halves.is_ended(1)) == (False, True)
+
+
+def test_a_half_in_the_body_of_a_message_ends_none(world: TransactionWorld) -> None:
+    """Its sender knows where his message will be stored, and writes a record there that claims
+    somebody else's place in the half queue."""
+    victim = world.prepare(b"paid")
+    world.hot.topic("Evil")
+    client = world.hot.client()
+    assert client.call(send_request(bytes(300), topic="Evil")).code == 0
+    world.turn()
+    body_at = world.hot.log.position + RECORD_BODY_AT
+    forged = encode_record(
+        Message(
+            topic=TRANS_HALF_TOPIC,
+            queue_id=0,
+            queue_offset=victim.queue_offset,
+            phy_offset=body_at,
+            properties=b"PGROUP\x01Q\x02REAL_TOPIC\x01Evil\x02REAL_QID\x010",
+        )
+    )
+    assert client.call(send_request(forged, topic="Evil")).code == 0
+    world.turn()
+    assert world.access.record_at(body_at) == forged
+    evil = Half(body_at, victim.queue_offset)
+    code, remark = refusal(world, end_request(evil, ROLLBACK, producerGroup="Q"))
+    assert (code, remark) == (1, "Find prepared transaction message failed")
+    assert answer_of(world.end(victim, COMMIT)) == (0, None)
+    assert world.delivered() == [b"paid"]
+
+
+def test_a_half_that_the_store_has_not_entered_yet(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some ms behind the log: waited for; a place that is in no log is refused at once."""
+    half = world.prepare(b"one")
+    offsets, looks = world.access.offsets, []
+
+    def late(topic: str, queue_id: int) -> tuple[int, int]:
+        looks.append(topic)
+        return offsets(topic, queue_id) if len(looks) > 3 else (0, 0)
+
+    monkeypatch.setattr(world.access, "offsets", late)
+    assert answer_of(world.end(half, COMMIT)) == (0, None)
+    assert looks[:4] == [TRANS_HALF_TOPIC] * 4
+    half = world.prepare(b"two")
+    monkeypatch.setattr(end_transaction_processor, "_QUEUED_WAIT_MS", 10)
+    monkeypatch.setattr(world.access, "offsets", lambda *_place: (0, 0))
+    code, remark = refusal(world, end_request(half, COMMIT))
+    assert code == ResponseCode.SYSTEM_BUSY
+    assert remark.endswith("is not in its queue yet; try again")
 
 
 def test_a_commit_to_a_topic_that_was_deleted_is_refused_and_its_half_stays(
@@ -569,6 +623,42 @@ def test_only_a_half_is_put_back(world: TransactionWorld) -> None:
         ResponseCode.SYSTEM_ERROR,
         "message id '' is not 32 or 56 hex digits",
     )
+
+
+def test_a_half_in_the_body_of_a_message_is_not_put_back(world: TransactionWorld) -> None:
+    """Its sender may write to one topic; the half would be another one's."""
+    world.prepare(b"first")
+    world.hot.topic("Evil")
+    client = world.hot.client()
+    assert client.call(send_request(bytes(300), topic="Evil")).code == 0
+    world.turn()
+    forged = Message(
+        topic=TRANS_HALF_TOPIC,
+        queue_id=0,
+        phy_offset=world.hot.log.position + RECORD_BODY_AT,
+        store_host=STORE_HOST,
+        properties=b"PGROUP\x01P\x02REAL_TOPIC\x01T\x02REAL_QID\x010",
+    )
+    assert client.call(send_request(encode_record(forged), topic="Evil")).code == 0
+    world.turn()
+    assert world.access.record_at(forged.phy_offset) is not None
+    code, remark = refusal(world, _resume(world, forged))
+    assert code == 1
+    assert "There is no half message with the id" in (remark or "")
+    assert len(world.messages(TRANS_HALF_TOPIC)) == 1
+
+
+def test_a_half_is_put_back_under_its_own_topics_name_only(world: TransactionWorld) -> None:
+    """With 5.x's accounts the rights are those on the topic that the request names."""
+    request = _resume(world, _discarded(world))
+    request.ext_fields["topic"] = "Other"
+    code, remark = refusal(world, request)
+    assert code == 1
+    assert (remark or "").endswith("not one of topic Other")
+    for name in ("T", TRANS_CHECK_MAX_TIME_TOPIC):
+        request.ext_fields["topic"] = name
+        assert world.processor.process_request(world.connection, request) is None
+        assert answer_of(world.connection.sent[-1]) == (0, None)
 
 
 def test_properties_that_are_full_cannot_be_put_back(world: TransactionWorld) -> None:

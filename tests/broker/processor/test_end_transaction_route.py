@@ -33,7 +33,14 @@ from store.message_codec import decode_record
 from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
 from tests.broker.processor.test_diverted_sends import EVERYTHING_ON
-from tests.broker.transaction_world import COMMIT, GROUP, Half, TransactionWorld, end_request
+from tests.broker.transaction_world import (
+    COMMIT,
+    GROUP,
+    ROLLBACK,
+    Half,
+    TransactionWorld,
+    end_request,
+)
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 PROPERTIES = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02UNIQ_KEY\x01U\x02WAIT\x01true"
@@ -81,10 +88,11 @@ class Side:
         assert [answer.code for answer in self.client.answers()] == [0, 0, 0]
 
     def flush(self) -> None:
-        """What was put is published and on disk."""
+        """What was put is published, on disk and in its queues."""
         self.hot.turn()
         self.hot.counters[FLUSHED_OFFSET] = self.hot.counters[MAX_PHY_OFFSET]
         self.hot.turn()
+        self.hot.dispatch()
 
     def last_half(self) -> tuple[int, int]:
         last = self.world.messages("RMQ_SYS_TRANS_HALF_TOPIC")[-1]
@@ -94,6 +102,7 @@ class Side:
         """The answers that came in the turn of a request."""
         self.client.send(request)
         self.hot.turn()
+        self.hot.dispatch()
         return self.client.answers()
 
     def forbid_general(self) -> None:
@@ -310,6 +319,55 @@ def test_nothing_is_kept_until_somebody_looks(tmp_path: Path) -> None:
     assert len(side.young) == 0, "the first half came before the first end"
     side.client.call(send_request(properties=PROPERTIES))
     assert len(side.young) == 1
+
+
+@pytest.mark.parametrize("flag", [0, 2])
+def test_a_young_half_that_was_rolled_back_is_never_delivered(tmp_path: Path, flag: int) -> None:
+    """The general path rolls it back; the fast route still has what its commit would store."""
+    side = Side(tmp_path, fast=True)
+    kept, half = (
+        side.client.call(send_request(body, properties=PROPERTIES)) for body in (b"1", b"2")
+    )
+    side.flush()
+    before = side.world.delivered()
+    rolled_back = Half(*side.last_half())
+    assert rolled_back.queue_offset == int(half.ext_fields["queueOffset"])
+    assert side.young.find(rolled_back.queue_offset) is not None
+    assert [answer.code for answer in side.ask(end_request(rolled_back, ROLLBACK))] == [0]
+    assert side.young.find(rolled_back.queue_offset) is not None, "else nothing is proved"
+    request = end_request(rolled_back, COMMIT)
+    request.flag = flag
+    answers = side.ask(request)
+    assert [answer.remark for answer in answers] == (
+        [] if flag else ["the transaction has already ended; request ignored"]
+    )
+    assert side.world.delivered() == before
+    assert side.world.ops().count(rolled_back.queue_offset) == 1
+    other = Half(int(kept.ext_fields["msgId"][-16:], 16), int(kept.ext_fields["queueOffset"]))
+    assert [answer.code for answer in side.ask(end_request(other, COMMIT))] == [0]
+    assert side.world.delivered() == [*before, b"1"]
+
+
+def test_a_young_half_whose_rollback_waits_is_not_committed(tmp_path: Path) -> None:
+    """Its op waits for the log's next file."""
+    side = Side(tmp_path, fast=True, file_size=4096, files=1)
+    start = side.hot.log.position
+    side.client.call(send_request(b"half", properties=PROPERTIES))
+    side.flush()
+    before, half = side.world.delivered(), Half(*side.last_half())
+    size = side.hot.log.position - start
+    room_for_no_op = 4096 - side.hot.log.position - size - 100
+    side.client.call(send_request(bytes(room_for_no_op), properties=PROPERTIES))
+    side.flush()
+    assert side.ask(end_request(half, ROLLBACK)) == []
+    assert side.hot.append_queue.held
+    assert [answer.code for answer in side.ask(end_request(half, COMMIT))] == [1]
+    for number in (1, 2):
+        side.hot.allocate(number)
+    side.flush()
+    assert [answer.code for answer in side.ask(end_request(half, COMMIT))] == [0, 0]
+    assert side.world.delivered() == before
+    assert side.world.ops().count(half.queue_offset) == 1
 
 
 def test_what_the_check_has_stored_again_is_ended_with_its_copies(tmp_path: Path) -> None:

@@ -347,7 +347,8 @@ def test_a_message_without_home_holds_nobody_up(
     delays.step()
     delays.step(1_000)
     assert len(delays.delivered()) == 1
-    assert caplog.messages == [f"delay level 1: skipped 1 message(s) from offset 0: {why}"]
+    skipped = [text for text in caplog.messages if text.startswith("delay level")]
+    assert skipped == [f"delay level 1: skipped 1 message(s) from offset 0: {why}"]
     delays.flush()
     assert delays.offsets[1] == 2
 

@@ -20,7 +20,8 @@ from broker.supervisor.supervisor import Supervisor
 from ha.control_slots import HA_REFUSALS, REPLICA_COUNT
 from ipc.clock import SystemClock
 from ipc.control_page import SLEEPS, STARTS, ControlPage, ProcessIndex
-from store.control_slots import APPEND_END, MAX_PHY_OFFSET, STORE_STATE, StoreState
+from store.control_slots import APPEND_END, MAX_PHY_OFFSET, READING, STORE_STATE, StoreState
+from store.put_aside import ReadBy
 
 CHILD = '''
 """Notes its start and stop; what it does is its setting `does`."""
@@ -29,7 +30,7 @@ boot = json.loads(os.pread(int(sys.argv[1]), 1 << 20, 0))
 notes = open(boot["settings"]["notes"], "a", buffering=1)
 does = boot["settings"]["does"]
 slot, start_slot = 8 * (24 + boot["index"]), 8 * (56 + boot["index"])
-page = mmap.mmap(boot["control_page_fd"], 4096)
+page = mmap.mmap(boot["control_page_fd"], 8192)
 def stop(*_):
     notes.write(f"stop {boot['name']}\\n")
     if does != "stays":
@@ -42,6 +43,12 @@ if does.startswith("then exit") and lines().count(f"start {boot['name']} True") 
     sys.exit(int(does[9:]))
 if does.startswith("exit"):
     sys.exit(int(does[4:]))
+if does == "says":
+    words, at = b"ValueError: no number", 4096 + 512 * boot["index"]
+    page[at:at + 2 + len(words)] = len(words).to_bytes(2, "little") + words
+    reading = 8 * (144 + 2 * boot["index"])
+    page[reading:reading + 16] = (1 + 3).to_bytes(8, "little") + (77).to_bytes(8, "little")
+    sys.exit(1)
 if does.startswith("once") and len([x for x in lines() if x.startswith("start ha ")]) == 1:
     while len(lines()) < int(does[4:]):
         time.sleep(0.01)
@@ -234,6 +241,19 @@ def test_what_is_not_vital_has_to_start_once(world: World) -> None:
     supervisor, code = world.run(children, lambda _s: False, not_vital=("namesrv",))
     assert code == 255
     assert "process namesrv cannot start" in supervisor.stop_reason
+
+
+def test_the_last_words_name_the_record(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a child that died while it read one; those of an earlier child are not repeated."""
+    supervisor, code = world.run({"remoting": "says"}, lambda _s: False)
+    assert code == 1
+    assert (
+        "process remoting ended 6 times within 60 s (last exit code 1; its last words: ValueError: "
+        f"no number; it was reading a record: {ReadBy(3).label}, phy offset 77); the broker stops"
+    ) in supervisor.stop_reason
+    assert caplog.text.count("; its last words: ValueError: no number; ") == 6
+    assert world.page.take_last_words(ProcessIndex.REMOTING) == ""
+    assert world.page.counters[READING + 2 * ProcessIndex.REMOTING] == 0
 
 
 def test_six_quick_deaths_stop_the_broker(world: World) -> None:

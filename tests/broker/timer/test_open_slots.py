@@ -99,6 +99,47 @@ def test_a_recall_within_the_slot(world: TimerDelivery) -> None:
     assert world.keys() == ["a"]
 
 
+def test_a_recall_of_another_topic(world: TimerDelivery) -> None:
+    """Whoever may send to some topic took messages out of every other."""
+    for key in "ab":
+        world.put(key, SLOT_MS + 300)
+    world.put("", SLOT_MS + 1, more="\x02TIMER_DEL_UNIQKEY\x01T+a", topic="Mine")
+    world.recall("b", SLOT_MS + 1)
+    world.pass_ms(4_000, 20)
+    assert world.keys() == ["a"]
+
+
+def test_numbers_of_4301_digits(tmp_path: Path) -> None:
+    """A forged one in the log ended the process when the message rolled, and at every start; one in
+    TIMER_OUT_MS ended process store. The others are delivered."""
+    world = TimerDelivery(tmp_path / "store", timer_roll_window_slot=5)
+    digits = "9" * 4_301
+    world.life.put(SLOT_MS, more=f"\x02TIMER_OUT_MS\x01{digits}\x02UNIQ_KEY\x01never")
+    world.put("rolls", SLOT_MS + 12_000, more=f"\x02TIMER_ROLL_TIMES\x01{digits}")
+    world.put("plain", SLOT_MS + 1_500)
+    world.pass_ms(16_000, 50)
+    assert sorted(world.keys()) == ["plain", "rolls"]
+    world.close()
+
+
+@pytest.mark.parametrize("window", [1_000, 5])
+def test_properties_that_leave_no_room_for_the_marks(tmp_path: Path, window: int) -> None:
+    """Such a message was answered SEND_OK, and dropped when it was due: "can never be stored"."""
+    world = TimerDelivery(
+        tmp_path / "store", timer_roll_window_slot=window, mapped_file_size_commit_log=1 << 20
+    )
+    for room in (0, 12, 40, 61, 62):
+        asked_ms = SLOT_MS + 11_001 + room
+        taken = len(
+            f"TIMER_OUT_MS\x01{asked_ms}\x02REAL_TOPIC\x01T\x02REAL_QID\x010"
+            f"\x02TIMER_DELIVER_MS\x01{asked_ms}\x02UNIQ_KEY\x01{room:02d}\x02A\x01"
+        )
+        world.put(f"{room:02d}", asked_ms, more=f"\x02A\x01{'a' * (32_767 - taken - room)}")
+    world.pass_ms(14_000, 50)
+    assert world.keys() == ["00", "12", "40", "61", "62"]
+    world.close()
+
+
 def test_what_waits_until_its_slot_is_over(world: TimerDelivery) -> None:
     """System topics keep their order; a delay of a rolled message, and times that contradict."""
     asked_ms = SLOT_MS + 10

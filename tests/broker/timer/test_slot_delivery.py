@@ -139,3 +139,40 @@ def test_the_properties_of_a_delivered_message() -> None:
     once = delivered_properties(before, rolled, 1)
     twice = properties_of(delivered_properties(once, rolled, 2))
     assert (twice["TIMER_ROLL_TIMES"], twice["TIMER_DEQUEUE_MS"]) == ("2", "2")
+
+
+@pytest.mark.parametrize("text", [b"9" * 4_301, b"-5", b"x", b"1" * 10, b"\xd9\xa3"])
+def test_a_number_of_rolls_that_no_broker_has_written(text: bytes) -> None:
+    """int() of so many digits raises: it ended the process, and again at every start."""
+    unit = TimerUnit(-1, MAGIC_DEFAULT | MAGIC_ROLL, 1795391985000, 7000, 0, 0, 0)
+    found = delivered_properties(b"TIMER_ROLL_TIMES\x01" + text, unit, 1)
+    assert properties_of(found)["TIMER_ROLL_TIMES"] == "1"
+
+
+@pytest.mark.parametrize("magic", [MAGIC_DEFAULT, MAGIC_DEFAULT | MAGIC_ROLL])
+def test_marks_that_do_not_fit_are_left_out(magic: int) -> None:
+    """A message of 32,767 bytes of properties was answered SEND_OK: it is delivered."""
+    unit = TimerUnit(-1, magic, 1795391985000, 7000, 0, 0, 0)
+    times = {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
+    rolls = {"TIMER_ROLL_TIMES"} if unit.rolls else set()
+    needs_rolls = len("\x02TIMER_ROLL_TIMES\x011") if rolls else 0
+    needs_all = 62 + needs_rolls
+    for room in range(90):
+        before = b"KEYS\x01k\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02A\x01"
+        before += b"a" * (32_767 - room - len(before))
+        found = delivered_properties(before, unit, 1795391993099)
+        assert found.startswith(before), room
+        assert len(found) <= 32_767
+        added = properties_of(found).keys() - properties_of(before).keys()
+        fits = times | rolls if room >= needs_all else rolls if room >= needs_rolls else set()
+        assert added == fits, room
+
+
+def test_a_recall_of_another_topic(slot: Slot) -> None:
+    """Who may send to Mine takes nothing out of T; nor is such a record delivered."""
+    deletes = MAGIC_DEFAULT | MAGIC_DELETE
+    slot.add(home("a"))
+    slot.add("REAL_TOPIC\x01Mine\x02REAL_QID\x010\x02TIMER_DEL_UNIQKEY\x01T+a", deletes)
+    slot.add("REAL_TOPIC\x01T+\x02REAL_QID\x010\x02TIMER_DEL_UNIQKEY\x01T+a", deletes)
+    slot.add("REAL_QID\x010\x02TIMER_DEL_UNIQKEY\x01T+a", deletes)
+    assert delivered(slot.delivery()) == [0]

@@ -154,6 +154,19 @@ def test_no_handles(text: str) -> None:
         decode_handle(text)
 
 
+@pytest.mark.parametrize("control", ["\x00", "\x01", "\x02", "\t", "\n", "\x1f", "\x7f"])
+@pytest.mark.parametrize("part", range(4))
+def test_a_handle_holds_no_control_characters(control: str, part: int) -> None:
+    """Its parts become properties of a record: DELAY, REAL_TOPIC, whatever one likes."""
+    parts = ["T", "broker-g", "1795394308001", "KEY"]
+    parts[part] += f"{control}DELAY\x0118"
+    with pytest.raises(ValueError, match=r"^recall handle is invalid$"):
+        decode_handle(RecallMessageHandle(*parts).encode())
+    stored = f"TIMER_OUT_MS\x011795394308000\x02UNIQ_KEY\x01K{control}".encode()
+    if control not in "\x01\x02":
+        assert recall_handle_field("T", "broker-g", stored) == {}
+
+
 def test_batches_and_replies_have_no_time(world: HotPathWorld) -> None:
     with pytest.raises(RequestError) as caught:
         world.timers.refuse("TIMER_DELAY_MS\x015", "a batch")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +15,7 @@ from broker.transaction.transaction_records import (
     commit_record,
     half_copy,
     halves_of_op,
+    is_copy,
     number_in,
     op_record,
     waits_for_durability,
@@ -127,3 +131,22 @@ def test_what_a_producer_is_shown() -> None:
 )
 def test_waiting_is_the_senders_wish(properties: bytes, waits: bool) -> None:
     assert waits_for_durability(half_with(properties)) is waits
+
+
+def test_what_makes_a_copy() -> None:
+    text = b"PGROUP\x01P\x02UNIQ_KEY\x01U\x02REAL_TOPIC\x01T\x02REAL_QID\x011"
+    half = replace(HALF, properties=text)
+    copy = replace(half, queue_offset=9, phy_offset=900, properties=text + b"\x02A\x01b")
+    assert is_copy(copy, half)
+    others: dict[str, Any] = {
+        "born_timestamp": 12,
+        "born_host": encode_host("10.0.0.1", 1),
+        "properties": b"",
+    }
+    for name, other in others.items():
+        assert not is_copy(replace(copy, **{name: other}), half), name
+    for mine, other in (b"PGROUP", b"P"), (b"UNIQ_KEY", b"U"), (b"TOPIC", b"T"), (b"QID", b"1"):
+        changed = text.replace(mine + b"\x01" + other, mine + b"\x01" + other * 2)
+        assert changed != text
+        assert not is_copy(replace(copy, properties=changed), half), mine
+        assert not is_copy(copy, replace(half, properties=changed)), mine

@@ -12,18 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.timer.timer_hook import TimerSettings
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.transaction.transaction_records import op_record
+from broker.transaction.transaction_records import halves_of_op, op_record
+from remoting.errors import RequestError
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message import Message
 from store.message_codec import decode_record
 from store.record import Record
 from tests.broker.broker_fakes import FakeConnection
-from tests.broker.hot_path_world import properties_of
+from tests.broker.hot_path_world import properties_of, send_request
 from tests.broker.processor.test_end_transaction_processor import (
     golden_end,
     golden_records,
@@ -39,10 +43,12 @@ from tests.broker.transaction_world import (
     Half,
     TransactionWorld,
     asked,
+    end_request,
 )
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 HOUR_MS = 3_600_000
+IMMUNE = "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01"
 
 
 @pytest.fixture
@@ -119,6 +125,46 @@ def test_producers_of_a_group_take_turns(world: TransactionWorld) -> None:
     assert [len(asked(c)) for c in (first, second, other)] == [2, 2, 0]
 
 
+def test_only_who_may_end_a_half_is_asked_about_it(
+    world: TransactionWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A check hands over the message: any account that called itself a producer of the group got
+    it."""
+    mallory = [world.connect(client_id=f"m{n}", account="mallory") for n in range(7)]
+    alice = world.connect(client_id="a", account="alice")
+    judged = []
+
+    def may_end(_connection: ConnectionLike, account: str, half: Message) -> bool:
+        judged.append(properties_of(half.properties)["REAL_TOPIC"])
+        return account == "alice"
+
+    world.may_end = may_end
+    for _ in range(5):
+        world.prepare()
+    world.round()
+    assert len(asked(alice)) == 5
+    assert len(judged) == 8 + 5, "a crowd is looked at once a round"
+    assert set(judged) == {"T"}
+    world.producers.on_connection_close(alice)
+    caplog.clear()
+    world.round()
+    assert [each.sent for each in mallory] == [[]] * 7
+    assert caplog.messages == [
+        "producer group P: none of its connected producers may publish to topic T, 5 undecided "
+        "half message(s)"
+    ]
+
+
+def test_a_right_that_is_taken_away_within_a_round(world: TransactionWorld) -> None:
+    alice = world.connect(account="alice")
+    verdicts = [True, True, False]
+    world.may_end = lambda *_asked: verdicts.pop(0)
+    world.prepare()
+    world.prepare()
+    world.round()
+    assert (len(asked(alice)), verdicts) == (1, [])
+
+
 def test_a_dead_producer_is_survived(
     world: TransactionWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -175,7 +221,9 @@ def test_halves_without_group_or_home_reach_the_discard_topic(
     assert len(world.messages(TRANS_CHECK_MAX_TIME_TOPIC)) == 3
 
 
-def store_half(world: TransactionWorld, properties: bytes, **changes: Any) -> None:
+def store_half(
+    world: TransactionWorld, properties: bytes, *, turn: bool = True, **changes: Any
+) -> None:
     """A half as somebody else may have stored it."""
     fields: dict[str, Any] = {
         "queue_id": 0,
@@ -191,7 +239,8 @@ def store_half(world: TransactionWorld, properties: bytes, **changes: Any) -> No
     }
     log = world.hot.log
     log.put_batch(log.topic(TRANS_HALF_TOPIC), [Record(**fields)])
-    world.turn()
+    if turn:
+        world.turn()
 
 
 # -- discarding ----------------------------------------------------------------------------------
@@ -242,6 +291,35 @@ def test_properties_that_are_full_end_in_the_discard_topic(world: TransactionWor
     assert len(world.messages(TRANS_CHECK_MAX_TIME_TOPIC)) == 2
 
 
+@pytest.mark.parametrize("more", ["", IMMUNE + "90", "\x02TIMER_DELAY_MS\x0160000"])
+def test_a_half_that_was_taken_can_be_checked_and_committed(tmp_path: Path, more: str) -> None:
+    """Some bytes below the limit its send was answered SEND_OK, but it was never checked, and the
+    commit of one with a timer was refused for good."""
+    world = TransactionWorld(tmp_path, file_size=4 << 20, check_max=10**9)
+    world.hot.timers.use(TimerSettings(True, 1_000, 86_400_000, 1_000))
+    producer = world.connect()
+    client = world.hot.client()
+    world.prepare()
+    refused = []
+    for room in range(0, 260, 4):
+        text = f"TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01U{more}\x02A\x01"
+        text += "a" * (32_767 - len(text) - room)
+        answer = client.call(send_request(properties=text, born_timestamp=world.hot.clock.now))
+        world.turn()
+        if answer.code == 0:
+            world.round()
+            world.round()
+            *_, copy = asked(producer)
+            world.end(copy, COMMIT)
+            home = "rmq_sys_wheel_timer" if "TIMER" in more else "T"
+            *_, message = world.messages(home)
+            assert message.find_property("A") == "a" * (text.count("a"))
+            break
+        refused.append((answer.code, (answer.remark or "").partition("properties of")[0]))
+    assert 30 < len(refused) < 60
+    assert set(refused) == {(13, "the message is illegal: ")}
+
+
 def test_a_commit_after_the_discard_is_delivered(world: TransactionWorld) -> None:
     half = world.prepare(b"late")
     for _ in range(world.check_max + 1):
@@ -266,8 +344,6 @@ def test_a_number_of_checks_that_is_none_counts_from_the_start(
 
 # -- immunity ------------------------------------------------------------------------------------
 
-IMMUNE = "\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01"
-
 
 def test_an_immune_half_is_asked_about_when_its_time_is_over(world: TransactionWorld) -> None:
     """It goes to the queue's end each round; that is no check (in the original it counts as one,
@@ -283,6 +359,24 @@ def test_an_immune_half_is_asked_about_when_its_time_is_over(world: TransactionW
     assert asked(producer) == []
     world.round()
     assert [half.queue_offset for half in asked(producer)] == [5]
+
+
+def test_an_immune_half_fills_no_memory(world: TransactionWorld) -> None:
+    """Its copies of all rounds were remembered; an end that names one of them has no effect."""
+    world.connect()
+    half = world.prepare(b"late", properties=f"{IMMUNE}9999999")
+    for _ in range(30):
+        world.round()
+    copies = [Half(each.phy_offset, each.queue_offset) for each in world.messages(TRANS_HALF_TOPIC)]
+    assert len(copies) == 31
+    assert world.halves.forget(0) == [0, 30]
+    world.halves.add_copy(0, 30)
+    for copy in copies[1:30]:
+        world.end(copy, COMMIT)
+    assert world.delivered() == []
+    world.end(half, COMMIT)
+    world.end(copies[30], COMMIT)
+    assert world.delivered() == [b"late"]
 
 
 @pytest.mark.parametrize(("text", "asks"), [("soon", 0), ("-1", 0), ("6", 0), ("5", 1), ("0", 1)])
@@ -324,6 +418,204 @@ def test_a_start_learns_of_families_from_immune_copies(world: TransactionWorld) 
     assert world.ops() == [0, 2]
     copy = world.messages(TRANS_HALF_TOPIC)[1]
     assert properties_of(copy.properties)["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+
+
+# -- ends of an earlier life ----------------------------------------------------------------------
+
+
+def codes_of_end(world: TransactionWorld, half: Half) -> list[int]:
+    """The answers to a commit that is tried until it is not refused."""
+    codes: list[int] = []
+    while 0 not in codes:
+        try:
+            answer = world.end(half, COMMIT)
+        except RequestError as error:
+            codes.append(int(error.code))
+        else:
+            assert answer is not None
+            codes.append(answer.code)
+    return codes
+
+
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+def test_an_end_is_remembered_over_a_restart(world: TransactionWorld, decision: int) -> None:
+    """Also where progress is beyond it: its op is not read at the start. The commit of before came
+    again, and was stored once more."""
+    halves = [world.prepare(b"%d" % number) for number in range(9)]
+    open_half = world.prepare(b"open")
+    for half in halves:
+        world.end(half, decision)
+    for _ in range(3):
+        world.round()
+    assert world.progress()[1] == 9
+    world.offsets.save_if_changed()
+    world.most_ops = 4
+    world.restart()
+    before, ops = world.delivered(), world.ops()
+    for half in reversed(halves):
+        *busy, last = codes_of_end(world, half)
+        assert (set(busy) <= {ResponseCode.SYSTEM_BUSY}, last) == (True, 0)
+        assert world.connection.sent[-1].remark == (
+            "the transaction has already ended; request ignored"
+        )
+    world.turn()
+    assert (world.delivered(), world.ops()) == (before, ops)
+    world.end(open_half, COMMIT)
+    assert world.delivered() == [*before, b"open"]
+
+
+def test_one_request_reads_so_many_ops(world: TransactionWorld) -> None:
+    halves = [world.prepare() for _ in range(12)]
+    for half in halves[1:]:
+        world.end(half, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.most_ops = 5
+    world.restart()
+    assert codes_of_end(world, halves[0]) == [2, 2, 0]
+    assert len(world.delivered()) == 12
+
+
+def test_an_earlier_op_that_raises_is_passed(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no end of an older half is ever known, nor served."""
+    halves = [world.prepare(b"%d" % number) for number in range(4)]
+    for half in halves[1:]:
+        world.end(half, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.restart()
+
+    def raising(op: Message) -> list[int]:
+        if op.body == b"2":
+            raise ValueError("no op")
+        return halves_of_op(op)
+
+    monkeypatch.setattr("broker.transaction.earlier_ends.halves_of_op", raising)
+    assert codes_of_end(world, halves[1]) == [0]
+    assert codes_of_end(world, halves[0]) == [0]
+    world.turn()
+    assert sorted(world.delivered()) == [b"0", b"1", b"2", b"3"]
+
+
+def test_nobody_waits_for_who_reads_earlier_ops(world: TransactionWorld) -> None:
+    """The ends of younger halves go on; one of an earlier half is to come again."""
+    old = world.prepare(b"old")
+    world.end(old, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.restart()
+    young = world.prepare(b"young")
+    with world.earlier._lock:
+        assert codes_of_end(world, young) == [0]
+        with pytest.raises(RequestError, match="try again"):
+            world.end(old, COMMIT)
+    assert codes_of_end(world, old) == [0]
+
+
+# -- what a half says of itself ------------------------------------------------------------------
+
+
+def forged_properties(original: int, immunity: str = "") -> bytes:
+    """Of a half of another producer and topic, which says that it is a copy of one."""
+    text = f"PGROUP\x01Q\x02UNIQ_KEY\x01E\x02REAL_TOPIC\x01Evil\x02REAL_QID\x010{immunity}"
+    return f"{text}\x02TRAN_PREPARED_QUEUE_OFFSET\x01{original}".encode()
+
+
+def forge(world: TransactionWorld, original: int, *, immunity: str = "") -> Half:
+    """Such a half in the log: sent to an older broker, or to a Java one."""
+    store_half(world, forged_properties(original, immunity))
+    stored = world.messages(TRANS_HALF_TOPIC)[-1]
+    return Half(stored.phy_offset, stored.queue_offset)
+
+
+@pytest.mark.parametrize("immunity", ["", f"{IMMUNE}600"])
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_half_does_not_end_the_one_that_it_names(
+    world: TransactionWorld, immunity: str, *, restarted: bool, decision: int, behind: bool
+) -> None:
+    """Whoever may send to some topic ended the transactions of everybody, also those to come."""
+    world.hot.topic("Evil")
+    victim = None if behind else world.prepare(b"paid", born_timestamp=world.hot.clock.now + 50_000)
+    evil = forge(world, 7 if behind else 0, immunity=immunity)
+    world.round()
+    if restarted:
+        world.offsets.save_if_changed()
+        world.restart()
+        world.round()
+    answer = world.end(evil, decision, producerGroup="Q")
+    assert answer is not None
+    assert answer.code == 0
+    while victim is None or (behind and victim.queue_offset < 7):
+        victim = world.prepare(b"paid")
+    answer = world.end(victim, COMMIT)
+    assert answer is not None
+    assert (answer.code, answer.remark) == (0, None)
+    assert world.delivered() == [b"paid"]
+
+
+def test_huge_numbers_make_no_end_forgotten(world: TransactionWorld) -> None:
+    """257 halves that name far ones: a commit that came again was stored twice."""
+    half = world.prepare(b"once")
+    world.end(half, COMMIT)
+    for number in range(257):
+        store_half(world, forged_properties(10**17 - (number << 16)), turn=False)
+    world.turn()
+    world.round()
+    for evil in world.messages(TRANS_HALF_TOPIC)[1:258]:
+        place = Half(evil.phy_offset, evil.queue_offset)
+        request = end_request(place, ROLLBACK, producerGroup="Q")
+        assert world.processor.process_request(world.connection, request) is None
+    world.turn()
+    assert all(map(world.halves.is_ended, range(258)))
+    answer = world.end(half, COMMIT)
+    assert answer is not None
+    assert answer.remark == "the transaction has already ended; request ignored"
+    assert world.delivered() == [b"once"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 10**17, -1])
+def test_no_half_is_a_copy_of_itself_or_of_a_later_one(
+    world: TransactionWorld, number: int
+) -> None:
+    for _ in range(3):
+        store_half(world, forged_properties(number))
+    stored = world.messages(TRANS_HALF_TOPIC)
+    assert world.service._find_original(stored[1]) is None
+    assert world.service._find_original(stored[2]) == (1 if number == 1 else None)
+
+
+def test_a_half_that_names_an_ended_one_is_asked_about(world: TransactionWorld) -> None:
+    """A consumer that sends a committed message on carries the property along: it was never
+    checked, and lost if its producer did not end it."""
+    producer = world.connect("Q")
+    world.end(world.prepare(), COMMIT)
+    forge(world, 0)
+    world.round()
+    assert [half.queue_offset for half in asked(producer)] == [2]
+
+
+def test_a_copy_whose_original_is_gone_is_not_committed_twice(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = world.connect()
+    half = world.prepare(properties=f"{IMMUNE}90")
+    world.round()
+    world.restart()
+    world.end(half, COMMIT)
+    record_at = world.access.record_at
+    monkeypatch.setattr(
+        world.access, "record_at", lambda at: None if at == half.phy_offset else record_at(at)
+    )
+    for _ in range(3):
+        world.round()
+    assert (asked(producer), len(world.delivered())) == ([], 1)
 
 
 # -- the store does not do what it should --------------------------------------------------------
@@ -590,6 +882,18 @@ def test_an_op_ends_no_half_that_came_after_it(world: TransactionWorld) -> None:
     world.restart()
     assert world.end(half, COMMIT) is not None
     assert world.delivered() == [b"new"]
+
+
+def test_an_earlier_op_ends_no_half_that_came_after_it(world: TransactionWorld) -> None:
+    """The same of the ops that are read when somebody asks."""
+    first = world.prepare(b"first")
+    put_op(world, 1)
+    second = world.prepare(b"second")
+    world.turn()
+    world.earlier.begin(world.access.offsets(TRANS_OP_HALF_TOPIC, 0)[1], 2)
+    for half in (first, second):
+        assert codes_of_end(world, half) == [0]
+    assert world.delivered() == [b"first", b"second"]
 
 
 def test_ops_of_a_5x_broker_are_read(world: TransactionWorld) -> None:

@@ -50,6 +50,7 @@ class World:
             waiting_sends=lambda: 17,
             append_queue=line,
             timers=lambda: TimerInfo(read_behind_ms=3_999, offset_behind=2, waiting=1),
+            longest_turn=lambda: "",
         )
 
 

@@ -1,0 +1,61 @@
+"""RevivePoint: a check point that came out of the timer, and what is left to do for it.
+
+Value of PopReviveService, changed by it only, on the loop thread of `remoting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_limits import fault_of_stored
+from remoting.errors import BodyError
+from store.message import Message
+
+_MAX_WAIT_MS: Final = 60_000
+"""A record in the revive topic is due, by the clock that the timer had. If the clock was set back
+since, the check points behind it do not wait for it for longer than this."""
+
+
+class RevivePoint:
+    """See the module."""
+
+    __slots__ = ("acked", "again", "due_ms", "end", "left", "offsets", "phy_offset", "point")
+
+    def __init__(self, point: PopCheckPoint, stored_ms: int, phy_offset: int) -> None:
+        """stored_ms, phy_offset: when and where its record was stored in the revive topic."""
+        self.point = point
+        self.phy_offset = phy_offset
+        self.due_ms = min(point.revive_time, stored_ms + _MAX_WAIT_MS)
+        diffs = point.queue_offset_diff or range(point.num)
+        self.offsets = [point.start_offset + diff for diff in diffs[: point.num]]
+        """The queue offsets of its messages."""
+        self.acked: set[int] = set()
+        """Those of acknowledged messages."""
+        self.left = 0
+        """Messages that are neither copied nor given up."""
+        self.again: list[int] = []
+        """Those of them that the log did not take."""
+        self.end = 0
+        """The log's end behind the last copy."""
+
+    def acknowledge(self, offsets: Iterable[int]) -> None:
+        """These were acknowledged; others than its own say nothing."""
+        self.acked.update(set(self.offsets).intersection(offsets))
+
+    def open_offsets(self) -> list[int]:
+        """The queue offsets of messages that were not acknowledged."""
+        return [offset for offset in self.offsets if offset not in self.acked]
+
+
+def read_point(message: Message, revive_offset: int) -> RevivePoint:
+    """The check point in a record of the revive topic. Raises BodyError: it is damaged."""
+    point = PopCheckPoint.from_json_bytes(message.body)
+    fault = fault_of_stored(point, message.store_timestamp)
+    if fault:
+        raise BodyError("PopCheckPoint", fault)
+    return RevivePoint(
+        replace(point, revive_offset=revive_offset), message.store_timestamp, message.phy_offset
+    )

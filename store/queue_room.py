@@ -1,0 +1,97 @@
+"""QueueRoom: whether the queue table has room for one more queue, before a record makes it.
+
+Owned by the one thread that puts records (the loop of `remoting`). Process `store` gives a queue
+its row when it dispatches the first record, which may be long after this process has put it: what
+was put since counts here. A queue without a row could not be read by anybody, and its offsets would
+begin again at zero, so the record that would make it is refused. Rows come back with a restart
+of the broker, those of deleted topics.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+from store.errors import QueueTableFullError
+
+log = logging.getLogger(__name__)
+
+_LOOK_AT_MOST: Final = 1_024
+
+
+class QueueRows(Protocol):
+    """The part of QueueTableReader used here."""
+
+    def find_row(self, topic: str, queue_id: int) -> int | None:
+        """The row of a queue, None when the store has never seen it."""
+        ...
+
+    def has_room(self, queues: int, name_bytes: int) -> bool:
+        """Whether so many further queues fit, whose topics' names have so many bytes together."""
+        ...
+
+
+class QueueRoom:
+    """See the module."""
+
+    def __init__(self, rows: QueueRows) -> None:
+        self._rows = rows
+        self._new: dict[tuple[str, int], int] = {}
+        """Queues that were made here and had no row when last looked for it; bytes of the name."""
+        self._name_bytes = 0
+        self._look_at = _LOOK_AT_MOST
+        self._is_full = False
+
+    def take(self, topic: str, queue_id: int) -> None:
+        """A record is about to make this queue, unless it was there before. Raises
+        QueueTableFullError; may be asked again for the same queue."""
+        queue = topic, queue_id
+        if queue in self._new or self._rows.find_row(topic, queue_id) is not None:
+            return
+        size = len(topic.encode())
+        if len(self._new) >= self._look_at or not self._fits(1, size):
+            self._forget_seen()
+            if not self._fits(1, size):
+                self._say_full()
+                raise QueueTableFullError(
+                    f"queue {queue_id} of topic {topic} would be a new one, and the queue table is "
+                    "full: delete unused topics and restart the broker"
+                )
+        self._is_full = False
+        self._add(queue, size)
+
+    def note(self, topic: str, queue_id: int) -> None:
+        """A record has made this queue, for which `has_room` was asked before."""
+        queue = topic, queue_id
+        if queue not in self._new and self._rows.find_row(topic, queue_id) is None:
+            self._add(queue, len(topic.encode()))
+
+    def has_room(self, topics: list[str]) -> bool:
+        """Whether a new queue of each of these topics fits."""
+        size = sum(len(topic.encode()) for topic in topics)
+        if self._fits(len(topics), size):
+            return True
+        self._forget_seen()
+        return self._fits(len(topics), size)
+
+    def _add(self, queue: tuple[str, int], size: int) -> None:
+        self._new[queue] = size
+        self._name_bytes += size
+
+    def _fits(self, queues: int, name_bytes: int) -> bool:
+        return self._rows.has_room(len(self._new) + queues, self._name_bytes + name_bytes)
+
+    def _forget_seen(self) -> None:
+        """Those that have a row now are counted by the table."""
+        find_row = self._rows.find_row
+        self._new = {queue: size for queue, size in self._new.items() if find_row(*queue) is None}
+        self._name_bytes = sum(self._new.values())
+        self._look_at = 2 * len(self._new) + _LOOK_AT_MOST
+
+    def _say_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            log.error(
+                "the queue table is full: messages for queues that have none yet are refused; "
+                "delete unused topics and restart the broker"
+            )

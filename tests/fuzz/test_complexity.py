@@ -1,0 +1,171 @@
+"""The complexity fuzzer finds what costs more than linear time or memory, and nothing else does.
+
+FUZZ_SECONDS is for the changes of test_fuzz.py; this has COMPLEXITY_SECONDS of the clock (60) for a
+broker and a name server together, of a fixed order. All places take about an hour:
+`python -m tests.fuzz complexity --seconds 3600`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from remoting.request_code import RequestCode
+from tests.fuzz import complexity
+from tests.fuzz.complexity import Measure, Outcome, Turns, all_trials, judge
+from tests.fuzz.growth import Trial
+from tests.fuzz.served_connection import request
+
+SECONDS = float(os.environ.get("COMPLEXITY_SECONDS", "60"))
+SHARES = {"broker": 0.8, "namesrv": 0.2}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 3 * SECONDS)
+@pytest.mark.parametrize("kind", SHARES)
+def test_no_place_of_a_request_costs_more_than_linear(
+    kind: str, proved: Callable[[str], None]
+) -> None:
+    outcome = complexity.run(kind, SECONDS * SHARES[kind], seed=26)
+    assert not outcome.findings, outcome.findings
+    proved(f"complexity of {kind}: {outcome.trials} places grown, {outcome.left} left")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[tuple[Measure, list[Trial]]]:
+    with Measure("broker") as measure:
+        yield measure, list(all_trials(measure))
+
+
+def test_every_code_has_places(broker: tuple[Measure, list[Trial]]) -> None:
+    measure, found = broker
+    assert measure.world().served() - {trial.code for trial in found} == set()
+
+
+def test_every_code_of_a_name_server_has_places() -> None:
+    with Measure("namesrv") as measure:
+        codes = {trial.code for trial in all_trials(measure)}
+        assert measure.world().served() - codes == set()
+
+
+def test_places_come_from_headers_and_bodies(broker: tuple[Measure, list[Trial]]) -> None:
+    """No list of them is kept: a field that a processor begins to read is grown."""
+    places = {trial.place for trial in broker[1]}
+    for place in (
+        (200050, "exp"),
+        (200050, "attemptId"),
+        (310, "i"),
+        (34, "$['consumerDataSet']"),
+        (34, "$['consumerDataSet'][0]['subscriptionDataSet'][0]['subString']"),
+        (41, "$['mqSet']"),
+        (200151, "$['acks'][0]['b']"),
+        (41, "$['mqSet'][0]['topic']"),
+    ):
+        assert place in places, place
+
+
+def test_thresholds_of_cold_reads_are_bounded(broker: tuple[Measure, list[Trial]]) -> None:
+    """Read on the loop, with a line of the log for each group."""
+    world = broker[0].world()
+    assert isinstance(world, complexity.BrokerCosts)
+    peer = world._connect()
+    for body, code in ((b"g=1\n", 0), (b"g=1\n" * 16_385, 29)):
+        peer.feed(request(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, {}, body))
+        world.turn()
+        (answer,) = peer.answers()
+        assert answer.code == code, answer
+
+
+def grown(broker: tuple[Measure, list[Trial]], code: int, name: str, scale: int) -> dict[str, str]:
+    """The findings of the places of `code` whose name begins with `name`."""
+    measure, found = broker
+    outcome = Outcome()
+    for trial in found:
+        if trial.code == code and trial.name.startswith(name):
+            judge(measure, trial, scale, outcome)
+    return outcome.findings
+
+
+def test_what_was_found_first(broker: tuple[Measure, list[Trial]]) -> None:
+    """Properties of WAIT (F12) and batches with long common properties (F16): each was found when
+    this was written, and costs little now."""
+    assert grown(broker, 310, "i: pairs", 1_000_000) == {}
+    assert grown(broker, 310, "batch of 34 bytes each, with a long", 1_000_000) == {}
+
+
+# -- the judge: what it has to notice --------------------------------------------------------------
+
+
+class _World:
+    """Takes frames of its own: a letter for what to do with all of them."""
+
+    def __init__(self, _root: Path) -> None:
+        self.turns = Turns()
+
+    def served(self) -> set[int]:
+        return {1}
+
+    def ask(self, data: bytes) -> None:
+        self.turns.begin()
+        try:
+            self._take(data[:1], data)
+        finally:
+            self.turns.end_turn()
+
+    def _take(self, kind: bytes, data: bytes) -> None:
+        if kind == b"q":
+            for at in range(0, len(data), 2000):
+                data[at:].find(b"nothing")
+        elif kind == b"l":
+            for _ in range(len(data)):
+                pass
+        elif kind == b"m":
+            assert b"x" * (len(data) * 80)
+        elif kind == b"p":
+            with self.turns.inside(loop=False):
+                _spin(0.06)
+        elif kind == b"t":
+            _spin(0.06)
+        elif kind == b"h":
+            _spin(600)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _spin(seconds: float) -> None:
+    until_s = time.thread_time() + seconds
+    while time.thread_time() < until_s:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "longest_turn_s", "words"),
+    [
+        ("q", 9, "time grows"),
+        ("l", 9, ""),
+        ("m", 9, "too much"),
+        ("p", 0.04, ""),
+        ("t", 0.04, "a turn of"),
+        ("h", 0.04, "a turn of"),
+    ],
+)
+def test_what_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, kind: str, longest_turn_s: float, words: str
+) -> None:
+    monkeypatch.setitem(complexity.WORLDS, "broker", _World)
+    monkeypatch.setattr(complexity, "LONGEST_TURN_S", longest_turn_s)
+    monkeypatch.setattr(complexity, "pace", lambda: 1.0)
+    monkeypatch.setattr(complexity, "_LIMIT_S", 0.2 if kind == "h" else 9)
+    monkeypatch.setattr(complexity, "LONGEST_S", 4 * longest_turn_s)
+    trial = Trial(1, kind, lambda size, _salt: kind.encode() * size)
+    outcome = Outcome()
+    with Measure("broker") as measure:
+        judge(measure, trial, 1_000_000, outcome)
+    found = list(outcome.findings.values())
+    assert bool(found) == bool(words), found
+    assert all(one.startswith(words) for one in found)
