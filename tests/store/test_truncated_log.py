@@ -6,6 +6,7 @@ queue offset that was given is given again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,6 +108,24 @@ def test_a_store_beside_a_writer(tmp_path: Path, left: int, undispatched: int, w
     assert_goes_on(life)
     life.stop()
     assert_sound(tmp_path / "store")
+
+
+def test_a_record_that_ends_where_the_file_ends_is_whole(tmp_path: Path) -> None:
+    life = Life(tmp_path / "store").start()
+    places = put_into_a_third_file(life)
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    start = (life.end - 1) // FILE_SIZE * FILE_SIZE
+    inside = [place for place in places.values() if place > start]
+    last, behind = min(itertools.pairwise(inside), key=lambda pair: pair[1] - pair[0])
+    truncate_current(life, behind - start)
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    assert life.reader.record_at(last) is not None
+    assert last in life.queue()
+    assert behind not in life.queue()
+    life.stop()
 
 
 def _crash(life: Life) -> None:

@@ -109,8 +109,15 @@ class World:
         self.executor = ScheduledExecutor(self.clock)
         self.compared: list[str | None] = []
         self.distrusted: set[str] = set()
+        self.silences = 0
         self.sync = sync_of(
-            self.slave, self.api, self.delete, self.page, self.compare, self.find_objection
+            self.slave,
+            self.api,
+            self.delete,
+            self.page,
+            self.compare,
+            self.find_objection,
+            self.count_silence,
         )
         self.sync.schedule_on(self.executor, CONFIG)
         self.sync.set_master_address(MASTER)
@@ -119,6 +126,9 @@ class World:
         """The logs are the same, whoever the master is."""
         self.compared.append(self.sync._master)
         self.sync.logs_compared(self.sync._master, None)
+
+    def count_silence(self) -> None:
+        self.silences += 1
 
     def find_objection(self, address: str) -> str | None:
         return f"{address} is a stranger" if address in self.distrusted else None
@@ -147,6 +157,7 @@ def sync_of(
     page: ControlPage,
     compare: Callable[[], None] = lambda: None,
     find_objection: Callable[[str], str | None] = lambda _address: None,
+    on_silence: Callable[[], None] = lambda: None,
 ) -> SlaveSynchronize:
     return SlaveSynchronize(
         OWN,
@@ -161,6 +172,7 @@ def sync_of(
         find_objection=find_objection,
         page=page,
         clock=slave.clock,
+        on_silence=on_silence,
     )
 
 
@@ -265,6 +277,21 @@ def test_a_link_that_opens_within_a_round_that_fails_is_not_forgotten(world: Wor
     world.api.calls.clear()
     world.executor.run_due()
     assert world.api.calls == []
+
+
+def test_a_silent_master_is_told_of_once_a_round(world: World) -> None:
+    """It may have a successor. Whoever refuses a table is there."""
+    world.round()
+    world.api.answers[VIP, CODES[OFFSETS]] = BrokerAnswerError("no")
+    world.api.answers[MASTER, CODES[OFFSETS]] = BrokerAnswerError("no")
+    world.round()
+    assert world.silences == 0
+    world.api.fail(OFFSETS)
+    world.api.fail(DELAYS)
+    world.round()
+    assert world.silences == 1
+    world.round()
+    assert world.silences == 2
 
 
 def test_one_round_at_a_time(world: World) -> None:
