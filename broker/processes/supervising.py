@@ -24,7 +24,7 @@ from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
 from broker.metrics.supervisor_metrics import SupervisorMetrics
-from broker.out.control_slots import NAME_SERVERS_MISSING
+from broker.out.control_slots import EMBEDS_NAME_SERVER, NAME_SERVERS_MISSING
 from broker.processes.child import run_child
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
@@ -170,6 +170,7 @@ class BrokerProcess:
         with self._stack:
             for warning in self._options.warnings:
                 log.warning("%s", warning)
+            self._page.counters[EMBEDS_NAME_SERVER] = self.embeds_namesrv
             self._supervisor = Supervisor(
                 self._specs(),
                 self._page,

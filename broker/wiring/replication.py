@@ -17,6 +17,7 @@ from typing import Final
 from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
+from broker.out.control_slots import EMBEDS_NAME_SERVER
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
@@ -176,10 +177,15 @@ class Replication:
             self._store.access,
             self._clock,
             own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
-            has_name_servers=lambda: bool(self._api.name_servers),
+            has_name_servers=self._has_name_servers,
             on_result=self._inspected,
             on_silence=self._master_is_silent,
         )
+
+    def _has_name_servers(self) -> bool:
+        """Whether somebody may still say who the master is. The name server that a slave without
+        namesrvAddr embeds knows nobody but the slave."""
+        return bool(self._api.name_servers) and not self._page.counters[EMBEDS_NAME_SERVER]
 
     def _build_returning(self) -> ReturningMaster:
         escapes = self._options.broker.enable_remote_escape
