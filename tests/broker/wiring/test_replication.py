@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.out.broker_outer_api import BrokerIdentity, TimerCheckPointAnswer
+from broker.out.control_slots import EMBEDS_NAME_SERVER
 from broker.processor.admin_ha_processor import MasterNews
 from broker.settings.startup_options import StartupOptions
 from broker.slave import master_inspector
@@ -307,3 +308,17 @@ def test_process_ha_may_ask_whether_a_slave_tells_the_truth(world: World) -> Non
     client = CommandClient(asking, "remoting", SystemClock())
     assert client.call("verify_replica", 5_000, ip="10.0.0.3", offset=5) == {"verified": None}
     world.replication._requests.shutdown()
+
+
+def test_the_name_server_that_a_slave_embeds_is_nobody_to_wait_for(world: World) -> None:
+    """It knows nobody but the slave: with haMasterAddress and no namesrvAddr it waited for ever."""
+    replication: Any = world.replication
+    replication._api.name_servers = ("10.0.0.2:9876",)
+
+    def waits() -> bool:
+        found = replication._inspector.inspect(100, 0, "10.0.0.1:10912")
+        return "waiting until one is registered" in found.text
+
+    assert waits()
+    world.page.counters[EMBEDS_NAME_SERVER] = 1
+    assert not waits()
