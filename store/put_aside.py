@@ -8,9 +8,9 @@ what is behind it. What means "not now" or is the machine's trouble leaves the b
 A process has one list, as it has one log, which guards reach without being handed it: RECORDS, in
 memory only until the composition root calls `keep`. Then what is put aside is a line of JSON in
 <storePathRootDir>/putaside.<process>.jsonl, with the bytes of the record, since the log that holds
-it expires. Nothing is ever taken out of such a file; one that is full takes no more lines, and the
-log and the counters have the rest. A record that is read again, also after a restart, is put aside
-silently: it counts once.
+it expires. Nothing is ever taken out of such a file: from 12 MiB on its lines have no records, from
+16 MiB on it takes none, and the log and the counters have the rest. A record that is read again,
+also after a restart, is put aside silently: it counts once.
 
     {"time": ms, "by": ReadBy, "error": "ValueError: …", "at": "file.py:12 in function",
      "topic": …, "queueId": …, "queueOffset": …, "physicalOffset": …,
@@ -43,6 +43,8 @@ from store.message_codec import decode_record
 log = logging.getLogger(__name__)
 
 _FILE_LIMIT: Final = 16 << 20
+_RECORDS_LIMIT: Final = 12 << 20
+"""Up to where lines have the bytes of their records; the rest is for lines without."""
 _RECORD_LIMIT: Final = 256 << 10
 """Bytes of a record that are kept with its line; of a larger one nothing is."""
 _REMEMBERED: Final = 1 << 16
@@ -223,7 +225,8 @@ class PutAside:
             line["named"] = True
         if record is not None:
             line["size"] = len(record)
-            if len(record) <= _RECORD_LIMIT:
+            most = min(_RECORD_LIMIT, (_RECORDS_LIMIT - self._file_size) * 3 // 4)
+            if len(record) <= most:
                 line["record"] = base64.b64encode(record).decode()
         self._write(line)
 

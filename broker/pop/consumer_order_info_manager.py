@@ -109,13 +109,18 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         order_info.append(queue_count_item(flag, queue_id, least))
 
     def commit_and_next(
-        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, committed: int
     ) -> int:
         """A message is acknowledged: the consumer offset to commit; ILLEGAL: it is none of those
-        that were handed out; NO_COMMIT: it was handed out again meanwhile."""
+        that were handed out; NO_COMMIT: it was handed out again meanwhile.
+
+        committed: the group's offset. Where nothing is known of what was handed out (the broker was
+        killed before it was saved, or cleaned it), only the message there may be passed: those
+        between may be unacknowledged. (RocketMQ passes over them.)
+        """
         info = self._find(topic, group, queue_id)
         if info is None:
-            return offset + 1
+            return offset + 1 if offset == committed else NO_COMMIT
         offsets = info.queue_offsets
         if not offsets:
             return ILLEGAL

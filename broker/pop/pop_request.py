@@ -123,10 +123,10 @@ class OrderInfo(Protocol):
         """These are handed out now; adds the items of orderCountInfo."""
 
     def commit_and_next(
-        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int
+        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, committed: int
     ) -> int:
         """A message is acknowledged: the offset to commit; -1: it is none of those; -2: of an
-        earlier pop."""
+        earlier pop. committed: the group's offset."""
 
     def update_next_visible_time(
         self,

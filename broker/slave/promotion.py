@@ -269,7 +269,7 @@ class ReplicaJournal:
         """What a start as master would find now. The machine's end is not looked at: this process
         lives. Any thread."""
         with self._lock:
-            state = self._completed()
+            state = replace(self._completed(), writtenAt=self._clock.now_ms())
         if objection := _resync_objection(self._path.parent):
             return PromotionOutlook(objection, "")
         if not state.state:

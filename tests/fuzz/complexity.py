@@ -50,6 +50,9 @@ _LIMIT_S: Final = 2.5
 """What takes so long is not waited for."""
 _FLOOR_S: Final = 0.008
 """What takes less is not looked at more closely: its growth is noise, and harmless."""
+_GROWTH_FLOOR_S: Final = 0.025
+"""The same of what is measured at four sizes: a millisecond or two of a quarter says little about
+caches that others use, too. Quadratic or not, so little at 1 MiB is harmless."""
 _FLOOR_MEMORY: Final = 12 << 20
 _STEPS: Final = (8, 4, 2, 1)
 _RUNS: Final = 3
@@ -471,7 +474,7 @@ def _objection(costs: Sequence[Cost]) -> str | None:
     # Over two steps: one alone is at the mercy of caches and of other work on the machine.
     before = costs[-3]
     most = MOST_GROWTH**2
-    if last.total_s > max(_FLOOR_S, most * before.total_s):
+    if last.total_s > max(_GROWTH_FLOOR_S * pace(), most * before.total_s):
         return f"time grows by {last.total_s / before.total_s:.1f} in two steps: {words}"
     if last.memory > max(_FLOOR_MEMORY, most * before.memory) and before.memory > 1 << 20:
         return f"memory grows by {last.memory / before.memory:.1f} in two steps: {words}"

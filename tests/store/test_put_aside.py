@@ -108,6 +108,24 @@ def test_a_line_that_was_cut_off_is_not_joined_to_the_next(tmp_path: Path) -> No
     assert desk.begin().count(ReadBy.FILTER) == 2
 
 
+def test_large_records_leave_room_for_the_lines_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.put_aside._FILE_LIMIT", 8_000)
+    monkeypatch.setattr("store.put_aside._RECORDS_LIMIT", 4_000)
+    desk = Desk(tmp_path)
+    places = [desk.log.append(message("T", 0, n, body=bytes(900))) for n in range(10)]
+    records = desk.begin()
+    for at in reversed(places):  # the last one first: its bytes are 992
+        records.put(ReadBy.DISPATCH, at, error_of())
+    lines = desk.lines()
+    assert [line["physicalOffset"] for line in lines] == places[::-1]
+    kept = ["record" in line for line in lines]
+    assert kept == sorted(kept, reverse=True)
+    assert 0 < sum(kept) < 4
+    assert all(line["size"] for line in lines)
+
+
 def test_a_full_file_takes_no_more_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,7 +25,7 @@ from tools.chaos.ack_bins import BIN_S, AckBins
 from tools.chaos.ack_log import SEND_OK, Ack, AckLog
 from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 from tools.chaos.disk_faults import DiskBreaker
-from tools.chaos.file_judge import file_violations
+from tools.chaos.file_judge import file_violations, table_violations
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.look_ups import LOOK_UPS, found_late, sample
@@ -324,7 +324,7 @@ class ChaosRun:
             break_link=lambda: self._break_links(FaultKind(fault.detail), fault),
             heal_link=self._heal_links,
             offset_violations=lambda slave, time_s: offset_violations(
-                slave, offsets.as_of(time_s - OFFSETS_S), "the slave of a lost master"
+                slave, offsets.as_of(time_s), "the slave of a lost master"
             ),
         )
         self._begin_kill(self._group.master)
@@ -485,9 +485,10 @@ class ChaosRun:
             )
 
     def _judge_files(self) -> None:
+        self._result.violations += table_violations(self._group, self._lasting_topics())
         for broker in reversed(self._group.brokers):
             self._stop(broker)
-        self._result.violations += file_violations(self._group, self._lasting_topics())
+        self._result.violations += file_violations(self._group)
 
     def _lasting_topics(self) -> list[str]:
         return [self._topic]

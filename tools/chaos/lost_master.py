@@ -45,18 +45,21 @@ def lose_master(
 ) -> LostMaster:
     """Break the link for a while (break_link waits), kill the master, look at the slave, start the
     master again. is_sync: a SYNC_MASTER; the slave of another one promises nothing. kept_by_slave:
-    the answers without those whose messages the slave may lack. offset_violations: of a slave whose
-    link was whole until then. Raises ChaosError, OSError."""
+    the answers without those whose messages the slave may lack. offset_violations: of a slave that
+    has had the time to copy what was committed until then. Raises ChaosError, OSError."""
     fresh_s = time.monotonic()
     try:
         # What it says is on the slave is there: nothing of an earlier fault is missing any more.
         wait_for(lambda: _has_fresh(acks, fresh_s), _FRESH_S, "SEND_OK before the master is lost")
     except ChaosError as error:
         return LostMaster(f"left alone: {error}", [])
-    broken_s = time.monotonic()
-    break_link()
     master, slave = group.master, group.slave
     assert slave is not None
+    try:
+        wait_for(lambda: not offset_violations(slave, fresh_s), _FRESH_S, "a copy of the offsets")
+    except ChaosError:
+        return LostMaster("left alone: no copy of the offsets", offset_violations(slave, fresh_s))
+    break_link()
     if honesty is not None:
         for broker in group.brokers:
             honesty.excuse(broker)
@@ -70,7 +73,7 @@ def lose_master(
     slave.start()
     missing = _missing(slave, promised)
     violations += [f"{slave.name}, when the master was lost: {text}" for text in missing]
-    violations += offset_violations(slave, broken_s)
+    violations += offset_violations(slave, fresh_s)
     master.start()
     return LostMaster(f"{slave.name} has all {len(promised):,} of the lost master", violations)
 

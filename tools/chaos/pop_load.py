@@ -36,6 +36,8 @@ class _Message:
     answered_s: float
     pops: int = 0
     is_acked: bool = False
+    is_in_doubt: bool = False
+    """An acknowledgement was sent and no answer came: it may be stored."""
     acked_s: float | None = None
     """When its acknowledgement was answered, if that was in time."""
 
@@ -73,7 +75,7 @@ class PopLoad(LoadThread):
             number
             for number, message in list(self._messages.items())
             if message.code in wanted
-            and not message.is_acked
+            and not (message.is_acked or message.is_in_doubt)
             and not self._may_be_lost(message.answered_s, message.code)
         ]
 
@@ -145,7 +147,10 @@ class PopLoad(LoadThread):
             "extraInfo": build_extra_info(info, message.queue_id, message.queue_offset),
             "offset": message.queue_offset,
         }
-        if client.call(RequestCode.ACK_MESSAGE, request).code != SEND_OK:
+        was_in_doubt, known.is_in_doubt = known.is_in_doubt, True
+        answer = client.call(RequestCode.ACK_MESSAGE, request)
+        known.is_in_doubt = was_in_doubt
+        if answer.code != SEND_OK:
             return
         known.is_acked = True
         now_s = time.monotonic()

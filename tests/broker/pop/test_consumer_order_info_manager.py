@@ -58,8 +58,8 @@ class World:
     def blocked(self, attempt: str | None = None) -> bool:
         return self.manager.check_block(attempt, "T", "G", 2, INVISIBLE_MS)
 
-    def ack(self, offset: int, pop_time: int) -> int:
-        return self.manager.commit_and_next("T", "G", 2, offset, pop_time)
+    def ack(self, offset: int, pop_time: int, committed: int = 0) -> int:
+        return self.manager.commit_and_next("T", "G", 2, offset, pop_time, committed)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_the_file_is_javas_byte_for_byte(world: World) -> None:
     world.manager = world.make()
     world.clock.now = 1_795_392_058_000
     assert not world.manager.check_block("other", "TFifo", "GFifo", 0, INVISIBLE_MS)
-    assert world.manager.commit_and_next("TFifo", "GFifo", 0, 5, 1_795_392_057_144) == 6
+    assert world.manager.commit_and_next("TFifo", "GFifo", 0, 5, 1_795_392_057_144, 5) == 6
     world.manager.mark_changed()
     assert world.manager.save_if_changed()
     assert world.path.read_bytes() == JAVA_FILE.read_bytes()
@@ -85,7 +85,7 @@ def test_the_same_pops_and_acks_give_javas_table(world: World) -> None:
         attempt, "TFifo", "GFifo", 0, world.clock.now, INVISIBLE_MS, [*range(6)], []
     )
     for offset in range(6):
-        world.manager.commit_and_next("TFifo", "GFifo", 0, offset, world.clock.now)
+        world.manager.commit_and_next("TFifo", "GFifo", 0, offset, world.clock.now, 0)
     ours = json.loads(world.manager.encode().replace(b"{0:{", b'{"0":{'))
     java = json.loads(JAVA_FILE.read_text().replace("{0:{", '{"0":{'))
     row = java["table"]["TFifo@GFifo"]["0"]
@@ -124,7 +124,8 @@ def test_what_comes_again_is_counted(world: World) -> None:
 
 
 def test_acks_that_do_not_fit(world: World) -> None:
-    assert world.ack(7, 1) == 8  # as Java: nothing is known of the queue
+    assert world.ack(7, 1, committed=7) == 8  # nothing is known of the queue
+    assert world.ack(7, 1, committed=5) == NO_COMMIT  # 5 and 6 may be open; Java passes over them
     popped, _ = world.pop(10, 11)
     assert world.ack(12, popped) == ILLEGAL
     assert world.ack(10, popped - 1) == NO_COMMIT

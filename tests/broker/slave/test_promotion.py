@@ -343,7 +343,9 @@ def test_an_operator_may_ask_before(slave: Slave) -> None:
     assert "nothing is recorded yet" in slave.journal.outlook().objection
     slave.has(500)
     slave.inspected(Verdict.GO, 800)
-    assert "lacked 300 bytes" in slave.journal.outlook().objection
+    assert "at 2023-11-14 22:13:20 UTC this slave lacked 300 bytes" in (
+        slave.journal.outlook().objection
+    )
     slave.has(800)
     assert slave.journal.outlook().objection == ""
     assert "was last seen at 2023-11-14 22:13:20 UTC" in slave.journal.outlook().basis

@@ -18,7 +18,7 @@ from broker.topic.system_topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.transaction.transaction_records import op_record
+from broker.transaction.transaction_records import halves_of_op, op_record
 from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
@@ -477,6 +477,46 @@ def test_one_request_reads_so_many_ops(world: TransactionWorld) -> None:
     assert len(world.delivered()) == 12
 
 
+def test_an_earlier_op_that_raises_is_passed(
+    world: TransactionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no end of an older half is ever known, nor served."""
+    halves = [world.prepare(b"%d" % number) for number in range(4)]
+    for half in halves[1:]:
+        world.end(half, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.restart()
+
+    def raising(op: Message) -> list[int]:
+        if op.body == b"2":
+            raise ValueError("no op")
+        return halves_of_op(op)
+
+    monkeypatch.setattr("broker.transaction.earlier_ends.halves_of_op", raising)
+    assert codes_of_end(world, halves[1]) == [0]
+    assert codes_of_end(world, halves[0]) == [0]
+    world.turn()
+    assert sorted(world.delivered()) == [b"0", b"1", b"2", b"3"]
+
+
+def test_nobody_waits_for_who_reads_earlier_ops(world: TransactionWorld) -> None:
+    """The ends of younger halves go on; one of an earlier half is to come again."""
+    old = world.prepare(b"old")
+    world.end(old, COMMIT)
+    for _ in range(3):
+        world.round()
+    world.offsets.save_if_changed()
+    world.restart()
+    young = world.prepare(b"young")
+    with world.earlier._lock:
+        assert codes_of_end(world, young) == [0]
+        with pytest.raises(RequestError, match="try again"):
+            world.end(old, COMMIT)
+    assert codes_of_end(world, old) == [0]
+
+
 # -- what a half says of itself ------------------------------------------------------------------
 
 
@@ -842,6 +882,18 @@ def test_an_op_ends_no_half_that_came_after_it(world: TransactionWorld) -> None:
     world.restart()
     assert world.end(half, COMMIT) is not None
     assert world.delivered() == [b"new"]
+
+
+def test_an_earlier_op_ends_no_half_that_came_after_it(world: TransactionWorld) -> None:
+    """The same of the ops that are read when somebody asks."""
+    first = world.prepare(b"first")
+    put_op(world, 1)
+    second = world.prepare(b"second")
+    world.turn()
+    world.earlier.begin(world.access.offsets(TRANS_OP_HALF_TOPIC, 0)[1], 2)
+    for half in (first, second):
+        assert codes_of_end(world, half) == [0]
+    assert world.delivered() == [b"first", b"second"]
 
 
 def test_ops_of_a_5x_broker_are_read(world: TransactionWorld) -> None:

@@ -33,6 +33,8 @@ class PoppingClient:
     def call(self, code: int, fields: dict[str, Any]) -> Any:
         if code == ACK:
             self.acked.append(fields)
+            if self.ack_code < 0:
+                raise ConnectionResetError
             return SimpleNamespace(code=self.ack_code)
         popped, self.next = self.next, []
         if not popped:
@@ -106,3 +108,16 @@ def test_an_acknowledgement_that_is_refused_is_none(load: PopLoad) -> None:
     step(load, client)
     step(load, client, ("0", 0))
     assert load.missing(only_ok=True) == [0, 1]
+
+
+def test_an_acknowledgement_without_an_answer_may_be_stored(load: PopLoad) -> None:
+    client = PoppingClient()
+    step(load, client)
+    client.ack_code = -1
+    with pytest.raises(ConnectionResetError):
+        step(load, client, ("0", 0))
+    assert load.missing(only_ok=True) == [1]
+    client.ack_code = 0
+    step(load, client, ("1", 0))
+    assert load._messages[0].is_acked
+    assert load._messages[0].is_in_doubt
