@@ -270,8 +270,8 @@ class PopLongPollingService(Generic[R]):
     # -- time ----------------------------------------------------------------------------------
 
     def scan(self) -> None:
-        """Called every SCAN_PERIOD_MS while something waits: run those whose time is over, then those
-        for whom there was more. Whoever is left after _TURN_MS comes next time."""
+        """Called every SCAN_PERIOD_MS while something waits: run those whose time is over, then
+        those for whom there was more. Whoever is left after _TURN_MS comes next time."""
         now_ms, deadlines = self._monotonic_ms(), self._deadlines
         until_ms = now_ms + _TURN_MS
         while deadlines and (deadlines[0].deadline_ms < now_ms or not deadlines[0].waits):
