@@ -48,8 +48,9 @@ class UncomparedEnd:
         return min(self._places[0], end) if self._places else end
 
     def note(self, found: Inspection, asked: int, end: int, *, goes_on: bool) -> bool:
-        """What an inspection about `asked` has found. True: it says nothing about our real end, ask
-        again.
+        """What an inspection about `asked` has found. True: that was one of the places and says
+        nothing about our real end, ask again. (An end from before our log grew is no such place:
+        asking again at once would never come to an end.)
 
         goes_on: if nothing was compared, a link is opened now that goes on at `end`.
         """
@@ -57,10 +58,11 @@ class UncomparedEnd:
             if goes_on:
                 self._keep([*(place for place in self._places if place < end), end])
             return False
-        is_answered = found.verdict is Verdict.GO or (found.verdict in _TOO_LATE and asked < end)
-        if is_answered:
+        is_place = asked < end and asked == self.question(end)
+        if found.verdict is Verdict.GO or (found.verdict in _TOO_LATE and is_place):
             self._keep([place for place in self._places if asked < place < end])
-        return is_answered and asked < end
+            return is_place
+        return False
 
     def _keep(self, places: list[int]) -> None:
         if len(places) > _MOST_PLACES:

@@ -1,5 +1,5 @@
 """The vocabulary of metrics dumps: states, results and roles (docs/metrics_dump.md), the names of a
-replica, and lengths of time.
+replica, lengths of time, the largest number.
 
 Plain data for every package; imports nothing.
 """
@@ -23,3 +23,6 @@ REPLICA: Final = ("cluster", "broker", "replica")
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
+
+LARGEST: Final = 2**63 - 1
+"""What a column of type bigint holds."""

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from store.batch_codec import BATCH_ITEM_HEAD, MOST_BATCH_MESSAGES
+from store.batch_codec import BATCH_ITEM_HEAD, MOST_BATCH_MESSAGES, count_batch
 from store.crc32 import LONG, crc32, crc32_for, long_crc32
 from store.message_codec import (
     BODY_CRC_AT,
@@ -38,6 +38,7 @@ _ITEM: Final = Struct(">i8xii")
 assert _ITEM.size == BATCH_ITEM_HEAD.size
 _ITEM_SIZE: Final = _ITEM.size
 _LENGTH_SIZE: Final = PROPERTIES_LENGTH.size
+_LEAST_ITEM: Final = _ITEM_SIZE + _LENGTH_SIZE
 _BODY_SIZE: Final = 4
 """Bytes of the last field of a record's head."""
 _HEADS: Final = {
@@ -89,9 +90,12 @@ def encode_batch(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     """The records of the batch `body`, back to back.
 
     None: it is damaged or empty, it holds a message that is not plain (see the module), or a number
-    does not fit its field; or it takes more than place.room, which is known before it is made.
+    does not fit its field; or it holds too many, or takes more than place.room, which is known
+    before it is made.
     """
-    if len(body) < _ITEM_SIZE + _LENGTH_SIZE:
+    if len(body) < _LEAST_ITEM:
+        return None
+    if len(body) > MOST_BATCH_MESSAGES * _LEAST_ITEM and count_batch(body) > MOST_BATCH_MESSAGES:
         return None
     try:
         return _encode_rows(body, common, place) or _encode_each(body, common, place)
@@ -183,7 +187,7 @@ def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     middle = common.topic + PROPERTIES_LENGTH.pack(stored_size)
     head_size = record_head(common.sys_flag).size
     size = head_size + body_size + len(middle) + stored_size
-    if count * size > place.room or count > MOST_BATCH_MESSAGES:
+    if count * size > place.room:
         return None
     head = _head(common, place, size, flag, body_size)
     item_head = body[:_ITEM_SIZE].tobytes()
@@ -268,6 +272,6 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         phy_offset += size
         queue_offset += 1
         at = item_end
-    if at > end or len(texts) > MOST_BATCH_MESSAGES or not _are_plain(b"".join(texts), texts):
+    if at > end or not _are_plain(b"".join(texts), texts):
         return None
     return b"".join(pieces), phy_offsets

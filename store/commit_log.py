@@ -280,6 +280,8 @@ class CommitLog:
             queue_offset = 0
             if self._room is not None:
                 self._room.take(topic.name, queue_id)
+            if self.lmq is not None:
+                self.lmq.made(topic.name)
         self._pending += (
             pack_head(
                 size,

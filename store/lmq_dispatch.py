@@ -80,6 +80,11 @@ class LmqDispatch:
             if is_lmq(entry.name) and entry.next_offsets:
                 self._queues.add(entry.name)
 
+    def made(self, topic: str) -> None:
+        """A record of `topic` itself makes its queue."""
+        if is_lmq(topic):
+            self._queues.add(topic)
+
     def forget(self, name: str) -> None:
         """The queue was deleted."""
         self._queues.discard(name)
@@ -132,7 +137,10 @@ class LmqDispatch:
     def advance(self, following: Mapping[str, int]) -> None:
         """The records of `wrap` have been placed: their offsets in light queues are used up."""
         for name, offset in following.items():
-            self._queues.add(name)
+            if name not in self._queues:
+                self._queues.add(name)
+                if self._room is not None:
+                    self._room.note(name, LMQ_QUEUE_ID)
             self._find_queue(name).next_offsets[LMQ_QUEUE_ID] = offset
 
 

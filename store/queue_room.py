@@ -58,8 +58,13 @@ class QueueRoom:
                     "full: delete unused topics and restart the broker"
                 )
         self._is_full = False
-        self._new[queue] = size
-        self._name_bytes += size
+        self._add(queue, size)
+
+    def note(self, topic: str, queue_id: int) -> None:
+        """A record has made this queue, for which `has_room` was asked before."""
+        queue = topic, queue_id
+        if queue not in self._new and self._rows.find_row(topic, queue_id) is None:
+            self._add(queue, len(topic.encode()))
 
     def has_room(self, topics: list[str]) -> bool:
         """Whether a new queue of each of these topics fits."""
@@ -68,6 +73,10 @@ class QueueRoom:
             return True
         self._forget_seen()
         return self._fits(len(topics), size)
+
+    def _add(self, queue: tuple[str, int], size: int) -> None:
+        self._new[queue] = size
+        self._name_bytes += size
 
     def _fits(self, queues: int, name_bytes: int) -> bool:
         return self._rows.has_room(len(self._new) + queues, self._name_bytes + name_bytes)

@@ -77,8 +77,6 @@ def any_holds_reserved(joined: bytes, texts: Sequence[bytes]) -> bool:
 
 def reserved_in(text: str) -> frozenset[str]:
     """The names of the reserved properties of a text, also of empty ones."""
-    if not holds_reserved(text):
-        return frozenset()
     pairs = text.split(_PAIR_END)
     return RESERVED & {pair.partition(_NAME_END)[0] for pair in pairs if _NAME_END in pair}
 

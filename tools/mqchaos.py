@@ -21,7 +21,8 @@ from typing import Final
 import click
 
 from conf.installation import enter_program
-from tools.chaos.chaos_run import ChaosOptions, ChaosResult, ChaosRun, Say
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
+from tools.chaos.chaos_run import ChaosRun, Say
 from tools.chaos.run_summary import RunSummary, summary_line
 from tools.chaos.schedule import DISK_FAULTS, ON_REQUEST, FaultKind
 from tools.chaos.soak_run import SOAK_KINDS, SoakRun
@@ -81,6 +82,11 @@ def _kinds(
 )
 @click.option("--slaves", default=1, type=click.IntRange(1, 9), help="With replication. [1]")
 @click.option(
+    "--in-sync",
+    type=click.IntRange(2),
+    help="inSyncReplicas of a SYNC_MASTER. [all brokers; with promote: 2]",
+)
+@click.option(
     "--rate",
     type=click.FloatRange(1),
     help=f"Messages a second. [{_RATE:.0f}; --soak: {_SOAK_RATE:.0f}]",
@@ -105,6 +111,7 @@ def chaos(
     replication: str,
     ack_level: str,
     slaves: int,
+    in_sync: int | None,
     rate: float | None,
     directory: Path | None,
     keep: bool,
@@ -125,6 +132,7 @@ def chaos(
         ack_level=ack_level,
         rate=rate or (_SOAK_RATE if is_soak else _RATE),
         slaves=slaves,
+        in_sync=in_sync,
     )
     first = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     root = directory or Path(tempfile.mkdtemp(prefix="mqchaos-"))

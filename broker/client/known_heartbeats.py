@@ -25,7 +25,6 @@ class KnownHeartbeat:
     """A heartbeat that changed nothing."""
 
     body: bytes
-    client_id: str
     consumers: tuple[tuple[str, int], ...]
     """Groups, and the revision of each (ConsumerManager.revision) that it left unchanged."""
     producers: tuple[str, ...]
@@ -67,7 +66,4 @@ class KnownHeartbeats:
         for group, revision in known.consumers:
             if not self._consumers.renew(group, connection, revision):
                 return False
-        for group in known.producers:
-            if not self._producers.renew(group, connection, known.client_id):
-                return False
-        return True
+        return all(self._producers.renew(group, connection) for group in known.producers)

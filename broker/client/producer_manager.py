@@ -2,14 +2,15 @@
 
 Updated by heartbeats (34), unregister requests (35) and closed connections; read by transaction
 checks (39), request-reply (326) and mqadmin (204, 328). Keyed by connection: a client id on two
-connections counts twice. With access control a client id belongs to the account that brought it, as
-long as that is connected: replies to it go to no other account. Changed under one lock by pool
-threads and the loop; lookups take no lock. In memory only. Two faults of RocketMQ are avoided:
-empty groups are removed, and a client can be found as long as any of its groups is registered.
+connections counts twice. With access control a reply to a client id of which two accounts are
+connected reaches neither: whose it is cannot be told. Changed under one lock by pool threads and
+the loop; lookups take no lock. In memory only. Two faults of RocketMQ are avoided: empty groups are
+removed, and a client can be found as long as any of its groups is registered.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Collection
@@ -17,14 +18,25 @@ from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
 from ipc.clock import Clock
-from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
-from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
 CHANNEL_EXPIRED_MS: Final = 120_000
 """A client without a heartbeat for longer is removed and disconnected."""
+
+
+class _Claim:
+    """A client id of one connection, which it has in so many groups."""
+
+    __slots__ = ("account", "groups", "heard")
+
+    def __init__(self, account: str) -> None:
+        self.account = account
+        """Of the last heartbeat."""
+        self.groups = 0
+        self.heard = 0
+        """The number of the last heartbeat, among all."""
 
 
 class ProducerManager:
@@ -36,57 +48,61 @@ class ProducerManager:
         self._groups: dict[str, dict[ConnectionLike, ClientChannelInfo]] = {}
         self._groups_of: dict[ConnectionLike, set[str]] = {}
         """The groups of each connection: closing one must not look at those of everybody."""
-        self._clients: dict[str, ClientChannelInfo] = {}
-        """By client id, the member of the newest connection."""
+        self._heartbeats = itertools.count(1)
+        self._claims: dict[str, dict[ConnectionLike, _Claim]] = {}
+        """By client id."""
 
     def register_producer(self, group: str, info: ClientChannelInfo) -> None:
-        """Register `info` as a member of `group`, on a heartbeat. Raises RequestError: see
-        `check_client`."""
+        """Register `info` as a member of `group`, on a heartbeat."""
         info.heard_ms = self._clock.monotonic_ms()
         with self._lock:
-            self.check_client(info)
             table = self._groups.setdefault(group, {})
             known = table.get(info.connection)
-            if known is not None:
-                known.renew(info)
-            else:
+            if known is None:
                 table[info.connection] = info
                 self._groups_of.setdefault(info.connection, set()).add(group)
                 log.info("producer group %s: new %r", group, info)
-            self._clients[info.client_id] = info
+                self._claim(info)
+            else:
+                known.renew(info)
+                if known.client_id != info.client_id:
+                    self._unclaim(known)
+                    known.client_id = info.client_id
+                    self._claim(known)
+            self._hear(info)
         if not info.connection.is_open:
             # It closed while its heartbeat was queued for a thread: nothing else would remove it.
             self.on_connection_close(info.connection)
 
-    def check_client(self, info: ClientChannelInfo) -> None:
-        """Raises RequestError(NO_PERMISSION) where another account is connected with this client
-        id: it would take the replies to that one."""
-        if not self._is_free(info.client_id, info):
-            log.warning("client id of another account refused: %r", info)
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the client id {info.client_id} belongs to another account, which is connected "
-                "with it: give this client an instance name of its own",
-            )
+    def _claim(self, info: ClientChannelInfo) -> None:
+        claims = self._claims.setdefault(info.client_id, {})
+        claim = claims.get(info.connection)
+        if claim is None:
+            claim = claims[info.connection] = _Claim(info.account)
+        claim.groups += 1
 
-    def _is_free(self, client_id: str, info: ClientChannelInfo) -> bool:
-        owner = self._clients.get(client_id)
-        return (
-            owner is None
-            or owner.account == info.account
-            or owner.connection is info.connection
-            or not owner.connection.is_open
-        )
+    def _hear(self, info: ClientChannelInfo) -> None:
+        claim = self._claims[info.client_id][info.connection]
+        claim.account = info.account
+        claim.heard = next(self._heartbeats)
 
-    def renew(self, group: str, connection: ConnectionLike, client_id: str) -> bool:
+    def _unclaim(self, info: ClientChannelInfo) -> None:
+        claims = self._claims[info.client_id]
+        claim = claims[info.connection]
+        claim.groups -= 1
+        if not claim.groups:
+            del claims[info.connection]
+            if not claims:
+                del self._claims[info.client_id]
+
+    def renew(self, group: str, connection: ConnectionLike) -> bool:
         """A member was heard again. False: the connection is none."""
         with self._lock:
             known = self._groups.get(group, {}).get(connection)
             if known is None:
                 return False
             known.hear(self._clock.now_ms(), self._clock.monotonic_ms())
-            if self._is_free(client_id, known):
-                self._clients[client_id] = known
+            self._hear(known)
         return True
 
     def unregister_producer(self, group: str, connection: ConnectionLike) -> None:
@@ -128,12 +144,9 @@ class ProducerManager:
             del self._groups[group]
         left = self._groups_of[connection]
         left.discard(group)
-        if left:
-            return
-        del self._groups_of[connection]
-        client = self._clients.get(info.client_id)
-        if client is not None and client.connection is connection:
-            del self._clients[info.client_id]
+        if not left:
+            del self._groups_of[connection]
+        self._unclaim(info)
 
     # -- lookups, no lock -----------------------------------------------------------------------
 
@@ -142,9 +155,18 @@ class ProducerManager:
         return frozenset(self._groups_of.get(connection, ()))
 
     def find_connection(self, client_id: str) -> ConnectionLike | None:
-        """The newest connection of a client id (request-reply)."""
-        client = self._clients.get(client_id)
-        return None if client is None else client.connection
+        """The connection of a client id that was heard last (request-reply); None, too, while it
+        has some of several accounts."""
+        found, newest = None, None
+        for connection, claim in self._claims.get(client_id, {}).copy().items():
+            if not connection.is_open:
+                continue
+            if newest is not None and claim.account != newest.account:
+                log.warning("client id %s: of two accounts, no reply reaches it", client_id)
+                return None
+            if newest is None or claim.heard > newest.heard:
+                found, newest = connection, claim
+        return found
 
     def find_group(self, group: str) -> list[ClientChannelInfo] | None:
         """The members of a group; None if there are none (204)."""

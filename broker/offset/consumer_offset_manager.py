@@ -18,7 +18,9 @@ from typing import Any, Final
 from broker.json_config_manager import JsonConfigManager
 from remoting.body.consumer_offset import ConsumerOffsetSerializeWrapper
 from remoting.body.data_version import DataVersion
+from remoting.errors import RequestError
 from remoting.remoting_serializable import IntKeyMap, dumps_java
+from remoting.response_code import ResponseCode
 from store.lmq_places import LMQ_QUEUE_ID
 
 log = logging.getLogger(__name__)
@@ -70,9 +72,12 @@ class ConsumerOffsetManager(JsonConfigManager):
             return
         self.commit_own_offset(remote, group, topic, queue_id, offset)
 
-    def is_own(self, group: str) -> bool:
-        """Whether only the broker itself commits the group's offsets."""
-        return group in self._own_groups
+    def check_not_own(self, group: str) -> None:
+        """Raises RequestError(NO_PERMISSION) for a group whose offsets only the broker changes."""
+        if group in self._own_groups:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the offsets of group {group} are the broker's own"
+            )
 
     def commit_own_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int

@@ -6,15 +6,14 @@ when a topic changes. A slave whose master is unknown retries after 1 s, 2 s, 4 
 since only the response to a registration names the master. A name server drops a broker when its
 connection closes, and a restarted one starts empty. So when a connection to a name server closes,
 this broker registers after 1 s, 2 s, 4 s and so on, until that name server has responded or the
-regular period is shorter. A slave whose master does not respond registers within a second, and
-again while that lasts: it may have a successor. A registration that a name server refuses is
-repeated after 1 s, 2 s, 4 s and so on, too: a name server lets the successor of a master whose host
-has vanished in some seconds after it tried first. Registrations are serialized by `_lock`, except
-those of new topics: clients wait for those, while a regular one may be blocked by a name server
-that is down. Called by the scheduled executor and by admin threads (a topic created by mqadmin is
-registered before the
-request is answered). Corresponds to the part of Java's BrokerController around registerBrokerAll;
-frames and bodies are built in broker_outer_api.
+regular period is shorter. A slave whose master does not respond asks within a second, and again
+while that lasts, whether that has a successor, and registers if so. A registration that a name
+server refuses is repeated after 1 s, 2 s, 4 s and so on, too: a name server lets the successor of a
+master whose host has vanished in some seconds after it tried first. Registrations are serialized by
+`_lock`, except those of new topics: clients wait for those, while a regular one may be blocked by a
+name server that is down. Called by the scheduled executor and by admin threads (a topic created by
+mqadmin is registered before the request is answered). Corresponds to the part of Java's
+BrokerController around registerBrokerAll; frames and bodies are built in broker_outer_api.
 """
 
 from __future__ import annotations
@@ -211,9 +210,9 @@ class BrokerRegistration:
         self._search_later()
 
     def master_is_silent(self) -> None:
-        """A slave's master does not respond, and there may be another one by now: register soon,
-        which tells. At most once a second, and not while a registration is in progress, which will
-        answer this, too. Any thread; does not block."""
+        """A slave's master does not respond, and there may be another one by now: ask soon. At most
+        once a second, and not while a registration is in progress, which will answer this, too. Any
+        thread; does not block."""
         with self._search_lock:
             if self._stopped or not self._api.name_servers or self._asks_again:
                 return
@@ -224,11 +223,19 @@ class BrokerRegistration:
 
     def _ask_for_master(self) -> None:
         try:
-            if not self._lock.locked():
+            if not self._lock.locked() and not self._is_still_the_master():
                 self.register_all(check_order=True, force=True)
         finally:
             with self._search_lock:
                 self._asks_again = False
+
+    def _is_still_the_master(self) -> bool:
+        """Whether all name servers that say who belongs to our group (901) name the known master:
+        a registration, with every topic of this broker, would say the same. Those of RocketMQ 4.9
+        do not answer that."""
+        timeout_ms = self.config.register_broker_timeout_mills
+        groups = self._api.get_broker_member_groups(self.identity, timeout_ms)
+        return bool(groups) and all(group.get(0) == self._master_addr for group in groups)
 
     def _search_later(self) -> None:
         self._executor.schedule(

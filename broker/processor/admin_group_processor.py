@@ -162,8 +162,11 @@ class AdminGroupProcessor(TableProcessor):
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
         group = header.group_name
         log.info("group %s: deletion requested by %s", group, connection.remote_address)
+        removes_offsets = header.remove_offset or header.clean_offset
+        if removes_offsets:
+            self._consumer_offsets.check_not_own(group)
         saved = self._groups.delete(group)
-        if header.remove_offset or header.clean_offset:
+        if removes_offsets:
             self._consumer_offsets.remove_group(group)
             saved = self._consumer_offsets.save_if_changed() and saved
         if self.config.auto_delete_unused_stats:

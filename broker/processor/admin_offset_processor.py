@@ -278,6 +278,7 @@ class AdminOffsetProcessor(TableProcessor):
         source, target, topic = header.src_group, header.dest_group, (header.topic or "").strip()
         if self._groups.find(target) is None:
             validate_group(target)
+        self._consumer_offsets.check_not_own(target)
         names = [topic] if topic else self._consumer_offsets.topics_of_group(source)
         cloned = [
             name

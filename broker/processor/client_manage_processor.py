@@ -103,8 +103,6 @@ class ClientManageProcessor(TableProcessor):
             if self._groups.find(consumer.group_name) is None:
                 validate_group(consumer.group_name)
         info = self._channel_info(connection, heartbeat.client_id, request)
-        if heartbeat.producer_data_set:
-            self._producers.check_client(info)
         found = self._revisions(heartbeat)
         notifies = [self._prepare_group(consumer) for consumer in heartbeat.consumer_data_set]
         if self._new_topics.busy:
@@ -146,7 +144,6 @@ class ClientManageProcessor(TableProcessor):
                     return
         known = KnownHeartbeat(
             body,
-            heartbeat.client_id,
             revisions,
             tuple(producer.group_name for producer in heartbeat.producer_data_set),
             self._is_current([group for group, _revision in revisions]),

@@ -86,10 +86,7 @@ class ConsumerManageProcessor(TableProcessor):
         """15: the group has consumed the queue up to this offset."""
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.ext_fields)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if self._consumer_offsets.is_own(group):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the offsets of group {group} are the broker's own"
-            )
+        self._consumer_offsets.check_not_own(group)
         if self._consumer_offsets.query_offset(group, topic, queue_id) is None:
             self._check_exists(group, topic, queue_id)
         if self._consumer_offsets.has_offset_reset(group, topic, queue_id):

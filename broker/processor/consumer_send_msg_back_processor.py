@@ -156,7 +156,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         home = self._topic(retry_topic(header.group), group.retry_queue_nums, unit)
         topics = [home]
         message = self._message(header)
-        self._parts.rights(connection, request, to_send_back(message))
+        self._parts.rights(connection, request, to_send_back(message, header.group))
         limit = group.retry_max_times
         times = header.max_reconsume_times
         if times is not None and request.version >= LEAST_VERSION_WITH_RECONSUME_LIMIT:

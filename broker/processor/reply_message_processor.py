@@ -18,7 +18,7 @@ from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, without_property
-from broker.processor.send_checks import check_light_queues, check_reply
+from broker.processor.send_checks import check_light_queues, check_light_room, check_reply
 from broker.processor.table_processor import TableProcessor
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
@@ -189,7 +189,9 @@ class ReplyMessageProcessor(TableProcessor):
                 f"{queues} queues, producer {connection.remote_address}",
             )
         check_reply(header.sys_flag, header.properties or "")
-        check_light_queues(self._parts.commit_log.lmq, header.properties or "")
+        lmq = self._parts.commit_log.lmq
+        check_light_queues(lmq, header.properties or "")
+        check_light_room(lmq, header.topic, ((header.properties or "").encode(),))
         self._parts.timers.refuse(header.properties or "", "a reply")
         properties = len((header.properties or "").encode())
         size = len(request.body)

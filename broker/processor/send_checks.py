@@ -6,6 +6,7 @@ RocketMQ's SendMessageProcessor and its store.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from broker.append.diverted_messages import delay_level, is_half
@@ -13,7 +14,7 @@ from broker.processor.send_header import SendHeader
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from store.lmq_dispatch import LmqDispatch, grown_size, named_queues
-from store.lmq_places import is_lmq_name
+from store.lmq_places import is_lmq, is_lmq_name
 from store.message_codec import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from store.message_properties import PROPERTIES_LIMIT
 
@@ -57,8 +58,8 @@ def check_reply(sys_flag: int, properties: str) -> None:
 
 
 def check_light_queues(lmq: LmqDispatch | None, text: str) -> None:
-    """Whether the light queues that a message names can take it. Raises RequestError with the
-    words of RocketMQ's client and broker."""
+    """Whether what a message names are light queues. Raises RequestError with the words of
+    RocketMQ's client."""
     if lmq is None or LMQ_MARK not in text:
         return
     names = named_queues(text.encode())
@@ -73,13 +74,26 @@ def check_light_queues(lmq: LmqDispatch | None, text: str) -> None:
             f"the message is illegal: INNER_MULTI_DISPATCH names {wrong[0][:40]!a}, which is "
             "no light queue (%LMQ%, at most 127 bytes)",
         )
-    if grown_size(text.encode(), names) > PROPERTIES_LIMIT:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the message is illegal: properties with {len(names)} light queues "
-            f"(limit {PROPERTIES_LIMIT} bytes)",
-        )
-    if not lmq.has_room(names):
+
+
+def check_light_room(lmq: LmqDispatch | None, topic: str, all_properties: Iterable[bytes]) -> None:
+    """Whether the light queues that the records of one send name, or are sent to, can take them
+    all. topic, all_properties: as they will be stored. Raises RequestError with the words of
+    RocketMQ's broker."""
+    if lmq is None:
+        return
+    all_names = {topic} if is_lmq(topic) else set()
+    for properties in all_properties:
+        if not (names := named_queues(properties)):
+            continue
+        if grown_size(properties, names) > PROPERTIES_LIMIT:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: properties with {len(names)} light queues "
+                f"(limit {PROPERTIES_LIMIT} bytes)",
+            )
+        all_names.update(names)
+    if all_names and not lmq.has_room(all_names):
         raise RequestError(ResponseCode.SYSTEM_ERROR, _LMQ_NUM_EXCEEDED)
 
 

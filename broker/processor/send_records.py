@@ -37,7 +37,12 @@ from broker.processor.consumer_send_msg_back_processor import (
     DLQ_QUEUES,
     LEAST_VERSION_WITH_RECONSUME_LIMIT,
 )
-from broker.processor.send_checks import BATCH_GROWTH, LMQ_MARK, check_light_queues
+from broker.processor.send_checks import (
+    BATCH_GROWTH,
+    LMQ_MARK,
+    check_light_queues,
+    check_light_room,
+)
 from broker.processor.send_header import SendHeader
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
@@ -197,6 +202,14 @@ class SendRecords:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
         check_light_queues(self._log.lmq, header.i)
+        stored = self._stored(request, header, topic, peer)
+        all_properties = (record.properties for record in stored.records)
+        check_light_room(self._log.lmq, stored.topic.name, all_properties)
+        return stored
+
+    def _stored(
+        self, request: RemotingCommand, header: SendHeader, topic: SendTopic, peer: PeerHost
+    ) -> StoredSend:
         asked = int(header.e)
         queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
@@ -222,7 +235,7 @@ class SendRecords:
         diversion = self._divert(header, place)
         if diversion is None:
             body: Buffer = request.body
-            if sys_flag & INNER_BATCH_FLAG and INNER_NUM_MARK in header.i:
+            if sys_flag & INNER_BATCH_FLAG:
                 body = self._counted_body(request, header, sys_flag)
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
             record = _record(header, place, peer, header.h, body)
@@ -356,7 +369,8 @@ class SendRecords:
 
     def _counted_body(self, request: RemotingCommand, header: SendHeader, sys_flag: int) -> Buffer:
         """The body of an inner batch that a client has made itself. Raises RequestError where its
-        INNER_NUM is not how many messages it holds: it would take other queue offsets."""
+        INNER_NUM, 1 without it, is not how many messages it holds: it would take other queue
+        offsets."""
         properties = prepare_inner_batch(header.i.encode())
         number, body = self._inner_body(request, header, sys_flag)
         # As the log's writer reads it, which passes over an empty one.

@@ -16,6 +16,7 @@ from broker.acl.permission import Permission, is_group
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import is_internal_topic
 from remoting.errors import RequestError
+from remoting.key_builder import parse_normal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -36,9 +37,13 @@ def to_read(message: Message) -> Resources:
     return {message.topic if home is None else home[0]: Permission.SUB}
 
 
-def to_send_back(message: Message) -> Resources:
-    """What consuming it again needs (36): as `to_read`. No consumer was given one that waits, so
-    that also needs SUB on the topic in which it waits: an operator's."""
+def to_send_back(message: Message, group: str) -> Resources:
+    """What consuming it again in `group` needs (36): as `to_read`. No consumer was given one that
+    waits, so that also needs SUB on the topic in which it waits: an operator's. The group's own pop
+    retry topic stands for the topic that it is of, as in the pop that gave it out."""
+    topic = parse_normal_topic(message.topic, group)
+    if topic != message.topic:
+        return {topic: Permission.SUB}
     return {message.topic: Permission.SUB} | to_read(message)
 
 

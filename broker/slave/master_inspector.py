@@ -192,7 +192,12 @@ class MasterInspector:
         is, that is waited for."""
         text = f"no master is registered: the log at haMasterAddress {ha} was not compared"
         if self._has_name_servers() and not is_empty(own_min, own_max):
-            return {"verdict": Verdict.WAIT, "text": f"{text}; waiting until one is"}
+            return {
+                "verdict": Verdict.WAIT,
+                "text": f"{text}; waiting until one is registered with a name server of "
+                "namesrvAddr (if it uses others, name those here, too; with an empty namesrvAddr "
+                "it is followed without a comparison)",
+            }
         return self._not_compared(own_min, own_max, text, wait_ms=_UNREGISTERED_WAIT_MS)
 
     def _ask(self, address: str, own_min: int, own_max: int) -> dict[str, Any]:

@@ -52,6 +52,10 @@ _HEALTHY_LAG: Final = 16 << 20
 """Bytes in flight (frames, socket buffers of both sides) while a slave follows at full speed. A
 larger lag is a backlog."""
 _UNKNOWN: Final = -1
+_TIMES: Final = ("masterAskedAt", "masterSilentSince", "tablesCopiedAt", "writtenAt")
+_LAST_TIME_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: no later time can be shown."""
+_LARGEST: Final = 2**63 - 1
 
 
 class AsyncClient(Protocol):
@@ -138,13 +142,22 @@ def read_state(path: Path) -> ReplicaState | None:
         known = {item.name: found[item.name] for item in fields(ReplicaState)}
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeError, KeyError, OSError) as error:
+    except (msgspec.MsgspecError, UnicodeError, KeyError, OSError, RecursionError) as error:
         raise StoreError(f"{path}: malformed ({error!r})") from error
     model = ReplicaState()
     wrong = [name for name, value in known.items() if type(value) is not type(getattr(model, name))]
     if wrong:
         raise StoreError(f"{path}: {', '.join(wrong)}: wrong type")
+    odd = [name for name, value in known.items() if not _is_possible(name, value)]
+    if odd:
+        raise StoreError(f"{path}: {', '.join(odd)}: no slave writes such a number")
     return ReplicaState(**known)
+
+
+def _is_possible(name: str, value: object) -> bool:
+    if type(value) is not int:
+        return True
+    return _UNKNOWN <= value <= (_LAST_TIME_MS if name in _TIMES else _LARGEST)
 
 
 # -- while it is a slave -----------------------------------------------------------------------
@@ -256,7 +269,9 @@ class ReplicaJournal:
         """What a start as master would find now. The machine's end is not looked at: this process
         lives. Any thread."""
         with self._lock:
-            state = self._completed()
+            state = replace(self._completed(), writtenAt=self._clock.now_ms())
+        if objection := _resync_objection(self._path.parent):
+            return PromotionOutlook(objection, "")
         if not state.state:
             return PromotionOutlook(f"{self._path}: nothing is recorded yet", "")
         objection = _state_objection(self._path, state, machine_went_down=False)
@@ -355,10 +370,16 @@ def _resync_waits(root: Path) -> bool:
         return True
 
 
+def _resync_objection(root: Path) -> str | None:
+    if not _resync_waits(root):
+        return None
+    return f"{root / 'resync.json'}: a resync of this slave is pending, its log is incomplete"
+
+
 def _find_objection(root: Path, *, machine_went_down: bool) -> str | None:
     """Why a promotion would lose messages, according to replica.json; None if it would not."""
-    if _resync_waits(root):
-        return f"{root / 'resync.json'}: a resync of this slave is pending, its log is incomplete"
+    if objection := _resync_objection(root):
+        return objection
     path = root / FILE_NAME
     try:
         state = read_state(path)

@@ -171,6 +171,8 @@ class SlaveSynchronize:
         """Why this round takes nothing from the master."""
         self._is_complete = False
         """Whether the last round copied every table."""
+        self._is_wanted = False
+        """Whether a round was asked for since the last one began."""
         self._is_silent = False
         """Whether the master did not respond in this round."""
         self._on_silence = on_silence
@@ -229,6 +231,7 @@ class SlaveSynchronize:
         """The HA link is up, which makes its master ours: with a round at once, unless the last one
         copied everything. Any thread."""
         if self._executor is not None:
+            self._is_wanted = True
             self._executor.submit("slave-synchronize-now", self._sync_unless_complete)
 
     def _sync_unless_complete(self) -> None:
@@ -258,14 +261,18 @@ class SlaveSynchronize:
     # -- one round ------------------------------------------------------------------------------
 
     def sync_all(self) -> None:
-        """Run one round over all kinds, and another one if the master has changed meanwhile; does
-        nothing without a master or during another round."""
+        """Run one round over all kinds, and another one if the master has changed meanwhile, or if
+        one was asked for and this one lacks something; does nothing without a master or during
+        another round."""
         if not self._lock.acquire(blocking=False):
             return
         try:
             done: str | None = None
-            while (master := self._master) not in (None, self._own_address, done):
+            while (master := self._master) not in (None, self._own_address):
                 assert master is not None
+                if master == done and (self._is_complete or not self._is_wanted):
+                    break
+                self._is_wanted = False
                 self._run_round(master)
                 done = master
         finally:

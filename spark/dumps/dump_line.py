@@ -14,14 +14,15 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from spark.vocabulary import DAY_MS, HOUR_MS
+from spark.vocabulary import DAY_MS, HOUR_MS, LARGEST
 
 _BAD_TEXT: Final = 1000
-_LARGEST: Final = 2**63 - 1
-_Any = Annotated[int, Meta(ge=-(2**63), le=_LARGEST)]
-_Count = Annotated[int, Meta(ge=0, le=_LARGEST)]
-_Positive = Annotated[int, Meta(ge=1, le=_LARGEST)]
-_Seconds = Annotated[float, Meta(ge=0)]
+_Any = Annotated[int, Meta(ge=-(2**63), le=LARGEST)]
+_Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+_Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+_Moment = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
+"""Epoch ms, before the year 10000."""
+_Seconds = Annotated[float, Meta(ge=0, le=LARGEST)]
 State = Literal["in_sync", "catching_up", "disconnected"]
 
 
@@ -87,10 +88,10 @@ class Line(msgspec.Struct, gc=False):
     """All that a line must have; the last ones may be null or absent."""
 
     v: int
-    ts: _Count
+    ts: _Moment
     mono: _Count
     boot: str
-    boot_ts: _Count
+    boot_ts: _Moment
     seq: _Positive
     interval_ms: _Positive
     final: bool

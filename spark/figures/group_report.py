@@ -19,7 +19,7 @@ from spark.figures.replica_day import ReplicaDay
 from spark.figures.replica_names import KnownReplica, known_replicas
 from spark.figures.replica_time import Asked, ReplicaTime, replica_time
 from spark.figures.report_context import Context
-from spark.figures.result_tables import TABLES
+from spark.figures.result_tables import METADATA_TYPE, TABLES, WINDOW_METADATA_TYPE
 from spark.figures.revisions import Revision
 from spark.figures.sample_stream import GroupSamples, read_samples
 from spark.figures.verdicts import (
@@ -31,7 +31,7 @@ from spark.figures.verdicts import (
     worst_of,
 )
 from spark.figures.windows import group_windows, replica_windows
-from spark.vocabulary import HOUR_MS
+from spark.vocabulary import HOUR_MS, LARGEST
 
 Tables = dict[str, list[tuple[Any, ...]]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -190,7 +190,31 @@ def maintenance_of(context: Context, key: tuple[str, str, str]) -> list[tuple[in
     ]
 
 
-_CASTS: Final[dict[str, Callable[[Any], Any]]] = {"double": float, "bigint": int, "int": int}
+def _bigint(value: Any) -> int:
+    """A sum that no bigint holds becomes the largest that one does: Spark would store null instead,
+    over which the reports of the days behind would fall."""
+    return max(-LARGEST, min(int(value), LARGEST))
+
+
+def _bigints(values: Iterable[Any]) -> list[int]:
+    return [_bigint(value) for value in values]
+
+
+def _metadata_rows(rows: Iterable[Row]) -> list[Row]:
+    return [
+        {name: _bigint(value) if isinstance(value, int) else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+_CASTS: Final[dict[str, Callable[[Any], Any]]] = {
+    "double": float,
+    "bigint": _bigint,
+    "int": int,
+    "array<bigint>": _bigints,
+    METADATA_TYPE: _metadata_rows,
+    WINDOW_METADATA_TYPE: _metadata_rows,
+}
 _CASTS_OF: Final = {
     table: [(name, _CASTS.get(kind)) for name, kind in columns.items()]
     for table, columns in TABLES.items()

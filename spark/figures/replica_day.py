@@ -27,7 +27,7 @@ from spark.figures.replica_time import (
 )
 from spark.figures.result_tables import PERCENTILES
 from spark.figures.sample_stream import Sample
-from spark.vocabulary import HOUR_MS, MINUTE_MS, STATES
+from spark.vocabulary import HOUR_MS, LARGEST, MINUTE_MS, STATES
 
 _MILLION: Final = 1_000_000
 _SELDOM: Final = ("reconnects", "rejected_acks")
@@ -203,7 +203,7 @@ class ReplicaDay:
                 group.first_minute + place * MINUTE_MS,
                 *times,
                 lag if lag >= 0 else None,
-                group.msgs_in[place],
+                min(group.msgs_in[place], LARGEST),
                 group.written[place],
             )
 

@@ -70,6 +70,34 @@ def test_crash_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert step > 5
 
 
+def test_the_new_text_is_on_disk_before_it_has_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves the name with nothing in it."""
+    path = tmp_path / "b.json"
+    steps: list[tuple[str, str, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def note_sync(fd: int) -> None:
+        place = os.readlink(f"/proc/self/fd/{fd}")
+        is_file = os.path.isfile(place)
+        steps.append(("sync", os.path.basename(place), os.fstat(fd).st_size if is_file else 0))
+        fsync(fd)
+
+    def note_replace(source: Path, target: Path) -> None:
+        steps.append(("name", target.name, 0))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_replace)
+    write_atomic(path, b"twelve bytes")
+    assert steps == [
+        ("sync", "b.json.tmp", 12),
+        ("name", "b.json", 0),
+        ("sync", tmp_path.name, 0),
+    ]
+
+
 def test_damaged_file_does_not_replace_a_good_backup_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

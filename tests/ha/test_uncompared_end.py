@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,15 @@ def test_what_the_master_has_deleted_meanwhile_cannot_be_asked_about(
     assert end.note(found(verdict), 100, 300, goes_on=True)
     assert end.question(300) == 300
     assert not end.note(found(verdict), 300, 300, goes_on=True)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.GO, Verdict.BELOW_MIN, Verdict.START_AT])
+def test_an_end_that_is_passed_by_now_is_no_place(end: UncomparedEnd, verdict: Verdict) -> None:
+    """While messages come that is so with every answer."""
+    assert not end.note(found(verdict), 100, 300, goes_on=False)
+    end.note(BLIND, 200, 200, goes_on=True)
+    assert end.note(COMPARED, 200, 300, goes_on=False)
+    assert not end.note(found(verdict), 300, 400, goes_on=False)
 
 
 def test_the_places_outlive_the_process_until_they_were_compared(tmp_path: Path) -> None:
@@ -189,3 +199,24 @@ def test_a_log_that_is_common_there_is_compared_at_its_end_and_followed(
     wait_until(lambda: len(world.inspected) == 2)
     assert [asked for asked, _low in world.inspected] == [100, 200]
     assert master.accept().reports_until(200)
+
+
+def test_an_open_link_that_brings_messages_is_not_inspected_without_end(
+    tmp_path: Path, master: ScriptedMaster
+) -> None:
+    """Whenever somebody has answered, our log has already gone on."""
+    world = SlaveWorld(tmp_path, master, ha_send_heartbeat_interval=200)
+    world.start()
+    link = master.accept()
+
+    def grow() -> None:
+        at = world.end
+        link.frame(at, b"a" * 10)
+        wait_until(lambda: world.end > at)
+
+    world.before_inspection = grow
+    world.say(Verdict.GO, master_max=1_000)
+    wait_until(lambda: len(world.inspected) > 1)
+    time.sleep(0.3)
+    assert len(world.inspected) <= 3
+    world.stop()

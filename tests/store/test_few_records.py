@@ -244,6 +244,25 @@ def test_few_are_taken(count: int) -> None:
     assert world.publisher.of("T", 0) == (0, count + 1)
 
 
+def test_each_of_many_turns_makes_its_units(tmp_path: Path) -> None:
+    """One record a turn, as of a broker with little traffic: a turn that is forgotten would be a
+    message that no consumer ever sees."""
+    count = 1_200
+    log = MemoryCommitLog(4 << 20)
+    places = [log.append(message("T", n % 2, n // 2)) for n in range(count)]
+    ends = [*places[1:], log.max_phy_offset]
+    world = World(log, tmp_path, few=True, queue_file=20 * count)
+    world.follow(ends)
+    assert world.by_few == [1] * (count - 1), "all but the first of the topic"
+    files = sorted((tmp_path / "consumequeue" / "T").glob("*/*"))
+    units = [file.read_bytes()[:8] for file in files]
+    assert units == [place.to_bytes(8, "big") for place in places[:2]]
+    for queue_id, file in enumerate(files):
+        data = file.read_bytes()
+        found = [int.from_bytes(data[at : at + 8], "big") for at in range(0, 10 * count, 20)]
+        assert found == places[queue_id::2]
+
+
 def test_consumers_are_told_before_the_index_is_built() -> None:
     _, world, places = fill(2, properties=b"KEYS\x01k")
     assert world.few.dispatch(places[0], places[2]) is not None

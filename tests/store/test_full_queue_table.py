@@ -109,6 +109,13 @@ def test_light_queues_need_room_too(life: Life) -> None:
     rows.seen = {("%LMQ%a", 0), ("T", 0)}
     assert log.lmq.has_room(["%LMQ%a"])
     assert not log.lmq.has_room(["%LMQ%b"])
+    rows.most, rows.seen = 3, {("T", 0)}
+    log.lmq.advance({"%LMQ%c": 1})
+    log.lmq.advance({"%LMQ%d": 1, "%LMQ%c": 2})
+    assert not log.lmq.has_room(["%LMQ%b"]), "those that have no row yet count"
+    rows.seen |= {("%LMQ%c", 0), ("%LMQ%d", 0)}
+    rows.most = 4
+    assert log.lmq.has_room(["%LMQ%b"])
 
 
 def test_a_log_with_too_many_queues_is_served_as_far_as_there_is_room(

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from store import mapped_file
-from store.errors import DiskFullError, StoreError
+from store.errors import DiskFullError, FlushFailedError, StoreError
 from store.mapped_file import (
     MappedFile,
     create_allocated,
     file_name,
     find_start_offset,
+    make_directory,
+    sync_directory,
     zero_range,
 )
 
@@ -50,6 +52,43 @@ def test_a_full_disk_is_an_error_that_leaves_no_file(
     with pytest.raises(DiskFullError, match=str(path)):
         create_allocated(path, 4096)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, FlushFailedError), (errno.ENOSPC, OSError)]
+)
+def test_a_directory_that_cannot_be_synced_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
+) -> None:
+    """What was created or removed in it may be undone by a power cut: the caller has to know."""
+
+    def fail(_fd: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(kind, match=os.strerror(number)) as caught:
+        sync_directory(tmp_path)
+    assert kind is OSError or str(tmp_path) in str(caught.value)
+    with pytest.raises(kind):
+        make_directory(tmp_path / "topic")
+
+
+def test_the_names_of_new_directories_are_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, list[str]]] = []
+    fsync = os.fsync
+
+    def note(fd: int) -> None:
+        place = Path(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append((place, sorted(os.listdir(place))))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    make_directory(tmp_path / "a" / "b")
+    assert synced == [(tmp_path, ["a"]), (tmp_path / "a", ["b"])]
+    make_directory(tmp_path / "a" / "b")
+    assert len(synced) == 2, "those that are there cost nothing"
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:

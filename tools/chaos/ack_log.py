@@ -33,6 +33,8 @@ class Ack:
     sent_s: float = 0.0
     """When its message was sent (time.monotonic)."""
     answered_s: float = 0.0
+    phy_offset: int = -1
+    """Where in the log it is, by its offset id; -1: not known."""
 
 
 def make_body(producer: int, sequence: int, size: int) -> bytes:

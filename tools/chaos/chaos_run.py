@@ -10,34 +10,51 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tools.chaos import checks
 from tools.chaos.ack_bins import BIN_S, AckBins
 from tools.chaos.ack_log import SEND_OK, Ack, AckLog
-from tools.chaos.delayed_load import DelayedLoad
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 from tools.chaos.disk_faults import DiskBreaker
+from tools.chaos.file_judge import file_violations, table_violations
 from tools.chaos.frame_client import FrameClient
-from tools.chaos.promotion import CommittedOffsets, Promotion, cut_seen, promote
+from tools.chaos.honesty import HonestyJudge
+from tools.chaos.look_ups import LOOK_UPS, found_late, sample
+from tools.chaos.lost_master import lose_master
+from tools.chaos.promotion import (
+    OFFSETS_S,
+    CommittedOffsets,
+    Promotion,
+    cut_seen,
+    offset_violations,
+    promote,
+)
 from tools.chaos.queue_reading import gaps, have_same_ends, queue_ends, read_queues
 from tools.chaos.schedule import (
     DISK_FAULTS,
     LINK_FAULTS,
-    TAKES_BYTES,
     Fault,
     FaultKind,
     make_schedule,
 )
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
+from tools.chaos.scratch_group import (
+    BROKER_NAME,
+    ChaosError,
+    ScratchBroker,
+    ScratchGroup,
+    wait_for,
+)
+from tools.chaos.side_loads import SETTINGS as SIDE_SETTINGS
+from tools.chaos.side_loads import SideLoads
 from tools.chaos.timeline import Curve, draw_timeline
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
 from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock
@@ -46,93 +63,16 @@ _DISPATCH_S: Final = 10.0
 RECOVERY_S: Final = 60.0
 """What a group may take, once healed, until it serves and its slave has everything."""
 
-_WORLD_FAULTS: Final = frozenset((FaultKind.CLOCK_JUMP, FaultKind.FD_EXHAUSTION, FaultKind.PROMOTE))
+_WORLD_FAULTS: Final = frozenset(
+    (
+        *(FaultKind.CLOCK_JUMP, FaultKind.FD_EXHAUSTION),
+        *(FaultKind.PROMOTE, FaultKind.MASTER_LOST),
+    )
+)
+_STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
+_ALL_LINKS: Final = 0.5
+"""The share of link faults that are those of every link, where there are several."""
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChaosOptions:
-    """What a run does."""
-
-    seconds: float
-    kinds: Sequence[FaultKind]
-    flush: str
-    """"async" or "sync": flushDiskType."""
-    replication: str
-    """"none" (no slave), "async" or "sync"."""
-    ack_level: str
-    """haAckLevel: received, validated or flushed."""
-    rate: float
-    slaves: int = 1
-    """With replication; each on an address of its own."""
-    producers: int = 4
-    message_size: int = 200
-    settings: Mapping[str, object] = field(default_factory=dict)
-    """Of the brokers, on top of the run's own."""
-    delayed_rate: float = 20.0
-    """Delayed messages a second, beside the others, where the clock jumps."""
-
-    @property
-    def has_slave(self) -> bool:
-        """Whether there is one."""
-        return self.replication != "none"
-
-    @property
-    def promotes(self) -> bool:
-        """Whether slaves may become masters."""
-        return FaultKind.PROMOTE in self.kinds
-
-    @property
-    def breaks_disks(self) -> bool:
-        """Whether disks misbehave."""
-        return not DISK_FAULTS.isdisjoint(self.kinds)
-
-    def check(self) -> None:
-        """Raises ValueError: this cannot be run."""
-        if self.breaks_disks and (self.promotes or (self.has_slave and self.slaves > 1)):
-            raise ValueError(
-                "disk faults are for one slave and without promote: what a power cut may cost is "
-                f"judged for a pair; leave out {', '.join(sorted(DISK_FAULTS))}"
-            )
-        if self.promotes and self.replication != "sync":
-            raise ValueError("promote needs --replication sync: nothing else promises its outcome")
-
-
-@dataclass(slots=True)
-class ChaosResult:
-    """What came of one seed; `violations` empty: every promise held."""
-
-    seed: int
-    faults: list[Fault]
-    sent: int = 0
-    acknowledged: int = 0
-    codes: dict[int, int] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)
-    stored: int = 0
-    recovery_s: float = 0.0
-    flipped: int = 0
-    delayed: str = ""
-    """What came of the delayed messages."""
-    mixed: list[str] = field(default_factory=list)
-    """What came of a soak's other loads."""
-    rto_s: list[float] = field(default_factory=list)
-    """Of each promotion: from the kill of the master to SEND_OK."""
-    refused_promotions: int = 0
-    lost_to_power: dict[int, int] = field(default_factory=dict)
-    """Answers by code whose messages a power cut took, and might (docs/durability.md)."""
-    gaps: int = 0
-    """Queue offsets that are stepped over: damage that a cut, or a torn tail, left."""
-    violations: list[str] = field(default_factory=list)
-    acks_a_bin: list[int] = field(default_factory=list)
-
-    @property
-    def verdict(self) -> str:
-        """One word or two."""
-        return "held" if not self.violations else f"{len(self.violations)} violations"
-
-    def as_json(self) -> dict[str, Any]:
-        """For result.json."""
-        return {**asdict(self), "verdict": self.verdict}
 
 
 class ChaosRun:
@@ -155,6 +95,8 @@ class ChaosRun:
             settings={
                 "flushDiskType": f"{options.flush.upper()}_FLUSH",
                 "haAckLevel": options.ack_level,
+                "inSyncReplicas": max(options.in_sync_replicas, 2),
+                **SIDE_SETTINGS,
                 **(JUMPY if FaultKind.CLOCK_JUMP in options.kinds else {}),
                 **options.settings,
             },
@@ -165,6 +107,13 @@ class ChaosRun:
         self._acks = AckLog(directory / "acks.log")
         self._topic = TOPIC
         self._follower = Follower(self._where)
+        self._honesty = (
+            HonestyJudge(lambda: self._group.brokers, options.in_sync_replicas)
+            if options.replication == "sync"
+            else None
+        )
+        self._draw = random.Random(seed).random
+        self._side: SideLoads | None = None
         self._offsets: CommittedOffsets | None = None
         self._promotions: list[Promotion] = []
         self._disks: DiskBreaker | None = None
@@ -192,60 +141,68 @@ class ChaosRun:
             count=options.producers,
             rate=options.rate,
             size=options.message_size,
+            on_stored=None if self._honesty is None else self._honesty.answered,
         )
         if options.breaks_disks:
             self._disks = DiskBreaker(
                 self._group,
                 self._acks,
-                (producers, self._follower),
+                producers,
+                lambda: self._follower,
                 seed=self._seed,
                 is_sync_flush=options.flush == "sync",
                 is_sync_master=options.replication == "sync",
                 ack_level=options.ack_level,
+                honesty=self._honesty,
+                on_other_log=self._read_again,
                 say=self._say,
             )
         producers.start()
         self._follower.start()
-        delayed = None
-        kinds = {fault.kind for fault in self._result.faults}
-        if FaultKind.CLOCK_JUMP in kinds and not kinds & TAKES_BYTES:
-            delayed = DelayedLoad(self._where, options.delayed_rate)
-            delayed.start()
-        if options.promotes:
-            self._offsets = CommittedOffsets(self._where, lambda: len(self._follower.seen[0]))
+        self._side = SideLoads(
+            self._where,
+            {fault.kind for fault in self._result.faults},
+            delayed_rate=options.delayed_rate,
+            broker_name=BROKER_NAME,
+            may_be_lost=self._may_be_lost,
+        )
+        self._side.start()
+        self._offsets = CommittedOffsets(self._where, lambda: len(self._follower.seen[0]))
         wait_for(lambda: len(self._acks.acks) > 50, RECOVERY_S, "the first acknowledgements")
         if self._group.slave is not None:
             wait_for(self._slave_serves, RECOVERY_S, "the slave's first messages")
         with self._count_acks():
             self._break_things(self._result.faults, options.seconds)
-            if delayed is not None:
-                delayed.stop_sending()
+            self._side.stop_sending()
             self._heal()
             self._still_serves()
         if not producers.stop():
             self._result.violations.append("a producer hangs: an answer never came")
         self._result.recovery_s += self._wait_for_slaves()
         queues = self._read_all(self._where())
-        self._wait_for_consumers(queues, delayed)
+        self._wait_for_consumers(queues, self._side)
         self._judge(queues)
+        self._judge_look_ups(queues)
         self._judge_files()
+
+    def _read_again(self) -> None:
+        if self._side is not None:
+            self._side.read_again()
+
+    def _may_be_lost(self, answered_s: float, code: int) -> bool:
+        return self._disks is not None and self._disks.losses.may_take(answered_s, code)
 
     def _where(self) -> tuple[str, int]:
         return self._group.address
 
-    def _wait_for_consumers(
-        self, queues: dict[int, list[bytes]], delayed: DelayedLoad | None
-    ) -> None:
-        only_ok = bool(self._promotions)
+    def _wait_for_consumers(self, queues: dict[int, list[bytes]], side: SideLoads) -> None:
         self._wait_for_follower(queues)
         if self._offsets is not None:
             self._offsets.stop()
-        if delayed is not None:
-            with contextlib.suppress(ChaosError):
-                wait_for(lambda: delayed.has_all(only_ok=only_ok), RECOVERY_S, "delayed messages")
-            self._result.violations += checks.shortened(delayed.stop(only_ok=only_ok))
-            self._result.delayed = delayed.text()
-            self._say(self._result.delayed)
+        violations, self._result.mixed = side.finish(only_ok=bool(self._promotions))
+        self._result.violations += violations
+        for text in self._result.mixed:
+            self._say(text)
 
     def _wait_for_follower(self, queues: dict[int, list[bytes]]) -> None:
         follower = self._follower
@@ -281,20 +238,20 @@ class ChaosRun:
     def _commit(self, fault: Fault) -> None:
         """The fault, and its end."""
         if fault.kind in LINK_FAULTS:
-            for relay in self._group.relays:
-                relay.set_mode(fault.kind, fault.amount_ms)
-            self._pause(fault.lasts_s)
-            for relay in self._group.relays:
-                relay.set_mode(None)
+            self._break_links(fault.kind, fault)
+            self._heal_links()
             return
         if fault.kind in DISK_FAULTS:
             assert self._disks is not None
             self._disks.commit(fault)
             return
-        broker = self._broker(fault)
+        broker, began_s = self._broker(fault), time.monotonic()
         if fault.kind in _WORLD_FAULTS:
             self._commit_world_fault(fault, broker)
-        elif fault.kind is FaultKind.KILL:
+            return
+        if fault.kind is not FaultKind.STOP:
+            self._begin_kill(broker)
+        if fault.kind is FaultKind.KILL:
             if fault.process == "supervisor":
                 broker.kill_supervisor()
                 broker.start()
@@ -311,6 +268,36 @@ class ChaosRun:
         else:
             self._stop(broker)
             broker.start()
+        if broker is self._group.master and fault.kind in _STARTS_AGAIN:
+            self._judge_offsets(broker, began_s)
+
+    def _break_links(self, mode: FaultKind, fault: Fault) -> None:
+        """For the fault's length; of several links all, or one of them."""
+        relays = self._group.relays
+        lot = self._draw()
+        chosen = relays if lot < _ALL_LINKS else [relays[int(self._draw() * len(relays))]]
+        for relay in chosen:
+            relay.set_mode(mode, fault.amount_ms)
+        self._pause(fault.lasts_s)
+
+    def _heal_links(self) -> None:
+        for relay in self._group.relays:
+            relay.set_mode(None)
+
+    def _begin_kill(self, broker: ScratchBroker) -> None:
+        """Processes of it end now."""
+        if self._honesty is not None:
+            self._honesty.excuse(broker)
+        if broker is self._group.master and self._side is not None:
+            self._side.disturb()
+
+    def _judge_offsets(self, broker: ScratchBroker, killed_s: float) -> None:
+        """What was committed in time before a master ended is there when it serves again."""
+        if self._offsets is None:
+            return
+        self._result.violations += offset_violations(
+            broker, self._offsets.as_of(killed_s - OFFSETS_S), "a master that was started again"
+        )
 
     def _commit_world_fault(self, fault: Fault, broker: ScratchBroker) -> None:
         """What is not the brokers' own: clocks, descriptors, and the operator."""
@@ -319,14 +306,47 @@ class ChaosRun:
         elif fault.kind is FaultKind.FD_EXHAUSTION:
             answers = self._acks.codes.total
             self._result.violations += exhaust_process(broker, fault, self._topic, answers)
+        elif fault.kind is FaultKind.MASTER_LOST:
+            self._lose_master(fault)
         else:
-            self._promote()
+            self._promote(fault)
 
-    def _promote(self) -> None:
+    def _lose_master(self, fault: Fault) -> None:
+        assert self._offsets is not None
+        offsets, disks = self._offsets, self._disks
+        self._begin_kill(self._group.master)
+        done = lose_master(
+            self._group,
+            self._acks,
+            self._honesty,
+            is_sync=self._options.replication == "sync",
+            kept_by_slave=list if disks is None else disks.kept_by_slave,
+            break_link=lambda: self._break_links(FaultKind(fault.detail), fault),
+            heal_link=self._heal_links,
+            offset_violations=lambda slave, time_s: offset_violations(
+                slave, offsets.as_of(time_s), "the slave of a lost master"
+            ),
+        )
+        self._begin_kill(self._group.master)
+        self._say(f"           {done.text}")
+        self._result.violations += done.violations
+
+    def _promote(self, fault: Fault) -> None:
+        assert self._offsets is not None
+        broken_s = time.monotonic()
+        if fault.detail:
+            self._break_links(FaultKind(fault.detail), fault)
+        for broker in self._group.brokers:
+            self._begin_kill(broker)
+        self._promote_now(broken_s)
+        self._heal_links()
+
+    def _promote_now(self, broken_s: float) -> None:
+        """broken_s: until then the links were whole."""
         assert self._offsets is not None
         follower = self._follower
         follower.stop()
-        done = promote(self._group, lambda: self._acks.codes[SEND_OK], self._offsets)
+        done = promote(self._group, lambda: self._acks.codes[SEND_OK], self._offsets, broken_s)
         self._say(f"          {done.text()}")
         self._promotions.append(done)
         self._result.violations += done.violations
@@ -339,6 +359,7 @@ class ChaosRun:
             seen = follower.seen
         self._result.violations += follower.violations
         self._follower = Follower(self._where, seen=seen)
+        self._follower.may_skip = self._disks is not None and self._disks.losses.may_have_gaps
         self._follower.start()
 
     def _broker(self, fault: Fault) -> ScratchBroker:
@@ -433,7 +454,10 @@ class ChaosRun:
         result.broken = dict(Counter(result.broken) + acks.broken)
         result.stored += sum(map(len, queues.values()))
         result.flipped = sum(relay.flipped for relay in self._group.relays)
+        if self._honesty is not None:
+            result.looked_at, result.dishonest = self._honesty.looked_at, self._honesty.dishonest
         for found in (
+            [] if self._honesty is None else self._honesty.violations,
             [] if self._disks is None else self._disks.violations,
             checks.lost(held, queues),
             checks.places_given_twice(held),
@@ -450,20 +474,24 @@ class ChaosRun:
                 [f"{slave.name}: {text}" for text in checks.lost(held, copies)]
             )
 
-    def _judge_files(self) -> None:
-        group, violations = self._group, self._result.violations
-        for broker in reversed(group.brokers):
-            self._stop(broker)
-        for slave in group.slaves:
-            violations += checks.no_prefix_of_files(group.master.log_files(), slave.log_files())
-        for broker in group.brokers:
-            command = [sys.executable, "-m", "store.check", str(broker.store)]
-            command += ["--hash-slots", "10000"]
-            checked = subprocess.run(
-                command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    def _judge_look_ups(self, queues: dict[int, list[bytes]]) -> None:
+        """A sample of what has to be there is found by keys and by offset id, too."""
+        acks = sample(self._promised(queues), LOOK_UPS, self._seed)
+        self._result.looked_up += len(acks)
+        for broker in self._group.brokers:
+            missing = found_late(broker.address, self._topic, acks)
+            self._result.violations += checks.shortened(
+                [f"{broker.name}: {text}" for text in missing]
             )
-            if checked.returncode != 0:
-                violations.append(f"store.check of {broker.name}: {checked.stdout[-500:]}")
+
+    def _judge_files(self) -> None:
+        self._result.violations += table_violations(self._group, self._lasting_topics())
+        for broker in reversed(self._group.brokers):
+            self._stop(broker)
+        self._result.violations += file_violations(self._group)
+
+    def _lasting_topics(self) -> list[str]:
+        return [self._topic]
 
     def _write(self) -> None:
         result = self._result

@@ -14,11 +14,13 @@ from typing import Final
 
 from tools.chaos.ack_log import SEND_OK, STORED
 from tools.chaos.frame_client import FrameClient, send_request, sent_of
-from tools.chaos.workload import QUEUES, Where
+from tools.chaos.workload import QUEUES, MayBeLost, Where
 
 TOPIC: Final = "ChaosDelayed"
-DELAYS_S: Final = {1: 1.0, 2: 5.0}
-"""The levels used, of the default messageDelayLevel."""
+TIMER: Final = 0
+"""In place of a level: a timer message."""
+DELAYS_S: Final = {1: 1.0, 2: 5.0, TIMER: 1.5}
+"""The levels used, of the default messageDelayLevel, and the timers' delay."""
 _EARLY_S: Final = 0.25
 """A broker's time is that of its loop's turn, which may have begun before the send."""
 _TIMEOUT_S: Final = 8.0
@@ -33,15 +35,26 @@ class _Delayed:
     level: int
     began_s: float
     code: int | None = None
+    answered_s: float = 0.0
     came_s: float | None = None
 
 
 class DelayedLoad:
     """See the module. Its figures are whole once it has stopped."""
 
-    def __init__(self, where: Where, rate: float) -> None:
-        """rate: messages a second."""
+    def __init__(
+        self,
+        where: Where,
+        rate: float,
+        *,
+        with_timers: bool = False,
+        may_be_lost: MayBeLost = lambda _answered_s, _code: False,
+    ) -> None:
+        """rate: messages a second. with_timers: every third is a timer message."""
         self._where = where
+        self._levels = (1, 2, TIMER) if with_timers else (1, 2)
+        self._may_be_lost = may_be_lost
+        self._begins_anew = threading.Event()
         self._period_s = 1 / rate
         self._lock = threading.Lock()
         self._messages: list[_Delayed] = []
@@ -61,6 +74,10 @@ class DelayedLoad:
         """No message after this."""
         self._no_more.set()
         self._sender.join(2 * _TIMEOUT_S)
+
+    def read_again(self) -> None:
+        """The queues may go on otherwise from some place on: read them from the beginning."""
+        self._begins_anew.set()
 
     def has_all(self, *, only_ok: bool) -> bool:
         """Whether every acknowledged message came. only_ok: those answered SEND_OK."""
@@ -99,7 +116,10 @@ class DelayedLoad:
             return [
                 (number, message)
                 for number, message in enumerate(self._messages)
-                if message.code in wanted and message.came_s is None
+                if message.code is not None
+                and message.code in wanted
+                and message.came_s is None
+                and not self._may_be_lost(message.answered_s, message.code)
             ]
 
     # -- the threads ---------------------------------------------------------------------------
@@ -116,12 +136,15 @@ class DelayedLoad:
     def _send(self, client: FrameClient) -> None:
         with self._lock:
             number = len(self._messages)
-            message = _Delayed(1 + number % len(DELAYS_S), time.monotonic())
+            message = _Delayed(self._levels[number % len(self._levels)], time.monotonic())
             self._messages.append(message)
         properties = f"DELAY\x01{message.level}\x02"
+        if message.level == TIMER:
+            properties = f"TIMER_DELAY_MS\x01{DELAYS_S[TIMER] * 1000:.0f}\x02"
         request = send_request(TOPIC, number % QUEUES, str(number).encode(), properties)
         client.post(request)
-        message.code = sent_of(client.take(request.opaque)).code
+        code = sent_of(client.take(request.opaque)).code
+        message.answered_s, message.code = time.monotonic(), code
 
     def _receive_all(self) -> None:
         at = dict.fromkeys(range(QUEUES), 0)
@@ -129,6 +152,9 @@ class DelayedLoad:
             try:
                 with FrameClient(self._where(), _TIMEOUT_S) as client:
                     while not self._end.wait(_PAUSE_S):
+                        if self._begins_anew.is_set():
+                            self._begins_anew.clear()
+                            at = dict.fromkeys(at, 0)
                         for queue_id in at:
                             at[queue_id] = self._receive(client, queue_id, at[queue_id])
             except OSError:

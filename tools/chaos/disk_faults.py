@@ -23,6 +23,7 @@ from typing import Final
 
 from tools.chaos import checks
 from tools.chaos.ack_log import SEND_OK, Ack, AckLog
+from tools.chaos.honesty import HonestyJudge
 from tools.chaos.log_damage import flip_bit, tear_tail
 from tools.chaos.power_cut import cut_power
 from tools.chaos.queue_reading import GAP, have_same_ends, queue_ends, read_queues
@@ -51,10 +52,14 @@ class PowerCut:
 
     def may_cost(self, ack: Ack) -> bool:
         """Whether the message of this answer may be lost."""
-        age_s = self.at_s - ack.answered_s
+        return self.may_take(ack.answered_s, ack.code)
+
+    def may_take(self, answered_s: float, code: int) -> bool:
+        """The same by when it was answered, and how."""
+        age_s = self.at_s - answered_s
         if self.takes_all and 0 <= age_s <= _UNFLUSHED_S:
             return True
-        return ack.code != SEND_OK and 0 <= age_s <= _UNANSWERED_S
+        return code != SEND_OK and 0 <= age_s <= _UNANSWERED_S
 
 
 @dataclass(slots=True)
@@ -66,6 +71,10 @@ class DiskLosses:
     """Lost answers by code."""
     may_have_gaps: bool = False
     """Whether a master's log may have damage with whole records behind it for good."""
+
+    def may_take(self, answered_s: float, code: int) -> bool:
+        """MayBeLost: whether a cut may have taken what was answered then."""
+        return any(cut.may_take(answered_s, code) for cut in self.cuts)
 
     def without_lost(self, acks: Sequence[Ack], is_lost: Callable[[Ack], bool]) -> list[Ack]:
         """The answers but for those whose message is lost and may be."""
@@ -85,26 +94,38 @@ class DiskBreaker:
         self,
         group: ScratchGroup,
         acks: AckLog,
-        clients: tuple[Producers, Follower],
+        producers: Producers,
+        follower: Callable[[], Follower],
         *,
         seed: int,
         is_sync_flush: bool,
         is_sync_master: bool,
         ack_level: str,
+        honesty: HonestyJudge | None,
+        on_other_log: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """ack_level: haAckLevel. say: takes a line of progress."""
+        """follower: there is another one after a promotion. ack_level: haAckLevel. on_other_log: a
+        master that was cut or torn serves again. say:
+        takes a line of progress."""
         self._group = group
         self._acks = acks
-        self._producers, self._follower = clients
+        self._producers = producers
+        self._find_follower = follower
         self._draw = random.Random(seed).random
         self._is_sync_flush = is_sync_flush
         self._is_sync_master = is_sync_master
         self._ack_level = ack_level
+        self._honesty = honesty
+        self._on_other_log = on_other_log
         self._say = say
         self._slave_cuts: list[float] = []
         self.losses = DiskLosses()
         self.violations: list[str] = []
+
+    @property
+    def _follower(self) -> Follower:
+        return self._find_follower()
 
     def commit(self, fault: Fault) -> None:
         """The fault, and its end. Raises ChaosError, OSError."""
@@ -172,6 +193,7 @@ class DiskBreaker:
         group = self._group
         brokers = group.brokers if fault.broker == BOTH else [self._broker(fault)]
         for broker in brokers:
+            self._excuse(broker)
             broker.kill_all()
         cut_s = time.monotonic()
         if group.slave in brokers:
@@ -195,6 +217,7 @@ class DiskBreaker:
 
     def _tear(self, fault: Fault) -> None:
         broker = self._broker(fault)
+        self._excuse(broker)
         broker.kill_all()
         is_master = broker is self._group.master
         if is_master:
@@ -212,6 +235,7 @@ class DiskBreaker:
         broker = self._broker(fault)
         other = self._group.slave if broker is self._group.master else self._group.master
         assert other is not None
+        self._excuse(broker)
         broker.kill_all()
         self._follower.hold()
         flipped = flip_bit(broker.store, other.store, self._draw)
@@ -233,6 +257,13 @@ class DiskBreaker:
         if not self._producers.hold() or not self._follower.hold():
             raise ChaosError("a client has something under way though the broker is dead")
 
+    def kept_by_slave(self, acks: Sequence[Ack]) -> list[Ack]:
+        """The answers whose messages the slave has, whatever its own power cuts took."""
+        cuts = [] if self._ack_level == "flushed" else self._slave_cuts
+        return [
+            ack for ack in acks if not any(0 <= at - ack.answered_s <= _UNFLUSHED_S for at in cuts)
+        ]
+
     def _judge_slave(self, *, both: bool) -> None:
         """What a SYNC_MASTER answered SEND_OK is on its slave, which an operator may promote. With
         another haAckLevel than flushed not what a power cut took from the slave, which may not have
@@ -242,12 +273,7 @@ class DiskBreaker:
             return
         if both and self._ack_level != "flushed":
             return
-        cuts = [] if self._ack_level == "flushed" else self._slave_cuts
-        promised = [
-            ack
-            for ack in self._acks.acks
-            if not any(0 <= at - ack.answered_s <= _UNFLUSHED_S for at in cuts)
-        ]
+        promised = self.kept_by_slave(self._acks.acks)
         missing: list[str] = []
 
         def has_all() -> bool:
@@ -279,6 +305,7 @@ class DiskBreaker:
             slave.start()
             self._wait_for(slave)
         self._follower.release(ends)
+        self._on_other_log()
         self._producers.release()
 
     def _wait_for(self, slave: ScratchBroker) -> None:
@@ -292,6 +319,10 @@ class DiskBreaker:
             )
         except ChaosError as error:
             self.violations.append(f"slave, after the master lost its tail: {error}")
+
+    def _excuse(self, broker: ScratchBroker) -> None:
+        if self._honesty is not None:
+            self._honesty.excuse(broker)
 
     def _broker(self, fault: Fault) -> ScratchBroker:
         slave = self._group.slave

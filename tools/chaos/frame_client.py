@@ -28,6 +28,8 @@ class Sent:
     code: int
     queue_id: int
     queue_offset: int
+    phy_offset: int = -1
+    """By the offset id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +144,10 @@ def send_request(
 def sent_of(answer: RemotingCommand) -> Sent:
     """What an answer to send_request says."""
     fields = answer.ext_fields
-    return Sent(answer.code, int(fields.get("queueId", -1)), int(fields.get("queueOffset", -1)))
+    message_id = fields.get("msgId", "")
+    return Sent(
+        answer.code,
+        int(fields.get("queueId", -1)),
+        int(fields.get("queueOffset", -1)),
+        int(message_id[-16:], 16) if message_id else -1,
+    )

@@ -7,12 +7,13 @@ somewhere behind them a body of this kit (tools/chaos/ack_log.py). No process, n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 _MAGIC: Final = bytes.fromhex("daa320a7")
+_SIZE_AND_MAGIC: Final = re.compile(rb"(?s)(.{4})" + re.escape(_MAGIC))
 _BODY: Final = re.compile(rb"(\d+):(\d{10}):[0-9a-f]{8}:")
 _FROM_END: Final = 10
 """A record that rots has so many behind it: what has none is a torn tail."""
@@ -54,17 +55,28 @@ def find_records(path: Path) -> list[Record]:
     return found
 
 
+def ends_of_others(data: bytes | bytearray, records: Sequence[Record]) -> list[int]:
+    """Where records end that are none of this kit's messages: of other topics, and the broker's."""
+    starts = {record.start for record in records}
+    return [
+        found.start() + int.from_bytes(found[1])
+        for found in _SIZE_AND_MAGIC.finditer(data)
+        if found.start() not in starts
+    ]
+
+
 def tear_tail(store: Path, kind: str, promised: set[tuple[int, int]], draw: Draw) -> str:
     """Cut ("cut") or garble ("garble") all of the log from a byte on, behind every promised
-    message; where all are promised, the end of the log gets a piece of a record that was never
-    whole. Returns what was done. Raises OSError."""
+    message and every record of other loads; where all are promised, the end of the log gets a piece
+    of a record that was never whole. Returns what was done. Raises OSError."""
     path = last_file(store)
     if path is None:
         return "the log has no record yet"
     records = find_records(path)
     data = bytearray(path.read_bytes())
-    low = max((r.end for r in records if r.message in promised), default=records[0].start)
-    high = records[-1].end
+    others = ends_of_others(data, records)
+    low = max([r.end for r in records if r.message in promised] + others + [records[0].start])
+    high = max(records[-1].end, *others, 0)
     if low < high:
         at = low + int(draw() * (high - low))
         end = len(data) if kind == "cut" else high

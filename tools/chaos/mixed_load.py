@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from abc import ABC, abstractmethod
 from typing import Final
 
@@ -15,7 +16,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tools.chaos.ack_log import SEND_OK, STORED
 from tools.chaos.frame_client import FrameClient, send_request
-from tools.chaos.workload import QUEUES, Where
+from tools.chaos.workload import QUEUES, MayBeLost, Where
 
 _TIMEOUT_S: Final = 8.0
 _PAUSE_S: Final = 0.05
@@ -76,39 +77,94 @@ TX_TOPIC: Final = "ChaosTransactions"
 _TX_GROUP: Final = "mqchaos-transactions"
 _PREPARED: Final = 4
 _COMMIT, _ROLLBACK = 8, 12
+_PULL_OFFSET_MOVED: Final = 21
 _BEATS: Final = 50
 """Steps between two heartbeats."""
+_ROUND, _REPEATED, _TURNED = 15, 6, 7
+"""Of so many numbers one is committed twice, and one is committed after its rollback."""
+_SETTLED_S: Final = 10.0
+"""So long after its end nothing about a half is in doubt any more, also on a slave."""
 
 
 class Transactions(LoadThread):
     """Halves: every third is committed, every third rolled back, the rest decided when asked (39).
+    Some that have ended are committed once more.
 
-    What was committed has to come, what was rolled back must never come.
+    What was committed has to come, once; what was rolled back must never come.
     """
 
-    def __init__(self, where: Where, period_s: float) -> None:
+    def __init__(
+        self,
+        where: Where,
+        period_s: float,
+        may_be_lost: MayBeLost = lambda _answered_s, _code: False,
+    ) -> None:
+        """may_be_lost: of a half."""
         super().__init__(where, period_s)
+        self._may_be_lost = may_be_lost
         self._count = 0
-        self._due: set[int] = set()
+        self._due: dict[int, tuple[float, int]] = {}
         """Numbers that have to come: their halves were acknowledged, and they are to be committed.
-        """
-        self._came: set[int] = set()
+        When they were answered, and how."""
+        self._ended: dict[int, tuple[float, float]] = {}
+        """From the half to the answered end, in monotonic seconds."""
+        self._places: dict[int, set[tuple[int, int]]] = {}
+        """Where each number that came is: queue id and queue offset."""
         self._at = dict.fromkeys(range(QUEUES), 0)
         self._decides = True
+        self._disturbed: list[float] = []
+        self._begins_anew = threading.Event()
+
+    def disturb(self) -> None:
+        """The master dies, or loses something: what ends now may be asked about again, and ended
+        again."""
+        self._disturbed.append(time.monotonic())
+
+    def read_again(self) -> None:
+        """The queues may go on otherwise from some place on: read them from the beginning."""
+        self._begins_anew.set()
 
     def decide_only(self) -> None:
         """Send no more halves, answer checks, and read."""
         self._decides = False
 
+    def missing(self, *, only_ok: bool = False) -> list[int]:
+        """What was committed and did not come. only_ok: of halves that were answered SEND_OK."""
+        return [
+            number
+            for number, (answered_s, code) in sorted(self._due.items())
+            if number not in self._places
+            and (code == SEND_OK or not only_ok)
+            and not self._may_be_lost(answered_s, code)
+        ]
+
     @property
     def has_all(self) -> bool:
         """Whether everything that was committed came."""
-        return self._due <= self._came
+        return not self.missing()
 
-    def judge(self) -> list[str]:
+    def judge(self, *, only_ok: bool = False) -> list[str]:
         """After the stop: what was violated."""
-        lost = sorted(self._due - self._came)
-        return self.violations + [f"transaction {number} never came" for number in lost]
+        lost = [f"transaction {number} never came" for number in self.missing(only_ok=only_ok)]
+        twice = [
+            f"transaction {number} was committed once and came {len(places)} times"
+            for number, places in sorted(self._places.items())
+            if len(places) > 1 and self._is_quiet(number)
+        ]
+        wrong = [
+            f"transaction {number} came and was rolled back"
+            for number in sorted(self._places)
+            if _decision(number) == _ROLLBACK
+            and (number % _ROUND != _TURNED or self._is_quiet(number))
+        ]
+        return self.violations + lost + twice + wrong
+
+    def _is_quiet(self, number: int) -> bool:
+        """Whether nothing disturbed the master from its half to some time after its end."""
+        if number not in self._ended:
+            return False
+        begun_s, ended_s = self._ended[number]
+        return not any(begun_s <= at_s <= ended_s + _SETTLED_S for at_s in self._disturbed)
 
     def connected(self, client: FrameClient) -> None:
         """Known as a producer, so that it is asked."""
@@ -136,28 +192,36 @@ class Transactions(LoadThread):
         answer = client.take(request.opaque)
         if answer.code not in STORED:
             return False
+        begun_s = time.monotonic()
         if _decision(number) == _COMMIT:
-            self._due.add(number)
+            self._due[number] = begun_s, answer.code
         if number % 3 == 2:
             return True  # It is asked for.
         fields = answer.ext_fields
-        ended = self._end_it(
-            client,
-            number,
-            fields["queueOffset"],
-            str(int(fields["msgId"][-16:], 16)),
-            checked=False,
-        )
-        return ended.code == SEND_OK
+        half, phy_offset = fields["queueOffset"], str(int(fields["msgId"][-16:], 16))
+        if self._end_it(client, number, half, phy_offset).code != SEND_OK:
+            return False
+        self._ended[number] = begun_s, time.monotonic()
+        if number % _ROUND in (_REPEATED, _TURNED):
+            # It has ended: whatever is answered, nothing may come of this.
+            self._end_it(client, number, half, phy_offset, decision=_COMMIT)
+        return True
 
     def _end_it(
-        self, client: FrameClient, number: int, half: str, phy_offset: str, *, checked: bool
+        self,
+        client: FrameClient,
+        number: int,
+        half: str,
+        phy_offset: str,
+        *,
+        checked: bool = False,
+        decision: int | None = None,
     ) -> RemotingCommand:
         fields = {
             "producerGroup": _TX_GROUP,
             "tranStateTableOffset": half,
             "commitLogOffset": phy_offset,
-            "commitOrRollback": _decision(number),
+            "commitOrRollback": _decision(number) if decision is None else decision,
             "fromTransactionCheck": "true" if checked else "false",
             "msgId": f"tx-{number}",
             "transactionId": f"tx-{number}",
@@ -175,16 +239,18 @@ class Transactions(LoadThread):
             self._end_it(client, number, half, phy_offset, checked=True)
 
     def _read(self, client: FrameClient) -> None:
+        if self._begins_anew.is_set():
+            self._begins_anew.clear()
+            self._places.clear()
+            self._at = dict.fromkeys(self._at, 0)
         for queue_id, at in self._at.items():
             pulled = client.pull(TX_TOPIC, queue_id, at)
-            if pulled.code != SEND_OK:
+            if pulled.code not in (SEND_OK, _PULL_OFFSET_MOVED):
                 continue
             self._at[queue_id] = pulled.next_offset
             for message in pulled.messages:
-                number = int(message.body)
-                self._came.add(number)
-                if _decision(number) == _ROLLBACK:
-                    self.violations.append(f"transaction {number} came and was rolled back")
+                place = queue_id, message.queue_offset
+                self._places.setdefault(int(message.body), set()).add(place)
 
 
 def _decision(number: int) -> int:

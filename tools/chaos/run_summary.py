@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from conf.installation import software_version
-from tools.chaos.chaos_run import ChaosOptions, ChaosResult
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 
 
 @dataclass(slots=True)

@@ -45,7 +45,11 @@ class FaultKind(enum.StrEnum):
     FD_EXHAUSTION = "fd_exhaustion"
     """A process has no descriptor left for new connections."""
     PROMOTE = "promote"
-    """The master is killed, a slave is promoted, the old master comes back as a slave."""
+    """The master is killed, also while its link is slow or cut, a slave is promoted, the old master
+    comes back as a slave."""
+    MASTER_LOST = "master_lost"
+    """The link is slow, cut or silent, meanwhile the master is killed; its slave has to have what
+    was promised, and the master comes back."""
     POWER_CUT = "power_cut"
     """Every process of a broker, or of both, is killed, and what was not synced is lost but for the
     first pages of each file, as many as the seed says."""
@@ -86,12 +90,14 @@ TAKES_BYTES: Final = POWER_CUTS | {FaultKind.TORN_TAIL, FaultKind.FSYNC_ERROR}
 have others, are not sent in a run with one of these."""
 BOTH: Final = "both"
 """A power cut of master and slave at once."""
-_NEEDS_SLAVE: Final = LINK_FAULTS | {FaultKind.ROT, FaultKind.PROMOTE}
+_NEEDS_SLAVE: Final = LINK_FAULTS | {*(FaultKind.ROT, FaultKind.PROMOTE, FaultKind.MASTER_LOST)}
 _LONG_RUN_S: Final = 60.0
 _DETAILS: Final = {
     FaultKind.FSYNC_ERROR: ("/commitlog/", "/commitlog/", "/consumequeue/", "/checkpoint"),
     FaultKind.FULL_DISK: ("full_disk", "short_space"),
     FaultKind.TORN_TAIL: ("cut", "garble"),
+    FaultKind.MASTER_LOST: ("slow", "partition", "one_way_log", "one_way", "cut"),
+    FaultKind.PROMOTE: ("", "slow", "", "partition", "", "cut", "", "one_way"),
 }
 _PROCESSES: Final = ("store", "remoting", "ha")
 
@@ -110,7 +116,8 @@ class Fault:
     amount_ms: int = 0
     """Of lossy and delay: the round trip. Of clock_jump: what is added to the wall clock."""
     detail: str = ""
-    """Of fsync_error: which file; of slow_fsync: seconds; of full_disk and torn_tail: the kind."""
+    """Of fsync_error: which file; of slow_fsync: seconds; of full_disk and torn_tail: the kind; of
+    promote and master_lost: what is wrong with the link before."""
 
     def text(self) -> str:
         """One line, for the log of a run."""
@@ -161,8 +168,9 @@ def _fault(
         has_round_trip = kind in (FaultKind.LOSSY, FaultKind.DELAY)
         amount_ms = ROUND_TRIPS_MS[int(part * len(ROUND_TRIPS_MS))] if has_round_trip else 0
         return Fault(kind, at_s, lasts_s, "link", amount_ms=amount_ms)
-    if kind is FaultKind.PROMOTE:
-        return Fault(kind, at_s, lasts_s, "master")
+    if kind in (FaultKind.PROMOTE, FaultKind.MASTER_LOST):
+        links = _DETAILS[kind]
+        return Fault(kind, at_s, lasts_s, "master", detail=links[int(part * len(links))])
     broker = "slave" if has_slave and which < 0.4 else "master"
     if kind is FaultKind.CLOCK_JUMP:
         amount_ms = CLOCK_STEPS_MS[int(part * len(CLOCK_STEPS_MS))]

@@ -35,6 +35,7 @@ _WALL_OFFSET_VARIABLE: Final = "MQBROKER_WALL_OFFSET_FILE"
 """ipc/clock.py says what the file is."""
 _WALL_OFFSET: Final = struct.Struct("<q")
 SLAVE_SYNC_MS: Final = 1_000
+BROKER_NAME: Final = "chaos"
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _SMALL_FILES: Final = {
@@ -283,7 +284,7 @@ class ScratchGroup:
         if changes_roles:
             self.name_server = ScratchNameServer(directory / "namesrv", namesrv)
         at_name_server = {"namesrvAddr": f"127.0.0.1:{namesrv}"}
-        common = {"brokerName": "chaos", "slaveSyncInterval": SLAVE_SYNC_MS, **settings}
+        common = {"brokerName": BROKER_NAME, "slaveSyncInterval": SLAVE_SYNC_MS, **settings}
         self.master = ScratchBroker(
             "master",
             directory / "master",

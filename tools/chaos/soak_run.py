@@ -24,11 +24,12 @@ from typing import Any, Final
 from remoting.request_code import RequestCode
 from tools.chaos import checks
 from tools.chaos.ack_log import AckLog
-from tools.chaos.chaos_run import RECOVERY_S, ChaosOptions, ChaosResult, ChaosRun, Say
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
+from tools.chaos.chaos_run import RECOVERY_S, ChaosRun, Say
 from tools.chaos.delayed_load import DelayedLoad
 from tools.chaos.flatness import TABLE_HEAD, Growth, Limit, growth_of
 from tools.chaos.frame_client import FrameClient
-from tools.chaos.mixed_load import LoadThread, Reconnects, TopicChurn, Transactions
+from tools.chaos.mixed_load import TX_TOPIC, LoadThread, Reconnects, TopicChurn, Transactions
 from tools.chaos.processes import figures_of
 from tools.chaos.schedule import LINK_FAULTS, FaultKind, make_schedule
 from tools.chaos.scratch_group import ChaosError, ScratchGroup, wait_for
@@ -176,6 +177,9 @@ class SoakRun(ChaosRun):
         self._result.violations += [" ".join(text.split()) for text in grows]
         self._judge_files()
 
+    def _lasting_topics(self) -> list[str]:
+        return [TX_TOPIC]  # The epochs' own are deleted.
+
     def _epoch(self, number: int, epoch_s: float, began_s: float, samples: SoakSamples) -> None:
         """A minute of load on a topic of its own, with faults, and its judgement."""
         options, before = self._options, len(self._result.violations)
@@ -191,6 +195,7 @@ class SoakRun(ChaosRun):
             size=options.message_size,
             topic=self._topic,
             on_answer=samples.answered,
+            on_stored=None if self._honesty is None else self._honesty.answered,
         )
         producers.start()
         self._follower.start()

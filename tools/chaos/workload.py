@@ -14,6 +14,7 @@ from typing import Final
 
 from tools.chaos.ack_log import Ack, AckLog, make_body
 from tools.chaos.frame_client import FrameClient, send_request, sent_of
+from tools.chaos.look_ups import properties_of
 from tools.chaos.queue_reading import append_pulled
 
 TOPIC: Final = "Chaos"
@@ -27,6 +28,9 @@ _EMPTY: Final = frozenset((17, 19))
 
 Where = Callable[[], tuple[str, int]]
 """The address of the master at this moment."""
+MayBeLost = Callable[[float, int], bool]
+"""Whether a message that was answered then (monotonic seconds) with this code may be lost: a power
+cut took it, as it may."""
 
 
 class _Gate:
@@ -72,12 +76,15 @@ class Producers:
         size: int,
         topic: str = TOPIC,
         on_answer: Callable[[float], None] | None = None,
+        on_stored: Callable[[Ack, bytes], None] | None = None,
     ) -> None:
-        """on_answer: gets the seconds that each answer took; any of its threads."""
+        """on_answer: gets the seconds that each answer took; on_stored: each answer and its body,
+        at once. Any of its threads."""
         self._where = where
         self._acks = acks
         self._topic = topic
         self._on_answer = on_answer
+        self._on_stored = on_stored
         self._size = size
         self._period_s = _WINDOW * count / rate
         self._end = threading.Event()
@@ -128,7 +135,8 @@ class Producers:
         requests = []
         for sequence in range(begun, begun + _WINDOW):
             body = make_body(producer, sequence, self._size)
-            requests.append(send_request(self._topic, sequence % QUEUES, body))
+            properties = properties_of(producer, sequence)
+            requests.append(send_request(self._topic, sequence % QUEUES, body, properties))
             self._acks.began(producer, sequence)
         sent_s = time.monotonic()
         client.post(*requests)
@@ -138,7 +146,10 @@ class Producers:
             if self._on_answer is not None:
                 self._on_answer(answered_s - sent_s)
             place = (sent.queue_id, sent.queue_offset, sent.code)
-            self._acks.answered(Ack(producer, sequence, *place, sent_s, answered_s))
+            ack = Ack(producer, sequence, *place, sent_s, answered_s, sent.phy_offset)
+            if self._on_stored is not None:
+                self._on_stored(ack, request.body)
+            self._acks.answered(ack)
 
 
 class Follower:

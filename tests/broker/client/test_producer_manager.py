@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
-from remoting.errors import RequestError
 from remoting.request_processor import ConnectionLike
-from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import FakeClock, FakeConnection
 
 
@@ -100,20 +96,25 @@ def test_expiry() -> None:
     assert alive.is_open
 
 
-def test_a_client_id_belongs_to_the_account_that_brought_it() -> None:
-    """Any account took the replies to another one's clients by naming their ids."""
+def test_a_reply_goes_to_no_other_account() -> None:
+    """Any account took the replies to another one's clients by naming their ids; and when the id
+    belonged to whoever brought it first, he took them, too, and kept the other one's client, with
+    its consumers, from this broker. Two hosts may have the same id: 172.17.0.2@1."""
     world, alice, other = World(), FakeConnection(), FakeConnection()
     world.beat(alice, "c1", "g", account="alice")
-    for group in ("g", "other"):
-        with pytest.raises(RequestError) as caught:
-            world.beat(other, "c1", group, account="mallory")
-        assert caught.value.code == ResponseCode.NO_PERMISSION
-        assert caught.value.remark.startswith("the client id c1 belongs to another account")
-    assert (world.members("g"), world.members("other")) == (["c1"], None)
+    world.beat(other, "c1", "g", "other", account="mallory")
+    assert (world.members("g"), world.members("other")) == (["c1", "c1"], ["c1"])
+    assert world.manager.find_connection("c1") is None
+    assert world.manager.renew("g", other)
+    assert world.manager.renew("g", alice)
+    assert world.manager.find_connection("c1") is None
+    world.manager.unregister_producer("g", other)
+    assert world.manager.find_connection("c1") is None
+    # Another id on the same connection: the first one is free.
+    world.beat(other, "c2", "other", account="mallory")
     assert world.manager.find_connection("c1") is alice
-    world.beat(other, "c2", "g", account="mallory")
-    assert world.manager.renew("g", other, "c1")
-    assert world.manager.find_connection("c1") is alice
+    assert world.manager.find_connection("c2") is other
+    assert world.members("other") == ["c2"]
 
 
 def test_a_client_that_connects_again_has_its_id() -> None:
@@ -123,7 +124,12 @@ def test_a_client_that_connects_again_has_its_id() -> None:
     world.beat(old, "c1", "g", account="alice")
     world.beat(new, "c1", "g", account="alice")
     assert world.manager.find_connection("c1") is new
+    assert world.manager.renew("g", old)
+    assert world.manager.find_connection("c1") is old, "the one that was heard last"
     world.beat(new, "c1", "g", account="alice2")
+    assert world.manager.find_connection("c1") is None
+    world.manager.on_connection_close(old)
+    assert world.manager.find_connection("c1") is new
     new.is_open = False
     world.beat(third, "c1", "g", account="bob")
     assert world.manager.find_connection("c1") is third
@@ -131,6 +137,18 @@ def test_a_client_that_connects_again_has_its_id() -> None:
     assert world.manager.find_connection("c1") is third
     world.manager.on_connection_close(third)
     assert world.manager.find_connection("c1") is None
+
+
+def test_ids_of_one_connection_are_forgotten() -> None:
+    """Each heartbeat with another id stayed in memory for good."""
+    world, connection = World(), FakeConnection()
+    for number in range(100):
+        world.beat(connection, f"c{number}", "g", f"g{number % 3}")
+    assert len(world.manager._claims) <= 4
+    assert world.manager.find_connection("c99") is connection
+    assert world.manager.find_connection("c1") is None
+    world.manager.on_connection_close(connection)
+    assert world.manager._claims == {}
 
 
 def test_closing_a_connection_looks_at_its_own_groups_alone() -> None:

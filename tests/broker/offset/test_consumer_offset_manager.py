@@ -17,6 +17,7 @@ from broker.offset.consumer_offset_manager import (
 )
 from broker.offset.lmq_consumer_offset_manager import LmqConsumerOffsetManager
 from broker.wiring.broker_tables import OWN_GROUPS
+from remoting.errors import RequestError
 from tests.broker.broker_fakes import GOLDEN_CONFIG, golden, json_of
 
 
@@ -45,6 +46,22 @@ def test_commit_and_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert manager.query_offsets("g", "t") == {0: 3, 1: 7}
 
 
+def test_what_is_committed_is_saved(tmp_path: Path) -> None:
+    """Also one that goes back, and one that somebody resets; what has not changed is not written
+    again."""
+    manager = manager_of(tmp_path)
+    for offset in (5, 7, 3):
+        commit(manager, "g", "t", offset)
+        assert manager.save_if_changed()
+        assert manager_of(tmp_path).query_offset("g", "t", 0) == offset
+    manager.assign_reset_offset("10.0.0.1:1", "g", "t", 0, 1)
+    assert manager.save_if_changed()
+    assert manager_of(tmp_path).query_offset("g", "t", 0) == 1
+    manager.path.unlink()
+    assert manager.save_if_changed()
+    assert not manager.path.exists()
+
+
 @pytest.mark.parametrize("lmq", [False, True])
 def test_a_group_of_the_brokers_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, lmq: bool
@@ -61,10 +78,13 @@ def test_a_group_of_the_brokers_own(
         own.commit_offset("broker", group, "t", 0, 5)
         commit(manager, group, "t", 2**62)
         manager.assign_reset_offset("10.0.0.1:1", group, "t", 0, 2**62)
-        assert (own.query_offset(group, "t", 0), manager.is_own(group)) == (5, True)
+        assert own.query_offset(group, "t", 0) == 5
+        with pytest.raises(RequestError, match="are the broker's own"):
+            manager.check_not_own(group)
         assert f"group {group}: offset {2**62} of 10.0.0.1:1 for t@0 is not taken" in caplog.text
     commit(manager, "g", "t", 7)
-    assert (manager.query_offset("g", "t", 0), manager.is_own("g")) == (7, False)
+    assert manager.query_offset("g", "t", 0) == 7
+    manager.check_not_own("g")
 
 
 def test_topics_and_groups(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.scheduled_executor import ScheduledExecutor
+from remoting.body.broker_member_group import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from remoting.body.register_broker import RegisterBrokerBody
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
@@ -326,19 +327,44 @@ def test_a_refused_registration_is_repeated_soon(tmp_path: Path) -> None:
 
 
 def test_a_slave_whose_master_is_silent_asks_within_a_second(tmp_path: Path) -> None:
+    """A name server of RocketMQ 4.9 answers nothing but registrations."""
     world = World(tmp_path, broker_id=1, n=answer(masterAddr="m:1"))
     world.registration.start()
     world.wait(0)
     for _ in range(3):
         world.registration.master_is_silent()
     assert world.wait(999) == []
-    assert world.wait(1) == [103]
+    assert world.wait(1) == [901, 103]
     assert world.wait(3_000) == []
     world.registration.master_is_silent()
-    assert world.wait(1_000) == [103]
+    assert world.wait(1_000) == [901, 103]
     world.registration.unregister()
     world.registration.master_is_silent()
     assert 103 not in world.wait(1_000)
+
+
+def test_it_registers_only_if_there_is_another_master(tmp_path: Path) -> None:
+    """Else all slaves of a site that is lost would send all their topics every second."""
+    master = ["m:1"]
+
+    def answers(command: RemotingCommand) -> RemotingCommand:
+        if command.code == 103:
+            return answer(masterAddr=master[0])(command)
+        group = BrokerMemberGroup(
+            cluster="c", broker_name="b", broker_addrs={0: master[0], 1: "s:1"}
+        )
+        body = GetBrokerMemberGroupResponseBody(broker_member_group=group).to_json_bytes()
+        return command.response(0, body=body)
+
+    world = World(tmp_path, broker_id=1, n=answers, other=answers)
+    world.registration.start()
+    world.wait(0)
+    world.registration.master_is_silent()
+    assert world.wait(1_000) == [901, 901]
+    master[0] = "m:2"
+    world.registration.master_is_silent()
+    assert world.wait(1_000) == [901, 901, 103, 103]
+    assert world.masters[-1][0] == "m:2"
 
 
 def test_a_search_waits_for_no_registration_under_way(tmp_path: Path) -> None:

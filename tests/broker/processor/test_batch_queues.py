@@ -242,6 +242,18 @@ def test_a_number_that_is_not_that_of_its_messages(
     )
 
 
+def test_an_inner_batch_without_a_number(world: HotPathWorld, client: Client) -> None:
+    """It is one of one message, and holds nothing that only a broker writes."""
+    body = batch_body((3, b"one", b"POP_CK\x01x\x02A\x01b"))
+    answer = client.call(send_request(body, sys_flag=128, properties="KEYS\x01k"))
+    assert answer.code == 0
+    (record,) = world.records()
+    assert record.body == batch_body((3, b"one", b"A\x01b"))
+    for body in (batch_body((0, b"one", b""), (0, b"two", b"")), b"no batch"):
+        answer = client.call(send_request(body, sys_flag=128, properties="KEYS\x01k"))
+        assert (answer.code, len(world.records())) == (13, 1)
+
+
 def test_a_number_for_each_message_of_a_batch(world: HotPathWorld, client: Client) -> None:
     body = batch_body((0, b"one", b""), (0, b"two", b""))
     text = "INNER_NUM\x01300"

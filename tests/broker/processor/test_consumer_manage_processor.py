@@ -101,6 +101,25 @@ def test_nobody_says_how_far_the_broker_itself_is(tmp_path: Path, group: str) ->
     assert world.offsets.query_offset(group, "t", 0) == 5
 
 
+@pytest.mark.parametrize("group", OWN_GROUPS)
+def test_no_operator_says_it_either(tmp_path: Path, group: str) -> None:
+    """By a clone of another group's offsets, or by a deletion of the group."""
+    world = World(tmp_path)
+    world.offsets = ConsumerOffsetManager(tmp_path / "own.json", OWN_GROUPS)
+    world.topic("t", 1)
+    world.commit("g", "t", 99)
+    OwnOffsets(world.offsets).commit_offset("broker", group, "t", 0, 5)
+    clone = request_of(314, srcGroup="g", destGroup=group, topic="t", offline="true")
+    delete = request_of(207, groupName=group, cleanOffset="true")
+    for processor, request in ((world.admin_offset(), clone), (world.admin_group(), delete)):
+        answer = world.ask(processor, request)
+        assert (answer.code, answer.remark) == (
+            16,
+            f"the offsets of group {group} are the broker's own",
+        )
+    assert world.offsets.query_offset(group, "t", 0) == 5
+
+
 @pytest.mark.parametrize("creates", [True, False])
 def test_a_commit_creates_its_group_where_a_pull_does(tmp_path: Path, creates: bool) -> None:
     """Tools of Java set where a new group begins, and hear nothing: Java commits one-way."""

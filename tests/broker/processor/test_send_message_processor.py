@@ -913,6 +913,77 @@ def test_a_megabyte_of_properties_is_refused_before_anybody_looks_into_it(
     assert time.thread_time() - began_s < 1
 
 
+def test_a_batch_of_too_many_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """4 MiB of empty messages took 220 ms, nearly all of it for records that nobody stored."""
+    world = HotPathWorld(tmp_path, file_size=1 << 25)
+    world.topic()
+    world.client().call(send_request())
+    item = batch_body((0, b"", b""))
+    for body in (item * 32_768, batch_body((0, b"", b"x")) + item * 32_767):
+        request = send_request(body, batch="true", properties="")
+        tracemalloc.start()
+        try:
+            refused(world, request, 13, "a batch of ")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        # The body is held three times: in the frame, by its sender and by the broker.
+        assert peak < 3 * len(body) + (1 << 18)
+
+
+def test_the_light_queues_of_a_send_count_together(tmp_path: Path) -> None:
+    """Of a batch each message was looked at alone: 50 with 50 new queues each made 2,500, with a
+    limit of 100."""
+    world = HotPathWorld(tmp_path, light_queues=3)
+    world.topic()
+    items = [(0, b"x", f"INNER_MULTI_DISPATCH\x01%LMQ%{n},%LMQ%a".encode()) for n in range(3)]
+    request = send_request(batch_body(*items), batch="true", properties="")
+    refused(world, request, 1, "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]")
+    assert world.log.lmq is not None
+    assert world.log.lmq.queue_count == 0
+    request = send_request(batch_body(*items[:2]), batch="true", properties="")
+    assert world.client().call(request).code == 0
+    assert world.log.lmq.queue_count == 3
+
+
+def test_what_is_sent_to_light_queues_themselves_counts(tmp_path: Path) -> None:
+    """Whoever sent to them made as many as the queue table holds."""
+    world = HotPathWorld(tmp_path, light_queues=3)
+    for name in ("%LMQ%a", "%LMQ%b", "%LMQ%c", "%LMQ%d"):
+        world.topic(name)
+    client = world.client()
+    assert client.call(send_request(topic="%LMQ%a")).code == 0
+    assert client.call(send_request(topic="%LMQ%b")).code == 0
+    two = "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%c"
+    assert client.call(send_request(topic="%LMQ%b", properties=two)).code == 0
+    words = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]"
+    refused(world, send_request(topic="%LMQ%d"), 1, words)
+    refused(world, send_request(properties="INNER_MULTI_DISPATCH\x01%LMQ%d"), 1, words)
+    for name in ("%LMQ%a", "%LMQ%b", "%LMQ%c"):
+        assert client.call(send_request(topic=name)).code == 0
+
+
+@pytest.mark.parametrize("batch", ["false", "true"])
+def test_what_is_stored_always_has_its_places_in_light_queues(tmp_path: Path, batch: str) -> None:
+    """The broker's own CLUSTER and the common properties of a batch count, too: what took the
+    last bytes was answered 0, and was in no light queue."""
+    world = HotPathWorld(tmp_path, file_size=1 << 22, light_queues=3)
+    world.topic()
+    client, codes = world.client(), set()
+    names = "INNER_MULTI_DISPATCH\x01%LMQ%a\x02P\x01"
+    for length in (*range(31_700, 32_700, 20), *range(32_700, 32_767)):
+        text = names + "x" * (length - len(names))
+        request = send_request(properties=text)
+        if batch == "true":
+            body = batch_body((0, b"x", text[:200].encode()))
+            request = send_request(body, batch=batch, properties="Q\x01" + text[200:-3])
+        codes.add(client.call(request).code)
+    assert codes == {0, 13}
+    records = world.records()
+    assert all(b"INNER_MULTI_QUEUE_OFFSET" in record.properties for record in records)
+    assert len({record.properties for record in records}) == len(records)
+
+
 def test_a_batch_that_grows_to_gigabytes_is_refused_before_it_is_made(tmp_path: Path) -> None:
     """1.2 GB and 4.6 s with 40,000 messages: each got the 30 KB that they have in common."""
     world = HotPathWorld(tmp_path, file_size=1 << 18)

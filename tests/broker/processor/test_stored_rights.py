@@ -43,15 +43,26 @@ def stored(topic: str, properties: bytes = b"") -> Any:
 @pytest.mark.parametrize("topic", INTERNAL)
 def test_what_waits_belongs_to_the_topic_that_it_waits_for(topic: str) -> None:
     assert to_read(stored(topic, HOME)) == {"orders": Permission.SUB}
-    assert to_send_back(stored(topic, HOME)) == {"orders": Permission.SUB, topic: Permission.SUB}
-    assert to_read(stored(topic)) == to_send_back(stored(topic)) == {topic: Permission.SUB}
+    both = {"orders": Permission.SUB, topic: Permission.SUB}
+    assert to_send_back(stored(topic, HOME), "g") == both
+    assert to_read(stored(topic)) == to_send_back(stored(topic), "g") == {topic: Permission.SUB}
 
 
 def test_elsewhere_the_property_says_nothing() -> None:
     """A client may send it."""
     for topic in ("mine", "%RETRY%g", "%DLQ%g", "RMQ_SYS_TRACE_TOPIC"):
-        assert to_read(stored(topic, HOME)) == to_send_back(stored(topic, HOME))
+        assert to_read(stored(topic, HOME)) == to_send_back(stored(topic, HOME), "g")
         assert to_read(stored(topic, HOME)) == {topic: Permission.SUB}
+
+
+def test_what_a_group_has_popped_again_it_may_send_back() -> None:
+    """It was refused to accounts without a right on a group that is named like group and topic."""
+    for topic in ("%RETRY%g_orders", "%RETRY%g+orders"):
+        assert to_send_back(stored(topic, HOME), "g") == {"orders": Permission.SUB}
+        for other in ("other", "", "g_orders", "g_"):
+            assert to_send_back(stored(topic), other) == {topic: Permission.SUB}
+    inside = stored("%RETRY%g_SCHEDULE_TOPIC_XXXX", HOME)
+    assert to_send_back(inside, "g") == {"SCHEDULE_TOPIC_XXXX": Permission.SUB}
 
 
 def test_every_system_topic_is_one_or_the_other() -> None:
@@ -105,4 +116,7 @@ def test_nor_does_an_entry_that_does_not_name_them() -> None:
         assert not may_sub(topic, *wide)
         assert may_sub(topic, *wide, (f"Topic:{topic}", "Allow"))
         assert not may_sub(topic, (f"Topic:{topic}", "Deny"), *wide)
+        # Of both the later one decides, as in RocketMQ.
+        by_name = (f"Topic:{topic}", "Allow")
+        assert not may_sub(topic, by_name, (f"Topic:{topic[:9]}*", "Deny"))
     assert all(may_sub(topic, ("Topic:*", "Allow")) for topic in USED_BY_CLIENTS)

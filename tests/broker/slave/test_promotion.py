@@ -343,7 +343,9 @@ def test_an_operator_may_ask_before(slave: Slave) -> None:
     assert "nothing is recorded yet" in slave.journal.outlook().objection
     slave.has(500)
     slave.inspected(Verdict.GO, 800)
-    assert "lacked 300 bytes" in slave.journal.outlook().objection
+    assert "at 2023-11-14 22:13:20 UTC this slave lacked 300 bytes" in (
+        slave.journal.outlook().objection
+    )
     slave.has(800)
     assert slave.journal.outlook().objection == ""
     assert "was last seen at 2023-11-14 22:13:20 UTC" in slave.journal.outlook().basis
@@ -376,6 +378,7 @@ def test_in_the_middle_of_a_resync(slave: Slave) -> None:
     slave.inspected(Verdict.GO, 500)
     write_request(slave.root, ResyncRequest(action=ResyncAction.START_OVER, reason="r"))
     assert "resync.json" in is_refused(slave.root)
+    assert "resync.json" in slave.journal.outlook().objection
     assert is_refused(slave.root, haPromoteUnclean="true") == ""
     complete_promotion(options_of(slave.root, haPromoteUnclean="true"))
     assert find_request(slave.root) is None
@@ -390,8 +393,30 @@ def test_the_exit_is_that_of_other_refusals(slave: Slave) -> None:
 
 
 def test_a_file_that_cannot_be_read_refuses(slave: Slave) -> None:
-    (slave.root / FILE_NAME).write_text("?")
-    assert "malformed" in is_refused(slave.root)
+    for text in ("?", '{"a": ' + "[" * 100_000):
+        (slave.root / FILE_NAME).write_text(text)
+        assert "malformed" in is_refused(slave.root)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("writtenAt", 10**16),
+        ("masterAskedAt", 10**16),
+        ("tablesCopiedAt", 253_402_300_800_000),
+        ("tablesCopiedAt", -2),
+        ("lagBytes", -2),
+        ("masterMaxOffset", 10**40),
+    ],
+)
+def test_a_number_that_no_slave_writes_refuses(slave: Slave, name: str, number: int) -> None:
+    """A time beyond all calendars ended the start, and haStatus, with a traceback."""
+    slave.has(500)
+    slave.inspected(Verdict.GO, 500)
+    path = slave.root / FILE_NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: number}))
+    assert f"{FILE_NAME}: {name}: no slave writes such a number" in is_refused(slave.root)
+    assert slave.reborn().outlook().objection.endswith("nothing is recorded yet")
 
 
 def test_later_starts_of_the_new_master_are_free(

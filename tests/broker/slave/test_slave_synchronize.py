@@ -249,6 +249,24 @@ def test_what_failed_is_copied_again_when_the_link_is_up(world: World) -> None:
     assert len(world.api.calls) == 4
 
 
+def test_a_link_that_opens_within_a_round_that_fails_is_not_forgotten(world: World) -> None:
+    """Else the first copy is made ten seconds later, and a promotion until then is refused."""
+    world.api.fail(OFFSETS)
+
+    def open_link(_broker: str, code: int) -> None:
+        if code == RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
+            world.api.answers.clear()
+            world.api.on_call = lambda _broker, _code: None
+            world.sync.link_opened()
+
+    world.api.on_call = open_link
+    world.sync.sync_all()
+    assert world.status(OFFSETS).last_success_ms > 0
+    world.api.calls.clear()
+    world.executor.run_due()
+    assert world.api.calls == []
+
+
 def test_one_round_at_a_time(world: World) -> None:
     world.api.on_call = lambda _broker, code: world.sync.sync_all() if code == 43 else None
     world.round()

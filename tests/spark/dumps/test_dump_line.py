@@ -61,6 +61,11 @@ BAD: dict[str, tuple[Change, str]] = {
         _with(ack_latency={"le": [1.0], "counts": [1, None], "sum": 0.0}),
         "ack_latency" + WHOLE,
     ),
+    "a boot in the year 10000": (_with(boot_ts=253_402_300_800_000), "boot_ts" + WHOLE),
+    "more seconds than can be counted": (
+        _with(ack_latency={"le": [1.0], "counts": [1, 1], "sum": 1e300}),
+        "ack_latency" + WHOLE,
+    ),
     "too few counts": (
         _with(ack_latency={"le": [1.0], "counts": [1], "sum": 0.0}),
         "ack_latency: needs one count more than bounds",

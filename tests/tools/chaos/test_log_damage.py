@@ -66,6 +66,21 @@ def test_where_all_is_promised_the_tail_gets_what_was_never_whole(log: PlainLog,
     assert len(after) == SIZE
 
 
+@pytest.mark.parametrize("kind", ["cut", "garble"])
+def test_records_of_other_loads_stay(log: PlainLog, kind: str) -> None:
+    """They are promised, too, to clients of their own."""
+    log.append(b"a half, or a check point")
+    end = log.end
+    log.append(make_body(1, COUNT, 120))
+    log.allocate(SIZE)
+    before, store = content(log), log.directory.parent
+    for seed in range(20):
+        log.path(0).write_bytes(before)
+        tear_tail(store, kind, set(MESSAGES[:30]), random.Random(seed).random)
+        assert content(log)[:end] == before[:end]
+        assert content(log)[end : log.end] != before[end : log.end]
+
+
 def test_one_bit_of_a_body_that_both_have(log: PlainLog) -> None:
     store = log.directory.parent
     other = store.with_name("other")

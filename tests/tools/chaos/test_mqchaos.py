@@ -14,7 +14,8 @@ import pytest
 from ipc import clock
 from tools.chaos import disk_faults, scratch_group
 from tools.chaos.ack_log import Ack
-from tools.chaos.chaos_run import ChaosOptions, ChaosResult, ChaosRun
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
+from tools.chaos.chaos_run import ChaosRun
 from tools.chaos.power_cut import Loss, cut_power
 from tools.chaos.schedule import FaultKind
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tools.chaos.ack_log import SEND_OK, Ack
+from tools.chaos.chaos_options import ChaosOptions
 from tools.chaos.promotion import CommittedOffsets, cut_seen
+from tools.chaos.schedule import FaultKind
 
 NOT_ON_THE_SLAVE = 12
 
@@ -50,3 +52,35 @@ def test_what_a_lost_master_took_last_is_not_promised_later(offsets: CommittedOf
     assert [offsets.as_of(at) for at in (0.5, 2.0, 9.0)] == [0, 20, 30]
     offsets.forget_since(2.5)
     assert offsets.as_of(9.0) == 20
+
+
+def options(**changes: object) -> ChaosOptions:
+    standard: dict[str, object] = {
+        "seconds": 3.0,
+        "kinds": [FaultKind.PROMOTE, FaultKind.POWER_CUT],
+        "flush": "sync",
+        "replication": "sync",
+        "ack_level": "flushed",
+        "rate": 800.0,
+    }
+    return ChaosOptions(**{**standard, **changes})  # type: ignore[arg-type]
+
+
+def test_disks_may_fail_where_no_promise_depends_on_them() -> None:
+    options().check()
+    for changes in ({"flush": "async"}, {"ack_level": "validated"}):
+        with pytest.raises(ValueError, match="--flush sync --ack-level flushed"):
+            options(**changes).check()
+    with pytest.raises(ValueError, match="disk faults are for one slave"):
+        options(slaves=2).check()
+
+
+def test_how_many_have_what_is_answered_send_ok() -> None:
+    kinds = [FaultKind.STOP]
+    assert options(kinds=kinds).in_sync_replicas == 2
+    assert options(kinds=kinds, slaves=2).in_sync_replicas == 3
+    assert options(kinds=[FaultKind.PROMOTE], slaves=2).in_sync_replicas == 2
+    assert options(kinds=kinds, replication="async").in_sync_replicas == 1
+    assert options(kinds=kinds, slaves=2, in_sync=2).in_sync_replicas == 2
+    with pytest.raises(ValueError, match="in_sync is 4: it counts the master"):
+        options(kinds=kinds, slaves=2, in_sync=4).check()

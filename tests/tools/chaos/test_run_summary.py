@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tools.chaos.chaos_run import ChaosOptions, ChaosResult
+from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 from tools.chaos.run_summary import RunSummary
 from tools.chaos.schedule import Fault, FaultKind
 

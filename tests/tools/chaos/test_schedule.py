@@ -59,6 +59,11 @@ def test_every_kind_and_target_comes_up() -> None:
         (FaultKind.FULL_DISK, "short_space"),
         (FaultKind.TORN_TAIL, "cut"),
         (FaultKind.TORN_TAIL, "garble"),
+        *((FaultKind.PROMOTE, link) for link in ("slow", "partition", "cut", "one_way")),
+        *(
+            (FaultKind.MASTER_LOST, link)
+            for link in ("slow", "partition", "one_way_log", "one_way", "cut")
+        ),
     }
 
 
@@ -89,7 +94,7 @@ def test_amounts_and_targets() -> None:
 def test_without_a_slave_there_is_no_link() -> None:
     faults = [f for seed in range(50) for f in make_schedule(seed, 20, ALL, has_slave=False)]
     kinds = {fault.kind for fault in faults}
-    assert not kinds & {*LINK_FAULTS, FaultKind.ROT}
+    assert not kinds & {*LINK_FAULTS, FaultKind.ROT, FaultKind.MASTER_LOST}
     assert kinds >= DISK_FAULTS - {FaultKind.ROT}
     assert {fault.broker for fault in faults} == {"master"}
     with pytest.raises(ValueError, match="--replication"):

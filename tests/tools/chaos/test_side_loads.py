@@ -1,0 +1,45 @@
+"""tools.chaos.side_loads: what is part of which run, and what cannot be judged there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.chaos.delayed_load import TIMER
+from tools.chaos.schedule import FaultKind
+from tools.chaos.side_loads import SideLoads
+
+JUMP, TORN, KILL, PROMOTE = (
+    FaultKind.CLOCK_JUMP,
+    FaultKind.TORN_TAIL,
+    FaultKind.KILL,
+    FaultKind.PROMOTE,
+)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "delayed", "timers", "pops", "keeps_acks"),
+    [
+        ({KILL}, True, True, True, True),
+        ({KILL, TORN}, True, True, True, False),
+        ({KILL, PROMOTE}, True, True, True, False),
+        ({KILL, JUMP}, True, False, False, False),
+        ({JUMP, TORN}, False, False, False, False),
+    ],
+)
+def test_what_a_run_can_judge(
+    kinds: set[FaultKind], delayed: bool, timers: bool, pops: bool, keeps_acks: bool
+) -> None:
+    loads = SideLoads(
+        lambda: ("127.0.0.1", 1),
+        kinds,
+        delayed_rate=20,
+        broker_name="chaos",
+        may_be_lost=lambda _answered_s, _code: False,
+    )
+    assert (loads.delayed is not None) is delayed
+    assert loads.delayed is None or (TIMER in loads.delayed._levels) is timers
+    assert (loads.pops is not None) is pops
+    assert loads.pops is None or loads.pops._keeps_acks is keeps_acks
+    loads.read_again()
+    loads.disturb()
+    assert len(loads.transactions._disturbed) == 2

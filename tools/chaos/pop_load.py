@@ -1,0 +1,179 @@
+"""PopLoad: messages that are popped: two of three are acknowledged, the third has to come again.
+
+A thread with one connection, which sends, pops and acknowledges. Its truth is its own: a message
+that was stored has to be acknowledged in the end; one whose acknowledgement was answered in good
+time must not come again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from tools.chaos.ack_log import SEND_OK, STORED
+from tools.chaos.frame_client import FrameClient, send_request, sent_of
+from tools.chaos.mixed_load import LoadThread
+from tools.chaos.workload import QUEUES, MayBeLost, Where
+from tools.message_decoder import MessageExt, decode_messages
+
+TOPIC: Final = "ChaosPops"
+_GROUP: Final = "mqchaos-pops"
+_INVISIBLE_MS: Final = 4_000
+_IN_TIME_S: Final = 2.0
+"""An acknowledgement that is answered later than this after its pop may come too late."""
+_AT_A_TIME: Final = 16
+
+
+@dataclass(slots=True)
+class _Message:
+    """What is known of one."""
+
+    code: int
+    answered_s: float
+    pops: int = 0
+    is_acked: bool = False
+    is_in_doubt: bool = False
+    """An acknowledgement was sent and no answer came: it may be stored."""
+    acked_s: float | None = None
+    """When its acknowledgement was answered, if that was in time."""
+
+
+class PopLoad(LoadThread):
+    """See the module."""
+
+    def __init__(
+        self,
+        where: Where,
+        period_s: float,
+        broker_name: str,
+        *,
+        may_be_lost: MayBeLost,
+        keeps_acks: bool,
+    ) -> None:
+        """keeps_acks: no fault of the run may take an acknowledgement."""
+        super().__init__(where, period_s)
+        self._broker_name = broker_name
+        self._may_be_lost = may_be_lost
+        self._keeps_acks = keeps_acks
+        self._messages: dict[int, _Message] = {}
+        self._count = 0
+        self._sends = True
+
+    def drain(self) -> None:
+        """Send no more, acknowledge whatever comes."""
+        self._sends = False
+
+    def missing(self, *, only_ok: bool) -> list[int]:
+        """Messages that were stored and did not come to their acknowledgement. only_ok: of those
+        answered SEND_OK."""
+        wanted = (SEND_OK,) if only_ok else STORED
+        return [
+            number
+            for number, message in list(self._messages.items())
+            if message.code in wanted
+            and not (message.is_acked or message.is_in_doubt)
+            and not self._may_be_lost(message.answered_s, message.code)
+        ]
+
+    def judge(self, *, only_ok: bool) -> list[str]:
+        """After the stop: what was violated."""
+        return self.violations + [
+            f"popped message {number}: it was not acknowledged and never came again"
+            for number in self.missing(only_ok=only_ok)
+        ]
+
+    def step(self, client: FrameClient) -> bool:
+        if self._sends:
+            self._send(client)
+        popped_s = time.monotonic()
+        answer = client.call(RequestCode.POP_MESSAGE, _POP)
+        if answer.code != SEND_OK:
+            return False
+        starts = dict(_places(answer.ext_fields["startOffsetInfo"]))
+        places = [
+            place
+            for place, offsets in _places(answer.ext_fields["msgOffsetInfo"])
+            for _offset in offsets.split(",")
+        ]
+        for place, message in zip(places, decode_messages(answer.body), strict=True):
+            self._came(client, answer, message, place[0], int(starts[place]), popped_s)
+        return True
+
+    def _send(self, client: FrameClient) -> None:
+        number, self._count = self._count, self._count + 1
+        request = send_request(TOPIC, number % QUEUES, str(number).encode())
+        client.post(request)
+        code = sent_of(client.take(request.opaque)).code
+        if number not in self._messages:
+            self._messages[number] = _Message(code, time.monotonic())
+
+    def _came(
+        self,
+        client: FrameClient,
+        answer: RemotingCommand,
+        message: MessageExt,
+        flag: str,
+        start: int,
+        popped_s: float,
+    ) -> None:
+        number = int(message.body)
+        if not 0 <= number < self._count:
+            self.violations.append(f"popped: nobody sent {message.body[:24]!r}")
+            return
+        # One whose send was not answered may be stored.
+        known = self._messages.setdefault(number, _Message(-1, time.monotonic()))
+        known.pops += 1
+        if known.acked_s is not None and known.acked_s < popped_s and self._keeps_acks:
+            self.violations.append(f"popped message {number} came again, and it was acknowledged")
+        if self._sends and number % 3 == 2 and known.pops == 1:
+            return
+        fields = answer.ext_fields
+        info = ExtraInfo(
+            start,
+            int(fields["popTime"]),
+            int(fields["invisibleTime"]),
+            int(fields["reviveQid"]),
+            flag,
+            self._broker_name,
+        )
+        request = {
+            "consumerGroup": _GROUP,
+            "topic": info.real_topic(TOPIC, _GROUP),
+            "queueId": message.queue_id,
+            "extraInfo": build_extra_info(info, message.queue_id, message.queue_offset),
+            "offset": message.queue_offset,
+        }
+        was_in_doubt, known.is_in_doubt = known.is_in_doubt, True
+        answer = client.call(RequestCode.ACK_MESSAGE, request)
+        known.is_in_doubt = was_in_doubt
+        if answer.code != SEND_OK:
+            return
+        known.is_acked = True
+        now_s = time.monotonic()
+        if now_s - popped_s < _IN_TIME_S:
+            known.acked_s = known.acked_s or now_s
+
+
+def _places(text: str) -> list[tuple[tuple[str, str], str]]:
+    """Of an answer's list: (retry flag, queue id), and what is said of it."""
+    items = (item.split(" ") for item in text.split(";"))
+    return [((flag, queue_id), rest) for flag, queue_id, rest in items]
+
+
+_POP: Final = {
+    "consumerGroup": _GROUP,
+    "topic": TOPIC,
+    "queueId": -1,
+    "maxMsgNums": _AT_A_TIME,
+    "invisibleTime": _INVISIBLE_MS,
+    "pollTime": 0,
+    "bornTime": 0,
+    "initMode": 0,
+    "expType": "TAG",
+    "exp": "*",
+    "order": "false",
+}
