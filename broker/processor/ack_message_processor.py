@@ -233,9 +233,7 @@ class AckMessageProcessor(TableProcessor):
             return "this broker has no ordered pops"
         if offset < old:
             return ""
-        following = order.commit_and_next(
-            topic, group, queue_id, offset, messages.pop_time_ms, old
-        )
+        following = order.commit_and_next(topic, group, queue_id, offset, messages.pop_time_ms, old)
         if following == -1:
             return (
                 f"offset is illegal, key:{polling_key(topic, group, queue_id)}, old:{old}, "
