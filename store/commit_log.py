@@ -117,7 +117,10 @@ def record_size(topic: TopicLog, record: Record) -> int:
 
 
 class CommitLog:
-    """The writing end of the commit log. Owned by: the one thread that puts and commits."""
+    """The writing end of the commit log. Owned by: the one thread that puts and commits.
+
+    Many methods because each form in which records come is placed by its own.
+    """
 
     def __init__(
         self,
@@ -228,6 +231,12 @@ class CommitLog:
     def writable(self) -> bool:
         """False while the store refuses writes (disk full, index or queue errors)."""
         return not self._counters[RUNNING_FLAGS]
+
+    def check_room(self, topic: TopicLog, queue_id: int) -> None:
+        """Of a message that is delivered to this queue later: raises QueueTableFullError where it
+        would make it, and wait for room in front of others."""
+        if self._room is not None and queue_id not in topic.next_offsets:
+            self._room.check(topic.name, queue_id)
 
     def put(self, topic: TopicLog, record: Record) -> tuple[int, int]:
         """`put_fields` with those of a record."""

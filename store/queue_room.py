@@ -52,11 +52,7 @@ class QueueRoom:
         if len(self._new) >= self._look_at or not self._fits(1, size):
             self._forget_seen()
             if not self._fits(1, size):
-                self._say_full()
-                raise QueueTableFullError(
-                    f"queue {queue_id} of topic {topic} would be a new one, and the queue table is "
-                    "full: delete unused topics and restart the broker"
-                )
+                raise self._full(topic, queue_id)
         self._is_full = False
         self._add(queue, size)
 
@@ -65,6 +61,14 @@ class QueueRoom:
         queue = topic, queue_id
         if queue not in self._new and self._rows.find_row(topic, queue_id) is None:
             self._add(queue, len(topic.encode()))
+
+    def check(self, topic: str, queue_id: int) -> None:
+        """Whether a record that comes later may make this queue; takes no room for it. Raises
+        QueueTableFullError."""
+        queue = topic, queue_id
+        is_there = queue in self._new or self._rows.find_row(topic, queue_id) is not None
+        if not is_there and not self.has_room([topic]):
+            raise self._full(topic, queue_id)
 
     def has_room(self, topics: list[str]) -> bool:
         """Whether a new queue of each of these topics fits."""
@@ -87,6 +91,13 @@ class QueueRoom:
         self._new = {queue: size for queue, size in self._new.items() if find_row(*queue) is None}
         self._name_bytes = sum(self._new.values())
         self._look_at = 2 * len(self._new) + _LOOK_AT_MOST
+
+    def _full(self, topic: str, queue_id: int) -> QueueTableFullError:
+        self._say_full()
+        return QueueTableFullError(
+            f"queue {queue_id} of topic {topic} would be a new one, and the queue table is full: "
+            "delete unused topics and restart the broker"
+        )
 
     def _say_full(self) -> None:
         if not self._is_full:

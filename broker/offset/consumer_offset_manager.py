@@ -38,8 +38,8 @@ class ConsumerOffsetManager(JsonConfigManager):
     """
 
     def __init__(self, path: Path, own_groups: Collection[str] = ()) -> None:
-        """own_groups: those whose offsets are the broker's own bookkeeping: only OwnOffsets
-        commits them."""
+        """own_groups: those whose offsets are the broker's own bookkeeping: only
+        `commit_own_offset` changes them."""
         super().__init__(path)
         self._own_groups = frozenset(own_groups)
         self._lock = threading.Lock()
@@ -82,7 +82,8 @@ class ConsumerOffsetManager(JsonConfigManager):
     def commit_own_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
-        """Store the offset of any group."""
+        """Store the offset of any group: for the broker itself, whose progress (checks of
+        transactions, revival) is that of a group of its own."""
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None:
@@ -317,21 +318,3 @@ def parse_offset_table(value: dict[str, Any]) -> dict[str, dict[int, int]]:
     wrapper = ConsumerOffsetSerializeWrapper.from_json(value)
     light = wrapper.lmq_offset_table or {}
     return wrapper.offset_table | {key: {LMQ_QUEUE_ID: at} for key, at in light.items()}
-
-
-class OwnOffsets:
-    """The offsets for the services whose progress is that of a group of the broker's own: checks of
-    transactions, revival."""
-
-    def __init__(self, offsets: ConsumerOffsetManager) -> None:
-        self._offsets = offsets
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The stored offset, or None."""
-        return self._offsets.query_offset(group, topic, queue_id)
-
-    def commit_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store it; `remote` is only logged."""
-        self._offsets.commit_own_offset(remote, group, topic, queue_id, offset)

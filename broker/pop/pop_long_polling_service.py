@@ -35,6 +35,8 @@ LONGEST_POLL_MS: Final = 3_600_000
 requests kept for good. A longer one waits an hour and is answered as when its time is over."""
 _EARLY_MS: Final = 50
 """A request counts as timed out so long before it is."""
+_TURN_MS: Final = 10
+"""Of a scan: everybody else waits meanwhile."""
 _AGAIN_MS: Final = 100
 _SWEEP_MS: Final = 30_000
 """Requests of closed connections are dropped when they are due or woken, and at this interval."""
@@ -150,7 +152,7 @@ class PopLongPollingService(Generic[R]):
 
     def polling_num(self, topic: str, group: str, queue_id: int) -> int:
         """How many wait under this key."""
-        return len(self._waiting.get((topic, group, queue_id), ()))
+        return len(self._waiting.get((topic, group, max(queue_id, ANY_QUEUE)), ()))
 
     def polling(self, request: R) -> PollingResult:
         """Let a request wait, to be run again."""
@@ -162,7 +164,8 @@ class PopLongPollingService(Generic[R]):
             return PollingResult.POLLING_FULL
         if self._monotonic_ms() > deadline_ms:
             return PollingResult.POLLING_TIMEOUT
-        key = (header.topic, header.consumerGroup, header.queueId)
+        # Every number below 0 asks for any queue: a key for each would make one client many.
+        key = (header.topic, header.consumerGroup, max(header.queueId, ANY_QUEUE))
         waiting = self._waiting.get(key)
         if waiting is None:
             if len(self._waiting) >= self._limits.keys:
@@ -225,7 +228,7 @@ class PopLongPollingService(Generic[R]):
     def notify(self, topic: str, group: str, queue_id: int) -> None:
         """There is more: run one request of this key (queue id -1: of any queue). It runs after
         the request that says so, if one is running."""
-        self._ready.append((topic, group, queue_id))
+        self._ready.append((topic, group, max(queue_id, ANY_QUEUE)))
         self._run_ready()
 
     def queue_is_free(self, topic: str, group: str, queue_id: int) -> None:
@@ -267,9 +270,13 @@ class PopLongPollingService(Generic[R]):
     # -- time ----------------------------------------------------------------------------------
 
     def scan(self) -> None:
-        """Called every SCAN_PERIOD_MS while something waits: run those whose time is over."""
+        """Called every SCAN_PERIOD_MS while something waits: run those whose time is over, then
+        those for whom there was more. Whoever is left after _TURN_MS comes next time."""
         now_ms, deadlines = self._monotonic_ms(), self._deadlines
+        until_ms = now_ms + _TURN_MS
         while deadlines and (deadlines[0].deadline_ms < now_ms or not deadlines[0].waits):
+            if self._monotonic_ms() >= until_ms:
+                break
             waiter = heapq.heappop(deadlines)
             if waiter.waits:
                 self._remove(waiter)
@@ -278,10 +285,13 @@ class PopLongPollingService(Generic[R]):
         if len(deadlines) > 2 * self._count + _SLACK:
             self._deadlines = [waiter for waiter in deadlines if waiter.waits]
             heapq.heapify(self._deadlines)
-        for key in [key for key, due_ms in self._later.items() if due_ms <= now_ms]:
+        while self._later and self._monotonic_ms() < until_ms:
+            key = next(iter(self._later))  # the one that came first is due first
+            if self._later[key] > now_ms:
+                break
             del self._later[key]
             self._ready.append(key)
-        self._run_ready()
+            self._run_ready()
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + _SWEEP_MS
             self._drop_closed()

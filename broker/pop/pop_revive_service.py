@@ -89,7 +89,7 @@ class ReviveOffsets(Protocol):
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """A group's offset; None if it has none."""
 
-    def commit_offset(
+    def commit_own_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
         """Store a group's offset."""
@@ -477,7 +477,7 @@ class PopReviveService:
         if parts.topics.create_pop_retry(name) is None:
             return False
         if parts.offsets.query_offset(group, name, 0) is None:
-            parts.offsets.commit_offset("initPopRetryOffset", group, name, 0, 0)
+            parts.offsets.commit_own_offset("initPopRetryOffset", group, name, 0, 0)
         return True
 
     # -- results -------------------------------------------------------------------------------
@@ -574,6 +574,6 @@ class PopReviveService:
             last = queue.handled.popleft().point.revive_offset
             queue.noted -= 1
         if last is not None:
-            self._parts.offsets.commit_offset(
+            self._parts.offsets.commit_own_offset(
                 "PopReviveService", REVIVE_GROUP, self._topic, queue.queue_id, last
             )

@@ -15,6 +15,7 @@ from broker.append.send_properties import PAIR_END
 from broker.metrics.hot_path_stats import SendCounts
 from broker.topic.system_topics import SCHEDULE_TOPIC
 from store.commit_log import CommitLog, TopicLog
+from store.errors import QueueTableFullError
 from store.message_codec import TRANSACTION_PREPARED
 from store.message_properties import PROPERTIES_LIMIT
 
@@ -85,5 +86,9 @@ class DivertedSends:
             f"{text[:at]}{text[end + 1 :]}{self._cluster_pair}\x02DELAY\x01{level}"
             f"\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}"
         )
+        try:
+            self._log.check_room(self._log.topic(topic), queue_id)
+        except QueueTableFullError:
+            return None
         schedule_topic = self._log.topic(SCHEDULE_TOPIC)
         return schedule_topic, queue, stored.encode(), self._counts.delayed, level

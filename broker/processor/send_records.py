@@ -68,6 +68,7 @@ from store.batch_codec import (
     iterate_batch,
 )
 from store.commit_log import CommitLog, TopicLog
+from store.errors import QueueTableFullError
 from store.inner_batch import (
     INNER_BATCH_FLAG,
     LARGEST_BASE_PAIR,
@@ -293,6 +294,11 @@ class SendRecords:
         if not half and not level and not asks_for_timer(header.i):
             return None
         text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
+        if not half:
+            try:
+                self._log.check_room(self._log.topic(place.topic), place.queue_id)
+            except QueueTableFullError as error:
+                raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
         if not half and not level:
             return self._timers.divert(place.topic, place.queue_id, place.sys_flag, text)
         if not half:

@@ -50,6 +50,7 @@ FORBIDDEN_TO_SEND: Final = frozenset(
 """Clients may not send to these; only the broker writes them."""
 REVIVE_TOPIC_PREFIX: Final = f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_"
 MEMBER_TOPIC_PREFIX: Final = f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_"
+TRACE_TOPIC_PREFIX: Final = f"{SYSTEM_TOPIC_PREFIX}TRACE_DATA_"
 FORBIDDEN_PREFIXES: Final = (REVIVE_TOPIC_PREFIX, MEMBER_TOPIC_PREFIX)
 """Nor to those that begin so, of any cluster or broker. Others that begin with rmq_sys_ hold no
 bookkeeping: Java's clients send their traces to rmq_sys_TRACE_DATA_<region>. (RocketMQ lets clients
@@ -94,8 +95,10 @@ _INTERNAL: Final = frozenset(
 
 def is_internal_topic(topic: str) -> bool:
     """Whether the broker keeps messages of other topics there while they wait, or records of its
-    own: nothing that a client reads as such."""
-    return topic in _INTERNAL or topic.startswith(SYSTEM_TOPIC_PREFIX)
+    own: nothing that a client reads as such. (Traces are messages of clients for clients.)"""
+    if topic.startswith(SYSTEM_TOPIC_PREFIX):
+        return not topic.startswith(TRACE_TOPIC_PREFIX)
+    return topic in _INTERNAL
 
 
 class SystemTopics:

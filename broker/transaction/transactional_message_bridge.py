@@ -42,7 +42,7 @@ class TransactionOffsets(Protocol):
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The stored offset, or None."""
 
-    def commit_offset(
+    def commit_own_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int
     ) -> None:
         """Store the progress in a queue."""
@@ -110,7 +110,7 @@ class TransactionalMessageBridge:
         host, port = decode_host(self._parts.commit_log.store_host)
         for topic, offset in (TRANS_HALF_TOPIC, half_offset), (TRANS_OP_HALF_TOPIC, op_offset):
             if offset != self._stored_offset(topic):
-                self._parts.offsets.commit_offset(
+                self._parts.offsets.commit_own_offset(
                     f"{host}:{port}", TRANSACTION_GROUP, topic, HALF_QUEUE_ID, offset
                 )
 

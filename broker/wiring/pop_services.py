@@ -14,7 +14,6 @@ from broker.longpolling.notify_message_arriving_listener import (
 )
 from broker.metrics.broker_gauges import SAMPLING_MS
 from broker.metrics.hot_path_stats import HotPathStats
-from broker.offset.consumer_offset_manager import OwnOffsets
 from broker.pop.pop_journal import read_boot_id
 from broker.pop.pop_long_polling_service import (
     SCAN_PERIOD_MS,
@@ -190,7 +189,7 @@ class PopServices:
                 table=store.table,
                 units=store.loop_units,
                 reader=store.loop_reader,
-                offsets=OwnOffsets(tables.offsets),
+                offsets=tables.offsets,
                 records=self.path.records,
                 topics=tables.topics,
                 find_topic=tables.topics.find,

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.offset.consumer_offset_manager import OwnOffsets
 from broker.processor.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
@@ -121,7 +120,7 @@ class TransactionalMessages:
                 reader=self._store.access,
                 halves=self._halves,
                 earlier=self._earlier,
-                offsets=OwnOffsets(self._tables.offsets),
+                offsets=self._tables.offsets,
                 on_loop=self._loop.call_soon_threadsafe,
                 flushed_offset=lambda: self._store.page.counters[FLUSHED_OFFSET],
             )

@@ -377,7 +377,9 @@ class Revival:
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.offsets.get((group, topic, queue_id))
 
-    def commit_offset(self, _by: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def commit_own_offset(
+        self, _by: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
         self.offsets[group, topic, queue_id] = offset
 
     def taken(self, *_: object) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from broker.json_config_manager import ConfigFileError
 from broker.offset.consumer_offset_manager import (
     ConsumerOffsetManager,
-    OwnOffsets,
     merged_offset,
     parse_offset_table,
 )
@@ -73,12 +72,11 @@ def test_a_group_of_the_brokers_own(
     if lmq:
         manager = LmqConsumerOffsetManager(tmp_path / "lmq.json", ordinary, OWN_GROUPS)
     manager.load()
-    own = OwnOffsets(manager)
     for group in OWN_GROUPS:
-        own.commit_offset("broker", group, "t", 0, 5)
+        manager.commit_own_offset("broker", group, "t", 0, 5)
         commit(manager, group, "t", 2**62)
         manager.assign_reset_offset("10.0.0.1:1", group, "t", 0, 2**62)
-        assert own.query_offset(group, "t", 0) == 5
+        assert manager.query_offset(group, "t", 0) == 5
         with pytest.raises(RequestError, match="are the broker's own"):
             manager.check_not_own(group)
         assert f"group {group}: offset {2**62} of 10.0.0.1:1 for t@0 is not taken" in caplog.text

@@ -81,6 +81,8 @@ class Offsets:
     ) -> None:
         self.table[group, topic, queue_id] = offset
 
+    commit_own_offset = commit_offset
+
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.table.get((group, topic, queue_id))
 

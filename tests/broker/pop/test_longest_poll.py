@@ -39,3 +39,67 @@ def test_a_long_poll_ends_after_an_hour(poll_ms: int) -> None:
     clock.now_ms += 100
     service.scan()
     assert ended == [request]
+
+
+def waiting_request(queue_id: int, clock: Clock, poll_ms: int = 60_000) -> Any:
+    return SimpleNamespace(
+        connection=SimpleNamespace(is_open=True),
+        header=SimpleNamespace(consumerGroup="g", topic="t", queueId=queue_id, pollTime=poll_ms),
+        sent_ms=clock.now_ms,
+    )
+
+
+def test_a_peer_that_asks_for_other_queues_below_zero_asks_for_any() -> None:
+    """With a key for each, 20,000 of them that find messages but take none (maxMsgNums=0) were run
+    again every 100 ms: a send took two seconds."""
+    clock, runs = Clock(), 0
+
+    def run_again(request: Any) -> None:
+        nonlocal runs
+        runs += 1
+        assert service.polling(request) is PollingResult.POLLING_SUC
+        service.notify("t", "g", request.header.queueId)
+
+    service = PopLongPollingService[Any](
+        run_again, PollingLimits(1_000, 1_000, 1_000), lambda: clock.now_ms
+    )
+    for number in range(1, 101):
+        assert service.polling(waiting_request(-number, clock)) is PollingResult.POLLING_SUC
+    assert service.polling_num("t", "g", -7) == 100
+    service.notify("t", "g", -3)
+    for _ in range(50):
+        clock.now_ms += 20
+        service.scan()
+    assert 5 <= runs <= 12
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_scan_runs_for_ten_milliseconds(is_over: bool) -> None:
+    """The rest comes next time, in its order."""
+    clock, ran = Clock(), []
+
+    def run_again(request: Any) -> None:
+        clock.now_ms += 1
+        ran.append(request.header.queueId)
+        if not is_over and ran.count(request.header.queueId) == 1:
+            service.polling(request)
+            service.notify("t", "g", request.header.queueId)
+
+    service = PopLongPollingService[Any](
+        run_again, PollingLimits(1_000, 1_000, 1_000), lambda: clock.now_ms
+    )
+    for number in range(30):
+        service.polling(waiting_request(number, clock, 1_000 if is_over else 600_000))
+    if not is_over:
+        for number in range(30):
+            service.notify("t", "g", number)
+        ran.clear()
+        ran.extend(range(30))
+    clock.now_ms += 2_000
+    first = len(ran)
+    service.scan()
+    assert len(ran) - first == 10
+    for _ in range(3):
+        clock.now_ms += 20
+        service.scan()
+    assert ran[first:] == list(range(30))

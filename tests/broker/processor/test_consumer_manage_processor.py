@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager, OwnOffsets
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.wiring.broker_tables import OWN_GROUPS
 from remoting.response_code import ResponseCode
 from tests.broker.broker_fakes import (
@@ -91,7 +91,7 @@ def test_nobody_says_how_far_the_broker_itself_is(tmp_path: Path, group: str) ->
     """Transactions before that would never be checked, and popped messages never come again."""
     world = World(tmp_path)
     world.offsets = ConsumerOffsetManager(tmp_path / "own.json", OWN_GROUPS)
-    OwnOffsets(world.offsets).commit_offset("broker", group, "t", 0, 5)
+    world.offsets.commit_own_offset("broker", group, "t", 0, 5)
     request = request_of(15, consumerGroup=group, topic="t", queueId="0", commitOffset="99")
     answer = world.ask(world.consumer_manage(), request)
     assert (answer.code, answer.remark) == (
@@ -108,7 +108,7 @@ def test_no_operator_says_it_either(tmp_path: Path, group: str) -> None:
     world.offsets = ConsumerOffsetManager(tmp_path / "own.json", OWN_GROUPS)
     world.topic("t", 1)
     world.commit("g", "t", 99)
-    OwnOffsets(world.offsets).commit_offset("broker", group, "t", 0, 5)
+    world.offsets.commit_own_offset("broker", group, "t", 0, 5)
     clone = request_of(314, srcGroup="g", destGroup=group, topic="t", offline="true")
     delete = request_of(207, groupName=group, cleanOffset="true")
     for processor, request in ((world.admin_offset(), clone), (world.admin_group(), delete)):

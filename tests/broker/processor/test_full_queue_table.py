@@ -68,3 +68,22 @@ def test_a_run_of_sends_is_refused_where_it_makes_a_queue(world: HotPathWorld) -
     world.turn()
     answers = sorted(client.answers(), key=lambda answer: answer.opaque)
     assert [answer.code for answer in answers] == [0, 14, 0, 0, 14]
+
+
+def test_a_delayed_message_for_a_queue_that_it_would_make(
+    world: HotPathWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is due it would wait for room, and all of its level or slot behind it."""
+    delay = "DELAY\x011"
+    monkeypatch.setattr(queue_table, "MAX_QUEUES", 4)
+    client = world.client()
+    for queue_id in (0, 1):  # 1 is new, and there is room for it
+        assert client.call(send_request(queue_id=queue_id, properties=delay)).code == 0
+    assert client.call(send_request(queue_id=1)).code == 0
+    assert client.call(send_request(queue_id=2)).code == 0
+    end = world.log.position
+    for _ in range(2):
+        assert refused(client.call(send_request(queue_id=3, properties=delay)))
+        world.dispatch()
+    assert world.log.position == end
+    assert client.call(send_request(queue_id=1, properties=delay)).code == 0

@@ -31,6 +31,7 @@ INTERNAL: Final = (
 )
 USED_BY_CLIENTS: Final = (
     *("TBW102", "BenchmarkTest", "SELF_TEST_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
+    "rmq_sys_TRACE_DATA_eu",
     *("DefaultCluster_REPLY_TOPIC", "%DLQ%g", "orders"),
 )
 HOME: Final = b"REAL_TOPIC\x01orders\x02REAL_QID\x010\x02"
@@ -50,7 +51,7 @@ def test_what_waits_belongs_to_the_topic_that_it_waits_for(topic: str) -> None:
 
 def test_elsewhere_the_property_says_nothing() -> None:
     """A client may send it."""
-    for topic in ("mine", "%RETRY%g", "%DLQ%g", "RMQ_SYS_TRACE_TOPIC"):
+    for topic in ("mine", "%RETRY%g", "%DLQ%g", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_TRACE_DATA_eu"):
         assert to_read(stored(topic, HOME)) == to_send_back(stored(topic, HOME), "g")
         assert to_read(stored(topic, HOME)) == {topic: Permission.SUB}
 
