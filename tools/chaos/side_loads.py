@@ -9,6 +9,7 @@ The thread that leads the run calls; each load has threads of its own.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -29,6 +30,7 @@ SETTINGS: Final = {
 }
 _PERIOD_S: Final = 0.1
 _COMES_S: Final = 60.0
+"""For all of them together."""
 
 
 class SideLoads:
@@ -90,15 +92,16 @@ class SideLoads:
         """Wait for what has to come, and end. Violations, and a line about each load. only_ok: only
         what was answered SEND_OK has to come."""
         delayed, pops, transactions = self.delayed, self.pops, self.transactions
-        _wait(lambda: not transactions.missing(only_ok=only_ok), "transactions")
+        until_s = time.monotonic() + _COMES_S
+        _wait(lambda: not transactions.missing(only_ok=only_ok), until_s, "transactions")
         violations: list[str] = []
         told: list[str] = []
         if delayed is not None:
-            _wait(lambda: delayed.has_all(only_ok=only_ok), "delayed messages")
+            _wait(lambda: delayed.has_all(only_ok=only_ok), until_s, "delayed messages")
             violations += checks.shortened(delayed.stop(only_ok=only_ok))
             told.append(delayed.text())
         if pops is not None:
-            _wait(lambda: not pops.missing(only_ok=only_ok), "popped messages")
+            _wait(lambda: not pops.missing(only_ok=only_ok), until_s, "popped messages")
             pops.stop()
             violations += checks.shortened(pops.judge(only_ok=only_ok))
             told.append(pops.text())
@@ -107,7 +110,7 @@ class SideLoads:
         return violations, [*told, transactions.text()]
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def _wait(condition: Callable[[], bool], until_s: float, what: str) -> None:
     """What does not come is said by the load's own judgement."""
     with contextlib.suppress(ChaosError):
-        wait_for(condition, _COMES_S, what)
+        wait_for(condition, max(until_s - time.monotonic(), 1.0), what)
