@@ -277,6 +277,12 @@ class ReplicaJournal:
         objection = _state_objection(self._path, state, machine_went_down=False)
         return PromotionOutlook(objection or "", _look_text(state))
 
+    def tables_copied(self, _master: str) -> None:
+        """The end of a round of SlaveSynchronize: the first complete one is written at once, since
+        a start as master without it would be refused."""
+        if self._state.tablesCopiedAt <= 0 and self._tables_copied_ms():
+            self._write()
+
     def close(self) -> None:
         """Write the final state, in an orderly shutdown, after the link has closed."""
         self._write()

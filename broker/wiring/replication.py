@@ -214,7 +214,12 @@ class Replication:
             clock=self._clock,
             on_silence=self._master_is_silent,
             and_then=_follow_ups(
-                self._api, self._page.counters, self._tables, self._acl, self._options.store
+                self._api,
+                self._page.counters,
+                self._tables,
+                self._acl,
+                self._options.store,
+                self._journal.tables_copied,
             ),
         )
 
@@ -396,10 +401,11 @@ def _follow_ups(
     tables: BrokerTables,
     acl: PlainPermissionManager | None,
     store: MessageStoreConfig,
+    note: Callable[[str], None],
 ) -> Callable[[str], None]:
-    """What else is taken over from a master at the end of a round."""
+    """What else is taken over from a master at the end of a round, once `note` knows of it."""
     modes = MessageRequestModeSynchronize(api, tables.request_modes)
-    syncs: list[Callable[[str], None]] = [modes.sync]
+    syncs: list[Callable[[str], None]] = [note, modes.sync]
     if store.timer_wheel_enable:
         syncs.append(TimerSynchronize(api, counters).sync)
     if acl is not None:

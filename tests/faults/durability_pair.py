@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from broker.slave.promotion import FILE_NAME, read_state
 from ha.control_slots import REPLICA_COUNT
 from remoting.response_code import ResponseCode
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
@@ -164,6 +165,7 @@ class DurabilityPair:
         with self.load(first=8):
             pass
         self.wait_in_sync()
+        self.wait_recorded(first_copy=False)
         self._wait_dispatched(self.slave)
         return self
 
@@ -176,6 +178,19 @@ class DurabilityPair:
 
     def start_slave(self, broker: OurBroker, **settings: object) -> None:
         self.group.start(broker, {**SLAVE, "slaveSyncInterval": 200}, **settings)
+
+    def wait_recorded(self, *, first_copy: bool) -> None:
+        """Until the slave has recorded that it has copied the tables, and the log as well: that
+        takes it up to five seconds."""
+        path = self.slave.store_dir / FILE_NAME
+
+        def is_recorded() -> bool:
+            state = read_state(path)
+            if state is None or state.tablesCopiedAt <= 0:
+                return False
+            return state.firstCopyDone or not first_copy
+
+        wait_until(is_recorded, _PATIENCE_S)
 
     def knows(self, broker: OurBroker, topic: str) -> bool:
         """Whether consumers get the topic's messages of it."""

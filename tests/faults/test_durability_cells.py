@@ -232,6 +232,7 @@ def test_a_topic_that_the_promoted_slave_has_not_heard_of(pair: DurabilityPair) 
         client.send("Heard", 0, b"before the slave asks once")
     pair.start_slave(pair.slave, slaveSyncInterval=600_000)
     wait_until(lambda: pair.knows(pair.slave, "Heard"), LONG_S)
+    pair.wait_recorded(first_copy=True)
     with pair.load() as senders:
         pair.master.crash()
         senders.stop()

@@ -339,6 +339,19 @@ def test_who_has_never_copied_the_tables_is_refused(slave: Slave) -> None:
     assert is_refused(slave.root) == ""
 
 
+def test_the_first_copy_of_the_tables_is_written_at_once(slave: Slave) -> None:
+    """Not at the next tick, five seconds later: the master may be lost before."""
+    slave.copy_tables(0)
+    slave.has(500)
+    slave.inspected(Verdict.GO, 500)
+    slave.copy_tables(2_000)
+    slave.journal.tables_copied(MASTER)
+    assert (slave.written or ReplicaState()).tablesCopiedAt == 2_000
+    slave.copy_tables(3_000)
+    slave.journal.tables_copied(MASTER)
+    assert (slave.written or ReplicaState()).tablesCopiedAt == 2_000, "from then on at ticks"
+
+
 def test_an_operator_may_ask_before(slave: Slave) -> None:
     assert "nothing is recorded yet" in slave.journal.outlook().objection
     slave.has(500)
