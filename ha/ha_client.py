@@ -234,7 +234,7 @@ class HAClient(ServiceThread):
         self._state = HAClientState.INSPECTING
         position, low = self._log.position, self._log.min_phy_offset
         while True:
-            asked = self._uncompared.question(position)
+            asked = self._uncompared.question(position, low)
             try:
                 found = self._selector.call(partial(self._inspect_master, asked, low))
             except StoreError as error:
@@ -383,7 +383,7 @@ class HAClient(ServiceThread):
     def _renewed_inspection(self, first: Inspection) -> RenewedInspection:
         def inspect() -> AsyncCall[Inspection]:
             low = self._log.min_phy_offset
-            asked = self._asked = self._uncompared.question(self._log.max_phy_offset)
+            asked = self._asked = self._uncompared.question(self._log.max_phy_offset, low)
             return AsyncCall(lambda: self._inspect_master(asked, low), self._selector.wake)
 
         interval_ms = 2 * self._config.ha_send_heartbeat_interval

@@ -42,10 +42,17 @@ class UncomparedEnd:
         """A file that cannot be understood is told of, and counts for nothing."""
         self._path = path
         self._places = _read(path)
+        self._low = 0
 
-    def question(self, end: int) -> int:
-        """Which end of ours the next inspection is about; `end` is the real one."""
-        return min(self._places[0], end) if self._places else end
+    def question(self, end: int, low: int) -> int:
+        """Which end of ours the next inspection is about; `end` is the real one. low: where our log
+        begins: at a place up to there nothing of ours is left to be compared, and an inspection
+        about it would take us for empty."""
+        self._low = low
+        return self._lowest(end)
+
+    def _lowest(self, end: int) -> int:
+        return next((place for place in self._places if self._low < place < end), end)
 
     def note(self, found: Inspection, asked: int, end: int, *, goes_on: bool) -> bool:
         """What an inspection about `asked` has found. True: that was one of the places and says
@@ -58,7 +65,7 @@ class UncomparedEnd:
             if goes_on:
                 self._keep([*(place for place in self._places if place < end), end])
             return False
-        is_place = asked < end and asked == self.question(end)
+        is_place = asked < end and asked == self._lowest(end)
         if found.verdict is Verdict.GO or (found.verdict in _TOO_LATE and is_place):
             self._keep([place for place in self._places if asked < place < end])
             return is_place
