@@ -22,7 +22,8 @@ DIFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "4.9": {
         "brokerStatus": (
             "eight rows more: `brokerActive`, `getTransferredTps` and five of timers, which 5.x "
-            "reads, and `haProtocol`, which our slaves read"
+            "reads, and `haProtocol`, which our slaves read; one more, `loopLongestTurn`, once a "
+            "turn of the loop took a millisecond"
         ),
         "deleteAclConfig": "the refusal of an unknown account says why, behind the same words",
         "exportMetadata": _DATA_VERSION,
