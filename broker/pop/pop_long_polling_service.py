@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 ANY_QUEUE: Final = -1
 SCAN_PERIOD_MS: Final = 20
 LONGEST_POLL_MS: Final = 3_600_000
-"""Without a limit (RocketMQ's) a peer could have its
-requests kept for good. A longer one waits an hour and is answered as when its time is over."""
+"""Without a limit (RocketMQ's) a peer could have its requests kept for good. A longer one waits an
+hour and is answered as when its time is over."""
 _EARLY_MS: Final = 50
 """A request counts as timed out so long before it is."""
 _TURN_MS: Final = 10
