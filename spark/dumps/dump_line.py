@@ -51,6 +51,18 @@ class AckLatency(msgspec.Struct, gc=False):
     sum: _Seconds
 
 
+class Exposure(msgspec.Struct, gc=False):
+    """High-water marks since `since` of what would have been lost: `at_least` is proved, `at_most`
+    was never exceeded. `counts`: looks since the boot whose mark lay in each bucket of bytes."""
+
+    bytes_at_least: _Count
+    bytes_at_most: _Count
+    ms_at_least: _Count
+    ms_at_most: _Count
+    le: list[_Count]
+    counts: list[_Count]
+
+
 class Process(msgspec.Struct, gc=False):
     """One of the broker's processes."""
 
@@ -65,6 +77,7 @@ class Metadata(msgspec.Struct, gc=False):
     kind: str
     failures: _Count
     age_ms: _Count | None = None
+    age_ms_max: _Count | None = None
 
 
 class ReplicaRow(msgspec.Struct, gc=False):
@@ -82,6 +95,8 @@ class ReplicaRow(msgspec.Struct, gc=False):
     reconnects: _Count
     rejected_acks: _Count
     state_ms: StateMs
+    lag_ms_max: _Count | None = None
+    lag_time: list[_Count] | None = None
 
 
 class Line(msgspec.Struct, gc=False):
@@ -112,6 +127,10 @@ class Line(msgspec.Struct, gc=False):
     processes: list[Process]
     prev_boot: str | None = None
     prev_seq: _Count | None = None
+    since: _Count | None = None
+    host: str | None = None
+    exposure: Exposure | None = None
+    lag_le: list[_Count] | None = None
     unreplicated_bytes: _Count | None = None
     oldest_unreplicated_ms: _Count | None = None
     replicas: list[ReplicaRow] | None = None
@@ -141,8 +160,8 @@ def decode_line(text: bytes, midnight: int) -> Line:
         raise BadLineError(_reason(text, str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadLineError("not one JSON object") from None
-    if line.v != 1:
-        raise BadLineError(f"version {line.v}, this report reads 1")
+    if line.v not in (1, 2):
+        raise BadLineError(f"version {line.v}, this report reads 1 and 2")
     if len(line.ack_latency.counts) != len(line.ack_latency.le) + 1:
         raise BadLineError("ack_latency: needs one count more than bounds")
     if not midnight - HOUR_MS <= line.ts < midnight + DAY_MS + HOUR_MS:
@@ -161,8 +180,8 @@ def _reason(text: bytes, message: str) -> str:
         if message.startswith("Expected `object`"):
             return "not one JSON object"
         return "v: missing or of a wrong type"
-    if version != 1:
-        return f"version {version}, this report reads 1"
+    if version not in (1, 2):
+        return f"version {version}, this report reads 1 and 2"
     place = _PATH.search(message) or _MISSING.search(message)
     field = place[1] if place else "a field"
     if ">= 1" in message:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark.dumps.dump_line import ReplicaRow
-from spark.figures.sample_stream import Sample, Stream
+from spark.figures.lag_marks import counted_lag
+from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.reported_day import Day
 from spark.vocabulary import STATES
 
@@ -21,6 +22,9 @@ GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
 IN_SYNC, CATCHING_UP, DISCONNECTED = STATES
 DOWN = "down"
 FIRST_COPY: Final = "first copy"
+NOT_YET: Final = "did not exist yet"
+NEVER: Final = 2**62
+"""Since when a replica is known that no line names."""
 _BEFORE_OWN: Final = (DISCONNECTED, CATCHING_UP, IN_SYNC)
 """The order, within an interval, of states of which the samples on both ends say nothing."""
 _REST_MS: Final = 1_000
@@ -61,7 +65,7 @@ class Asked:
 
     `limit_ms`: of the lag. `known_ms`: from then on its row is missed. `copy_since_ms`: when its
     first copy began, None for a replica that had its copy; it may take `copy_ms`. `maintenance`:
-    (from_ms, to_ms, reason).
+    (from_ms, to_ms, reason). `doubted`: spans of two masters at once, in which nothing is good.
     """
 
     replica: str
@@ -70,6 +74,7 @@ class Asked:
     copy_since_ms: int | None = None
     copy_ms: int = 0
     maintenance: Sequence[tuple[int, int, str]] = ()
+    doubted: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(slots=True)
@@ -87,6 +92,8 @@ def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
     builder = _Builder(stream, asked, day)
     builder.add_all(stream.samples)
     found = ReplicaTime(builder.whole(), builder.extras)
+    for start_ms, end_ms in asked.doubted:
+        found.pieces = list(_doubted(found.pieces, start_ms, end_ms))
     _exclude(found, asked)
     return found
 
@@ -135,9 +142,10 @@ class _Builder:
         """One sample's down time and interval."""
         if sample.down_ms is not None:
             end_ms = min(sample.line.boot_ts, sample.ts)
-            is_known = end_ms > self._asked.known_ms
-            quality, state = (BAD, DOWN) if is_known else (UNKNOWN, None)
-            self._put(sample.down_ms, end_ms, quality, state, sample)
+            if end_ms > self._asked.known_ms:
+                self._put(sample.down_ms, end_ms, BAD, DOWN, sample)
+            else:
+                self._put_unborn(sample.down_ms, end_ms, sample)
         if sample.ts <= self._day.w0_ms:
             return
         if row is None:
@@ -167,7 +175,7 @@ class _Builder:
         length_ms = sample.ts - start_ms
         if counted_ms < 0 or not length_ms - _REST_MS <= counted_ms <= span_ms + _BOOKED_LATE_MS:
             return False
-        if limit_ms < sample.line.interval_ms:
+        if row.lag_ms_max is not None and row.lag_ms_max <= limit_ms and mark_reaches(sample):
             return True
         room_ms = limit_ms - row_before.lag_ms
         return (
@@ -182,8 +190,11 @@ class _Builder:
         return other is not None and sample.start_ms < other[1] and sample.ts >= other[0]
 
     def _add_without_row(self, sample: Sample) -> None:
-        if sample.ts <= self._asked.known_ms or self._is_elsewhere(sample):
+        if self._is_elsewhere(sample):
             self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
+            return
+        if sample.ts <= self._asked.known_ms:
+            self._put_unborn(sample.start_ms, sample.ts, sample)
             return
         self._put(sample.start_ms, sample.spoken_ms, UNKNOWN, None, sample)
         self._put(sample.spoken_ms, sample.ts, BAD, DISCONNECTED, sample)
@@ -211,29 +222,45 @@ class _Builder:
         if end_ms > start_ms:
             was_in_sync = row_before is not None and row_before.state == IN_SYNC
             if row.state == IN_SYNC and was_in_sync and end_ms - start_ms <= _REST_MS:
-                judged = judge.judged(start_ms, end_ms, start_ms)
+                judged = judge.judged(start_ms, end_ms, start_ms, is_counted=False)
                 parts += [(*part, IN_SYNC) for part in reversed(judged)]
+            elif row_before is None and sample.same_boot and sample.ts <= self._asked.known_ms:
+                self._put_unborn(start_ms, end_ms, sample)
             else:
                 parts.append((start_ms, end_ms, UNKNOWN, None))
-        for begin_ms, until_ms, quality, state_of_part in reversed(parts):
+        parts = [part for part in reversed(parts) if part[0] < part[1]]
+        for begin_ms, until_ms, quality, state_of_part in _shared(parts, self._day):
             self._put(begin_ms, until_ms, quality, state_of_part, sample)
 
+    def _put_unborn(self, start_ms: int, end_ms: int, sample: Sample) -> None:
+        """Lines before its first row show that it did not exist yet; if there is any such row."""
+        if self._asked.known_ms < NEVER:
+            self._put(start_ms, end_ms, EXCLUDED, None, sample, NOT_YET)
+        else:
+            self._put(start_ms, end_ms, UNKNOWN, None, sample)
+
     def _put(
-        self, start_ms: int, end_ms: int, quality: str, state: str | None, sample: Sample
+        self,
+        start_ms: int,
+        end_ms: int,
+        quality: str,
+        state: str | None,
+        sample: Sample,
+        reason: str = "",
     ) -> None:
-        """A piece, clipped to the window; what is good goes on as one."""
+        """A piece, clipped to the window; what is good or excluded goes on as one."""
         if start_ms < self._day.w0_ms:
             start_ms = self._day.w0_ms
         if end_ms > self._day.w1_ms:
             end_ms = self._day.w1_ms
         if start_ms >= end_ms:
             return
-        if quality == GOOD and self._known:
+        if quality in (GOOD, EXCLUDED) and self._known:
             last = self._known[-1]
-            if last.quality == GOOD and last.end_ms == start_ms:
+            if last.quality == quality and last.end_ms == start_ms:
                 last.end_ms = end_ms
                 return
-        self._known.append(Piece(start_ms, end_ms, quality, state, sample))
+        self._known.append(Piece(start_ms, end_ms, quality, state, sample, reason))
 
     def whole(self) -> list[Piece]:
         """All pieces in order, and unknown time between them."""
@@ -250,6 +277,47 @@ class _Builder:
         if at_ms < self._day.w1_ms:
             pieces.append(Piece(at_ms, self._day.w1_ms, UNKNOWN))
         return pieces
+
+
+Part = tuple[int, int, str, str | None]
+"""Begin and end (ms), quality and state."""
+
+
+def _shared(parts: list[Part], day: Day) -> list[Part]:
+    """The parts of an interval that lies across an edge of the window. Counters tell how long each
+    state lasted, not when: of each quality counts in the window what has no room outside, and the
+    rest of the time there is unknown."""
+    if not parts or (day.w0_ms <= parts[0][0] and parts[-1][1] <= day.w1_ms):
+        return parts
+    sums = dict.fromkeys((GOOD, BAD, UNKNOWN), 0)
+    for start_ms, end_ms, quality, _ in parts:
+        sums[quality] += end_ms - start_ms
+    begin_ms, until_ms = max(parts[0][0], day.w0_ms), min(parts[-1][1], day.w1_ms)
+    outside_ms = sum(sums.values()) - (until_ms - begin_ms)
+    if begin_ms >= until_ms or max(sums.values()) == sum(sums.values()):
+        return parts
+    bad_ms = begin_ms + max(0, sums[BAD] - outside_ms)
+    good_ms = until_ms - max(0, sums[GOOD] - outside_ms)
+    worst = max(parts, key=lambda part: (part[2] == BAD, part[1] - part[0]))
+    return [
+        (begin_ms, bad_ms, BAD, worst[3]),
+        (bad_ms, good_ms, UNKNOWN, None),
+        (good_ms, until_ms, GOOD, IN_SYNC),
+    ]
+
+
+def _doubted(pieces: Iterable[Piece], start_ms: int, end_ms: int) -> Iterable[Piece]:
+    """The same pieces; what is good in [start_ms, end_ms) is unknown: two masters at once."""
+    for piece in pieces:
+        begin_ms, until_ms = max(piece.start_ms, start_ms), min(piece.end_ms, end_ms)
+        if begin_ms >= until_ms or piece.quality != GOOD:
+            yield piece
+            continue
+        if piece.start_ms < begin_ms:
+            yield Piece(piece.start_ms, begin_ms, GOOD, piece.state, piece.sample)
+        yield Piece(begin_ms, until_ms, UNKNOWN, None, piece.sample)
+        if until_ms < piece.end_ms:
+            yield Piece(until_ms, piece.end_ms, GOOD, piece.state, piece.sample)
 
 
 def _counted(sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> dict[str, int]:
@@ -314,20 +382,56 @@ class _LagJudge:
         if row_before is not None and row_before.state == IN_SYNC:
             was_sure = row_before.lag_exact or not row_before.lag_bytes
             self._room_ms = limit_ms - row_before.lag_ms if was_sure else None
+        self._is_late_before: Final = (
+            row_before is not None
+            and row_before.state == IN_SYNC
+            and row_before.lag_ms > limit_ms
+            and (row.state != IN_SYNC or row.lag_ms <= limit_ms)
+        )
+        self._is_marked: Final = (
+            row.lag_ms_max is not None and row.lag_ms_max <= limit_ms and mark_reaches(sample)
+        )
+        """No moment of the interval was above the limit."""
+        self._lag_time: Final = counted_lag(sample, row, row_before, limit_ms)
 
-    def judged(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
+    def judged(
+        self, start_ms: int, end_ms: int, since_ms: int, *, is_counted: bool = True
+    ) -> list[tuple[int, int, str]]:
         """(start_ms, end_ms, quality) of time in sync, in order, without empty ones. `since_ms`:
-        from then on the lag may have grown."""
+        from then on the lag may have grown. `is_counted`: it is what the counters counted."""
+        if self._is_marked:
+            return [(start_ms, end_ms, GOOD)] if start_ms < end_ms else []
+        if self._lag_time is not None and is_counted:
+            return self._by_counters(start_ms, end_ms)
         spoken_ms = max(start_ms, min(end_ms, self._sample.spoken_ms))
         parts = [(start_ms, spoken_ms, UNKNOWN), *self._spoken(spoken_ms, end_ms, since_ms)]
+        return [part for part in parts if part[0] < part[1]]
+
+    def _by_counters(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
+        """As `lag_time` counted; late time lies at the end that was seen late, or at the last."""
+        assert self._lag_time is not None, "asked only where there are counters"
+        below_ms, above_ms = self._lag_time
+        good_ms = min(end_ms - start_ms, below_ms)
+        bad_ms = min(end_ms - start_ms - good_ms, above_ms)
+        if self._is_late_before:
+            late_ms, safe_ms = start_ms + bad_ms, end_ms - good_ms
+            parts = [
+                (start_ms, late_ms, BAD),
+                (late_ms, safe_ms, UNKNOWN),
+                (safe_ms, end_ms, GOOD),
+            ]
+        else:
+            safe_ms, late_ms = start_ms + good_ms, end_ms - bad_ms
+            parts = [
+                (start_ms, safe_ms, GOOD),
+                (safe_ms, late_ms, UNKNOWN),
+                (late_ms, end_ms, BAD),
+            ]
         return [part for part in parts if part[0] < part[1]]
 
     def _spoken(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
         row, limit_ms = self._row, self._limit_ms
         is_late = row.lag_ms > limit_ms
-        if row.state == IN_SYNC and limit_ms < self._sample.line.interval_ms:
-            quality = BAD if is_late else GOOD if self._is_sure else UNKNOWN
-            return [(start_ms, end_ms, quality)]
         safe_ms = start_ms
         if self._room_ms is not None:
             safe_ms = _cut(since_ms + self._room_ms, start_ms, end_ms)
