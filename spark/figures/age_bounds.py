@@ -30,11 +30,13 @@ class AgeBounds:
     unbounded_ms: int = 0
     _bounded: list[tuple[int, int]] = field(default_factory=list)
 
-    def bound(self, start_ms: int, end_ms: int, at_most_ms: int, day: Day) -> None:
-        """Of a span of time, clipped to the window."""
-        start_ms, end_ms = max(start_ms, day.w0_ms), min(end_ms, day.w1_ms)
+    def bound(self, start_ms: int, sample: Sample, at_most_ms: int, day: Day) -> None:
+        """Of the time from `start_ms` to a sample, clipped to the window; of one in the window also
+        where the wall clock has no room for it."""
+        start_ms, end_ms = max(start_ms, day.w0_ms), min(sample.ts, day.w1_ms)
         if start_ms < end_ms:
             self._bounded.append((start_ms, end_ms))
+        if start_ms < end_ms or sample.in_window:
             self.at_most_ms = max(at_most_ms, self.at_most_ms or 0)
 
     def close(self, day: Day) -> None:
@@ -77,11 +79,11 @@ def _bound(
     since = sample.line.since
     if row.age_ms_max is not None and since is not None:
         reach_ms = sample.line.mono - since
-        found.bound(sample.ts - reach_ms, sample.ts, row.age_ms_max, day)
+        found.bound(sample.ts - reach_ms, sample, row.age_ms_max, day)
         if told is not None and told[0].ts >= sample.ts - reach_ms:
             return
     if told is None:
-        found.bound(sample.ts - age_ms, sample.ts, age_ms, day)
+        found.bound(sample.ts - age_ms, sample, age_ms, day)
         return
     past, past_age_ms = told
     passed_ms = sample.ts - past.ts
@@ -89,7 +91,7 @@ def _bound(
         passed_ms = sample.line.mono - past.line.mono
     # From the last success that the past one knew of to the last one that this one knows of.
     between_ms = past_age_ms + passed_ms - age_ms
-    found.bound(past.ts, sample.ts, max(age_ms, between_ms, past_age_ms), day)
+    found.bound(past.ts, sample, max(age_ms, between_ms, past_age_ms), day)
 
 
 def _prove(found: AgeBounds, sample: Sample, row: Metadata, day: Day) -> None:

@@ -27,14 +27,22 @@ class ExposureBounds:
     at_most: int | None = None
     unbounded_ms: int = 0
     unmarked: int = 0
+    lost_ms: int = 0
+    """At least that much of it."""
     _bounded: list[tuple[int, int]] = field(default_factory=list)
 
-    def bound(self, start_ms: int, end_ms: int, at_most: int | None, day: Day) -> None:
-        """Of a span of time, clipped to the window."""
+    def bound(
+        self, start_ms: int, end_ms: int, at_most: int | None, day: Day, *, is_inside: bool = False
+    ) -> None:
+        """Of a span of time, clipped to the window. `is_inside`: it counts even where the wall
+        clock has no room for it."""
         start_ms, end_ms = max(start_ms, day.w0_ms), min(end_ms, day.w1_ms)
-        if at_most is None or start_ms >= end_ms:
+        if at_most is None or (start_ms >= end_ms and not is_inside):
+            self.lost_ms += at_most is None and is_inside
             return
         self.at_most = max(at_most, self.at_most or 0)
+        if start_ms >= end_ms:
+            return
         if self._bounded and self._bounded[-1][1] == start_ms:
             self._bounded[-1] = self._bounded[-1][0], end_ms
         else:
@@ -50,7 +58,7 @@ class ExposureBounds:
         for start_ms, end_ms in sorted(self._bounded):
             free_ms += max(0, start_ms - at_ms)
             at_ms = max(at_ms, end_ms)
-        self.unbounded_ms = free_ms + day.w1_ms - at_ms
+        self.unbounded_ms = max(self.lost_ms, free_ms + day.w1_ms - at_ms)
 
 
 def reported_positions(samples: Sequence[Sample]) -> dict[str, int]:
@@ -65,22 +73,13 @@ def reported_positions(samples: Sequence[Sample]) -> dict[str, int]:
     return found
 
 
-def is_unreported(sample: Sample) -> bool:
-    """Whether the master has heard of no replica yet: it counts its whole log as at risk."""
-    line = sample.line
-    whole = line.max_offset - line.min_offset
-    return not sample.rows and (
-        line.unreplicated_bytes is None or line.unreplicated_bytes == whole > 0
-    )
-
-
 def at_risk(sample: Sample, stood: int | None) -> tuple[int | None, int | None]:
     """(bytes, age of the oldest, ms) at the sample's moment. `stood`: the position that the first
     replica of its boot reported later. Until then the master counts its whole log; how old the
     oldest record is that the replica lacked, nobody knows."""
     line = sample.line
     size, age_ms = line.unreplicated_bytes, line.oldest_unreplicated_ms
-    if size is not None and stood is not None and is_unreported(sample):
+    if size is not None and stood is not None and not sample.rows:
         return min(size, max(0, line.max_offset - stood)), None
     return size, age_ms
 
@@ -131,7 +130,9 @@ class _Bounds:
             marked = self._marked(sample)
             bounds = [each for each in (grown, marked) if each is not None]
             at_most = min(bounds, default=None)
-            self.found.bound(sample.start_ms, sample.ts, at_most, self._day)
+            before = sample.boot_predecessor
+            is_inside = sample.in_window or (before is not None and before.in_window)
+            self.found.bound(sample.start_ms, sample.ts, at_most, self._day, is_inside=is_inside)
             acked = self._acked(sample, acked)
             if sample.in_window:
                 self._prove(sample)
@@ -178,32 +179,33 @@ class _Bounds:
     @staticmethod
     def _acked(sample: Sample, acked: int | None) -> int | None:
         """Up to where some replica has the log, at least."""
-        line = sample.line
-        if not line.max_offset or is_unreported(sample):
+        end = sample.line.max_offset
+        if not end or not sample.rows:
             return acked
-        size = line.unreplicated_bytes
-        if size is None and line.exposure is not None:
-            size = line.exposure.bytes_at_most
-        if size is None:
-            return acked
-        position = line.max_offset - size
+        position = min(end, max(row.ack_offset for row in sample.rows.values()))
         return position if acked is None else max(position, acked)
 
     def _prove(self, sample: Sample) -> None:
         line, mark = sample.line, sample.line.exposure
         self.found.unmarked += mark is None
         opened = self._opened.get(line.boot)
-        if is_unreported(sample):
-            # What this life wrote itself no replica can have.
+        if not sample.rows:
+            # It has heard of no replica and counts its whole log; what no replica can have is what
+            # this life wrote itself.
             if opened is not None and line.unreplicated_bytes is not None:
-                self.found.prove(max(0, line.max_offset - opened))
+                self.found.prove(min(line.unreplicated_bytes, max(0, line.max_offset - opened)))
             return
         if line.unreplicated_bytes is not None:
             self.found.prove(line.unreplicated_bytes)
         if mark is not None and line.since is not None:
             since_ms = sample.ts - (line.mono - line.since)
-            if since_ms >= self._day.w0_ms:
+            if since_ms >= self._day.w0_ms and self._had_rows(sample):
                 self.found.prove(mark.bytes_at_least)
+
+    @staticmethod
+    def _had_rows(sample: Sample) -> bool:
+        """Not so where the mark reaches back to when no replica had reported yet."""
+        return sample.boot_predecessor is not None and bool(sample.boot_predecessor.rows)
 
 
 def exposure_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> ExposureBounds:

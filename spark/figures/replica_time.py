@@ -202,7 +202,8 @@ class _Builder:
     def _add_counted(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> None:
         counted = _counted(sample, row, row_before)
         start_ms = sample.start_ms
-        taken = _taken(counted, row.state, sample.ts - start_ms)
+        order = _from_the_end(row.state, row_before.state if row_before else None)
+        taken = _taken(counted, order, sample.ts - start_ms)
         if sample.is_free and sample.ts >= self._day.w0_ms and sample.ts < self._day.w1_ms:
             for state in (DISCONNECTED, CATCHING_UP):
                 if counted[state] > taken[state]:
@@ -211,7 +212,7 @@ class _Builder:
         untold_ms = max(0, sample.span_ms - sum(counted.values())) if sample.same_boot else 0
         parts: list[tuple[int, int, str, str | None]] = []
         end_ms = sample.ts
-        for state in _from_the_end(row.state, row_before.state if row_before else None):
+        for state in order:
             begin_ms = end_ms - taken[state]
             if state == IN_SYNC:
                 judged = judge.judged(begin_ms, end_ms, begin_ms - untold_ms)
@@ -229,7 +230,10 @@ class _Builder:
             else:
                 parts.append((start_ms, end_ms, UNKNOWN, None))
         parts = [part for part in reversed(parts) if part[0] < part[1]]
-        for begin_ms, until_ms, quality, state_of_part in _shared(parts, self._day):
+        before = sample.boot_predecessor
+        if before is None or not before.in_window or not sample.in_window:
+            parts = _shared(parts, self._day)
+        for begin_ms, until_ms, quality, state_of_part in parts:
             self._put(begin_ms, until_ms, quality, state_of_part, sample)
 
     def _put_unborn(self, start_ms: int, end_ms: int, sample: Sample) -> None:
@@ -343,11 +347,12 @@ def _counted(sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> 
     return found
 
 
-def _taken(counted: dict[str, int], own: str, room_ms: int) -> dict[str, int]:
-    """What of it has room in the interval: time out of sync first, the own state's before all."""
+def _taken(counted: dict[str, int], order: Sequence[str], room_ms: int) -> dict[str, int]:
+    """What of it has room in the interval: time out of sync first, and of that what lies nearest to
+    its end. `order`: see `_from_the_end`."""
     taken = dict.fromkeys(STATES, 0)
-    for state in (own, DISCONNECTED, CATCHING_UP):
-        if state != IN_SYNC and not taken[state]:
+    for state in order:
+        if state != IN_SYNC:
             taken[state] = min(counted[state], room_ms)
             room_ms -= taken[state]
     taken[IN_SYNC] = min(counted[IN_SYNC], room_ms)

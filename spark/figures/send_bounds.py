@@ -47,13 +47,21 @@ class SendBounds:
 def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
     """Of the whole window."""
     found, samples = SendBounds(), stream.samples
+    inside: str | None = None
+    """The boot of which a sample was in the window: what follows was not before it, whatever the
+    wall clock says."""
     for place, sample in enumerate(samples):
         before = sample.boot_predecessor
         if before is not None:
-            _add_counted(found, sample, before.ts, before, day)
+            if sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == sample.line.boot:
+                _add_counted(found, sample, before.ts, before, day)
+            inside = sample.line.boot if sample.in_window else inside
             continue
         line = sample.line
-        _add_counted(found, sample, line.boot_ts if sample.from_zero else day.w0_ms - 1, None, day)
+        inside = line.boot if sample.in_window else inside
+        if sample.ts >= day.w0_ms:
+            since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
+            _add_counted(found, sample, since_ms, None, day)
         found.add_unknown(_before_boot(samples, place, ancestry, day))
     if samples and max(sample.ts for sample in samples) < day.w1_ms:
         found.add_unknown(_of_gap(max(sample.ts for sample in samples), day.w1_ms, day))
@@ -64,7 +72,7 @@ def _add_counted(
     found: SendBounds, sample: Sample, since_ms: int, before: Sample | None, day: Day
 ) -> None:
     """What the counters of a sample counted since `since_ms`."""
-    if sample.ts < day.w0_ms or since_ms >= day.w1_ms:
+    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
         return
     now, past = sample.line.sync, before.line.sync if before is not None else None
     ok = max(0, now.ok - (past.ok if past else 0))
@@ -74,7 +82,7 @@ def _add_counted(
         + max(0, now.flush_disk_timeout - (past.flush_disk_timeout if past else 0))
     )
     if ok or failed:
-        found.add(ok, failed, is_inside=since_ms >= day.w0_ms and sample.ts < day.w1_ms)
+        found.add(ok, failed, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
 
 
 def _before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day) -> int:

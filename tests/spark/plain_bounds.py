@@ -128,6 +128,7 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         sums["ok_most"] += count
         sums["failed_most"] += count
 
+    came_in: set[str] = set()
     for place, sample in enumerate(stream):
         earlier = sample.before.sync if sample.before is not None else {}
         ok = max(0, sample.sync["ok"] - earlier.get("ok", 0))
@@ -135,10 +136,15 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         since = sample.before.ts if sample.before is not None else sample.boot_ts
         if sample.before is None and not sample.from_zero:
             since = window.w0 - 1
-        if sample.ts >= window.w0 and since < window.w1:
+        is_before = sample.ts < window.w0 and since < window.w0 and sample.boot not in came_in
+        is_behind = sample.ts >= window.w1 and since >= window.w1
+        came_in |= {sample.boot} if sample.in_window else set()
+        if sample.before is None and sample.ts < window.w0:
+            is_before = True
+        if not is_before and not is_behind:
             sums["ok_most"] += ok
             sums["failed_most"] += failed
-            if since >= window.w0 and sample.ts < window.w1:
+            if window.w0 <= since < window.w1 and sample.in_window:
                 sums["ok_least"] += ok
                 sums["failed_least"] += failed
         if sample.before is not None:
@@ -168,17 +174,10 @@ def stood_at(stream: list[Sample], boot: str) -> int | None:
     return max((row["ack_offset"] - row["transferred"] for row in rows), default=None)
 
 
-def is_silent(sample: Sample) -> bool:
-    """No replica has reported: the whole log counts."""
-    whole = sample.max_offset - sample.min_offset
-    size = sample.line["unreplicated_bytes"]
-    return not sample.rows and (size is None or size == whole > 0)
-
-
 def at_risk(sample: Sample, stood: int | None) -> tuple[int | None, int | None]:
     """Bytes and age at a sample."""
     size, age = sample.line["unreplicated_bytes"], sample.line["oldest_unreplicated_ms"]
-    if size is None or stood is None or not is_silent(sample):
+    if size is None or stood is None or sample.rows:
         return size, age
     return min(size, max(0, sample.max_offset - stood)), None
 
@@ -189,6 +188,7 @@ def exposure(stream: list[Sample], past: Past, window: Window) -> Json:
     least: list[int] = []
     most: list[int] = []
     spans: list[Span] = []
+    lost = 0
     stood = {boot: stood_at(stream, boot) for boot in {sample.boot for sample in stream}}
     acks, ends = _acked(stream, logs, stood), _log_ends(stream, logs)
 
@@ -215,13 +215,16 @@ def exposure(stream: list[Sample], past: Past, window: Window) -> Json:
                 bound(last.ts, until, last.max_offset - last.min_offset if size is None else size)
         known = [each for each in (grown, _by_marks(sample)) if each is not None]
         bound(sample.start, sample.ts, min(known, default=None))
+        if sample.in_window or (sample.before is not None and sample.before.in_window):
+            most += [min(known)] if known else []
+            lost += not known
         if sample.in_window:
             least += _proved(stream, sample, window)
     return {
         "exposure_at_least": max(least, default=None),
         "exposure_at_most": max(most, default=None),
         "exposure_unmarked": sum(s.in_window and s.line.get("exposure") is None for s in stream),
-        "exposure_unbounded_s": without_ms(spans, window) / 1000,
+        "exposure_unbounded_s": max(lost, without_ms(spans, window)) / 1000,
     }
 
 
@@ -242,11 +245,9 @@ def _acked(stream: list[Sample], logs: list[int], stood: dict[str, int | None]) 
     for sample, log in zip(stream, logs, strict=True):
         known = best.setdefault(log, stood[sample.boot])
         found.append(known)
-        size = sample.line["unreplicated_bytes"]
-        if size is None and sample.line.get("exposure"):
-            size = sample.line["exposure"]["bytes_at_most"]
-        if size is not None and sample.max_offset and not is_silent(sample):
-            position = sample.max_offset - size
+        if sample.max_offset and sample.rows:
+            furthest = max(row["ack_offset"] for row in sample.rows.values())
+            position = min(furthest, sample.max_offset)
             best[log] = position if known is None else max(position, known)
     return found
 
@@ -282,14 +283,18 @@ def _by_marks(sample: Sample) -> int | None:
 
 def _proved(stream: list[Sample], sample: Sample, window: Window) -> list[int]:
     size, mark = sample.line["unreplicated_bytes"], sample.line.get("exposure")
-    if is_silent(sample):
+    if not sample.rows:
         own = [s.max_offset for s in stream if s.boot == sample.boot and s.max_offset]
-        return [max(0, sample.max_offset - own[0])] if own and size is not None else []
+        is_open = any(s.max_offset for s in stream if s.boot == sample.boot and s.seq <= sample.seq)
+        if not is_open or size is None:
+            return []
+        return [min(size, max(0, sample.max_offset - own[0]))]
     found = [] if size is None else [size]
     since = marked_since(sample)
-    if mark is not None and since is not None and since >= window.w0:
-        found.append(mark["bytes_at_least"])
-    return found
+    if mark is None or since is None or since < window.w0:
+        return found
+    had_rows = sample.before is not None and bool(sample.before.rows)
+    return [*found, mark["bytes_at_least"]] if had_rows else found
 
 
 # -- the lag -----------------------------------------------------------------------------------
@@ -392,6 +397,8 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
     def bound(start: float, age: int) -> None:
         if max(start, window.w0) < min(sample.ts, window.w1):
             spans.append((start, sample.ts))
+            most.append(age)
+        elif sample.in_window:
             most.append(age)
 
     for sample in stream:

@@ -125,6 +125,7 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         )
         for (cluster, broker, broker_id), stream in of_slaves.items()
     }
+    both = {group: two_masters(stream, pasts[group], window) for group, stream in streams.items()}
     results = {date_of(day): day for day in history or []}
     earlier = [results[date] for date in sorted(results) if date < window.date]
     tables: Tables = {name: [] for name in ("replica_days", "group_days")}
@@ -139,9 +140,8 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
     own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
     everybody = _replicas_of(question, streams, own_dumps, list(results.values()))
     for key, since in sorted(everybody.items()):
-        stream, past = streams.get(key[:2], []), pasts.get(key[:2], Past([]))
-        both = two_masters(stream, past, window)
-        replica = _replica(question, key, stream, since, both, earlier)
+        stream = streams.get(key[:2], [])
+        replica = _replica(question, key, stream, since, both.get(key[:2], []), earlier)
         replica.incidents = _incidents(replica)
         replica.minutes = _minutes(replica, window)
         day = _replica_day(replica, window, metadata.get(key, []), groups.get(key[:2]), earlier)

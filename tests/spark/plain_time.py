@@ -166,6 +166,8 @@ def _of_the_window(laid_out: list[Piece], sample: Sample, window: Window) -> lis
     of a quality finds no room outside was inside; the rest inside is unknown."""
     laid_out = [piece for piece in laid_out if piece.start < piece.end]
     start, end = max(sample.start, window.w0), min(sample.ts, window.w1)
+    if sample.in_window and sample.before is not None and sample.before.in_window:
+        return laid_out  # It lies in the window, whatever the wall clock says.
     mine = [p for p in laid_out if p.quality != EXCLUDED]
     length = sum(p.length_ms for p in mine)
     if start >= end or len({p.quality for p in mine}) < 2:
