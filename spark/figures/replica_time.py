@@ -302,9 +302,13 @@ def _shared(parts: list[Part], day: Day) -> list[Part]:
         return parts
     bad_ms = begin_ms + max(0, sums[BAD] - outside_ms)
     good_ms = until_ms - max(0, sums[GOOD] - outside_ms)
-    worst = max(parts, key=lambda part: (part[2] == BAD, part[1] - part[0]))
+    of_state = dict.fromkeys(_BEFORE_OWN, 0)
+    for start_ms, end_ms, quality, state in parts:
+        if quality == BAD and state is not None:
+            of_state[state] += end_ms - start_ms
+    worst = max(of_state, key=of_state.__getitem__)
     return [
-        (begin_ms, bad_ms, BAD, worst[3]),
+        (begin_ms, bad_ms, BAD, worst),
         (bad_ms, good_ms, UNKNOWN, None),
         (good_ms, until_ms, GOOD, IN_SYNC),
     ]

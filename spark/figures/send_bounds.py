@@ -63,8 +63,8 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
         found.add_unknown(_before_boot(samples, place, ancestry, day))
-    if samples and max(sample.ts for sample in samples) < day.w1_ms:
-        found.add_unknown(_of_gap(max(sample.ts for sample in samples), day.w1_ms, day))
+    if samples:
+        found.add_unknown(_of_gap(samples[-1].ts, day.w1_ms, day))
     return found
 
 

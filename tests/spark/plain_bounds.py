@@ -160,8 +160,8 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
                     grown = opened.max_offset - opened.bytes_in - last.max_offset
                     most = min(most, max(0, grown) // LEAST_RECORD)
             unknown(most)
-    if stream and max(s.ts for s in stream) < window.w1:
-        unknown(gap(max(s.ts for s in stream), window.w1))
+    if stream:
+        unknown(gap(stream[-1].ts, window.w1))
     return {f"sync_{name}": count for name, count in sums.items()}
 
 

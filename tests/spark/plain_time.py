@@ -179,8 +179,8 @@ def _of_the_window(laid_out: list[Piece], sample: Sample, window: Window) -> lis
     outside = length - (end - start)
     bad = max(0, sum(p.length_ms for p in mine if p.quality == BAD) - outside)
     good = max(0, sum(p.length_ms for p in mine if p.quality == GOOD) - outside)
-    longest = max((p for p in mine if p.quality == BAD), key=lambda p: p.length_ms, default=None)
-    state = longest.state if longest is not None else None
+    bad_ms = {s: sum(p.length_ms for p in mine if (p.quality, p.state) == (BAD, s)) for s in BETWEEN}
+    state = sorted(BETWEEN, key=lambda s: -bad_ms[s])[0]  # of equal ones the first
     return [
         *(p for p in laid_out if p.quality == EXCLUDED),
         Piece(start, start + bad, BAD, state, sample),

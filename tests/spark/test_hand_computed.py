@@ -59,6 +59,7 @@ class Master:
             broker=name,
             boot=f"{boot:016x}",
             interval_ms=STEP_MS,
+            marks=True,
             **life,
         )
         self.replica = f"{name}:1"
@@ -312,6 +313,9 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
                 "p99_age_ms": None,
                 "failures": 0,
                 "covered_s": 0,
+                "at_least_ms": None,
+                "at_most_ms": None,
+                "unbounded_s": 10_800,
             },
             {
                 "kind": "topics",
@@ -320,6 +324,11 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
                 "p99_age_ms": 61_000,
                 "failures": 36,
                 "covered_s": 10_800,
+                "at_least_ms": 61_000,
+                # Of version 1: between 11:55 and 12:00 the last success was 61 s before the line,
+                # the one before it 1 s before 11:55; 240 s lie between. After 12:05 1 s: 360 s.
+                "at_most_ms": 360_000,
+                "unbounded_s": 0,
             },
         ],
         "budget_s": 108,
@@ -459,15 +468,17 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
         "verdict": "breached",
     },
     "added": {
-        # The line of 11:00 speaks for 10:55 - 11:00.
+        # The line of 11:00 speaks for 10:55 - 11:00; before that the lines show that it was not.
         "good_s": 7_500,
         "bad_s": 0,
-        "unknown_s": 3_300,
+        "unknown_s": 0,
+        "excluded_s": 3_300,
+        "exclusions": [{"reason": "did not exist yet", "seconds": 3_300}],
         "state_in_sync_s": 7_500,
         "state_disconnected_s": 0,
-        "state_unknown_s": 3_300,
+        "state_unknown_s": 0,
         "incidents": 0,
-        "verdict": "insufficient data",
+        "verdict": "met",
     },
     "torn": {
         # Until 11:00 all is well; then the first master lacks what the second one has.
@@ -575,7 +586,7 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Question:
         dumps / f"dt={DATE}" / f"cluster={CLUSTER}" / "broker=bad" / "1000-0-x-00000001.jsonl",
         [
             "torn {",
-            json.dumps(good | {"v": 2}),
+            json.dumps(good | {"v": 3}),
             json.dumps(good | {"ts": at("10:00") - 86_400_000}),
         ],
     )

@@ -39,7 +39,7 @@ BAD: dict[str, tuple[Change, str]] = {
     "an array": (lambda line: json.dumps([line]), "not one JSON object"),
     "nothing": (lambda _: "", "not one JSON object"),
     "single quotes": (lambda line: json.dumps(line).replace('"', "'"), "not one JSON object"),
-    "version 2": (_with(v=2), "version 2, this report reads 1"),
+    "version 3": (_with(v=3), "version 3, this report reads 1 and 2"),
     "no version": (_without("v"), "v: missing or of a wrong type"),
     "text for a number": (_with(max_offset="5"), "max_offset" + WHOLE),
     "fraction for a number": (_with(max_offset=5.5), "max_offset" + WHOLE),
