@@ -64,7 +64,7 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
             _add_counted(found, sample, since_ms, None, day)
         found.add_unknown(_before_boot(samples, place, ancestry, day))
     if samples:
-        found.add_unknown(_of_gap(samples[-1].ts, day.w1_ms, day))
+        found.add_unknown(_of_gap(_true_ms(samples[-1]), day.w1_ms, day))
     return found
 
 
@@ -103,6 +103,14 @@ def _before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day
         return most
     grown = opened.max_offset - opened.bytes_in - before.line.max_offset
     return min(most, max(0, grown) // LEAST_RECORD_BYTES)
+
+
+def _true_ms(sample: Sample) -> int:
+    """Its moment; by the monotonic clock where the wall clock was set forward before it."""
+    before = sample.boot_predecessor
+    if before is None:
+        return sample.ts
+    return min(sample.ts, before.ts + max(0, sample.line.mono - before.line.mono))
 
 
 def _life_from(samples: list[Sample], place: int) -> list[Sample]:

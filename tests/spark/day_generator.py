@@ -36,7 +36,7 @@ from tests.spark.day_events import (
     random_story,
 )
 from tests.spark.day_objectives import BYTES_A_MS, counted, lag_at, most_lag, tell_more
-from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sync
+from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sends, sync
 
 STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
 LAG_LE: Final = (
@@ -44,6 +44,7 @@ LAG_LE: Final = (
     *(10_000, 15_000, 20_000, 30_000, 45_000, 60_000, 120_000, 180_000, 300_000, 600_000),
 )
 RISK_LE: Final = (0, 10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000, 2_000_000, 10_000_000)
+SENDS: Final = sends()
 UNNAMED: Final = "10.0.0.7"
 """A slave by its ip, before it has told its name."""
 MONO_AT_START: Final = 77_000
@@ -408,6 +409,7 @@ class _Writer:
                 row = {"kind": "topics", "age_ms": age, "failures": 0}
                 if version == 2:
                     line["since"] = before - start + MONO_AT_START
+                    line |= {"host": "10.0.0.1:10911", "lag_le": [1_000], "sends": SENDS}
                     row["age_ms_max"] = None if age is None else copies.most(before, moment)
                 line["metadata"] = [row]
                 found.append(line)
@@ -421,6 +423,7 @@ class _Writer:
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
         start = life.start - 12 * interval
         slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
+        slave.version = 1
         found = []
         for seq in range(1, 12):
             line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
@@ -456,6 +459,7 @@ class _Marks:
         line["since"] = since - life.start + MONO_AT_START
         line["host"] = f"10.0.0.{life.machine}:10911"
         line["lag_le"] = list(LAG_LE)
+        line["sends"] = SENDS
         line["exposure"] = None
         if self._looks.before(moment) is not None:
             at_least, at_most = self._risk(since, moment)

@@ -77,6 +77,12 @@ def ack_latency(counts: Sequence[int] = (0, 0, 0, 0, 0), total_s: float = 0.0) -
     return {"le": list(ACK_LE), "counts": list(counts), "sum": total_s}
 
 
+def sends(ok: int = 0, **others: int) -> Any:
+    """The counters of all answers to sends; `others` by result."""
+    results = ("flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
+    return {"ok": ok, **dict.fromkeys(results, 0), **others, "latency": ack_latency()}
+
+
 def exposure(at_least: int, at_most: int, looks: int = 0) -> Any:
     """`looks`: counted in the first bucket, up to a million bytes."""
     return {
@@ -111,6 +117,8 @@ class Life:
     """Lines of version 2: what a line shows held since the line before it."""
     _mono: int = 1_000_000
     """Of the last line."""
+    _since: int | None = None
+    """Monotonic time of the last line, if any."""
     _lag_time: dict[str, list[int]] = field(default_factory=dict)
     _spent: dict[str, dict[str, int]] = field(default_factory=dict)
     """What the counters of each replica show."""
@@ -170,16 +178,22 @@ class Life:
 
     def _mark(self, line: Line) -> None:
         """Version 2 on top of the line; what is not exact has no mark, and is not booked."""
-        risk = line["unreplicated_bytes"]
-        line |= {"v": 2, "since": self._mono, "host": "10.0.0.1:10911", "lag_le": list(LAG_LE)}
+        risk, mono = line["unreplicated_bytes"], line["mono"]
+        since = self._since
+        if since is None:
+            since = max(0, mono - max(0, line["ts"] - self.start_ms))
+        self._since = mono
+        line |= {"v": 2, "since": min(since, mono), "host": "10.0.0.1:10911"}
+        line |= {"sends": sends(), "lag_le": list(LAG_LE)}
         line["exposure"] = None if risk is None else exposure(risk, risk, self.seq)
         for row in line.get("replicas") or []:
+            row["lag_ms_max"] = 10**9
             spent = self._lag_time.setdefault(row["id"], [0] * (len(LAG_LE) + 1))
             if row["lag_exact"] or not row["lag_bytes"]:
                 row["lag_ms_max"] = row["lag_ms"]
                 if row["state"] == "in_sync":
                     bucket = bisect.bisect_left(LAG_LE, row["lag_ms"])
-                    spent[bucket] += max(0, line["mono"] - self._mono)
+                    spent[bucket] += max(0, mono - since)
             row["lag_time"] = list(spent)
 
     def lines(self, first_ts: int, count: int, **fields: Any) -> list[Line]:

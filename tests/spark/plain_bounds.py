@@ -161,7 +161,10 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
                     most = min(most, max(0, grown) // LEAST_RECORD)
             unknown(most)
     if stream:
-        unknown(gap(stream[-1].ts, window.w1))
+        last = stream[-1]
+        # A wall clock that was set forward may be ahead of the window's end.
+        by_mono = last.before.ts + last.mono_ms if last.before is not None else last.ts
+        unknown(gap(min(last.ts, by_mono), window.w1))
     return {f"sync_{name}": count for name, count in sums.items()}
 
 

@@ -179,7 +179,9 @@ def _of_the_window(laid_out: list[Piece], sample: Sample, window: Window) -> lis
     outside = length - (end - start)
     bad = max(0, sum(p.length_ms for p in mine if p.quality == BAD) - outside)
     good = max(0, sum(p.length_ms for p in mine if p.quality == GOOD) - outside)
-    bad_ms = {s: sum(p.length_ms for p in mine if (p.quality, p.state) == (BAD, s)) for s in BETWEEN}
+    bad_ms = {
+        s: sum(p.length_ms for p in mine if (p.quality, p.state) == (BAD, s)) for s in BETWEEN
+    }
     state = sorted(BETWEEN, key=lambda s: -bad_ms[s])[0]  # of equal ones the first
     return [
         *(p for p in laid_out if p.quality == EXCLUDED),
