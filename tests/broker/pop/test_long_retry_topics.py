@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker_group import ASYNC_MASTER, SLAVE, Group, log_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
 from tests.support.pop_client import PopClient, PoppedMessage
@@ -98,3 +99,32 @@ def test_with_the_setting_off_such_a_pop_is_refused(tmp_path: Path) -> None:
             assert (answer.code, answer.messages) == (29, [])
             assert "could not come back" in answer.remark
             assert "at most 127" in answer.remark
+
+
+def test_a_slave_takes_them_and_hands_them_out_as_master(tmp_path: Path) -> None:
+    """With V2 names, too, a slave that judges each record doubts none."""
+    group = Group(tmp_path)
+    pop_settings = {"popCkStayBufferTime": 100, "enableRetryTopicV2": "true"}
+    with group.running():
+        group.start(group.first, ASYNC_MASTER, **pop_settings)
+        group.start(group.second, SLAVE, **pop_settings)
+        with group.first.client(timeout_s=20) as frames:
+            client = PopClient(frames, GROUP, "broker-a")
+            send(frames, 3)
+            pop_all(client, 3)
+            wait_until(lambda: frames.offset(30, RETRY_V2, 0) == 3)
+        with group.second.client(timeout_s=20) as frames:
+            wait_until(lambda: frames.offset(30, RETRY_V2, 0) == 3)
+        wait_until(lambda: log_of(group.first) == log_of(group.second))
+        assert "no topic's name" not in group.second.log("ha")
+        assert "refused" not in group.second.log("ha")
+        topics = group.second.store_dir / "config" / "topics.json"
+        wait_until(lambda: topics.exists() and RETRY_V2 in topics.read_text())
+        group.first.crash()
+        group.second.crash()
+        group.start(group.first, ASYNC_MASTER)
+        group.start(group.second, ASYNC_MASTER, **pop_settings)
+        with group.second.client(timeout_s=20) as frames:
+            again = pop_all(PopClient(frames, GROUP, "broker-a"), 3)
+            assert {one.topic for one in again} <= {RETRY_V2, TOPIC}
+            assert {one.message.body for one in again} == {b"body 0", b"body 1", b"body 2"}
