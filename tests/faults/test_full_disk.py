@@ -268,6 +268,23 @@ def test_a_full_slave_acknowledges_nothing_that_it_lacks(disk: SmallDisk, tmp_pa
             wait_until(lambda: log_of(group.first) == log_of(group.second))
 
 
+def test_a_start_on_a_nearly_full_disk_does_not_say_only_that_it_serves(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    """There is room for the store, but too little: not a minute later, at the first pass."""
+    disk.fill()
+    disk.make_room(disk.size * 9 // 100)
+    broker = broker_on(disk, tmp_path)
+    broker.settings["cleanResourceInterval"] = 60_000
+    with broker.start():
+        wait_until(lambda: "boot success" not in broker.output().splitlines()[-1])
+        said = broker.output().splitlines()[-1]
+        assert "the store rejects writes: over 90% of the partition of " in said, said
+        assert f"{broker.store_dir / 'commitlog'}" in said
+        with broker.client() as client:
+            assert client.send(TOPIC, 0, b"x").code == REFUSED
+
+
 def test_a_broker_of_a_container_says_last_that_it_takes_nothing(
     disk: SmallDisk, tmp_path: Path
 ) -> None:
