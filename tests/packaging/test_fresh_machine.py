@@ -84,7 +84,7 @@ def machine(
     root = tmp_path_factory.mktemp("machine") / "root"
     packages = ",".join((*BASE, *more))
     debootstrap = ["debootstrap", "--variant=minbase", f"--include={packages}", release, str(root)]
-    made = subprocess.run(debootstrap, capture_output=True, text=True, timeout=1200, check=False)
+    made = subprocess.run(debootstrap, capture_output=True, text=True, timeout=2400, check=False)
     assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
     for path in (CERTIFICATES, Path("/etc/resolv.conf"), Path("/etc/hosts")):
         if path.exists():
@@ -95,13 +95,14 @@ def machine(
 
 
 def test_the_first_command(machine: Machine) -> None:
-    """bin/mqbroker sets itself up and takes a message within the two minutes of the README."""
+    """bin/mqbroker sets itself up and takes a message: ten seconds of a quiet machine, minutes of
+    one that is shared. Its default ports must be free: the network is that of this machine."""
     said = machine.run(
         "bin/mqbroker > /root/said 2>&1 & "
-        "for i in $(seq 1200); do grep -q 'boot success' /root/said && break; sleep 0.1; done; "
+        "for i in $(seq 3000); do grep -q 'boot success' /root/said && break; sleep 0.1; done; "
         "cat /root/said; bin/mqadmin updateTopic -c DefaultCluster -t Hello -r 1 -w 1; "
         "bin/mqadmin sendMessage -t Hello -p first; bin/mqshutdown broker",
-        timeout_s=300,
+        timeout_s=600,
     ).stdout
     assert "boot success" in said, said
     assert "SEND_OK" in said, said
