@@ -33,6 +33,13 @@ class ChaosOptions:
     delayed_rate: float = 20.0
     """Delayed messages a second, beside the others."""
 
+    accounts: bool | None = None
+    """Whether access control is on, and rights change; None: with every second seed."""
+
+    def has_accounts(self, seed: int) -> bool:
+        """Whether this seed has."""
+        return seed % 2 == 1 if self.accounts is None else self.accounts
+
     @property
     def has_slave(self) -> bool:
         """Whether there is one."""

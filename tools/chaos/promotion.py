@@ -103,17 +103,23 @@ class CommittedOffsets:
 
 
 def promote(
-    group: ScratchGroup, send_oks: Callable[[], int], offsets: CommittedOffsets, broken_s: float
+    group: ScratchGroup,
+    send_oks: Callable[[], int],
+    broken_s: float,
+    *,
+    lacks: Callable[[ScratchBroker, float], list[str]],
+    forget_since: Callable[[float], None],
 ) -> Promotion:
     """Kill the master and put its most advanced slave in its place. Raises ChaosError, OSError.
 
     send_oks: how many SEND_OK the producers got up to now. broken_s: until then (monotonic seconds)
-    nothing was wrong with the links: a slave whose link is lost copies no offsets.
+    nothing was wrong with the links: a slave whose link is lost copies no tables. lacks: what a
+    broker does not know of the tables that had been changed by then. forget_since: what the master
+    was told from then on may be lost, which has to be known before another one serves.
     """
     old, killed_s = group.master, time.monotonic()
     old.kill_all()
     promised_s = min(killed_s, broken_s) - OFFSETS_S
-    committed = offsets.as_of(promised_s)
     new = max(group.slaves, key=_log_end)
     place = group.slaves.index(new)
     violations = []
@@ -134,6 +140,7 @@ def promote(
         old.start()
         new.start()
         return Promotion(new.name, None, violations)
+    forget_since(promised_s)
     group.master, group.slaves[place] = new, old
     for relay in group.relays:
         relay.lead_to((new.host, new.ports["ha"]))
@@ -141,8 +148,7 @@ def promote(
     old.configure(
         brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link, haTruncateDiverged="true"
     )
-    offsets.forget_since(promised_s)
-    violations += offset_violations(new, committed, "the new master")
+    violations += lacks(new, promised_s)
     if len(group.slaves) == 1:
         old.start()  # Without another slave there is no SEND_OK before it is back.
     wait_for(lambda: send_oks() > before + _ROUND, _SERVES_S, "SEND_OK of the new master")
