@@ -8,6 +8,7 @@ Each has to have every message, table, offset and right. Runs on the thread that
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Final
 from tools.chaos import checks
 from tools.chaos.ack_log import Ack
 from tools.chaos.power_cut import Draw, cut_power
-from tools.chaos.promotion import OFFSETS_S
+from tools.chaos.promotion import OFFSETS_S, log_end
 from tools.chaos.queue_reading import read_queues
 from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
 from tools.chaos.workload import QUEUES, TOPIC
@@ -25,6 +26,7 @@ QUIET_S: Final = max(OFFSETS_S, 5.0)
 """So long ago is the last answer: tables are copied and saved by then, and ASYNC_FLUSH has
 flushed."""
 _SOON_S: Final = 20.0
+_REJOIN_S: Final = 60.0
 
 
 def lose_everything(
@@ -66,7 +68,18 @@ def _let_the_master_be_right(group: ScratchGroup) -> list[str]:
         if (code := slave.stop()) != 0:
             violations.append(f"{slave.name}: an orderly stop ended with {code}")
         slave.start()
+    try:
+        wait_for(lambda: _have_equal_logs(group), _REJOIN_S, "slaves with logs as the master's")
+    except ChaosError as error:
+        violations.append(f"after everything was lost: {error}")
     return violations
+
+
+def _have_equal_logs(group: ScratchGroup) -> bool:
+    with contextlib.suppress(OSError):
+        end = log_end(group.master)
+        return all(log_end(slave) == end for slave in group.slaves)
+    return False
 
 
 def _lost(broker: ScratchBroker, promised: Sequence[Ack]) -> list[str]:

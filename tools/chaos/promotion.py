@@ -120,7 +120,7 @@ def promote(
     old, killed_s = group.master, time.monotonic()
     old.kill_all()
     promised_s = min(killed_s, broken_s) - OFFSETS_S
-    new = max(group.slaves, key=_log_end)
+    new = max(group.slaves, key=log_end)
     place = group.slaves.index(new)
     violations = []
     if (code := new.stop()) != 0:
@@ -183,8 +183,8 @@ def cut_seen(
     return kept
 
 
-def _log_end(broker: ScratchBroker) -> int:
-    """What `mqadmin brokerStatus` prints as commitLogMaxOffset."""
+def log_end(broker: ScratchBroker) -> int:
+    """What `mqadmin brokerStatus` prints as commitLogMaxOffset. Raises OSError."""
     with FrameClient(broker.address, _TIMEOUT_S) as client:
         answer = client.call(RequestCode.GET_BROKER_RUNTIME_INFO, {})
     table = json.loads(answer.body)["table"]
