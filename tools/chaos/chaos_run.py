@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import random
 import signal
 import subprocess
@@ -43,6 +44,7 @@ from tools.chaos.queue_reading import gaps, have_same_ends, queue_ends, read_que
 from tools.chaos.rights_load import SETTINGS as RIGHTS_SETTINGS
 from tools.chaos.rights_load import write_accounts
 from tools.chaos.schedule import (
+    BOTH,
     DISK_FAULTS,
     LINK_FAULTS,
     Fault,
@@ -129,6 +131,8 @@ class ChaosRun:
         self._side: SideLoads | None = None
         self._offsets: CommittedOffsets | None = None
         self._promotions: list[Promotion] = []
+        self._slave_broken = -math.inf, -math.inf
+        """When the last fault of a slave began and ended."""
         self._disks: DiskBreaker | None = None
 
     def run(self) -> ChaosResult:
@@ -166,6 +170,7 @@ class ChaosRun:
                 is_sync_flush=options.flush == "sync",
                 is_sync_master=options.replication == "sync",
                 ack_level=options.ack_level,
+                changes_roles=options.promotes,
                 honesty=self._honesty,
                 on_other_log=self._read_again,
                 say=self._say,
@@ -214,8 +219,8 @@ class ChaosRun:
         self._wait_for_follower(queues)
         if self._offsets is not None:
             self._offsets.stop()
-        self._over_s = time.monotonic()
         violations, self._result.mixed = side.finish(only_ok=bool(self._promotions))
+        self._over_s = time.monotonic()
         self._result.violations += violations
         for text in self._result.mixed:
             self._say(text)
@@ -253,6 +258,12 @@ class ChaosRun:
 
     def _commit(self, fault: Fault) -> None:
         """The fault, and its end."""
+        began_s = time.monotonic()
+        self._commit_now(fault)
+        if fault.broker in ("slave", BOTH):
+            self._slave_broken = began_s, time.monotonic()
+
+    def _commit_now(self, fault: Fault) -> None:
         if fault.kind in LINK_FAULTS:
             self._break_links(fault.kind, fault)
             self._heal_links()
@@ -360,6 +371,9 @@ class ChaosRun:
     def _promote(self, fault: Fault) -> None:
         assert self._offsets is not None
         broken_s = time.monotonic()
+        began_s, ended_s = self._slave_broken
+        if broken_s - ended_s < OFFSETS_S:
+            broken_s = began_s  # It may have copied no tables since.
         if fault.detail:
             self._break_links(FaultKind(fault.detail), fault)
         for broker in self._group.brokers:
@@ -385,6 +399,8 @@ class ChaosRun:
         if done.rto_s is not None:
             self._result.rto_s.append(round(done.rto_s, 3))
             held, _ = read_queues(self._where(), self._topic, QUEUES)
+            if self._disks is not None:
+                self._disks.forget_lost(held)
             seen = cut_seen(follower.seen, self._acks.acks, held)
         else:
             self._result.refused_promotions += 1

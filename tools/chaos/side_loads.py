@@ -133,10 +133,11 @@ class SideLoads:
             if load is not None:
                 load.stop()
                 told.append(load.text())
+        self.tables.finish()
+        violations += checks.shortened(self.tables.violations)
         if self.rights is not None:
             self.rights.finish()
             violations += checks.shortened(self.rights.violations)
-        violations += self.tables.violations
         transactions.stop()
         violations += checks.shortened(transactions.judge(only_ok=only_ok))
         return violations, [*told, transactions.text()]

@@ -159,6 +159,18 @@ def test_a_lost_master_promised_nothing_of_the_last_seconds(world: World) -> Non
     assert len(world.lacks(18.0)) == 3
 
 
+def test_each_is_changed_once_more_at_the_end(world: World) -> None:
+    world.steps(3)
+    old = dict(world.broker.topics)
+    world.load.finish()
+    assert world.lacks(3.0) == world.load.violations == []
+    world.broker.topics = old
+    assert len(world.lacks(3.0)) == 3
+    world.broker.refuses = {"groups"}
+    world.load.finish()
+    assert world.load.violations == ["a change of a table was refused after the faults"]
+
+
 def test_delay_offsets_of_a_file(world: World, tmp_path: Path) -> None:
     path = tmp_path / "delayOffset.json"
     world.steps(2)
