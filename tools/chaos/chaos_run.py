@@ -75,6 +75,7 @@ _WORLD_FAULTS: Final = frozenset(
     )
 )
 _STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
+_BEHIND_S: Final = 0.5
 _KILLED_SLAVES: Final = 0.5
 _ALL_LINKS: Final = 0.5
 """The share of link faults that are those of every link, where there are several."""
@@ -192,6 +193,7 @@ class ChaosRun:
             wait_for(self._slave_serves, RECOVERY_S, "the slave's first messages")
         with self._count_acks():
             self._break_things(self._result.faults, options.seconds)
+            self._forget_what_is_not_dispatched()
             self._side.stop_sending()
             self._heal()
             self._still_serves()
@@ -251,6 +253,17 @@ class ChaosRun:
             self._say(fault.text())
             self._commit(fault)
         self._pause(began + seconds - time.monotonic())
+
+    def _forget_what_is_not_dispatched(self) -> None:
+        """Part of every run: `remoting` of the master dies while its log is far ahead of its
+        queues, and has to find in the log which queue offsets it has given."""
+        master = self._group.master
+        self._begin_kill(master)
+        master.signal("store", signal.SIGSTOP)
+        self._pause(_BEHIND_S)
+        master.signal("remoting", signal.SIGKILL)
+        self._pause(_BEHIND_S)
+        master.signal("store", signal.SIGCONT)
 
     def _pause(self, seconds: float) -> None:
         """So long, as the schedule says: nothing is waited for."""
