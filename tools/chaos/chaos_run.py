@@ -62,7 +62,7 @@ from tools.chaos.side_loads import SETTINGS as SIDE_SETTINGS
 from tools.chaos.side_loads import SideLoads
 from tools.chaos.timeline import Curve, draw_timeline
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
-from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock
+from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock, serves
 
 _DISPATCH_S: Final = 10.0
 RECOVERY_S: Final = 60.0
@@ -76,6 +76,7 @@ _WORLD_FAULTS: Final = frozenset(
 )
 _STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
 _BEHIND_S: Final = 0.5
+_STARTS_S: Final = 5.0
 _KILLED_SLAVES: Final = 0.5
 _ALL_LINKS: Final = 0.5
 """The share of link faults that are those of every link, where there are several."""
@@ -202,9 +203,10 @@ class ChaosRun:
         self._result.recovery_s += self._wait_for_slaves()
         queues = self._read_all(self._where())
         self._wait_for_consumers(queues, self._side)
-        self._judge(queues)
-        self._judge_look_ups(queues)
-        self._lose_everything(queues)
+        promised = self._promised(queues)
+        self._judge(queues, promised)
+        self._judge_look_ups(promised)
+        self._lose_everything(checks.held(promised, queues))
         self._judge_files()
 
     def _read_again(self) -> None:
@@ -261,8 +263,14 @@ class ChaosRun:
         self._begin_kill(master)
         master.signal("store", signal.SIGSTOP)
         self._pause(_BEHIND_S)
+        before = master.processes().get("remoting")
         master.signal("remoting", signal.SIGKILL)
-        self._pause(_BEHIND_S)
+        with contextlib.suppress(ChaosError):
+            wait_for(
+                lambda: master.processes().get("remoting") not in (None, before) and serves(master),
+                _STARTS_S,
+                "remoting",
+            )
         master.signal("store", signal.SIGCONT)
 
     def _pause(self, seconds: float) -> None:
@@ -506,9 +514,8 @@ class ChaosRun:
         # A promoted slave has what was answered SEND_OK, and perhaps more.
         return [ack for ack in acks if not self._promotions or ack.code == SEND_OK]
 
-    def _judge(self, queues: dict[int, list[bytes]]) -> None:
+    def _judge(self, queues: dict[int, list[bytes]], promised: Sequence[Ack]) -> None:
         acks, result, follower = self._acks, self._result, self._follower
-        held = self._promised(queues)
         result.sent += sum(acks.sent.values())
         result.acknowledged += len(acks.acks)
         result.codes = dict(Counter(result.codes) + acks.codes)
@@ -520,8 +527,8 @@ class ChaosRun:
         for found in (
             [] if self._honesty is None else self._honesty.violations,
             [] if self._disks is None else self._disks.violations,
-            checks.lost(held, queues),
-            checks.places_given_twice(held),
+            checks.lost(promised, queues),
+            checks.places_given_twice(promised),
             checks.invented(queues, acks.sent),
             checks.repeated(queues),
             checks.out_of_order(queues),
@@ -532,12 +539,12 @@ class ChaosRun:
         for slave in self._group.slaves:
             copies = self._read_all(slave.address)
             result.violations += checks.shortened(
-                [f"{slave.name}: {text}" for text in checks.lost(held, copies)]
+                [f"{slave.name}: {text}" for text in checks.lost(promised, copies)]
             )
 
-    def _judge_look_ups(self, queues: dict[int, list[bytes]]) -> None:
+    def _judge_look_ups(self, promised: list[Ack]) -> None:
         """A sample of what has to be there is found by keys and by offset id, too."""
-        acks = sample(self._promised(queues), LOOK_UPS, self._seed)
+        acks = sample(promised, LOOK_UPS, self._seed)
         self._result.looked_up += len(acks)
         for broker in self._group.brokers:
             missing = found_late(broker.address, self._topic, acks)
@@ -545,9 +552,8 @@ class ChaosRun:
                 [f"{broker.name}: {text}" for text in missing]
             )
 
-    def _lose_everything(self, queues: dict[int, list[bytes]]) -> None:
+    def _lose_everything(self, promised: Sequence[Ack]) -> None:
         violations = self._delay_violations()
-        promised = self._promised(queues)
         told, found = lose_everything(
             self._group,
             promised,

@@ -213,7 +213,7 @@ class SoakRun(ChaosRun):
         self._wait_for_slaves()
         queues = self._read_all(self._where())
         self._wait_for_follower(queues)
-        self._judge(queues)
+        self._judge(queues, self._promised(queues))
         self._end_epoch(number, before)
 
     def _end_epoch(self, number: int, before: int) -> None:
