@@ -40,7 +40,6 @@ from broker.wiring.lost_tables import (
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
 
-
 OWN_GROUPS: Final = (TRANSACTION_GROUP, REVIVE_GROUP)
 """Groups whose offsets say how far the broker itself is: no client commits them."""
 

@@ -29,7 +29,7 @@ from tools.chaos.disk_faults import DiskBreaker
 from tools.chaos.file_judge import file_violations, table_violations
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.honesty import HonestyJudge
-from tools.chaos.last_loss import lose_everything
+from tools.chaos.last_loss import kill_behind, lose_everything
 from tools.chaos.look_ups import LOOK_UPS, found_late, sample
 from tools.chaos.lost_master import lose_master
 from tools.chaos.promotion import (
@@ -62,7 +62,7 @@ from tools.chaos.side_loads import SETTINGS as SIDE_SETTINGS
 from tools.chaos.side_loads import SideLoads
 from tools.chaos.timeline import Curve, draw_timeline
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
-from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock, serves
+from tools.chaos.world_faults import JUMPY, exhaust_process, jump_clock
 
 _DISPATCH_S: Final = 10.0
 RECOVERY_S: Final = 60.0
@@ -75,8 +75,6 @@ _WORLD_FAULTS: Final = frozenset(
     )
 )
 _STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
-_BEHIND_S: Final = 0.5
-_STARTS_S: Final = 5.0
 _KILLED_SLAVES: Final = 0.5
 _ALL_LINKS: Final = 0.5
 """The share of link faults that are those of every link, where there are several."""
@@ -194,7 +192,8 @@ class ChaosRun:
             wait_for(self._slave_serves, RECOVERY_S, "the slave's first messages")
         with self._count_acks():
             self._break_things(self._result.faults, options.seconds)
-            self._forget_what_is_not_dispatched()
+            self._begin_kill(self._group.master)
+            kill_behind(self._group.master)
             self._side.stop_sending()
             self._heal()
             self._still_serves()
@@ -255,23 +254,6 @@ class ChaosRun:
             self._say(fault.text())
             self._commit(fault)
         self._pause(began + seconds - time.monotonic())
-
-    def _forget_what_is_not_dispatched(self) -> None:
-        """Part of every run: `remoting` of the master dies while its log is far ahead of its
-        queues, and has to find in the log which queue offsets it has given."""
-        master = self._group.master
-        self._begin_kill(master)
-        master.signal("store", signal.SIGSTOP)
-        self._pause(_BEHIND_S)
-        before = master.processes().get("remoting")
-        master.signal("remoting", signal.SIGKILL)
-        with contextlib.suppress(ChaosError):
-            wait_for(
-                lambda: master.processes().get("remoting") not in (None, before) and serves(master),
-                _STARTS_S,
-                "remoting",
-            )
-        master.signal("store", signal.SIGCONT)
 
     def _pause(self, seconds: float) -> None:
         """So long, as the schedule says: nothing is waited for."""

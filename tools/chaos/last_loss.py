@@ -1,4 +1,5 @@
-"""The end of every run: every broker is lost at once, when the load has been over for seconds.
+"""The end of every run, whatever its seed: under load `remoting` dies while the queues are behind,
+and every broker is lost at once when the load has been over for seconds.
 
 What a run's faults show depends on its seed; this is part of each. The brokers are killed, or,
 where disks misbehave, lose power: what was answered is older than what such a loss may cost.
@@ -10,6 +11,7 @@ message, table, offset and right. Runs on the thread that leads.
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,12 +24,31 @@ from tools.chaos.promotion import OFFSETS_S, log_end
 from tools.chaos.queue_reading import read_queues
 from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
 from tools.chaos.workload import QUEUES, TOPIC
+from tools.chaos.world_faults import serves
 
 QUIET_S: Final = max(OFFSETS_S, 5.0)
 """So long ago is the last answer: tables are copied and saved by then, and ASYNC_FLUSH has
 flushed."""
+_BEHIND_S: Final = 0.5
+_STARTS_S: Final = 5.0
 _SOON_S: Final = 20.0
 _REJOIN_S: Final = 60.0
+
+
+def kill_behind(master: ScratchBroker) -> None:
+    """Under load: `remoting` dies while its log is far ahead of its queues, and has to find in the
+    log which queue offsets it has given."""
+    before = master.processes().get("remoting")
+    master.signal("store", signal.SIGSTOP)
+    threading.Event().wait(_BEHIND_S)
+    master.signal("remoting", signal.SIGKILL)
+    with contextlib.suppress(ChaosError):
+        wait_for(
+            lambda: master.processes().get("remoting") not in (None, before) and serves(master),
+            _STARTS_S,
+            "remoting",
+        )
+    master.signal("store", signal.SIGCONT)
 
 
 def lose_everything(
