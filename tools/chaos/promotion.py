@@ -29,6 +29,7 @@ from tools.chaos.workload import TOPIC, Where
 
 _TIMEOUT_S: Final = 10.0
 _SERVES_S: Final = 60.0
+_STANDS_S: Final = 0.3
 _COMMIT_S: Final = 0.05
 _SLACK_S: Final = 2.0
 """A sync and its answer take their time on a busy machine."""
@@ -120,7 +121,9 @@ def promote(
     old, killed_s = group.master, time.monotonic()
     old.kill_all()
     promised_s = min(killed_s, broken_s) - OFFSETS_S
-    new = max(group.slaves, key=log_end)
+    for relay in group.relays:
+        relay.drop()
+    new = _most_advanced(group)
     place = group.slaves.index(new)
     violations = []
     if (code := new.stop()) != 0:
@@ -156,6 +159,16 @@ def promote(
     if len(group.slaves) > 1:
         old.start()
     return Promotion(new.name, rto_s, violations)
+
+
+def _most_advanced(group: ScratchGroup) -> ScratchBroker:
+    """The slave with the longest log, once none grows any more: what one receives after another was
+    chosen would keep it from following that. Raises OSError."""
+    ends: list[int] = []
+    while (now := [log_end(slave) for slave in group.slaves]) != ends:
+        ends = now
+        threading.Event().wait(_STANDS_S)
+    return group.slaves[ends.index(max(ends))]
 
 
 def cut_seen(
