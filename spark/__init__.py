@@ -5,7 +5,7 @@ Started by bin/mqreport as `python -m spark`, or by spark-submit with spark/__ma
     command            arguments, runs, subcommands, exit code      driver
     job                session, the one Spark job, stored tables    driver; tasks: executors
     page               report.html, summary.json, CSV               driver
-    figures            samples -> figures -> verdicts, no Spark     executors; several groups: driver
+    figures            samples -> figures -> verdicts, no Spark     executors; of several: driver
     evidence           chains of lines and results, signatures      no Spark; lines: executors
     dumps              lines and files of dumps                     executors; compaction: no Spark
     config             sla.yaml, OpenSLO, Prometheus rules          driver; its values: executors
