@@ -67,6 +67,11 @@ class Broker:
             self.clock,
         )
 
+    def take(self, written_ms: int | None = None) -> dict[str, Any]:
+        """A snapshot; `written_ms`: monotonic time of the line before."""
+        now_ms = self.clock.monotonic_ms()
+        return self.snapshot.take(now_ms - 5_000 if written_ms is None else written_ms)
+
     def look(self) -> Any:
         """As a BrokerCollector."""
         return self.sight.look()
@@ -157,7 +162,7 @@ def test_every_field(broker: Broker) -> None:
     fill(broker)
     broker.children[1].restarts = 4
 
-    taken = broker.snapshot.take()
+    taken = broker.take()
 
     config = taken.pop("config")
     assert len(config) == 12
@@ -237,7 +242,7 @@ def test_every_field(broker: Broker) -> None:
 
 
 def test_before_anybody_has_counted(broker: Broker) -> None:
-    taken = broker.snapshot.take()
+    taken = broker.take()
     assert taken["unreplicated_bytes"] is None
     assert taken["oldest_unreplicated_ms"] is None
     assert taken["replicas"] == []
@@ -253,7 +258,7 @@ def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
     if how == "dead":
         broker.children[1].process = None
 
-    taken = broker.snapshot.take()
+    taken = broker.take()
 
     assert taken["processes"][1]["up"] is (how == "hung")
     assert [row["state"] for row in taken["replicas"]] == ["disconnected"] * 3
@@ -266,7 +271,7 @@ def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
 
     broker.children[1].process = "runs"
     broker.ha_looks()  # It has not booked the gap yet.
-    again = broker.snapshot.take()["replicas"][1]
+    again = broker.take()["replicas"][1]
     assert again["state"] == "in_sync"
     assert again["state_ms"]["disconnected"] == 3_000
 
@@ -274,27 +279,27 @@ def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
 def test_what_is_a_bound_is_not_told_as_a_fact(broker: Broker) -> None:
     fill(broker)
     broker.put(broker.ha, table.HA_UNREPLICATED_EXACT, (), 0)
-    taken = broker.snapshot.take()
+    taken = broker.take()
     assert (taken["unreplicated_bytes"], taken["oldest_unreplicated_ms"]) == (None, None)
 
 
 def test_not_ready(broker: Broker) -> None:
     broker.is_ready = False
-    assert broker.snapshot.take()["ready"] is False
+    assert broker.take()["ready"] is False
 
 
 def test_what_a_deleted_topic_counted_stays(broker: Broker) -> None:
     labels = ("T1", "Normal", "false")
     broker.put(broker.remoting, table.MESSAGES_IN, labels, 10)
     broker.put(broker.remoting, table.MESSAGES_IN, ("T2", "Normal", "false"), 1)
-    assert broker.snapshot.take()["msgs_in"] == 11
+    assert broker.take()["msgs_in"] == 11
     broker.remoting.hide(table.MESSAGES_IN.name, labels)
-    assert broker.snapshot.take()["msgs_in"] == 11
+    assert broker.take()["msgs_in"] == 11
     broker.put(broker.remoting, table.MESSAGES_IN, labels, 4)
-    assert broker.snapshot.take()["msgs_in"] == 15
+    assert broker.take()["msgs_in"] == 15
     broker.remoting.hide(table.MESSAGES_IN.name, labels)
     broker.put(broker.remoting, table.MESSAGES_IN, labels, 3)  # deleted and made between two lines
-    assert broker.snapshot.take()["msgs_in"] == 18
+    assert broker.take()["msgs_in"] == 18
 
 
 def test_a_slave_tells_its_metadata() -> None:
@@ -304,7 +309,7 @@ def test_a_slave_tells_its_metadata() -> None:
     counters[SLAVE_SYNC_SUCCESS + 2] = now_ms + 70  # the wall clock went back
     counters[SLAVE_SYNC_FAILURES + 3] = 6
 
-    taken = broker.snapshot.take()
+    taken = broker.take()
 
     assert (taken["role"], taken["broker_id"]) == ("SLAVE", 1)
     assert taken["metadata"] == [
@@ -361,9 +366,9 @@ def test_a_setting_that_a_request_changes_is_in_the_next_line(tmp_path: Path) ->
 def test_a_table_that_is_being_written(broker: Broker) -> None:
     changed = ChangedSettings(broker.changes_fd)
     changed.write({"brokerPermission": "4"})
-    before = broker.snapshot.take()["config"]
+    before = broker.take()["config"]
     os.pwrite(broker.changes_fd, b'{"brokerPermission":"4","dele', 4)
-    assert broker.snapshot.take()["config"] == before
+    assert broker.take()["config"] == before
     changed.write({"brokerPermission": "4", "deleteWhen": "05"})
     expected = config_digest({**broker.options.settings(), **changed.read()})
-    assert broker.snapshot.take()["config"] == expected != before
+    assert broker.take()["config"] == expected != before
