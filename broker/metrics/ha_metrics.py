@@ -162,6 +162,9 @@ class HaMetrics(ServiceThread):
                 ack_limit=max_offset if each.ack_limit is None else each.ack_limit,
                 is_named=self._is_name(each.id),
             )
+        if self._marks is not None:
+            # What is at risk before anybody connects: their first reports are no later than that.
+            self._write(self._observe())
 
     def _is_name(self, replica: str) -> bool:
         return replica.startswith(self._name_prefix)

@@ -51,36 +51,6 @@ class AckLatency(msgspec.Struct, gc=False):
     sum: _Seconds
 
 
-class Sends(msgspec.Struct, gc=False):
-    """Counters of all answers to sends; `latency` from request to answer."""
-
-    ok: _Count
-    flush_disk_timeout: _Count
-    flush_slave_timeout: _Count
-    slave_not_available: _Count
-    refused: _Count
-    latency: AckLatency
-
-
-class LastError(msgspec.Struct, gc=False):
-    """Why a replica's last connection ended, and when."""
-
-    reason: str
-    ts: _Moment
-
-
-class Exposure(msgspec.Struct, gc=False):
-    """High-water marks since `since` of what would have been lost: `at_least` is proved, `at_most`
-    was never exceeded. `counts`: looks since the boot whose mark lay in each bucket of bytes."""
-
-    bytes_at_least: _Count
-    bytes_at_most: _Count
-    ms_at_least: _Count
-    ms_at_most: _Count
-    le: list[_Count]
-    counts: list[_Count]
-
-
 class Process(msgspec.Struct, gc=False):
     """One of the broker's processes."""
 
@@ -95,7 +65,6 @@ class Metadata(msgspec.Struct, gc=False):
     kind: str
     failures: _Count
     age_ms: _Count | None = None
-    age_ms_max: _Count | None = None
 
 
 class ReplicaRow(msgspec.Struct, gc=False):
@@ -113,15 +82,10 @@ class ReplicaRow(msgspec.Struct, gc=False):
     reconnects: _Count
     rejected_acks: _Count
     state_ms: StateMs
-    remote: str | None = None
-    last_error: LastError | None = None
-    lag_ms_max: _Count | None = None
-    lag_time: list[_Count] | None = None
 
 
 class Line(msgspec.Struct, gc=False):
-    """All that a line must have; the last ones may be null or absent. Some of
-    these a line of version 2 must have (`_check_counts`)."""
+    """All that a line must have; the last ones may be null or absent."""
 
     v: int
     ts: _Moment
@@ -148,12 +112,6 @@ class Line(msgspec.Struct, gc=False):
     processes: list[Process]
     prev_boot: str | None = None
     prev_seq: _Count | None = None
-    prev_digest: str | None = None
-    since: _Count | None = None
-    host: str | None = None
-    sends: Sends | None = None
-    exposure: Exposure | None = None
-    lag_le: list[_Count] | None = None
     unreplicated_bytes: _Count | None = None
     oldest_unreplicated_ms: _Count | None = None
     replicas: list[ReplicaRow] | None = None
@@ -183,31 +141,13 @@ def decode_line(text: bytes, midnight: int) -> Line:
         raise BadLineError(_reason(text, str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadLineError("not one JSON object") from None
-    if line.v not in (1, 2):
-        raise BadLineError(f"version {line.v}, this report reads 1 and 2")
+    if line.v != 1:
+        raise BadLineError(f"version {line.v}, this report reads 1")
     if len(line.ack_latency.counts) != len(line.ack_latency.le) + 1:
         raise BadLineError("ack_latency: needs one count more than bounds")
-    if line.v != 1:
-        _check_counts(line)
     if not midnight - HOUR_MS <= line.ts < midnight + DAY_MS + HOUR_MS:
         raise BadLineError("ts: more than an hour away from the date of the directory")
     return line
-
-
-def _check_counts(line: Line) -> None:
-    """What version 2 adds: all of it is there, and has as many counts as its bounds need."""
-    sends, exposure, bounds = line.sends, line.exposure, line.lag_le
-    if line.since is None or line.host is None or sends is None or bounds is None:
-        missing = {"since": line.since, "host": line.host, "sends": sends, "lag_le": bounds}
-        name = next(name for name, value in missing.items() if value is None)
-        raise BadLineError(f"{name}: missing, incomplete or of a wrong type")
-    if len(sends.latency.counts) != len(sends.latency.le) + 1:
-        raise BadLineError("sends: needs one count more than bounds")
-    if exposure is not None and len(exposure.counts) != len(exposure.le) + 1:
-        raise BadLineError("exposure: needs one count more than bounds")
-    for row in line.replicas or ():
-        if row.lag_ms_max is None or row.lag_time is None or len(row.lag_time) != len(bounds) + 1:
-            raise BadLineError("replicas: needs lag_ms_max, and one lag_time more than lag_le")
 
 
 def _reason(text: bytes, message: str) -> str:
@@ -221,8 +161,8 @@ def _reason(text: bytes, message: str) -> str:
         if message.startswith("Expected `object`"):
             return "not one JSON object"
         return "v: missing or of a wrong type"
-    if version not in (1, 2):
-        return f"version {version}, this report reads 1 and 2"
+    if version != 1:
+        return f"version {version}, this report reads 1"
     place = _PATH.search(message) or _MISSING.search(message)
     field = place[1] if place else "a field"
     if ">= 1" in message:

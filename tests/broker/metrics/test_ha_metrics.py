@@ -299,7 +299,7 @@ class TestAnotherProcess:
         world.clock.advance(1000)  # Shorter than a gap: but nobody can be connected meanwhile.
         world.write()
         world.start_ha()
-        assert world.of("b:1", table.HA_REPLICA_CONNECTED) == 1, "nobody has looked yet"
+        assert world.of("b:1", table.HA_REPLICA_CONNECTED) == 0, "it looks before it serves"
         world.look(200)
         assert world.replicas() == {"b:1"}
         assert world.of("b:1", table.HA_REPLICA_CONNECTED) == 0
