@@ -424,8 +424,6 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
         told = sample, age
         if sample.in_window:
             least.append(age)
-            if since is not None and largest is not None and since >= window.w0:
-                least.append(largest)
     return {
         "at_least_ms": max(least, default=None),
         "at_most_ms": max(most, default=None),
