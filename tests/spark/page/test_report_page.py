@@ -107,7 +107,7 @@ def test_why_in_sentences() -> None:
         "3 incidents, the longest 3 min 20 s from 02:10:05: disconnected.",
         "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
         "Availability not proved: 0 s bad and 8 h 48 min unknown of 86.4 s allowed. "
-        "Coverage 63.333 % < 99 %: 8 h 48 min unknown.",
+        "Lag p99, objective 2 s: not proved, 0 s above it and 8 h 48 min unknown of 864 s allowed.",
     ]
 
 
