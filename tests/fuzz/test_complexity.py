@@ -1,7 +1,7 @@
 """The complexity fuzzer finds what costs more than linear time or memory, and nothing else does.
 
-FUZZ_SECONDS is for the changes of test_fuzz.py; this has COMPLEXITY_SECONDS of the clock (60) for a
-broker and a name server together, of a fixed order. All places take about an hour:
+FUZZ_SECONDS is for the changes of test_fuzz.py; this has COMPLEXITY_SECONDS of the clock (60) for all
+worlds together, of a fixed order. All places take about an hour:
 `python -m tests.fuzz complexity --seconds 3600`.
 """
 
@@ -16,21 +16,21 @@ import pytest
 
 from remoting.request_code import RequestCode
 from tests.fuzz import complexity
-from tests.fuzz.complexity import Measure, Outcome, Turns, all_trials, judge
+from tests.fuzz.complexity import Measure, Outcome, all_trials, judge
 from tests.fuzz.growth import Trial
 from tests.fuzz.served_connection import request
+from tests.fuzz.turns import Turns
 
 SECONDS = float(os.environ.get("COMPLEXITY_SECONDS", "60"))
-SHARES = {"broker": 0.8, "namesrv": 0.2}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 3 * SECONDS)
-@pytest.mark.parametrize("kind", SHARES)
+@pytest.mark.parametrize("kind", complexity.SHARES)
 def test_no_place_of_a_request_costs_more_than_linear(
     kind: str, proved: Callable[[str], None]
 ) -> None:
-    outcome = complexity.run(kind, SECONDS * SHARES[kind], seed=26)
+    outcome = complexity.run(kind, SECONDS * complexity.SHARES[kind], seed=26)
     assert not outcome.findings, outcome.findings
     proved(f"complexity of {kind}: {outcome.trials} places grown, {outcome.left} left")
 
