@@ -215,9 +215,7 @@ def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:
     return _loads(text, _decoder, _finite_float)
 
 
-def loads_exact(
-    text: bytes | bytearray | memoryview | str, most_tokens: int | None = None
-) -> Any:
+def loads_exact(text: bytes | bytearray | memoryview | str, most_tokens: int | None = None) -> Any:
     """Like loads_lenient, but fractions are Decimals, so that a later cast loses nothing.
     most_tokens: of what is no strict JSON, None for any number."""
     return _loads(text, _exact_decoder, _exact_fraction, most_tokens)

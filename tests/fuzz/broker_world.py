@@ -74,7 +74,8 @@ _USERS = {
     "authorizationMetadataProvider": ACLS,
 }
 _ENTRIES = [
-    {"resource": f"{kind}:*", "actions": ["All"], "decision": "Allow"} for kind in ("Topic", "Group")
+    {"resource": f"{kind}:*", "actions": ["All"], "decision": "Allow"}
+    for kind in ("Topic", "Group")
 ]
 _MEMBER = RequestSigner("membership", "member-secret")
 _SIGNERS = (

@@ -27,7 +27,7 @@ from ha.record_validator import RecordValidators
 from ha.reports import Reports
 from ha.slave_progress import SlaveProgress
 from ipc.clock import SystemClock
-from store.control_slots import ALLOCATED_END
+from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
 from store.errors import StoreError
 from store.mapped_file import create_allocated, file_name
 from store.message_codec import decode_record, encode_blank
@@ -94,6 +94,9 @@ class HaCosts:
         self._root = root
         self._names = itertools.count()
         self._clock = ManualClock(monotonic_ms=10_000)
+        self.read = 0
+        """Bytes of the last stream that were taken for good: reports, or of the log."""
+        self._good = False
 
     def served(self) -> set[int]:
         """The kinds of streams."""
@@ -102,6 +105,7 @@ class HaCosts:
     def ask(self, data: bytes) -> None:
         """One stream, up to its end or to what closes it."""
         kind, data = Kind(data[0]), data[1:]
+        self.read = 0
         if kind in (Kind.MASTER, Kind.SHAKEN):
             transport = _Slave(data, self.turns) if kind is Kind.SHAKEN else _Transport(data)
             self._lead(transport)
@@ -130,14 +134,20 @@ class HaCosts:
             HaConfig(),
             self._clock,
             peer.reports,
-            acknowledged=lambda _progress: None,
+            acknowledged=self._note,
             end=lambda _reason, _text: transport.shutdown(),
             finished=lambda: None,
             new_selector=_Ready,  # type: ignore[arg-type]
         )
         while transport.data and not transport.is_shut:
+            before = len(transport.data)
+            self._good = False
             reader.step()
             self.turns.end_turn()
+            self.read += (before - len(transport.data)) * self._good
+
+    def _note(self, _progress: SlaveProgress) -> None:
+        self._good = True
 
     def _shake(self, data: bytes) -> None:
         self.turns.begin()
@@ -176,6 +186,7 @@ class HaCosts:
         except (LinkClosedError, StoreError):
             self.turns.end_turn()
         finally:
+            self.read = page.counters[MAX_PHY_OFFSET]
             log.close()
             close_page(page)
             for path in directory.iterdir():
