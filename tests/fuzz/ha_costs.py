@@ -134,6 +134,7 @@ class HaCosts:
             HaConfig(),
             self._clock,
             peer.reports,
+            log_end=lambda: _LOG_END,
             acknowledged=self._note,
             end=lambda _reason, _text: transport.shutdown(),
             finished=lambda: None,
@@ -146,7 +147,7 @@ class HaCosts:
             self.turns.end_turn()
             self.read += (before - len(transport.data)) * self._good
 
-    def _note(self, _progress: SlaveProgress) -> None:
+    def _note(self, _progress: SlaveProgress, _log_end: int) -> None:
         self._good = True
 
     def _shake(self, data: bytes) -> None:
@@ -178,11 +179,12 @@ class HaCosts:
         )
         self.turns.begin()
         try:
-            while transport.data:
+            has_more = True
+            while has_more:
                 outcome = link.receive()
                 self.turns.end_turn()
-                if outcome.start_offset is not None or link.waits_for_file:
-                    break
+                is_full = outcome.start_offset is not None or link.waits_for_file
+                has_more = not is_full and (outcome.has_more or bool(transport.data))
         except (LinkClosedError, StoreError):
             self.turns.end_turn()
         finally:
