@@ -60,7 +60,11 @@ class BrokerTables:
         self.system_topics: Final = SystemTopics()
         lmq = options.store.enable_lmq
         self.topics: Final = (LmqTopicConfigManager if lmq else TopicConfigManager)(
-            path / "topics.json", broker, clock, self.system_topics
+            path / "topics.json",
+            broker,
+            clock,
+            self.system_topics,
+            writes_v2=options.store.auto_message_version_on_topic_len,
         )
         self.mappings: Final = TopicQueueMappingManager(
             path / "topicQueueMapping.json", broker.broker_name, clock
