@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark.config.objectives import Objective
+from spark.figures.criteria import availability_verdict, is_covered
 from spark.figures.distributions import (
     NANOSECONDS,
     ack_figures,
@@ -26,14 +27,7 @@ from spark.figures.distributions import (
 )
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import PERCENTILES, SPANS_S, STATES
-from spark.figures.verdicts import (
-    availability_verdict,
-    budget_columns,
-    budget_s,
-    is_covered,
-    waiting_groups,
-    worst_of,
-)
+from spark.figures.verdicts import budget_columns, budget_s, waiting_groups, worst_of
 from spark.vocabulary import DAY_MS, MINUTE_MS, SYNC_RESULTS
 
 Row = Mapping[str, Any]
@@ -97,9 +91,9 @@ def _replica_window(
     row["minutes_unknown"] = _unknown_minutes(days, today, length)
     row |= _shares(row)
     row["unknown_s"] = _rest_s(length_s, row["excluded_s"], row["good_s"], row["bad_s"])
-    row["state_unknown_s"] = _rest_s(
-        length_s, row["excluded_s"], *(row[name] for name in _KNOWN_STATES)
-    )
+    # A day's states may be longer than the day: its unknown time is 0 then, and no less.
+    stored = sum(whole_ms(day["window_s"]) - whole_ms(day["state_unknown_s"]) for day in days)
+    row["state_unknown_s"] = max(0, whole_ms(length_s) - stored) / 1000
     for measure in _LAGS:
         row |= merged_figures(days, measure, PERCENTILES)
     budget = budget_s(objective.availability_percent, length_s - row["excluded_s"])
