@@ -9,6 +9,7 @@ the same pieces of time, by one object.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -59,6 +60,7 @@ class ReplicaDay:
             **self._group.columns,
             **self._times(),
             "longest_gap_s": _longest_gap_ms(self._time.pieces) / 1000,
+            "leading_unknown_s": _leading_unknown_ms(self._time.pieces) / 1000,
             **self._lag_figures(),
             **self._minute_counts(),
             **self._incident_figures(),
@@ -411,3 +413,9 @@ def _ha_failed(sample: Sample) -> bool:
 
 def _process_ha(sample: Sample) -> Process | None:
     return next((each for each in sample.line.processes if each.name == "ha"), None)
+
+
+def _leading_unknown_ms(pieces: Iterable[Piece]) -> int:
+    """How long the window had been going on before anything is known."""
+    unknown = itertools.takewhile(lambda piece: piece.quality == UNKNOWN, pieces)
+    return sum(piece.length_ms for piece in unknown)

@@ -42,7 +42,7 @@ REPLICA_DAY_COLUMNS = _shown(
     "replica_days",
     # What only later reports need.
     *("first_received", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
-    "first_copy_since_ms",
+    *("first_copy_since_ms", "leading_unknown_s"),
 )
 METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""

@@ -98,6 +98,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms")
     | _columns(EXCLUSIONS_TYPE, "exclusions")
     | _columns("bigint", "first_copy_since_ms")
+    | _columns("double", "leading_unknown_s")
     | _COUNTERS
     | _CATCH_UP
     | _columns(METADATA_TYPE, "metadata")
@@ -116,7 +117,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "revision"),
     "windows": _KEY_COLUMNS
     | _columns("int", "days", "days_with_data")
-    | _columns("string", "verdict")
+    | _columns("string", "begun", "verdict")
     | _columns("double", "window_s")
     | _columns("bigint", *_SAMPLE_COUNTS)
     | _columns("double", "longest_gap_s")

@@ -274,6 +274,7 @@ class Replica:
             **{name: value for name, value in row.items() if name not in left_out},
             "days": days,
             "days_with_data": len(recent),
+            "begun": None,
             "verdict": _verdict_of_window(bad, budget, (good + bad) / window_s),
             "window_s": window_s,
             "expected": STEPS * days,

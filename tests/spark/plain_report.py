@@ -249,6 +249,7 @@ def _replica_day(
         "conflicts": sum(sample.conflict for sample in inside),
         "out_of_order": _out_of_order(replica.stream),
         "longest_gap_s": _longest_gap_ms(time.pieces) / 1000,
+        "leading_unknown_s": _leading_unknown_ms(time.pieces) / 1000,
         "clock_skew_ms": _clock_skew_ms(inside),
         "good_s": good,
         "bad_s": bad,
@@ -302,6 +303,11 @@ def _out_of_order(stream: list[Sample]) -> int:
             count += 1
         latest[sample.boot] = max(sample.ts, latest.get(sample.boot, sample.ts))
     return count
+
+
+def _leading_unknown_ms(pieces: list[Piece]) -> int:
+    known = [piece.start for piece in pieces if piece.quality != UNKNOWN]
+    return min(known, default=pieces[-1].end) - pieces[0].start
 
 
 def _longest_gap_ms(pieces: list[Piece]) -> float:

@@ -211,7 +211,9 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     missed = run(*arguments)
     told = missed.stdout.splitlines()
     page = out / "report" / "dt=2026-03-10" / "report.html"
-    assert told[0].startswith("2026-03-10 met: 1 replica; 30 days insuf"), missed.stderr
+    assert told[0].startswith("2026-03-10 met: 1 replica; 30 days (begun 1 day ago) met"), (
+        missed.stderr
+    )
     assert told[0].endswith(f"; page: {page}")
     assert [line.split(":")[0] for line in told[1:]] == [
         "2026-03-11 breached",
@@ -445,6 +447,6 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     page = tmp_path / "out" / "report" / "dt=2026-03-10" / "report.html"
     assert result.returncode == 0, result.stderr[-3000:]
     last = result.stdout.splitlines()[-1]
-    assert last.startswith("2026-03-10 met: 1 replica; 30 days insufficient data: ")
+    assert last.startswith("2026-03-10 met: 1 replica; 30 days (begun 1 day ago) met; ")
     assert last.endswith(f"; page: {page}")
     assert "<h1" in page.read_text()
