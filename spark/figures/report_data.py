@@ -53,7 +53,10 @@ CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
 EVENT_COLUMNS = _shown("events")
 BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
-MINUTE_COLUMNS = (*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max", "msgs_in")
+MINUTE_COLUMNS = (
+    *(*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms"),
+    *("lag_ms_max", "msgs_in"),
+)
 HOUR_COLUMNS = _shown("hours")
 DAY_COLUMNS = (*KEY, "dt", "good_s", "bad_s", "unknown_s")
 OBJECTIVE_COLUMNS = (

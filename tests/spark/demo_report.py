@@ -123,6 +123,7 @@ class Replica:
                     **self.key,
                     "minute": W0_MS + minute * 60_000,
                     **times,
+                    "excluded_ms": 0,
                     "lag_ms_max": max(lags) if lags else None,
                     "msgs_in": self.messages[minute] if times["unknown_ms"] < 60_000 else None,
                 }
