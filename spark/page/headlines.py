@@ -20,6 +20,8 @@ from spark.figures.report_data import (
     key_of,
     worst_first,
 )
+from spark.page import open_incidents
+from spark.page.sends import Sends, sends_of
 
 _MAX_REASONS = 3
 
@@ -34,6 +36,7 @@ class Headline:
     verdict: str
     rows: Sequence[Row]
     date: str
+    sends: Sends | None
     begun: str | None = None
 
     @property
@@ -65,14 +68,16 @@ class Headline:
 
 def day_headline(data: ReportData) -> Headline:
     """Of the date itself."""
-    return Headline(1, data.verdict, worst_first(data.replica_days), data.date)
+    rows = worst_first(data.replica_days)
+    return Headline(1, data.verdict, rows, data.date, sends_of(data.group_days))
 
 
 def window_headline(data: ReportData) -> Headline:
     """Of the longest window."""
     rows = worst_first(data.longest_windows)
     begun = max((row["begun"] for row in rows if row["begun"] is not None), default=None)
-    return Headline(data.longest_window, data.window_verdict, rows, data.date, begun)
+    sends = sends_of(row for row in data.group_windows if row["days"] == data.longest_window)
+    return Headline(data.longest_window, data.window_verdict, rows, data.date, sends, begun)
 
 
 def reasons_of(row: Row) -> list[str]:
@@ -106,7 +111,10 @@ def one_line(data: ReportData) -> str:
     """Both verdicts, and why, without line breaks: `DATE breached: …; 30 days met: …`."""
     revised = f" (revision {data.revision})" if data.revision > 1 else ""
     day, window = day_headline(data), window_headline(data)
-    why = "; ".join(short_reasons(data, day)) or _how_many(day)
+    told = ["; ".join(short_reasons(data, day)) or _how_many(day), open_incidents.brief(data)]
+    if day.sends is not None and day.sends.failed:
+        told.append(day.sends.brief)
+    why = "; ".join(filter(None, told))
     text = f"{data.date} {day.verdict}{revised}: {why}; {window.span} {window.verdict}"
     if reasons := short_reasons(data, window):
         text += f": {'; '.join(reasons)}"
@@ -125,7 +133,7 @@ def short_reasons(data: ReportData, headline: Headline) -> list[str]:
         return []
     found = [
         f"{'/'.join(map(wording.name, key_of(row)))}:"
-        f" {', '.join(map(wording.excerpt, reasons_of(row)))}"
+        f" {', '.join(map(wording.spoken, reasons_of(row)))}"
         for row in headline.rows
         if row["verdict"] == headline.verdict
     ]

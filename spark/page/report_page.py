@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spark.figures import wording
+from spark.figures.replica_time import FIRST_COPY
 from spark.figures.report_data import (
     BREACHED,
     INSUFFICIENT,
@@ -35,9 +36,11 @@ from spark.figures.report_data import (
 from spark.page.comparisons import days_in_words, sheets
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
 from spark.page.headlines import Headline, day_headline, window_headline
+from spark.page.open_incidents import open_incidents
 from spark.page.plot_shapes import Plot
-from spark.page.reasons import NAMED_IN_WHY, why_day, why_window
+from spark.page.reasons import NAMED_IN_WHY, cause, why_day, why_window
 from spark.page.replica_plots import ReplicaPlots, span_of
+from spark.page.runbook import RUNBOOK, link
 from spark.page.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
 from spark.vocabulary import GROUP, SYNC_RESULTS
 
@@ -97,6 +100,7 @@ def _environment() -> Environment:
         "name": wording.name,
         "excerpt": wording.excerpt,
         "sentence": wording.sentence,
+        "cause": cause,
     }
     environment.globals |= {
         "waited": _waited,
@@ -123,6 +127,13 @@ def _view(data: ReportData) -> dict[str, Any]:
     lengths = tuple(data.window_days)
     return {
         "headlines": [(one, _how_many(one)) for one in (day_headline(data), window)],
+        "open_now": open_incidents(data),
+        "runbook_of": _runbook_links(data),
+        "entries": [
+            (name, entry)
+            for name, entry in RUNBOOK.items()
+            if any(row["cause"] == name for row in data.incidents)
+        ],
         "window": _window(data),
         "counts": counts(data),
         "notices": _notices(data),
@@ -132,6 +143,10 @@ def _view(data: ReportData) -> dict[str, Any]:
         ],
         "tiles": _tiles(data),
         "key_of": key_of,
+        "ended": lambda row: _how_it_ended(row, data.date),
+        "still_open": {key_of(row) for row in data.incidents if row["open"]},
+        "any_excluded": any(finite(row["excluded_s"]) for row in data.replica_days),
+        "excluded_kinds": _excluded_kinds,
         "excluded": lambda row: _excluded([row]),
         "anchors": anchors,
         "objectives": objectives,
@@ -158,6 +173,17 @@ def _view(data: ReportData) -> dict[str, Any]:
     }
 
 
+def _runbook_links(data: ReportData) -> Callable[[Row], str | None]:
+    """The link of an incident's cause: into its objective's runbook, or the page's."""
+    names = {key_of(row): row["objective"] for row in data.replica_days}
+    urls = {row["name"]: row["runbook_url"] for row in data.objectives}
+
+    def of(row: Row) -> str | None:
+        return link(row["cause"], urls.get(names.get(key_of(row))))
+
+    return of
+
+
 def _window(data: ReportData) -> str:
     end = wording.moment(data.w1_ms, data.date)
     if data.w1_ms % 86_400_000 == 0:
@@ -178,14 +204,29 @@ def _notices(data: ReportData) -> list[str]:
         found.append(f"Part of a day: {_window(data)}.")
     if data.revision > 1:
         late = sum(int(row["late"] or 0) for row in data.replica_days)
-        why = f"{wording.plural(late, 'sample', 'samples')} came after the first one"
+        why = f"{wording.plural(late, 'sample', 'samples')} arrived after the first"
         if not late:
-            why = (
-                "the first line of the next day told how this one ended, or the objectives changed"
-            )
-        found.append(f"Revised: this is revision {data.revision} of the day's result; {why}.")
-    if excluded := _excluded(data.replica_days):
-        found.append(f"Excluded, and neither good nor bad nor unknown: {excluded}.")
+            why = "the next day's first line showed how this day ended, or the objectives changed"
+        found.append(f"Revised: this is revision {data.revision} of this day's result; {why}.")
+    planned, expected = (
+        _excluded(data.replica_days, is_expected=is_expected) for is_expected in (False, True)
+    )
+    if planned:
+        found.append(f"Excluded, as agreed: {planned}. It counts neither as good nor as bad.")
+    if expected:
+        found.append(
+            f"Expected, the first copy of a new replica: {expected}. It counts neither as good nor "
+            "as bad."
+        )
+    if copying := [row for row in data.replica_days if row.get("first_copy_since_ms") is not None]:
+        names = ", ".join(
+            f"{wording.isolated(row['replica'])} (since "
+            f"{wording.moment(row['first_copy_since_ms'], data.date)})"
+            for row in copying[:NAMED_IN_WHY]
+        )
+        rest = len(copying) - NAMED_IN_WHY
+        more = f" and {rest:,} more" if rest > 0 else ""
+        found.append(f"A first copy is still running: {names}{more}.")
     if waiting := data.waiting_groups:
         names = ", ".join(
             f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
@@ -194,12 +235,16 @@ def _notices(data: ReportData) -> list[str]:
         rest = len(waiting) - NAMED_IN_WHY
         more = f" and {rest:,} more" if rest > 0 else ""
         found.append(
-            f"Insufficient data: no replica of {names}{more} is known, though a SYNC_MASTER waits "
-            "for its slaves."
+            f"Insufficient data: {names}{more} waits for its slaves as a SYNC_MASTER, but no "
+            "replica of it is known."
         )
     if bad := counts(data)["bad_lines"]:
-        lines = wording.plural(bad, "bad line was", "bad lines were")
-        found.append(f"{lines} kept aside; what only such a line told is unknown.")
+        lines = wording.plural(bad, "line", "lines")
+        was = "was" if bad == 1 else "were"
+        found.append(
+            f"{lines} could not be read and {was} set aside; what only such a line recorded is "
+            "unknown."
+        )
     return found
 
 
@@ -209,12 +254,16 @@ def _how_many(headline: Headline) -> str:
     return headline.how_many
 
 
-def _excluded(rows: Sequence[Row]) -> str:
-    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded."""
+def _excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
+    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded. `is_expected`: only
+    what is expected of a new replica, or only what was agreed."""
     seconds: dict[str, float] = {}
+    replicas = set()
     for row in rows:
         for one in row.get("exclusions") or ():
-            seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
+            if is_expected is None or is_expected == (one["reason"] == FIRST_COPY):
+                seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
+                replicas.add(key_of(row))
     longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
     texts = [
         f"{wording.excerpt(reason)} ({wording.duration(seconds[reason])})"
@@ -224,10 +273,26 @@ def _excluded(rows: Sequence[Row]) -> str:
         return ""
     more = len(seconds) - len(texts)
     texts += [f"and {wording.plural(more, 'more reason', 'more reasons')}"] if more else []
-    count = sum(1 for row in rows if row.get("exclusions"))
-    total = sum(finite(row.get("excluded_s")) or 0.0 for row in rows)
-    whose = wording.plural(count, "replica", "replicas")
-    return f"{wording.duration(total)} of {whose}: {', '.join(texts)}"
+    whose = wording.plural(len(replicas), "replica", "replicas")
+    total = wording.duration(sum(seconds.values()))
+    return f"{total} of {whose}" + (f": {', '.join(texts)}" if not is_expected else "")
+
+
+def _excluded_kinds(row: Row) -> str:
+    """Which kinds of excluded time a replica had."""
+    kinds = {one["reason"] == FIRST_COPY for one in row.get("exclusions") or ()}
+    words = {False: "agreed", True: "first copy"}
+    return ", ".join(words[kind] for kind in sorted(kinds))
+
+
+def _how_it_ended(row: Row, date: str) -> str:
+    """Host and reason of the connection that ended, where the dumps have them."""
+    peer, reason = row.get("peer"), row.get("disconnect_reason")
+    if reason is None:
+        return ""
+    at = wording.moment(row.get("disconnect_ms"), date)
+    host = f" to {wording.isolated(peer)}" if peer else ""
+    return f" The connection{host} ended at {at}: {wording.excerpt(reason)}."
 
 
 def _tiles(data: ReportData) -> list[tuple[str, str, str]]:
