@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ from spark.figures.report_context import Context
 from spark.figures.report_data import INSUFFICIENT, ReportData
 from spark.figures.verdicts import waiting_groups, worst_of
 from spark.figures.windows import clusters
+from spark.job.calendar_files import update_calendar
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_job import GroupTables, Row, compute, frame_of
 from spark.job.report_rows import dates_until, report_data
@@ -194,4 +196,6 @@ class _Pipeline:
         files.write(f"{directory}/report.html", report_html(data))
         files.write(f"{directory}/replicas.csv", replicas_csv(data))
         files.write(f"{directory}/incidents.csv", incidents_csv(data))
-        files.write(summary_path(self._request.out, self._day.date), summary_json(data))
+        summary = summary_json(data)
+        update_calendar(files, self._request.out, json.loads(summary))
+        files.write(summary_path(self._request.out, self._day.date), summary)
