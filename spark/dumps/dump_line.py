@@ -1,7 +1,8 @@
 """One line of a metrics dump, typed: what docs/metrics_dump.md says, and what makes a line bad.
 
-Runs in the executors (msgspec and the standard library). A good line is what docs/sla_report.md
-("Samples") calls so; must not know what lines are used for.
+Versions 1 and 2; the fields that version 2 added are None in a line of version 1. Runs in the
+executors (msgspec and the standard library). A good line is what docs/sla_report.md ("Samples")
+calls so; must not know what lines are used for.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from msgspec import Meta
 
 from spark.vocabulary import DAY_MS, HOUR_MS, LARGEST
 
+_NEWEST: Final = 2
+"""The newest version that is read."""
 _BAD_TEXT: Final = 1000
 _Any = Annotated[int, Meta(ge=-(2**63), le=LARGEST)]
 _Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 _Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
 _Moment = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
 """Epoch ms, before the year 10000."""
+_Digest = Annotated[str, Meta(min_length=64, max_length=64)]
+"""SHA-256 in hexadecimal digits."""
 _Seconds = Annotated[float, Meta(ge=0, le=LARGEST)]
 State = Literal["in_sync", "catching_up", "disconnected"]
 
@@ -43,12 +48,42 @@ class SyncResults(msgspec.Struct, gc=False):
     flush_disk_timeout: _Count
 
 
-class AckLatency(msgspec.Struct, gc=False):
+class Latency(msgspec.Struct, gc=False):
     """`counts` has one more than `le` (upper bounds, seconds), not cumulative; `sum` in seconds."""
 
     le: list[_Seconds]
     counts: list[_Count]
     sum: _Seconds
+
+
+class Sends(msgspec.Struct, gc=False):
+    """Counters of all answers to sends, by their result; `latency` from request to answer."""
+
+    ok: _Count
+    flush_disk_timeout: _Count
+    flush_slave_timeout: _Count
+    slave_not_available: _Count
+    refused: _Count
+    latency: Latency
+
+
+class Exposure(msgspec.Struct, gc=False):
+    """High-water marks, since the line's `since`, of what no replica had acknowledged. `counts`
+    counts looks by bytes since the boot: one more than `le`, not cumulative over buckets."""
+
+    bytes_at_least: _Count
+    bytes_at_most: _Count
+    ms_at_least: _Count
+    ms_at_most: _Count
+    le: list[_Count]
+    counts: list[_Count]
+
+
+class LastError(msgspec.Struct, gc=False):
+    """Why a replica's last connection ended, in the words of haStatus, and when (epoch ms)."""
+
+    reason: str
+    ts: _Moment
 
 
 class Process(msgspec.Struct, gc=False):
@@ -60,15 +95,19 @@ class Process(msgspec.Struct, gc=False):
 
 
 class Metadata(msgspec.Struct, gc=False):
-    """How old a slave's copy of one kind of metadata is; null before the first success."""
+    """How old a slave's copy of one kind of metadata is, and was at most since the line's `since`;
+    null before the first success."""
 
     kind: str
     failures: _Count
     age_ms: _Count | None = None
+    age_ms_max: _Count | None = None
 
 
 class ReplicaRow(msgspec.Struct, gc=False):
-    """What the master says of one replica."""
+    """What the master says of one replica. From version 2 on: `lag_ms_max`, the largest lag since
+    the line's `since`; `lag_time`, counters (ms) of the time in sync by lag, one more than the
+    line's `lag_le`, not cumulative over buckets."""
 
     id: str
     connected: bool
@@ -82,10 +121,15 @@ class ReplicaRow(msgspec.Struct, gc=False):
     reconnects: _Count
     rejected_acks: _Count
     state_ms: StateMs
+    lag_ms_max: _Count | None = None
+    lag_time: list[_Count] | None = None
+    remote: str | None = None
+    last_error: LastError | None = None
 
 
 class Line(msgspec.Struct, gc=False):
-    """All that a line must have; the last ones may be null or absent."""
+    """All that a line must have; those from `prev_boot` to `metadata` may be null or absent. Of
+    version 2's, `prev_digest` and `exposure` may, also in a line of version 2."""
 
     v: int
     ts: _Moment
@@ -108,7 +152,7 @@ class Line(msgspec.Struct, gc=False):
     msgs_in: _Count
     bytes_in: _Count
     sync: SyncResults
-    ack_latency: AckLatency
+    ack_latency: Latency
     processes: list[Process]
     prev_boot: str | None = None
     prev_seq: _Count | None = None
@@ -116,6 +160,12 @@ class Line(msgspec.Struct, gc=False):
     oldest_unreplicated_ms: _Count | None = None
     replicas: list[ReplicaRow] | None = None
     metadata: list[Metadata] | None = None
+    prev_digest: _Digest | None = None
+    since: _Count | None = None
+    host: str | None = None
+    exposure: Exposure | None = None
+    sends: Sends | None = None
+    lag_le: list[_Positive] | None = None
 
 
 class _Version(msgspec.Struct):
@@ -141,13 +191,66 @@ def decode_line(text: bytes, midnight: int) -> Line:
         raise BadLineError(_reason(text, str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadLineError("not one JSON object") from None
-    if line.v != 1:
-        raise BadLineError(f"version {line.v}, this report reads 1")
+    if line.v == _NEWEST:
+        _check_version_2(line)
+    elif line.v == 1:
+        _forget_version_2(line)
+    else:
+        raise BadLineError(_other_version(line.v))
     if len(line.ack_latency.counts) != len(line.ack_latency.le) + 1:
         raise BadLineError("ack_latency: needs one count more than bounds")
     if not midnight - HOUR_MS <= line.ts < midnight + DAY_MS + HOUR_MS:
         raise BadLineError("ts: more than an hour away from the date of the directory")
     return line
+
+
+def _check_version_2(line: Line) -> None:
+    """Raises BadLineError for what the decoder could not see: version 1 has none of it."""
+    since, lag_le, sends, exposure = line.since, line.lag_le, line.sends, line.exposure
+    if since is None:
+        raise _missing("since")
+    if line.host is None:
+        raise _missing("host")
+    if sends is None:
+        raise _missing("sends")
+    if lag_le is None:
+        raise _missing("lag_le")
+    if since > line.mono:
+        raise BadLineError("since: after mono")
+    if len(sends.latency.counts) != len(sends.latency.le) + 1:
+        raise BadLineError("sends: latency needs one count more than bounds")
+    if exposure is not None:
+        if len(exposure.counts) != len(exposure.le) + 1:
+            raise BadLineError("exposure: needs one count more than bounds")
+        if (
+            exposure.bytes_at_least > exposure.bytes_at_most
+            or exposure.ms_at_least > exposure.ms_at_most
+        ):
+            raise BadLineError("exposure: at_least is above at_most")
+    for replica in line.replicas or ():
+        if replica.lag_ms_max is None:
+            raise _missing("lag_ms_max")
+        if replica.lag_time is None:
+            raise _missing("lag_time")
+        if len(replica.lag_time) != len(lag_le) + 1:
+            raise BadLineError("lag_time: needs one counter more than lag_le has bounds")
+
+
+def _forget_version_2(line: Line) -> None:
+    """Version 1 did not know these names: whatever stands there means nothing."""
+    line.prev_digest = line.since = line.host = line.exposure = line.sends = line.lag_le = None
+    for replica in line.replicas or ():
+        replica.lag_ms_max = replica.lag_time = replica.remote = replica.last_error = None
+    for row in line.metadata or ():
+        row.age_ms_max = None
+
+
+def _missing(field: str) -> BadLineError:
+    return BadLineError(f"{field}: missing, incomplete or of a wrong type")
+
+
+def _other_version(version: int) -> str:
+    return f"version {version}, this report reads 1 and {_NEWEST}"
 
 
 def _reason(text: bytes, message: str) -> str:
@@ -161,8 +264,8 @@ def _reason(text: bytes, message: str) -> str:
         if message.startswith("Expected `object`"):
             return "not one JSON object"
         return "v: missing or of a wrong type"
-    if version != 1:
-        return f"version {version}, this report reads 1"
+    if not 1 <= version <= _NEWEST:
+        return _other_version(version)
     place = _PATH.search(message) or _MISSING.search(message)
     field = place[1] if place else "a field"
     if ">= 1" in message:

@@ -121,12 +121,12 @@ def test_a_file_of_one_group_travels_as_it_is() -> None:
 def test_lines_of_no_group_are_bad_and_told_with_their_words() -> None:
     line = Life().line(T0)
     torn = json.dumps(line)[:-20]
-    assert bad(packed(line, torn, "", [line], line | {"broker": 5}, {"v": 2})) == [
+    assert bad(packed(line, torn, "", [line], line | {"broker": 5}, {"v": 3})) == [
         ("not one JSON object", torn[:1000]),
         ("not one JSON object", ""),
         ("not one JSON object", json.dumps([line])[:1000]),
         ("broker: missing, incomplete or of a wrong type", json.dumps(line | {"broker": 5})[:1000]),
-        ("version 2, this report reads 1", '{"v": 2}'),
+        ("version 3, this report reads 1 and 2", '{"v": 3}'),
     ]
     assert bad(b"\xff\xfe\n")[0] == ("not one JSON object", "\ufffd\ufffd")
     assert bad(b"hello\nworld\n") == [

@@ -39,7 +39,12 @@ BAD: dict[str, tuple[Change, str]] = {
     "an array": (lambda line: json.dumps([line]), "not one JSON object"),
     "nothing": (lambda _: "", "not one JSON object"),
     "single quotes": (lambda line: json.dumps(line).replace('"', "'"), "not one JSON object"),
-    "version 2": (_with(v=2), "version 2, this report reads 1"),
+    "version 3": (_with(v=3), "version 3, this report reads 1 and 2"),
+    "version 0": (_with(v=0), "version 0, this report reads 1 and 2"),
+    "version 3 that looks different": (
+        _with(v=3, ts="now"),
+        "version 3, this report reads 1 and 2",
+    ),
     "no version": (_without("v"), "v: missing or of a wrong type"),
     "text for a number": (_with(max_offset="5"), "max_offset" + WHOLE),
     "fraction for a number": (_with(max_offset=5.5), "max_offset" + WHOLE),
@@ -114,6 +119,105 @@ GOOD: dict[str, Change] = {
 }
 
 
+def version_2(line: Line) -> Line:
+    """`line` as version 2 of the format has it, of a master with one replica."""
+    row = replica(state_ms={}) | {
+        "remote": "10.0.0.2:40000",
+        "last_error": {"reason": "network: reset", "ts": T0},
+        "lag_ms_max": 700,
+        "lag_time": [4000, 1000, 0],
+    }
+    return line | {
+        "v": 2,
+        "prev_digest": "a" * 64,
+        "since": line["mono"] - 5_000,
+        "host": "10.0.0.1:10911",
+        "exposure": {
+            "bytes_at_least": 5,
+            "bytes_at_most": 6,
+            "ms_at_least": 1,
+            "ms_at_most": 2,
+            "le": [0, 1024],
+            "counts": [3, 4, 0],
+        },
+        "sends": {
+            "ok": 1,
+            "flush_disk_timeout": 0,
+            "flush_slave_timeout": 2,
+            "slave_not_available": 0,
+            "refused": 3,
+            "latency": {"le": [1.0], "counts": [1, 5], "sum": 9.5},
+        },
+        "lag_le": [500, 700],
+        "replicas": [row],
+        "metadata": [{"kind": "topics", "age_ms": 3, "failures": 0, "age_ms_max": 9}],
+    }
+
+
+def _second(change: Change) -> Change:
+    return lambda line: change(version_2(line))
+
+
+def _in_row(**fields: Any) -> Change:
+    return _second(
+        lambda line: (
+            line | {"replicas": [line["replicas"][0], line["replicas"][0] | {"id": "b:2"} | fields]}
+        )
+    )
+
+
+def _in(name: str, **fields: Any) -> Change:
+    return _second(lambda line: line | {name: line[name] | fields})
+
+
+BAD |= {
+    **{
+        f"version 2 without {name}": (_second(_without(name)), name + WHOLE)
+        for name in ("since", "host", "sends", "lag_le")
+    },
+    "version 1 called 2": (_with(v=2), "since" + WHOLE),
+    "a digest that is too short": (_second(_with(prev_digest="ab")), "prev_digest" + WHOLE),
+    "a digest that is a number": (_second(_with(prev_digest=5)), "prev_digest" + WHOLE),
+    "marks from the future": (_second(lambda x: x | {"since": x["mono"] + 1}), "since: after mono"),
+    "host is a number": (_second(_with(host=7)), "host" + WHOLE),
+    "exposure without a bound": (_in("exposure", bytes_at_most=None), "exposure" + WHOLE),
+    "exposure upside down": (
+        _in("exposure", bytes_at_least=7),
+        "exposure: at_least is above at_most",
+    ),
+    "exposure's age upside down": (
+        _in("exposure", ms_at_least=7),
+        "exposure: at_least is above at_most",
+    ),
+    "exposure with too few counts": (
+        _in("exposure", counts=[1, 2]),
+        "exposure: needs one count more than bounds",
+    ),
+    "negative sends": (_in("sends", refused=-1), "sends: negative"),
+    "sends without refused ones": (_in("sends", refused=None), "sends" + WHOLE),
+    "sends whose latency lacks a count": (
+        _in("sends", latency={"le": [1.0], "counts": [1], "sum": 1.0}),
+        "sends: latency needs one count more than bounds",
+    ),
+    "a replica without its largest lag": (_in_row(lag_ms_max=None), "lag_ms_max" + WHOLE),
+    "a replica without its lags": (_in_row(lag_time=None), "lag_time" + WHOLE),
+    "a replica with other lags": (
+        _in_row(lag_time=[1, 2]),
+        "lag_time: needs one counter more than lag_le has bounds",
+    ),
+    "an error without its time": (_in_row(last_error={"reason": "x"}), "replicas" + WHOLE),
+}
+GOOD |= {
+    "version 2": version_2,
+    "the first line of all": _second(_with(prev_digest=None)),
+    "a slave": _second(_with(exposure=None, replicas=[])),
+    "never disconnected": _in_row(last_error=None, remote=None),
+    "never copied": _second(
+        _with(metadata=[{"kind": "topics", "age_ms": None, "failures": 1, "age_ms_max": None}])
+    ),
+}
+
+
 def text_of(change: Change) -> bytes:
     changed = change(Life().line(T0 + 5_000))
     if isinstance(changed, bytes):
@@ -140,3 +244,32 @@ def test_every_field_is_as_in_the_line() -> None:
     assert (found.ts, found.mono, found.role) == (T0 + 5_000, line["mono"], "ASYNC_MASTER")
     assert found.replicas is not None
     assert (found.replicas[0].lag_ms, found.replicas[0].state_ms.in_sync) == (7, 0)
+
+
+def test_every_field_of_version_2_is_as_in_the_line() -> None:
+    found = decode_line(text_of(version_2), T0)
+    assert (found.v, found.prev_digest, found.host) == (2, "a" * 64, "10.0.0.1:10911")
+    assert found.since == found.mono - 5_000
+    assert found.exposure is not None
+    assert (found.exposure.bytes_at_most, found.exposure.counts) == (6, [3, 4, 0])
+    assert found.sends is not None
+    assert (found.sends.refused, found.sends.latency.counts) == (3, [1, 5])
+    assert found.replicas is not None
+    [row] = found.replicas
+    assert row.last_error is not None
+    assert (row.remote, row.last_error.reason) == ("10.0.0.2:40000", "network: reset")
+    assert (row.lag_ms_max, row.lag_time, found.lag_le) == (700, [4000, 1000, 0], [500, 700])
+    assert found.metadata is not None
+    assert found.metadata[0].age_ms_max == 9
+
+
+def test_a_line_of_version_1_has_nothing_of_version_2() -> None:
+    found = decode_line(text_of(lambda line: version_2(line) | {"v": 1}), T0)
+    assert found.v == 1
+    assert (found.prev_digest, found.since, found.host, found.lag_le) == (None,) * 4
+    assert (found.exposure, found.sends) == (None, None)
+    assert found.replicas is not None
+    [row] = found.replicas
+    assert (row.remote, row.last_error, row.lag_ms_max, row.lag_time) == (None,) * 4
+    assert found.metadata is not None
+    assert found.metadata[0].age_ms_max is None
