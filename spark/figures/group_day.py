@@ -23,6 +23,7 @@ from spark.figures.distributions import (
 )
 from spark.figures.result_tables import PERCENTILES
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
+from spark.figures.send_answers import send_columns
 from spark.reported_day import Day
 from spark.vocabulary import MINUTE_MS, SYNC_RESULTS
 
@@ -180,6 +181,7 @@ def group_columns(group: GroupFigures) -> Row:
         return {**row, "exposure_covered_s": None}
     row |= {**group.counters, **_latency(inside)}
     row["sync_ok_ratio"] = send_ratio(row)
+    row |= send_columns(inside, risen)
     row["restarts"] = sum(map(_is_restart, inside))
     return row
 

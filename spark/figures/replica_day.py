@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from spark.dumps.dump_line import Process, ReplicaRow
+from spark.figures.disconnects import ended_connection
 from spark.figures.distributions import distribution, percentiles
 from spark.figures.group_day import P99, GroupFigures, Row, risen
 from spark.figures.replica_time import (
@@ -330,6 +331,7 @@ class ReplicaDay:
             "open": run[-1].end_ms == self._day.w1_ms,
             "max_lag_ms": max((row.lag_ms for row in rows), default=None),
             "max_lag_bytes": max((row.lag_bytes for row in rows), default=None),
+            **ended_connection(rows, start_ms, end_ms),
         }
 
     def _cause(self, bad: Sequence[Piece]) -> str:

@@ -34,7 +34,7 @@ from spark.figures.verdicts import (
     waiting_groups,
     worst_of,
 )
-from spark.vocabulary import DAY_MS, MINUTE_MS, SYNC_RESULTS
+from spark.vocabulary import DAY_MS, MINUTE_MS, SEND_ANSWERS, SYNC_RESULTS
 
 Row = Mapping[str, Any]
 
@@ -47,6 +47,7 @@ _LAGS: Final = ("lag_ms", "lag_bytes")
 _EXPOSED: Final = ("unreplicated_bytes", "oldest_unreplicated_ms")
 _KNOWN_STATES: Final = tuple(f"state_{name}_s" for name in STATES if name != "unknown")
 _SYNC: Final = tuple(f"sync_{name}" for name in SYNC_RESULTS)
+_SENDS: Final = tuple(f"sends_{name}" for name in SEND_ANSWERS)
 _COUNTERS: Final = ("transferred_bytes", "reconnects", "rejected_acks")
 _SAMPLE_COUNTS: Final = (
     *("expected", "received", "duplicates", "conflicts", "late", "out_of_order"),
@@ -328,6 +329,7 @@ def _exposed(days: Sequence[Row]) -> dict[str, Any]:
 
 def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
     row: dict[str, Any] = {name: _sum(rows, name) for name in _GROUP_SUMS}
+    row |= {name: _sum_of_all(rows, name) for name in _SENDS}
     row |= {f"{measure}_max": _largest(rows, f"{measure}_max") for measure in _EXPOSED}
     exposure = [each["exposure_byte_s"] for each in rows if each["exposure_byte_s"] is not None]
     row["exposure_byte_s"] = sum(map(whole_ms, exposure)) / 1000 if exposure else None
@@ -339,6 +341,12 @@ def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
             for bound, count in zip((*each["ack_le"], math.inf), each["ack_counts"], strict=True):
                 buckets[bound] = buckets.get(bound, 0) + count
     return row | ack_figures(buckets) | {"sync_ok_ratio": send_ratio(row)}
+
+
+def _sum_of_all(rows: Iterable[Row], name: str) -> int | None:
+    """None also where one of those with samples does not tell: the rest would pass for all."""
+    told = [row[name] for row in rows if row["samples"]]
+    return None if not told or None in told else sum(told)
 
 
 def _sum(rows: Iterable[Row], name: str) -> int | None:

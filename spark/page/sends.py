@@ -61,8 +61,7 @@ class Sends:
         parts = [
             f"{self.others[name]:,} {_WORDS[name]}" for name in _WORDS if self.others.get(name)
         ]
-        share = wording.share(self.failed / self.total)
-        return f"{share} of {self.total:,} {kinds} went wrong: {', '.join(parts)}.{rest}"
+        return f"{self.failed:,} of {self.total:,} {kinds} went wrong: {', '.join(parts)}.{rest}"
 
 
 def sends_of(rows: Iterable[Row]) -> Sends | None:

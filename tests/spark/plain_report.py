@@ -463,7 +463,19 @@ def _incident(replica: Replica, number: int, run: list[Piece], *, is_open: bool)
         "open": is_open,
         "max_lag_ms": max((row["lag_ms"] for row in rows), default=None),
         "max_lag_bytes": max((row["lag_bytes"] for row in rows), default=None),
+        **_end_of_connection(rows, start, end),
     }
+
+
+def _end_of_connection(rows: list[Json], start: int, end: int) -> Json:
+    """The first one that ended in the incident, or up to 2.5 s before it."""
+    ends = [
+        (row["last_error"]["ts"], row["last_error"]["reason"], row["remote"])
+        for row in rows
+        if row.get("last_error") and start - 2_500 <= row["last_error"]["ts"] <= end
+    ]
+    found = min(ends, key=lambda each: each[0]) if ends else (None, None, None)
+    return dict(zip(("disconnect_ms", "disconnect_reason", "peer"), found, strict=True))
 
 
 def _cause(first: Piece, samples: list[Sample], replica: str) -> str:

@@ -300,11 +300,34 @@ def _is_good(line: Json, date: datetime.date) -> bool:
         and all(_is_good_process(process) for process in line["processes"])
         and all(_is_good_row(row) for row in line.get("replicas") or [])
         and all(_is_good_kind(kind) for kind in line.get("metadata") or [])
-        and line["v"] == 1
+        and line["v"] in (1, 2)
+        and _is_good_addition(line)
         and line["seq"] >= 1
         and line["interval_ms"] > 0
         and midnight(date) - HOUR_MS <= line["ts"] < midnight(date) + DAY_MS + HOUR_MS
     )
+
+
+def _is_good_addition(line: Json) -> bool:
+    """What version 2 added; any of it may be missing."""
+    mark = line.get("exposure")
+    sizes = ["bytes_at_least", "bytes_at_most", "ms_at_least", "ms_at_most"]
+    return (
+        _is_count(line.get("since") or 0)
+        and _is_text(line.get("host") or "")
+        and (mark is None or _has(mark, _is_count, sizes))
+        and (mark is None or all(_are_counts(mark.get(name)) for name in ("le", "counts")))
+        and _are_counts(line.get("lag_le") or [])
+        and all(
+            _is_count(row.get("lag_ms_max") or 0) and _are_counts(row.get("lag_time") or [])
+            for row in line.get("replicas") or []
+        )
+        and all(_is_count(kind.get("age_ms_max") or 0) for kind in line.get("metadata") or [])
+    )
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_count, value))
 
 
 def _has(value: object, check: Callable[[object], bool], names: Sequence[str]) -> bool:

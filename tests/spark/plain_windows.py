@@ -286,6 +286,16 @@ def _group_sums(rows: list[Json]) -> Json:
         values = [row[name] for row in told if row.get(name) is not None]
         result[name] = sum(values) if values else None
     result["samples"] = sum(row["samples"] for row in rows)
+    for name in (
+        "ok",
+        "flush_disk_timeout",
+        "flush_slave_timeout",
+        "slave_not_available",
+        "refused",
+    ):
+        values = [row.get(f"sends_{name}") for row in told]
+        is_known = bool(values) and None not in values
+        result[f"sends_{name}"] = sum(values) if is_known else None
     sends = sum(result[f"sync_{name}"] or 0 for name in SYNC_RESULTS)
     result["sync_ok_ratio"] = result["sync_ok"] / sends if sends else None
     return result | _acks(told)

@@ -138,7 +138,7 @@ def test_what_is_kept_of_a_summary() -> None:
     assert (str(result.date), result.verdict, result.length_s) == ("2026-03-14", BREACHED, 86_400)
     assert (result.window_days, result.window_verdict) == (30, INSUFFICIENT)
     assert (result.bad_s, result.unknown_s) == (275 + 40, 31_680)
-    assert (result.incidents, result.sends, result.sends_failed) == (5, 476_620, 245)
+    assert (result.incidents, result.sends, result.sends_failed) == (5, 273_880_570, 257)
     assert result.groups == {
         ("DefaultCluster", "broker-a"): BREACHED,
         ("DefaultCluster", "broker-b"): INSUFFICIENT,
