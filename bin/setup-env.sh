@@ -19,24 +19,37 @@ need_linux() {
     fail "needs Linux, this is $(uname -s): run it in a Linux container or virtual machine"
 }
 
-# Sets PYTHON: the virtual environment's own, else the first interpreter >= 3.11 that can make one.
+# Sets PYTHON to $1 when that is an interpreter >= 3.11 that can make virtual environments.
+try_python() {
+  command -v "$1" >/dev/null 2>&1 || return 1
+  "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || {
+    too_old="$too_old $1"
+    return 1
+  }
+  "$1" -c 'import ensurepip, venv' >/dev/null 2>&1 || {
+    no_venv=$1
+    return 1
+  }
+  PYTHON=$1
+}
+
+# Sets PYTHON: the virtual environment's own, else BROKER_PYTHON, else the first that will do.
 find_python() {
   too_old=
   no_venv=
-  for candidate in "$VENV/bin/python" ${BROKER_PYTHON:-python3.13 python3.12 python3.11 python3.14 \
-    python3 /usr/bin/python3 /usr/local/bin/python3}; do
-    command -v "$candidate" >/dev/null 2>&1 || continue
-    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 || {
-      too_old="$too_old $candidate"
-      continue
-    }
-    "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1 || {
-      no_venv=$candidate
-      continue
-    }
-    PYTHON=$candidate
-    return
-  done
+  if [ -n "${BROKER_PYTHON:-}" ] && ! command -v "$BROKER_PYTHON" >/dev/null 2>&1; then
+    fail "BROKER_PYTHON is $BROKER_PYTHON, and there is no such program:" \
+      "set it to the path of a Python 3.11 or newer, or unset it to have one looked for"
+  fi
+  try_python "$VENV/bin/python" && return
+  if [ -n "${BROKER_PYTHON:-}" ]; then
+    try_python "$BROKER_PYTHON" && return
+  else
+    for candidate in python3.13 python3.12 python3.11 python3.14 \
+      python3 /usr/bin/python3 /usr/local/bin/python3; do
+      try_python "$candidate" && return
+    done
+  fi
   [ -z "$no_venv" ] ||
     fail "$no_venv cannot make virtual environments: install its venv module" \
       "(Debian, Ubuntu: apt install python3-venv)"

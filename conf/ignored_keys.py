@@ -182,7 +182,7 @@ _BROKER = _keys(
 # The rest of MessageStoreConfig: one mechanism here where RocketMQ has a choice.
 _STORE = _keys(
     """
-    autoMessageVersionOnTopicLen bitMapLengthConsumeQueueExt
+    bitMapLengthConsumeQueueExt
     bottomMostCompressionTypeForConsumeQueueStore cleanSwapedMapInterval
     commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
     commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum

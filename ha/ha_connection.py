@@ -63,8 +63,8 @@ class GroupTransfer(Protocol):
     def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
         """It no longer is."""
 
-    def notify_transfer_some(self, progress: SlaveProgress) -> None:
-        """It has acknowledged something."""
+    def notify_transfer_some(self, progress: SlaveProgress, log_end: int) -> None:
+        """It has acknowledged something; `log_end`: of the log, read before that."""
 
 
 class HAConnection:
@@ -232,6 +232,7 @@ class HAConnections:
             self._clock,
             Reports(None if slave is None else slave.report_key),
             acknowledged=self._group_transfer.notify_transfer_some,
+            log_end=lambda: self._source.page.counters[MAX_PHY_OFFSET],
             end=connection.end,
             finished=connection.thread_finished,
             new_selector=self._new_selector,

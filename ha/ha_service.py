@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ha.accept_socket_service import AcceptSocketService
+from ha.exposure_marks import ExposureMarks
 from ha.group_members_service import GroupMembersService
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_client import HAClient
@@ -109,6 +110,7 @@ class HAService:
         self._trusted = TrustedPeers.of(config)
         self._refusals = RefusalCounters(source.page)
         self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
+        self._marks: Final = ExposureMarks()
         self._build_master_side()
         self._client = self._build_client() if is_slave else None
         self._services: list[ServiceThread] = [
@@ -132,6 +134,7 @@ class HAService:
             config,
             clock,
             self.registry,
+            self._marks,
             self._bells.ring_remoting,
             on_failure=self._on_failure,
         )
@@ -216,11 +219,13 @@ class HAService:
             self.registry.announce(remote, slave.broker_name, slave.broker_id)
 
     def new_observer(self) -> HaObserver:
-        """What the metrics ask, for one thread."""
+        """What the metrics ask, for one thread; one observer for a service, since it takes the
+        marks."""
         return HaObserver(
             self._page,
             self._clock,
             self.registry,
+            self._marks,
             self._reader(),
             self._refusal_log.rejected_handshakes,
             self._members.request,

@@ -36,13 +36,15 @@ class ReadSocketService(ServiceThread):
         clock: Clock,
         reports: Reports,
         *,
-        acknowledged: Callable[[SlaveProgress], None],
+        acknowledged: Callable[[SlaveProgress, int], None],
+        log_end: Callable[[], int],
         end: EndLink,
         finished: Callable[[], None],
         new_selector: SelectorFactory,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`acknowledged` is called after each good report, `finished` last, both on this thread."""
+        """`acknowledged` is called after each good report, with the end of the log that `log_end`
+        told before it; `finished` last, both on this thread."""
         super().__init__(f"ReadSocketService {transport.remote}", on_failure=on_failure)
         self._transport = transport
         self._progress = progress
@@ -50,6 +52,7 @@ class ReadSocketService(ServiceThread):
         self._clock = clock
         self._reports = reports
         self._acknowledged = acknowledged
+        self._log_end = log_end
         self._end = end
         self._finished = finished
         self._rest = b""
@@ -96,11 +99,12 @@ class ReadSocketService(ServiceThread):
         except DamagedReportError as error:
             self._end(RefusalReason.BAD_CHECKSUM, str(error))
             return
+        log_end = self._log_end()
         for offset in reports:
             if not self._is_good(offset):
                 return
         if reports:
-            self._acknowledged(self._progress)
+            self._acknowledged(self._progress, log_end)
 
     def _is_good(self, offset: int) -> bool:
         """Whether the report was taken; False: the link has ended."""

@@ -42,7 +42,8 @@ _MOST_IN_16_BITS: Final = 65_535
 """Queue ids, ports, times of a redelivery: none is larger in practice."""
 _KNOWN_SYS_FLAGS: Final = 0x7FF
 """4.9 and 5.x: compression and its kind, tags, transaction, IPv6 hosts, batches."""
-_TOPIC_NAME: Final = re.compile(rb"[%|a-zA-Z0-9_-]+")
+_TOPIC_NAME: Final = re.compile(rb"[%|a-zA-Z0-9_-]+(?:\+[%|a-zA-Z0-9_-]+)?")
+"""With one "+" it is a retry topic of pops that has the V2 form."""
 _RADIX_LIMIT: Final = 1 << 16
 """Sort keys below this fit uint16, which numpy sorts by radix, ten times as fast."""
 

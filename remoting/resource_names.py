@@ -8,7 +8,8 @@ a directory is the store's to say. Knows no table and no request code.
     topic   ^[%|a-zA-Z0-9_-]+$, at most 127 characters
     group   ^[%|a-zA-Z0-9_-]+$, at most 255; with more than 120 its retry topic is too long
 
-Of topics only pop's retry topics with V2 names, which the broker makes, have a "+".
+Only pop's retry topics, which the broker makes, may be longer (255), or have one "+" (with V2
+names).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from remoting.response_code import ResponseCode
 TOPIC_MAX_LENGTH: Final = 127
 """Characters; limited by the length of a consume queue path and the one-byte topic length of a
 record."""
+POP_RETRY_TOPIC_MAX_LENGTH: Final = 255
+"""Characters; their records have the version 2 of RocketMQ 5.x."""
 GROUP_MAX_LENGTH: Final = 255
 """Characters."""
 LEGAL_CHARACTERS: Final = "^[%|a-zA-Z0-9_-]+$"
@@ -36,9 +39,11 @@ def is_legal_topic(topic: str) -> bool:
     return len(topic) <= TOPIC_MAX_LENGTH and _matches(topic) is not None
 
 
-def is_legal_pop_retry_topic(topic: str) -> bool:
-    """Whether the broker may make a pop retry topic of this name (key_builder.py)."""
-    return is_legal_topic(topic.replace("+", "_", 1))
+def is_legal_pop_retry_topic(topic: str, most: int = POP_RETRY_TOPIC_MAX_LENGTH) -> bool:
+    """Whether the broker may make a pop retry topic of this name (key_builder.py). most: the limit
+    of its settings, in characters."""
+    name = topic.replace("+", "_", 1)
+    return topic.startswith("%RETRY%") and len(topic) <= most and _matches(name) is not None
 
 
 def is_legal_group(group: str) -> bool:

@@ -2,13 +2,14 @@
 
 Started by bin/mqreport as `python -m spark`, or by spark-submit with spark/__main__.py.
 
-    command            arguments, runs, subcommands, exit code      driver job
-    session, the one Spark job, stored tables    driver; report_tasks: executors page
-    report.html, summary.json, CSV               driver figures            samples -> figures ->
-    verdicts, no Spark     executors; several groups: driver dumps              lines and files of
-    dumps                     executors; compaction: no Spark config             sla.yaml, OpenSLO,
-    Prometheus rules          driver; its values: executors prometheus_import  Prometheus' answers
-    become dumps             no Spark
+    command            arguments, runs, subcommands, exit code      driver
+    job                session, the one Spark job, stored tables    driver; tasks: executors
+    page               report.html, summary.json, CSV               driver
+    figures            samples -> figures -> verdicts, no Spark     executors; of several: driver
+    evidence           chains of lines and results, signatures      no Spark; lines: executors
+    dumps              lines and files of dumps                     executors; compaction: no Spark
+    config             sla.yaml, OpenSLO, Prometheus rules          driver; its values: executors
+    prometheus_import  Prometheus' answers become dumps             no Spark
 
 A date's way: command_line checks the arguments; report_run starts Spark and calls sla_report for
 each date; its job (report_job) sends every broker group's lines (dump_files) and stored rows to one

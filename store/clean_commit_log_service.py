@@ -209,6 +209,13 @@ class CleanCommitLogService(ServiceThread):
         self._rules = rules
         self.wakeup()
 
+    def refuse_if_full(self) -> None:
+        """Of a start: on a partition over the warning level no message is taken, not even until the
+        first pass, which comes sooner then. Before the service runs."""
+        if self._over_warning():
+            self._refuse()
+            self._wait_ms = min(self._wait_ms, self._config.clean_resource_interval)
+
     def step(self) -> None:
         """Wait for the next look, then take it."""
         self.wait_for_running(self._wait_ms)
@@ -244,9 +251,22 @@ class CleanCommitLogService(ServiceThread):
             .hour,
             files=_correct_times(files, self._time.latest_ms(), keep_from),
             keep_from=keep_from,
-            commit_log_used=least_used_ratio(self._config.log_directories.writable, self._used),
+            commit_log_used=self._commit_log_used(),
             consume_queue_used=self._used(self._config.consume_queue_path),
             manual=self._manual_passes > 0,
+        )
+
+    def _commit_log_used(self) -> float:
+        return least_used_ratio(self._config.log_directories.writable, self._used)
+
+    def _over_warning(self) -> str:
+        """The directories whose partitions are over the warning level; empty: none."""
+        directories = self._config.log_directories.writable
+        found = directories if self._commit_log_used() > self._rules.warning else []
+        return ", ".join(
+            str(path)
+            for path in (*found, self._config.consume_queue_path)
+            if self._used(path) > self._rules.warning
         )
 
     def is_full(self, path: Path) -> bool:
@@ -282,11 +302,17 @@ class CleanCommitLogService(ServiceThread):
 
     def _apply_flag(self, decision: RetentionDecision) -> None:
         if decision.disk_full:
-            reason = f"a store partition is over {self._rules.warning:.0%} used"
-            self._flags.set(RunningFlag.DISK_FULL, reason, by=self.name)
+            self._refuse()
         elif decision.disk_full is False:
             reason = f"at most {self._rules.clean_forcibly:.0%} used"
             self._flags.clear(RunningFlag.DISK_FULL, reason, by=self.name)
+
+    def _refuse(self) -> None:
+        reason = (
+            f"over {self._rules.warning:.0%} of the partition of {self._over_warning()} is used"
+            " (diskSpaceWarningLevelRatio); free space on it or lower fileReservedTime"
+        )
+        self._flags.set(RunningFlag.DISK_FULL, reason, by=self.name)
 
     def _report_level(self, decision: RetentionDecision) -> None:
         if decision.level is not self._level:

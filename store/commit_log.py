@@ -43,11 +43,14 @@ from store.message_codec import (
     PROPERTIES_LENGTH,
     RECORD_HEADS,
     STORE_HOST_V6_FLAG,
+    TOPIC_LIMIT,
+    TOPIC_LIMIT_V2,
     TRANSACTION_COMMIT,
     TRANSACTION_NOT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
     encode_blank,
+    encode_topic,
     fixed_size,
 )
 from store.queue_room import QueueRoom
@@ -56,34 +59,43 @@ from store.record import Record
 log = logging.getLogger(__name__)
 
 _V6_HOST_SIZE: Final = 20
-TOPIC_MAX_BYTES: Final = 127
+_RETRY_PREFIX: Final = "%RETRY%"
 _UNCOUNTED: Final = TRANSACTION_PREPARED & TRANSACTION_ROLLBACK
 """The bit of the kinds of records that get no place in a consumequeue."""
 assert _UNCOUNTED == TRANSACTION_PREPARED
 assert not _UNCOUNTED & (TRANSACTION_NOT | TRANSACTION_COMMIT)
 
 
-def is_storable(topic: str) -> bool:
-    """Whether records of `topic` can get a consume queue: a directory name of 1 to 127 bytes."""
-    return is_safe_topic(topic) and len(topic.encode("utf-8", "replace")) <= TOPIC_MAX_BYTES
+def topic_limit(topic: str, *, writes_v2: bool) -> int:
+    """Most bytes of this topic's name: a V1 record's, and V2's for retry topics, which only the
+    broker makes. writes_v2: autoMessageVersionOnTopicLen."""
+    return TOPIC_LIMIT_V2 if writes_v2 and topic.startswith(_RETRY_PREFIX) else TOPIC_LIMIT
+
+
+def is_storable(topic: str, *, writes_v2: bool) -> bool:
+    """Whether records of `topic` can get a consume queue: a directory name that fits a record."""
+    size = len(topic.encode("utf-8", "replace"))
+    return is_safe_topic(topic) and size <= topic_limit(topic, writes_v2=writes_v2)
 
 
 class TopicLog:
-    """One topic as the writer sees it: its encoded name and the next offset of each queue."""
+    """One topic as the writer sees it: its records' magic, its name as these hold it, and the next
+    offset of each queue."""
 
-    __slots__ = ("name", "name_bytes", "next_offsets")
+    __slots__ = ("magic", "name", "name_bytes", "next_offsets")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, writes_v2: bool) -> None:
         encoded = name.encode()
-        if len(encoded) > TOPIC_MAX_BYTES:
+        limit = topic_limit(name, writes_v2=writes_v2)
+        if len(encoded) > limit:
             raise MessageIllegalError(
-                f"topic name of {len(encoded)} bytes (limit {TOPIC_MAX_BYTES}): {name[:40]!r}…"
+                f"topic name of {len(encoded)} bytes (limit {limit}): {name[:40]!r}…"
             )
         if not is_safe_topic(name):
             # Its records would be in the log, and in no queue.
             raise MessageIllegalError(f"topic name {name[:40]!a} cannot be a directory name")
         self.name = name
-        self.name_bytes = bytes((len(encoded),)) + encoded
+        self.magic, self.name_bytes = encode_topic(encoded)
         self.next_offsets: dict[int, int] = {}
 
 
@@ -132,13 +144,15 @@ class CommitLog:
         *,
         most_light_queues: int | None = None,
         room: QueueRoom | None = None,
+        writes_v2: bool = True,
     ) -> None:
         """place: the log's directory, or directories.
 
         `on_publish` rings the bells; it is called after max_phy_offset has moved.
 
         most_light_queues: maxLmqConsumeQueueNum; None: records have no places in light queues.
-        room: asked before a queue is made; None: there is always room."""
+        room: asked before a queue is made; None: there is always room.
+        writes_v2: autoMessageVersionOnTopicLen."""
         self._directories = LogDirectories.of(place)
         self._file_size = file_size
         self._page = page
@@ -146,6 +160,7 @@ class CommitLog:
         self._clock = clock
         self._on_publish = on_publish
         self._room = room
+        self._writes_v2 = writes_v2
         self._pending: list[bytes] = []
         """What was put since the last commit, in pieces."""
         self._topics: dict[str, TopicLog] = {}
@@ -209,7 +224,7 @@ class CommitLog:
         """The writer's entry of a topic, made on first use. MessageIllegalError: not storable."""
         entry = self._topics.get(name)
         if entry is None:
-            entry = self._topics[name] = TopicLog(name)
+            entry = self._topics[name] = TopicLog(name, writes_v2=self._writes_v2)
         return entry
 
     def next_offset(self, name: str, queue_id: int) -> int | None:
@@ -294,7 +309,7 @@ class CommitLog:
         self._pending += (
             pack_head(
                 size,
-                MAGIC_V1,
+                topic.magic,
                 (long_crc32 if body_size >= LONG else crc32)(body) & BODY_CRC_MASK,
                 queue_id,
                 flag,
@@ -375,10 +390,10 @@ class CommitLog:
         self, topic: TopicLog, common: BatchCommon, body: memoryview, most: int
     ) -> Sequence[int] | None:
         """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
-        plain batch (encode_batch), over `most` bytes, no room in this file, or the first of its
-        queue: `put_batch` is for those."""
+        plain batch (encode_batch), over `most` bytes, no room in this file, the first of its queue,
+        or of a topic with V2 records: `put_batch` is for those."""
         queue_offset = topic.next_offsets.get(common.queue_id, -1)
-        if queue_offset < 0:
+        if queue_offset < 0 or topic.magic != MAGIC_V1:
             return None
         room = min(most, self._file_end - self.position - BLANK_SIZE)
         place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host, room)

@@ -156,6 +156,7 @@ class DefaultMessageStore:
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
+            self.clean_commit_log.refuse_if_full()
             if self._compaction is not None:
                 self._compaction.open(check_all=may_lack_bytes, rewrite=flush_failed)
         except OSError as error:

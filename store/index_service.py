@@ -23,7 +23,13 @@ import numpy as np
 
 from ipc.clock import Clock
 from store.errors import StoreError, WrongFileSizeError
-from store.index_file import IndexEntry, IndexFile, Int64Array
+from store.index_file import (
+    INDEX_HEADER,
+    IndexEntry,
+    IndexFile,
+    Int64Array,
+    index_file_size,
+)
 from store.java_hash import index_key_hash
 from store.record_arrays import RecordArrays
 
@@ -120,18 +126,27 @@ class IndexService:
 
         After an unclean stop of the machine (exited_ok False) the newest file and those with
         entries younger than `safe_timestamp` (checkpoint indexMsgTimestamp, ms) are deleted:
-        their pages may be half on disk, the header's older than the slots'. `rebuild_from` then
+        their pages may be half on disk, the header's older than the slots', and a file may be
+        shorter than it was made, which of older ones is an error. `rebuild_from` then
         says what is missing. When only our process died, the files are whole but for the last
         batch: give exited_ok True.
         """
         paths = list_index_files(self._directory)
+        is_short = False
         for path in paths:
             if path.stat().st_size == 0:
                 log.warning("index file %s is empty, its creation was cut short: deleted", path)
                 path.unlink()
                 continue
+            is_last = path is paths[-1]
+            if not exited_ok and (is_short or self._was_cut(path, is_last, safe_timestamp)):
+                # Nor is what follows it kept: `rebuild_from` knows no holes.
+                is_short = True
+                log.warning("index file %s is not whole on disk: deleted, to be rebuilt", path.name)
+                path.unlink()
+                continue
             file = IndexFile(path, *self._sizes, writable=True)
-            reason = _why_deleted(file, path is paths[-1], exited_ok, safe_timestamp)
+            reason = _why_deleted(file, is_last, exited_ok, safe_timestamp)
             if reason:
                 log.warning("index file %s %s: deleted, to be rebuilt", path.name, reason)
                 file.destroy()
@@ -141,6 +156,18 @@ class IndexService:
             repaired = self._files[-1].repair_chains()
             if repaired:
                 log.warning("index file %s: %s chains repaired", self._files[-1].path, repaired)
+
+    def _was_cut(self, path: Path, is_last: bool, safe_timestamp: int) -> bool:
+        """Whether a file is too short, and was not flushed before the machine stopped. (One that
+        was flushed has the length of other settings.)"""
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size >= index_file_size(*self._sizes):
+                return False
+            header = file.read(INDEX_HEADER.size)
+        if is_last or len(header) < INDEX_HEADER.size:
+            return True
+        end_timestamp: int = INDEX_HEADER.unpack(header)[1]
+        return end_timestamp == 0 or end_timestamp > safe_timestamp
 
     def drop_beyond(self, max_phy_offset: int) -> int:
         """Delete files that know records at or behind the log's end: it was cut by recovery, and

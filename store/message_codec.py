@@ -39,7 +39,7 @@ Buffer = bytes | bytearray | memoryview
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
-"""5.x: the topic's size takes two bytes. Read, never written."""
+"""5.x, for names over TOPIC_LIMIT: the topic's size takes two bytes."""
 MAGIC_BLANK: Final = 0xCBD43194
 BODY_CRC_MASK: Final = 0x7FFFFFFF
 
@@ -72,6 +72,8 @@ TOPIC_LENGTH_V2: Final = Struct(">h")
 assert PROPERTIES_LENGTH.size == TOPIC_LENGTH_V2.size == 2
 TOPIC_LIMIT: Final = 127
 """Most bytes of a topic name in a V1 record."""
+TOPIC_LIMIT_V2: Final = 255
+"""Most bytes of a topic name that RocketMQ 5.x stores (HookUtils.MAX_TOPIC_LENGTH)."""
 
 # Places of single fields, for readers that need few of them.
 BODY_CRC_AT: Final = 8
@@ -173,17 +175,27 @@ def holds_topic(view: Buffer, position: int, topic: bytes) -> bool:
 # -- encoding ----------------------------------------------------------------------------------
 
 
+def encode_topic(name: bytes) -> tuple[int, bytes]:
+    """The magic of records of this topic, and its name behind its size as they hold it: V2 for
+    names over TOPIC_LIMIT bytes, as RocketMQ 5.x. Raises MessageIllegalError: over
+    TOPIC_LIMIT_V2."""
+    if len(name) <= TOPIC_LIMIT:
+        return MAGIC_V1, bytes((len(name),)) + name
+    _limit("topic", len(name), TOPIC_LIMIT_V2)
+    return MAGIC_V2, TOPIC_LENGTH_V2.pack(len(name)) + name
+
+
 def encode_record(message: Message) -> bytes:
-    """`message` as a V1 record. Raises MessageIllegalError when a part does not fit."""
+    """`message` as a record of its topic's version. Raises MessageIllegalError when a part does not
+    fit."""
     sys_flag = message.sys_flag
     _check_hosts(message)
-    topic = message.topic.encode()
-    _limit("topic", len(topic), TOPIC_LIMIT)
+    magic, topic = encode_topic(message.topic.encode())
     _limit("properties", len(message.properties), PROPERTIES_LIMIT)
-    size = fixed_size(sys_flag) + len(message.body) + 1 + len(topic) + len(message.properties)
+    size = fixed_size(sys_flag) + len(message.body) + len(topic) + len(message.properties)
     head = record_head(sys_flag).pack(
         size,
-        MAGIC_V1,
+        magic,
         body_crc(message.body),
         message.queue_id,
         message.flag,
@@ -199,7 +211,7 @@ def encode_record(message: Message) -> bytes:
         len(message.body),
     )
     tail = PROPERTIES_LENGTH.pack(len(message.properties)) + message.properties
-    return b"".join((head, message.body, bytes((len(topic),)), topic, tail))
+    return b"".join((head, message.body, topic, tail))
 
 
 def encode_blank(left: int) -> bytes:

@@ -102,6 +102,9 @@ class MessageStoreConfig(CompactionConfig):
     flush_delay_offset_interval: int = setting(
         10_000, "pause between saves of delayOffset.json", unit="ms", ge=1, changeable=AFTER_RESTART
     )
+    auto_message_version_on_topic_len: bool = setting(
+        True, "pop's retry topics of 128 to 255 bytes, as V2 records, which no 4.9 broker reads"
+    )
     # Light message queues: of the store's data, the same on all replicas.
     enable_lmq: bool = setting(
         False, "light message queues: topics and groups named %LMQ%… exist without being created"
@@ -569,8 +572,7 @@ class MessageStoreConfig(CompactionConfig):
         _ = self.delete_hours, self.delay_level_ms
         if self.enable_multi_dispatch and not self.enable_lmq:
             raise StoreError(
-                "enableMultiDispatch = true without enableLmq = true: messages are only dispatched "
-                "to light queues (%LMQ%…); set both, or neither"
+                "enableMultiDispatch = true without enableLmq = true: set both, or neither (%LMQ%…)"
             )
         if self.disk_space_clean_forcibly_ratio > self.disk_space_warning_level_ratio:
             raise StoreError(
@@ -590,11 +592,9 @@ class MessageStoreConfig(CompactionConfig):
             *(self.consume_queue_path, self.batch_consume_queue_path, self.compaction_path),
             *(self.index_path, self.config_path, self.root),
         )
-        taken = {path.absolute() for path in others}
         for path in directories:
-            if path.absolute() in taken:
+            if path.absolute() in map(Path.absolute, others):
                 key = "storePathCommitLog" if path in directories.named else _READ_ONLY
                 raise StoreError(
-                    f"{key} = {path} is used for other files; give the commit log a directory of "
-                    "its own"
+                    f"{key} = {path} is used for other files; give the log a directory of its own"
                 )

@@ -43,7 +43,7 @@ _MAGIC_AT: Final = 4
 _LEAST_HEAD: Final = 88
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
-_TOPIC: Final = re.compile(rb"[%|a-zA-Z0-9_-]{1,127}")
+_TOPIC: Final = re.compile(rb"[%|a-zA-Z0-9_+-]{1,255}")
 _STEP: Final = 1 << 20
 _ZEROS: Final = bytes(_STEP + 3)
 """Compared with first: to look for a magic among zeros takes twenty times as long."""
@@ -65,11 +65,12 @@ def guess_queue(view: memoryview, position: int, limit: int) -> tuple[str, int, 
         return None
     fields = head.unpack_from(view, position)
     queue_id, queue_offset, body_size = fields[3], fields[5], fields[14]
-    topic_at = position + head.size + max(body_size, 0)
-    if min(queue_id, queue_offset, body_size) < 0 or topic_at >= limit:
+    topic_at = position + head.size + max(body_size, 0) + (1 if fields[1] != MAGIC_V2 else 2)
+    if min(queue_id, queue_offset, body_size) < 0 or topic_at > limit:
         return None
-    name = bytes(view[topic_at + 1 : topic_at + 1 + view[topic_at]])
-    if len(name) < view[topic_at] or not _TOPIC.fullmatch(name):
+    size = view[topic_at - 1]
+    name = bytes(view[topic_at : topic_at + size])
+    if len(name) < size or not _TOPIC.fullmatch(name):
         return None
     return name.decode("ascii"), queue_id, queue_offset + 1
 

@@ -82,15 +82,18 @@ MAX_TOP_MODULES = 5
 SPARK_MAY_IMPORT: dict[str, set[str]] = {
     "config": set(),
     "dumps": set(),
+    "evidence": {"config", "dumps"},
     "figures": {"config", "dumps"},
     "page": {"figures"},
     "prometheus_import": {"dumps"},
-    "job": {"config", "dumps", "figures", "page"},
-    "command": {"config", "dumps", "figures", "job", "page", "prometheus_import"},
+    "job": {"config", "dumps", "evidence", "figures", "page"},
+    "command": {
+        *("config", "dumps", "evidence", "figures", "job", "page", "prometheus_import"),
+    },
 }
 """The packages of spark/ and whom they may import; all may import the modules at its top."""
 SPARK_TOP = {"spark", "spark.__main__", "spark.reported_day", "spark.vocabulary"}
-WITHOUT_SPARK = {"config", "dumps", "figures", "page", "prometheus_import"}
+WITHOUT_SPARK = {"config", "dumps", "evidence", "figures", "page", "prometheus_import"}
 """Packages of spark/ that must not import PySpark."""
 ALSO_MAY_IMPORT = {"broker.processes.namesrv": {"namesrv"}}
 """The composition root that runs the name server inside the broker, and nothing else."""

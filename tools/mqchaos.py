@@ -87,6 +87,11 @@ def _kinds(
     help="inSyncReplicas of a SYNC_MASTER. [all brokers; with promote: 2]",
 )
 @click.option(
+    "--accounts/--no-accounts",
+    default=None,
+    help="Access control, and rights that change. [with odd seeds; --soak: never]",
+)
+@click.option(
     "--rate",
     type=click.FloatRange(1),
     help=f"Messages a second. [{_RATE:.0f}; --soak: {_SOAK_RATE:.0f}]",
@@ -112,6 +117,7 @@ def chaos(
     ack_level: str,
     slaves: int,
     in_sync: int | None,
+    accounts: bool | None,
     rate: float | None,
     directory: Path | None,
     keep: bool,
@@ -133,6 +139,7 @@ def chaos(
         rate=rate or (_SOAK_RATE if is_soak else _RATE),
         slaves=slaves,
         in_sync=in_sync,
+        accounts=accounts,
     )
     first = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     root = directory or Path(tempfile.mkdtemp(prefix="mqchaos-"))

@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--program", default="setup")
     given = parser.parse_args(arguments)
     try:
+        report_other_python(given.venv, given.program, os.environ.get("BROKER_PYTHON", ""))
         prepare(given.venv, read_requirements(PROJECT / "setup.cfg", given.extra), given.program)
     except SetupError as error:
         print(f"{given.program}: {error}", file=sys.stderr)
@@ -83,6 +84,22 @@ def prepare(venv: Path, groups: dict[str, list[str]], program: str) -> None:
             _create(venv, program)
             _install(venv, groups, program)
             _write_stamp(venv, wanted)
+
+
+def report_other_python(venv: Path, program: str, wanted: str) -> None:
+    """Say that `venv` has another Python than `wanted`, the BROKER_PYTHON of the user; it is used
+    all the same. Empty: none is wanted."""
+    if not wanted:
+        return
+    question = [wanted, "-I", "-c", "import sys; print(*sys.version_info[:2], sep='.')"]
+    asked = subprocess.run(question, capture_output=True, text=True, check=False)
+    version = ".".join(map(str, sys.version_info[:2]))
+    if asked.returncode == 0 and asked.stdout.strip() != version:
+        _say(
+            program,
+            f"{venv} was made with Python {version}, which is used; BROKER_PYTHON is "
+            f"{asked.stdout.strip()}: remove that directory to have it made anew",
+        )
 
 
 def _digest(lines: Sequence[str]) -> str:

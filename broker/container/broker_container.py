@@ -177,15 +177,18 @@ class BrokerContainer:
         meanwhile. Raises BrokerStartError."""
         name = broker.identity
         try:
-            boot_line = broker.wait_serving(self._cancel_read)
+            status = broker.wait_serving(self._cancel_read)
         except BrokerStartError as error:
             if broker.is_removed:
                 return False
             self._forget(broker)
             log.error("%s: not started: %s", name.canonical_name, error)
             raise BrokerStartError(f"{name.canonical_name}: {error}") from error
-        log.info("%s: pid %s: %s", name.canonical_name, broker.pid, boot_line)
+        log.info("%s: pid %s: %s", name.canonical_name, broker.pid, status.boot_line)
         self._say(f"Broker [{name.broker_name}-{name.broker_id}] boot success. serializeType=JSON")
+        if status.write_refusal:
+            text = "%s: the store rejects writes: %s"
+            log.error(text, name.canonical_name, status.write_refusal)
         return True
 
     def _forget(self, broker: ContainedBroker) -> None:

@@ -81,16 +81,16 @@ class ContainedBroker:
         """Of its supervisor."""
         return self._process.pid
 
-    def wait_serving(self, cancel_fd: int) -> str:
-        """Wait until it serves; returns its boot line. Raises BrokerStartError, also when cancel_fd
-        becomes readable first: it is stopped then."""
+    def wait_serving(self, cancel_fd: int) -> BrokerStatus:
+        """Wait until it serves; returns what it said of that. Raises BrokerStartError, also when
+        cancel_fd becomes readable first: it is stopped then."""
         try:
             status = self._read_status(cancel_fd)
         finally:
             os.close(self._status)
         if status.boot_line:
             self.is_serving = True
-            return status.boot_line
+            return status
         self.ask_to_stop()
         code = self.wait_stopped()
         failure = status.failure or f"its process ended with code {code}"

@@ -29,7 +29,9 @@ class ContainedInfo(msgspec.Struct, kw_only=True):
 
 
 class BrokerStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """How the start of a broker went: one of the two has a text."""
+    """How the start of a broker went: it serves (`boot_line`), or it does not (`failure`)."""
 
     boot_line: str = ""
     failure: str = ""
+    write_refusal: str = ""
+    """Why a broker that serves takes no messages; empty: it takes them."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.metrics import metrics_table as table
+from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.metrics_table import Metric
 from ha.ha_observer import HaFacts, ReplicaFacts
 from ha.refusals import RefusalReason
@@ -114,14 +115,16 @@ class HaMetrics(ServiceThread):
         *,
         broker_name: str,
         role: str,
+        marks: DumpMarks | None = None,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """`memory`: None on a slave. `role`: brokerRole, a label of each replica."""
+        """`memory` and `marks`: None on a slave. `role`: brokerRole, a label of each replica."""
         super().__init__("HaMetrics", on_failure=on_failure)
         self._slots = slots
         self._values = slots.values
         self._observe = observe
         self._memory: Final = memory
+        self._marks: Final = marks
         self._name_prefix: Final = f"{broker_name}:"
         self._role: Final = role
         self._series: dict[str, _Series] = {}
@@ -159,6 +162,9 @@ class HaMetrics(ServiceThread):
                 ack_limit=max_offset if each.ack_limit is None else each.ack_limit,
                 is_named=self._is_name(each.id),
             )
+        if self._marks is not None:
+            # What is at risk before anybody connects: their first reports are no later than that.
+            self._write(self._observe())
 
     def _is_name(self, replica: str) -> bool:
         return replica.startswith(self._name_prefix)
@@ -241,6 +247,8 @@ class HaMetrics(ServiceThread):
         self._set(table.HA_UNREPLICATED_BYTES, facts.unreplicated_bytes)
         self._set(table.HA_OLDEST_UNREPLICATED, facts.oldest_unreplicated_ms / 1000)
         self._set(table.HA_UNREPLICATED_EXACT, facts.unreplicated_exact)
+        if self._marks is not None:
+            self._marks.write(facts)
         self._write_refusals(facts)
         if facts.client is not None:
             self._set(table.HA_CLIENT_CONNECTED, facts.client.local_address is not None)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.metrics.metrics_dump_files import DumpFiles, DumpSettings, Mark
+from broker.metrics.metrics_dump_files import DumpFiles, DumpSettings, Mark, line_digest
 from broker.settings.startup_options import StartupOptions
 from ipc.clock import Clock
 from ipc.service_thread import ServiceThread
@@ -23,7 +23,7 @@ from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
 
-VERSION: Final = 1
+VERSION: Final = 2
 SHUTDOWN_MS: Final = 3_000
 """How long a shutdown waits for the last line and the compression of the last hour."""
 _QUIET_MS: Final = 3_600_000
@@ -53,8 +53,11 @@ def dump_settings(options: StartupOptions) -> DumpSettings | None:
 class MetricsDump(ServiceThread):
     """See the module. Owned by: its own thread; any thread may read `lines` and `failures`."""
 
-    def __init__(self, settings: DumpSettings, snapshot: Callable[[], Json], clock: Clock) -> None:
-        """snapshot: returns the fields of a line from `cluster` on; called on this thread only."""
+    def __init__(
+        self, settings: DumpSettings, snapshot: Callable[[int], Json], clock: Clock
+    ) -> None:
+        """snapshot: returns the fields of a line from `since` on, given the monotonic ms of the
+        last line that was written; called on this thread only."""
         super().__init__("MetricsDump")
         self.lines = 0
         """Lines written since the broker was started."""
@@ -67,7 +70,10 @@ class MetricsDump(ServiceThread):
         self._aging = RetentionClock(clock)
         self._boot_ms = clock.now_ms()
         self._seq = 0
-        self._due_ms = clock.monotonic_ms()
+        self._due_ms = self._written_ms = clock.monotonic_ms()
+        self._written_digest: str | None = None
+        """Of the last line that was written, in this life or the one before; `_written_ms`: its
+        monotonic time, of the start until there is one."""
         self._before: Mark | None = None
         self._took_over = False
         self._reported_ms: dict[tuple[str, object], int] = {}
@@ -125,25 +131,30 @@ class MetricsDump(ServiceThread):
             self._missing += 1
 
     def _append(self, *, final: bool) -> None:
-        ts_ms = self._clock.now_ms()
+        ts_ms, mono_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         before = self._before
-        line = {
+        fields = {
             "v": VERSION,
             "ts": ts_ms,
-            "mono": self._clock.monotonic_ms(),
+            "mono": mono_ms,
             "boot": self.boot,
             "boot_ts": self._boot_ms,
             "seq": self._seq,
             "prev_boot": None if before is None else before.boot,
             "prev_seq": None if before is None else before.seq,
+            "prev_digest": self._written_digest,
             "interval_ms": self._settings.interval_ms,
             "final": final,
-            **self._snapshot(),
+            **self._snapshot(self._written_ms),
         }
-        self._files.append(ts_ms, self._seq, msgspec.json.encode(line) + b"\n")
+        line = msgspec.json.encode(fields)
+        self._files.append(ts_ms, self._seq, line + b"\n")
+        self._written_ms, self._written_digest = mono_ms, line_digest(line)
 
     def _find_predecessor(self) -> None:
         self._before = self._files.find_last_mark()
+        if self._before is not None:
+            self._written_digest = self._before.digest
 
     def _tidy(self) -> None:
         if not self._took_over:

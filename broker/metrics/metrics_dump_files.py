@@ -78,6 +78,13 @@ class Mark(msgspec.Struct, frozen=True):
     boot_ts: int
     seq: int
     prev_boot: str | None = None
+    digest: str = ""
+    """line_digest of the line; not a field of it."""
+
+
+def line_digest(line: bytes) -> str:
+    """SHA-256 of a line's bytes without its line break, 64 hexadecimal digits."""
+    return hashlib.sha256(line.removesuffix(b"\n")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +375,8 @@ def _last_mark_of(life: list[DumpFile]) -> Mark | None:
     for file in sorted(life, key=lambda file: file.seq, reverse=True):
         line = _last_line(file)
         if line is not None:
-            return msgspec.json.decode(line, type=Mark)
+            mark = msgspec.json.decode(line, type=Mark)
+            return msgspec.structs.replace(mark, digest=line_digest(line))
     return None
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from broker.metrics import metrics_table as table
+from broker.metrics.dump_marks import EXPOSURE_LE, LAG_LE_MS, DumpMarksReader, Link
 from broker.metrics.remoting_metrics import SYNC_RESULTS
 from broker.metrics.replica_view import Rows
 from broker.settings.changed_settings import ChangedSettings
@@ -28,6 +29,7 @@ from ha.slave_progress import ReplicaState
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
+from remoting.request_code import RequestCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,20 @@ Json = dict[str, Any]
 
 STATES: Final = tuple(state.value for state in ReplicaState)
 _DIGEST_DIGITS: Final = 12
+_LOOK_MS: Final = 250
+"""A look of process `ha` also tells of the time since the look before it."""
+_SENDS: Final = frozenset(
+    code.name.lower()
+    for code in (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+    )
+)
+"""As in the labels of RPC_LATENCY."""
+_SEND_ANSWERS: Final = {code.name.lower(): name for code, name in SYNC_RESULTS.items()}
 
 
 class SeriesReader(Protocol):
@@ -124,17 +140,31 @@ class ReplicationSnapshot:
             "cluster": options.broker.broker_cluster_name,
             "broker": options.broker.broker_name,
             "broker_id": options.broker.broker_id,
+            "host": f"{options.broker.broker_ip1}:{options.server.listen_port}",
             "role": options.store.broker_role.name,
             "version": software_version(),
         }
+        interval_ms = options.supervisor.metrics_dump_interval_seconds * 1000
+        self._marks = DumpMarksReader(interval_ms)
+        self._written_ms = -1
+        self._seen_ms: dict[SyncKind, int] = {}
+        self._written_seen_ms: dict[SyncKind, int] = {}
+        """When each kind of metadata had last been copied: as the last snapshot saw it, and as the
+        last one did whose line was written."""
         self._messages_in = _RisingTotal()
         self._bytes_in = _RisingTotal()
 
-    def take(self) -> Json:
-        """Take a snapshot; keys in the order of docs/metrics_dump.md."""
+    def take(self, written_ms: int) -> Json:
+        """Take a snapshot; keys in the order of docs/metrics_dump.md. `written_ms`: monotonic time
+        of the last line that was written: the marks reach back to it at least."""
         counters = self._counters
         snapshot = self._metrics.look()
+        if written_ms != self._written_ms:
+            self._written_ms, self._written_seen_ms = written_ms, self._seen_ms
+            self._seen_ms = {}
+        since_ms = self._marks.since_ms(written_ms, self._clock.monotonic_ms())
         return {
+            "since": max(since_ms - _LOOK_MS, 0),
             **self._identity,
             "config": self._settings.digest(),
             "ready": not self._metrics.ready_reason(),
@@ -144,12 +174,43 @@ class ReplicationSnapshot:
             "msgs_in": self._messages_in.update(snapshot.read(table.MESSAGES_IN.name)),
             "bytes_in": self._bytes_in.update(snapshot.read(table.THROUGHPUT_IN.name)),
             "sync": _sync(snapshot),
+            "sends": _sends(snapshot),
             "ack_latency": _ack_latency(snapshot),
             **_unreplicated(snapshot),
+            "exposure": None if self._is_slave else self._exposure(snapshot, since_ms),
             "processes": [_process(child) for child in self._children()],
-            "replicas": _replicas(snapshot),
+            "lag_le": list(LAG_LE_MS),
+            "replicas": self._replicas(snapshot, since_ms),
             "metadata": self._metadata() if self._is_slave else [],
         }
+
+    def _exposure(self, snapshot: SeriesReader, since_ms: int) -> Json | None:
+        """The marks of process `ha`; while it is down or hangs, with what grew since."""
+        marks = self._marks.exposure(snapshot, since_ms)
+        size = _value(snapshot, table.HA_UNREPLICATED_BYTES)
+        age_s = _value(snapshot, table.HA_OLDEST_UNREPLICATED)
+        if marks is None or size is None or age_s is None:
+            return None
+        return {
+            "bytes_at_least": marks.bytes_at_least,
+            "bytes_at_most": max(marks.bytes_at_most, round(size)),
+            "ms_at_least": marks.ms_at_least,
+            "ms_at_most": max(marks.ms_at_most, _ms(age_s)),
+            "le": list(EXPOSURE_LE),
+            "counts": marks.looks,
+        }
+
+    def _replicas(self, snapshot: SeriesReader, since_ms: int) -> list[Json]:
+        """Rows with what happened since the last line."""
+        largest = self._marks.largest_lags(snapshot, since_ms)
+        times, links = self._marks.lag_times(snapshot), self._marks.links(snapshot)
+        rows = _replicas(snapshot)
+        for row in rows:
+            name = row["id"]
+            row |= _link(links.get(name))
+            row["lag_ms_max"] = max(largest.get(name, 0), row["lag_ms"])
+            row["lag_time"] = times.get(name) or [0] * (len(LAG_LE_MS) + 1)
+        return rows
 
     def _metadata(self) -> list[Json]:
         now_ms = self._clock.now_ms()
@@ -157,9 +218,24 @@ class ReplicationSnapshot:
         for kind in SyncKind:
             last_ms = self._counters[SLAVE_SYNC_SUCCESS + kind]
             age_ms = max(now_ms - last_ms, 0) if last_ms else None
-            failures = self._counters[SLAVE_SYNC_FAILURES + kind]
-            rows.append({"kind": kind.label, "age_ms": age_ms, "failures": failures})
+            rows.append(
+                {
+                    "kind": kind.label,
+                    "age_ms": age_ms,
+                    "age_ms_max": self._oldest_ms(kind, last_ms, age_ms),
+                    "failures": self._counters[SLAVE_SYNC_FAILURES + kind],
+                }
+            )
         return rows
+
+    def _oldest_ms(self, kind: SyncKind, last_ms: int, age_ms: int | None) -> int | None:
+        """Largest age since the last line that was written: just before a success, or now. Of
+        several successes since then the time from the first to the last is an upper bound."""
+        before_ms = self._written_seen_ms.get(kind, 0)
+        self._seen_ms[kind] = last_ms
+        if age_ms is None or not before_ms:
+            return age_ms
+        return max(age_ms, last_ms - before_ms)
 
 
 def _value(snapshot: SeriesReader, metric: table.Metric) -> float | None:
@@ -183,6 +259,35 @@ def _ms(seconds: float) -> int:
 def _sync(snapshot: SeriesReader) -> Json:
     counts = {labels[0]: values[0] for labels, values in snapshot.read(table.HA_SYNC_RESULT.name)}
     return {result: round(counts.get(result, 0)) for result in SYNC_RESULTS.values()}
+
+
+def _sends(snapshot: SeriesReader) -> Json:
+    """All answers to sends of clients, and how long they took."""
+    buckets = table.RPC_LATENCY.buckets
+    counts, total_ms = [0.0] * (len(buckets) + 1), 0.0
+    answers = dict.fromkeys((*SYNC_RESULTS.values(), "refused"), 0.0)
+    for labels, values in snapshot.read(table.RPC_LATENCY.name):
+        request, response, result = labels[1], labels[2], labels[4]
+        if request not in _SENDS or result == "oneway":
+            continue
+        answers[_SEND_ANSWERS.get(response, "refused")] += sum(values[:-1])
+        counts = [count + more for count, more in zip(counts, values[:-1], strict=True)]
+        total_ms += values[-1]
+    return {
+        **{name: round(count) for name, count in answers.items()},
+        "latency": {
+            "le": [bound / 1000 for bound in buckets],
+            "counts": [round(count) for count in counts],
+            "sum": total_ms / 1000,
+        },
+    }
+
+
+def _link(link: Link | None) -> Json:
+    if link is None:
+        return {"remote": None, "last_error": None}
+    error = {"reason": link.error, "ts": link.error_ms} if link.error else None
+    return {"remote": link.remote, "last_error": error}
 
 
 def _ack_latency(snapshot: SeriesReader) -> Json:

@@ -12,12 +12,15 @@ from typing import Protocol
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.key_builder import RETRY_PREFIX, pop_retry_topic
-from remoting.resource_names import TOPIC_MAX_LENGTH
 from remoting.response_code import ResponseCode
 
 
 class PopRetryTopics(Protocol):
     """The part of TopicConfigManager used here and by the revival."""
+
+    @property
+    def pop_retry_limit(self) -> int:
+        """Most characters of such a topic's name."""
 
     def can_be_pop_retry(self, topic: str) -> bool:
         """Whether there is, or can be, a topic of this name."""
@@ -37,5 +40,6 @@ def check_can_come_back(topics: PopRetryTopics, topic: str, group: str, *, v2: b
         ResponseCode.INVALID_PARAMETER,
         f"group[{group}] cannot pop topic[{topic}]: what it does not acknowledge could not come "
         f"back, since no topic can have the name {name} ({len(name)} characters, at most "
-        f"{TOPIC_MAX_LENGTH} of a-z A-Z 0-9 _ - % |). Use a shorter name, pulls, or ordered pops",
+        f"{topics.pop_retry_limit} of a-z A-Z 0-9 _ - % |). Use a shorter name, pulls, or "
+        "ordered pops",
     )

@@ -96,7 +96,9 @@ def _run(info: ContainedInfo, status: _StatusPipe) -> int:
         info.log_dir,
         process_clock(),
         writes_pid_file=False,
-        on_serving=lambda line: status.tell(BrokerStatus(boot_line=line)),
+        on_serving=lambda line, refusal: status.tell(
+            BrokerStatus(boot_line=line, write_refusal=refusal)
+        ),
         each_tick=_end_with_container(info.life_fd),
     )
     process.open()

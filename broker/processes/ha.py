@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
 from broker.processes.child import Child, ring_nobody, run_child
 from broker.processes.records_aside import keep_records_aside
@@ -222,6 +223,9 @@ def _build_metrics(
         None if options.store.is_slave else memory,
         broker_name=options.broker.broker_name,
         role=options.store.broker_role.value,
+        marks=None
+        if options.store.is_slave
+        else DumpMarks(child.metrics, options.supervisor.metrics_dump_interval_seconds * 1000),
         on_failure=_FAILED,
     )
     metrics.restore(

@@ -55,6 +55,7 @@ _MODULES: Final = {
     ProcessIndex.HA: "broker.processes.ha",
     ProcessIndex.REMOTING: "broker.processes.remoting",
 }
+_REFUSAL: Final = "the store rejects writes: %s"
 _BELLS: Final = ("store", "remoting", "ha")
 _CHANNELS: Final = (("remoting", "store"), ("remoting", "ha"), ("ha", "remoting"), ("ha", "store"))
 """(client, server) of each command channel."""
@@ -68,6 +69,15 @@ def print_line(line: str) -> None:
         sys.stdout.flush()
 
 
+def say_serving(boot_line: str, refusal: str) -> None:
+    """Tell the user who started the broker that it serves and, last, why it takes no messages.
+
+    refusal: `write_refusal`'s text."""
+    print_line(boot_line)
+    if refusal:
+        log.error(_REFUSAL, refusal)
+
+
 class BrokerProcess:
     """The supervisor process of one broker. Owned by: its main thread."""
 
@@ -78,11 +88,12 @@ class BrokerProcess:
         clock: Clock,
         *,
         writes_pid_file: bool = True,
-        on_serving: Callable[[str], None] = print_line,
+        on_serving: Callable[[str, str], None] = say_serving,
         each_tick: Callable[[], None] = lambda: None,
     ) -> None:
         """writes_pid_file: whether bin/mqshutdown shall find it. on_serving: called with the boot
-        line once the broker serves. each_tick: called at every tick of the supervisor."""
+        line, and with why the store refuses writes (empty: it takes them), once the broker serves.
+        each_tick: called at every tick of the supervisor."""
         self._options = options
         self._writes_pid_file = writes_pid_file
         self._on_serving = on_serving
@@ -258,7 +269,7 @@ class BrokerProcess:
         if not self._boot_line_printed and self._page.counters[REMOTING_READY]:
             self._boot_line_printed = True
             log.info("%s", self._boot_line())
-            self._on_serving(self._boot_line())
+            self._on_serving(self._boot_line(), self._refusal)
 
     def _report_registration(self) -> None:
         """Say on stderr, too, that clients do not find this broker, and when that is over."""
@@ -283,7 +294,7 @@ class BrokerProcess:
             return
         self._refusal = refusal
         if refusal:
-            log.error("the store rejects writes: %s", refusal)
+            log.error(_REFUSAL, refusal)
         else:
             log.warning("the store accepts writes again")
 

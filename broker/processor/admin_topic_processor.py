@@ -52,7 +52,7 @@ from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
-from remoting.resource_names import validate_topic
+from remoting.resource_names import is_legal_pop_retry_topic, validate_topic
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,8 @@ class AdminTopicProcessor(TableProcessor):
         refuse_on_slave(self._is_slave())
         topic = decode_header(DeleteTopicRequestHeader, request.ext_fields).topic
         log.info("topic %s: deletion requested by %s", topic, connection.remote_address)
-        validate_topic(topic)
+        if not is_legal_pop_retry_topic(topic):
+            validate_topic(topic)
         self._system_topics.check_not_system(topic)
         with self._change_lock:
             saved = self._topics.delete(topic)

@@ -42,6 +42,7 @@ from remoting.errors import RequestError
 from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
 from remoting.resource_names import (
     LEGAL_CHARACTERS,
+    POP_RETRY_TOPIC_MAX_LENGTH,
     TOPIC_MAX_LENGTH,
     is_legal_pop_retry_topic,
     is_legal_topic,
@@ -78,9 +79,17 @@ class TopicConfigManager(JsonConfigManager):
     """
 
     def __init__(
-        self, path: Path, config: BrokerConfig, clock: Clock, system_topics: SystemTopics
+        self,
+        path: Path,
+        config: BrokerConfig,
+        clock: Clock,
+        system_topics: SystemTopics,
+        *,
+        writes_v2: bool = True,
     ) -> None:
+        """writes_v2: autoMessageVersionOnTopicLen."""
         super().__init__(path)
+        self._writes_v2 = writes_v2
         self.config = config
         """Replaced as a whole when a setting changes."""
         self._clock = clock
@@ -199,22 +208,40 @@ class TopicConfigManager(JsonConfigManager):
         long as its queues can be stored.
         """
         found = self._table.get(topic)
-        if found is not None and is_storable(topic):
+        if found is not None and self._is_storable(topic):
             return found
         validate_topic(topic)
         return self._create(topic, queue_nums, perm, sys_flag)
 
     def create_pop_retry(self, topic: str) -> TopicConfig | None:
-        """As `create`, for a retry topic of pops: one queue; its name may have the "+" of V2."""
+        """As `create`, for a retry topic of pops: one queue; its name may have the "+" of V2, and
+        be as long as `pop_retry_limit`."""
         found = self._table.get(topic)
-        if found is not None and is_storable(topic):
+        if found is not None and self._is_storable(topic):
             return found
-        validate_topic(topic.replace("+", "_", 1))
+        if not is_legal_pop_retry_topic(topic, self.pop_retry_limit):
+            validate_topic(topic.replace("+", "_", 1))
+        if len(topic) > TOPIC_MAX_LENGTH:
+            log.info(
+                "topic %s: records of its %s characters have version 2, which RocketMQ 4.9 takes "
+                "for damage (autoMessageVersionOnTopicLen)",
+                topic,
+                len(topic),
+            )
         return self._create(topic, 1, PERM_READ_WRITE, 0)
 
     def can_be_pop_retry(self, topic: str) -> bool:
         """Whether `create_pop_retry` finds or creates a topic of this name."""
-        return (topic in self._table and is_storable(topic)) or is_legal_pop_retry_topic(topic)
+        known = topic in self._table and self._is_storable(topic)
+        return known or is_legal_pop_retry_topic(topic, self.pop_retry_limit)
+
+    @property
+    def pop_retry_limit(self) -> int:
+        """Most characters of a pop retry topic's name."""
+        return POP_RETRY_TOPIC_MAX_LENGTH if self._writes_v2 else TOPIC_MAX_LENGTH
+
+    def _is_storable(self, topic: str) -> bool:
+        return is_storable(topic, writes_v2=self._writes_v2)
 
     def _create(self, topic: str, queue_nums: int, perm: int, sys_flag: int) -> TopicConfig | None:
         return self._add(
@@ -429,7 +456,8 @@ class TopicConfigManager(JsonConfigManager):
         for name, config in wrapper.topic_config_table.items():
             if lacking := unsupported(config.attributes):
                 log.warning("topic %s: %s has no effect here", name, ", ".join(lacking))
-        if odd := [name for name in wrapper.topic_config_table if not is_legal_topic(name)]:
+        names = wrapper.topic_config_table
+        if odd := [n for n in names if not is_legal_topic(n) and not self.can_be_pop_retry(n)]:
             log.warning(
                 "topics %s: their names are against RocketMQ's rule (%s, at most %s characters): "
                 "what is stored can be read, sends are refused",

@@ -72,6 +72,7 @@ class StoreSide:
             self._ring,
             most_light_queues=store.max_lmq_consume_queue_num if store.dispatches_lmq else None,
             room=QueueRoom(self.table),
+            writes_v2=store.auto_message_version_on_topic_len,
         )
         self.log.store_host = encode_host(
             socket.gethostbyname(options.broker.broker_ip1), options.server.listen_port

@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 from spark.command.output import PROGRAM
 from spark.command.webhook import AddressError, Webhook
+from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force
 from spark.config.objectives import EXIT_POLICIES, SlaConfig
 from spark.config.sla_config import default_sla, read_sla
 from spark.job.spark_submit import is_under_spark_submit
@@ -82,6 +83,8 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         )
     between, edges = _between(*given.between) if given.between else (None, None)
     sla = find_sla(given.sla, environment)
+    if given.exclusions is not None:
+        sla = _with_exclusions(sla, Path(given.exclusions))
     if given.exit_on is not None:
         sla = dataclasses.replace(sla, exit_policy=given.exit_on)
     return Options(
@@ -121,6 +124,8 @@ def _parser() -> argparse.ArgumentParser:
         "\n`mqreport rules --help`: Prometheus rules for the objectives of sla.yaml."
         "\n`mqreport openslo --help`: these objectives as OpenSLO documents, and back."
         "\n`mqreport compact --help`: merges dump files of dates that are over."
+        "\n`mqreport exclude --help`: exclusions and annotations after the event."
+        "\n`mqreport sign --help`: signs results. `mqreport verify --help`: what is proved."
         "\nExit codes: 0 met, 1 breached, 2 insufficient data, 3 bad input or error,"
         "\n130 interrupted."
         "\nAll dates and times are UTC. More: docs/nightly.md.",
@@ -143,6 +148,11 @@ def _parser() -> argparse.ArgumentParser:
         help="results: PATH/parquet and PATH/report/dt=DATE/report.html",
     )
     add_sla_option(paths)
+    paths.add_argument(
+        "--exclusions",
+        metavar="FILE",
+        help="exclusions and annotations after the event, which mqreport exclude writes",
+    )
     when = parser.add_argument_group("which dates")
     when.add_argument(
         "--date", default="yesterday", help="YYYY-MM-DD, today (so far) or yesterday (default)"
@@ -184,6 +194,23 @@ def _parser() -> argparse.ArgumentParser:
         help="a setting of Spark, such as spark.driver.memory=4g; may be repeated",
     )
     return parser
+
+
+def _with_exclusions(sla: SlaConfig, path: Path) -> SlaConfig:
+    """Those in force count before the maintenance of sla.yaml. Raises UsageError."""
+    try:
+        content = path.read_bytes()
+        entries = entries_of(content, str(path))
+    except OSError as error:
+        raise UsageError(f"--exclusions {path}: cannot be read: {error.strerror}") from error
+    except LogError as error:
+        raise UsageError(f"--exclusions {error}") from error
+    return dataclasses.replace(
+        sla,
+        exclusions=(*exclusions_in_force(entries), *sla.exclusions),
+        log=entries,
+        exclusion_log=content,
+    )
 
 
 def _path(text: str) -> str:

@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Final
 
-from spark.command import compact_command, import_command, openslo_command, rules_command
+from spark.command import (
+    compact_command,
+    evidence_command,
+    exclude_command,
+    import_command,
+    openslo_command,
+    rules_command,
+)
 from spark.command.arguments import Options, UsageError, parse_arguments
 from spark.command.output import PROGRAM, complain, say
 from spark.command.progress import Reporter, make_reporter
@@ -41,6 +48,12 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
             return openslo_command.main(arguments[1:], os.environ)
         if arguments[:1] == ["compact"]:
             return compact_command.main(arguments[1:], now_ms)
+        if arguments[:1] == ["exclude"]:
+            return exclude_command.main(arguments[1:], now_ms)
+        if arguments[:1] == ["sign"]:
+            return evidence_command.sign_main(arguments[1:])
+        if arguments[:1] == ["verify"]:
+            return evidence_command.verify_main(arguments[1:])
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
         complain(f"{error} ({PROGRAM} --help)")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from spark.config.exclusion_log import Entry
 from spark.config.exclusions import Exclusion
 
 DEFAULT_WINDOWS: Final = (7, 30)
@@ -104,6 +105,11 @@ class SlaConfig:
     source: str = "built-in defaults"
     exclusions: tuple[Exclusion, ...] = ()
     exit_policy: str = EXIT_POLICIES[0]
+    log: tuple[Entry, ...] = ()
+    """Exclusions and annotations after the event; `exclusions` has those in force."""
+    text: bytes = field(default=b"", compare=False, repr=False)
+    """What was read; empty for the built-in defaults. Kept with the evidence."""
+    exclusion_log: bytes = field(default=b"", compare=False, repr=False)
 
 
 def alternatives(pattern: str) -> list[str]:

@@ -52,14 +52,15 @@ def default_sla() -> SlaConfig:
 def read_sla(path: Path) -> SlaConfig:
     """The service levels of a file. Raises SlaError."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise SlaError([f"{path}: cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
         raise SlaError(
             [f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})"]
         ) from error
-    return parse_sla(text, str(path))
+    return dataclasses.replace(parse_sla(text, str(path)), text=content)
 
 
 def parse_sla(text: str, source: str) -> SlaConfig:

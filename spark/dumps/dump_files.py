@@ -64,12 +64,15 @@ _DECODER: Final = msgspec.json.Decoder(_Head)
 def read_lines(content: bytes) -> tuple[list[bytes], str]:
     """The lines of a file, gzip of any number of members or plain, without their ends; and why it
     breaks off, "" when it does not. A file that breaks off has no last line that is torn."""
-    if not content.startswith(_GZIP):
-        return content.splitlines(), ""
-    text, damage = _decompressed(content)
+    text, damage = file_text(content)
     if damage:
         text = text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1]
     return text.splitlines(), damage
+
+
+def file_text(content: bytes) -> tuple[bytes, str]:
+    """What a file holds, gzip or plain, as far as it can be read; and why it breaks off, or ""."""
+    return _decompressed(content) if content.startswith(_GZIP) else (content, "")
 
 
 def split_by_group(

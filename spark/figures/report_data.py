@@ -115,6 +115,8 @@ class ReportData:
     window_days: Sequence[int] = (7, 30)
     totals: Mapping[str, int] = field(default_factory=dict)
     """Of `incidents` and `events`, where there are more than the rows given."""
+    remarks: Sequence[Row] = ()
+    """Exclusions and annotations after the event that touch the window: who, when, why."""
     exit_on: str = "day"
     """Whose verdict the exit code tells: one of `sla_config.EXIT_POLICIES`."""
 

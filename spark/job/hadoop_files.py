@@ -38,6 +38,7 @@ class HadoopFiles:
         self._configuration = java_context.hadoopConfiguration()
         self._charset = jvm.java.nio.charset.StandardCharsets.UTF_8
         self._streams = jvm.org.apache.commons.io.IOUtils
+        self._digests = jvm.org.apache.commons.codec.digest.DigestUtils
 
     def local_directory(self, path: str) -> Path | None:
         """The absolute path when it is on this machine's file system; None elsewhere."""
@@ -114,6 +115,18 @@ class HadoopFiles:
                 stream.close()
 
         return str(self._do(path, read))
+
+    def sha256(self, path: str) -> str:
+        """Of a file's bytes, hex; computed in the JVM."""
+
+        def digest(system: Any, place: Any) -> str:
+            stream = system.open(place)
+            try:
+                return str(self._digests.sha256Hex(stream))
+            finally:
+                stream.close()
+
+        return str(self._do(path, digest))
 
     def _do(self, path: str, action: Any) -> Any:
         try:

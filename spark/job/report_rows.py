@@ -16,6 +16,7 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
+from spark.config.exclusion_log import remarks_on
 from spark.config.objectives import SlaConfig
 from spark.figures.report_data import DAY_COLUMNS, ReplicaKey, ReportData, Row, key_of, plotted_keys
 from spark.figures.result_tables import TABLES
@@ -68,6 +69,7 @@ def report_data(
         objectives=[asdict(item) for item in sla.objectives if item.name in used],
         window_days=sla.windows,
         totals={table: groups.count(table) for table in ("incidents", "events")},
+        remarks=remarks_on(sla.log, day.w0_ms, day.w1_ms),
         exit_on=sla.exit_policy,
     )
 

@@ -23,6 +23,7 @@ from spark.figures.report_data import INSUFFICIENT, ReportData
 from spark.figures.verdicts import waiting_groups, worst_of
 from spark.figures.windows import clusters
 from spark.job.calendar_files import update_calendar
+from spark.job.evidence_job import append_evidence
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_job import GroupTables, Row, compute, frame_of
 from spark.job.report_rows import dates_until, report_data
@@ -189,13 +190,23 @@ class _Pipeline:
         staged.write(table, frame_of(self._spark, table, spread) if tuples else None)
 
     def _write_files(self, data: ReportData) -> None:
-        """summary.json last: where it is, the others are."""
+        """summary.json last: where it is, the others are, and the evidence, which names it."""
         directory = report_directory(self._request.out, self._day.date)
         files = HadoopFiles(self._spark)
         files.make_directories(directory)
-        files.write(f"{directory}/report.html", report_html(data))
-        files.write(f"{directory}/replicas.csv", replicas_csv(data))
-        files.write(f"{directory}/incidents.csv", incidents_csv(data))
         summary = summary_json(data)
-        update_calendar(files, self._request.out, json.loads(summary))
+        content = {
+            "report.html": report_html(data),
+            "replicas.csv": replicas_csv(data),
+            "incidents.csv": incidents_csv(data),
+        }
+        for name, text in content.items():
+            files.write(f"{directory}/{name}", text)
+        below_out = {
+            f"report/dt={self._date}/{name}": text
+            for name, text in {**content, "summary.json": summary}.items()
+        }
+        request = self._request
+        append_evidence(self._spark, request.dumps, request.out, self._day, request.sla, below_out)
+        update_calendar(files, request.out, json.loads(summary))
         files.write(summary_path(self._request.out, self._day.date), summary)

@@ -83,6 +83,7 @@ def summary_json(data: ReportData) -> bytes:
         ],
         "incidents": [_pick(row, INCIDENT_COLUMNS) for row in ordered_incidents(data)],
         "events": [_pick(row, EVENT_COLUMNS) for row in ordered_events(data)],
+        "remarks": [dict(row) for row in data.remarks],
         "bad_lines": [_pick(row, tuple(row)) for row in ordered_bad_lines(data)],
     }
     text = json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1)

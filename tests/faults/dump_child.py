@@ -42,7 +42,7 @@ def dump_in(root: Path, clock: ManualClock) -> MetricsDump:
         max_bytes=1 << 20,
         keep_days=1,
     )
-    return MetricsDump(settings, lambda: {"cluster": "C1", "text": "x" * 100}, clock)
+    return MetricsDump(settings, lambda _: {"cluster": "C1", "text": "x" * 100}, clock)
 
 
 def _patch(steps: Steps) -> None:

@@ -15,6 +15,7 @@ import pytest
 from ha.control_slots import REPLICA_COUNT
 from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET
+from tests.broker.container.container_world import CLUSTER, broker_file, our_container
 from tests.faults.ledger import (
     QUEUES,
     TOPIC,
@@ -156,6 +157,9 @@ def test_a_start_on_a_full_disk_serves_what_is_there(disk: SmallDisk, tmp_path: 
             broker.crash()
         disk.fill()
         broker.start()
+        # Whoever reads the last line of what it prints is not told that all is well.
+        wait_until(lambda: "boot success" not in broker.output().splitlines()[-1])
+        assert "the store rejects writes: " in broker.output().splitlines()[-1]
         assert_nothing_lost(broker, ledger)
         commit_offset(broker, 5)
         with broker.client() as client:
@@ -262,3 +266,37 @@ def test_a_full_slave_acknowledges_nothing_that_it_lacks(disk: SmallDisk, tmp_pa
             disk.make_room()
             wait_until(lambda: client.send(TOPIC, 0, b"y").code == SEND_OK, 30)
             wait_until(lambda: log_of(group.first) == log_of(group.second))
+
+
+def test_a_start_on_a_nearly_full_disk_does_not_say_only_that_it_serves(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    """There is room for the store, but too little: not a minute later, at the first pass."""
+    disk.fill()
+    disk.make_room(disk.size * 9 // 100)
+    broker = broker_on(disk, tmp_path)
+    broker.settings["cleanResourceInterval"] = 60_000
+    with broker.start():
+        wait_until(lambda: "boot success" not in broker.output().splitlines()[-1])
+        said = broker.output().splitlines()[-1]
+        assert "the store rejects writes: over 90% of the partition of " in said, said
+        assert f"{broker.store_dir / 'commitlog'}" in said
+        with broker.client() as client:
+            assert client.send(TOPIC, 0, b"x").code == REFUSED
+
+
+def test_a_broker_of_a_container_says_last_that_it_takes_nothing(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    """Its container's "boot success" is not the last line, either."""
+    disk.fill()
+    disk.make_room(8 << 20)
+    file = broker_file(
+        tmp_path, "full", storePathRootDir=disk.path, mappedFileSizeCommitLog=32 << 20
+    )
+    with our_container(tmp_path) as container:
+        container.start(file)
+        wait_until(lambda: "boot success" not in container.output().splitlines()[-1])
+        said = container.output().splitlines()[-1]
+        assert f"{CLUSTER}_full_0: the store rejects writes: " in said, said
+        assert "No space left on device" in said

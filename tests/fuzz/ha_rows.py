@@ -135,7 +135,8 @@ class _Master:
             HaConfig(),
             self._clock,
             reports,
-            acknowledged=lambda _progress: None,
+            acknowledged=lambda _progress, _log_end: None,
+            log_end=lambda: 0,
             end=lambda _reason, _text: transport.shutdown(),
             finished=lambda: None,
             new_selector=_Ready,  # type: ignore[arg-type]

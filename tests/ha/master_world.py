@@ -57,7 +57,7 @@ class RecordingGroupTransfer:
         assert progress in self.added
         self.removed.append((progress, reason, text))
 
-    def notify_transfer_some(self, progress: SlaveProgress) -> None:
+    def notify_transfer_some(self, progress: SlaveProgress, _log_end: int) -> None:
         self.acknowledged.append(progress.ack_offset)
 
 

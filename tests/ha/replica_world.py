@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from ha.exposure_marks import ExposureMarks
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_config import HaConfig
 from ha.replica_registry import ReplicaRegistry
@@ -21,8 +22,14 @@ class ReplicaWorld:
         self.registry = ReplicaRegistry(self.clock)
         self.rings: list[tuple[int, int]] = []
         config = HaConfig(in_sync_replicas=in_sync_replicas, ha_slave_fallbehind_max=fallbehind_max)
+        self.marks = ExposureMarks()
         self.service = GroupTransferService(
-            self.page, config, self.clock, self.registry, lambda: self.rings.append(self.published)
+            self.page,
+            config,
+            self.clock,
+            self.registry,
+            self.marks,
+            lambda: self.rings.append(self.published),
         )
 
     @property
@@ -52,5 +59,6 @@ class ReplicaWorld:
     def ack(self, progress: SlaveProgress, offset: int) -> None:
         """What was sent up to there is reported, as its ReadSocketService takes it."""
         progress.sent(max(offset, progress.sent_offset), 0, self.clock.monotonic_ms())
+        log_end = self.page.counters[MAX_PHY_OFFSET]
         assert progress.report(offset) is None
-        self.service.notify_transfer_some(progress)
+        self.service.notify_transfer_some(progress, log_end)

@@ -198,7 +198,9 @@ def test_zero_at_the_start_and_for_good_after_the_stop() -> None:
 def test_a_restarted_process_begins_at_zero() -> None:
     world = ReplicaWorld()
     world.page.counters[REPLICATED_OFFSET] = world.page.counters[REPLICA_COUNT] = 77
-    GroupTransferService(world.page, HaConfig(), world.clock, world.registry, lambda: None)
+    GroupTransferService(
+        world.page, HaConfig(), world.clock, world.registry, world.marks, lambda: None
+    )
     assert world.published == (0, 0)
 
 

@@ -42,6 +42,7 @@ class World(ReplicaWorld):
             self.page,
             self.clock,
             self.registry,
+            self.marks,
             self.reader,
             lambda: self.handshakes,
             self._request_members,

@@ -126,6 +126,22 @@ def test_every_record_of_a_java_broker_is_expected(node: str, piece: int) -> Non
 
 
 @both
+@pytest.mark.parametrize(
+    "name", ["%RETRY%G_T", "%RETRY%G+T", "%RETRY%G_".ljust(128, "T"), "%RETRY%G+".ljust(255, "T")]
+)
+def test_every_retry_topic_of_pops_is_usual(name: str, many: bool) -> None:
+    """V2 names have a "+", long ones V2 records."""
+    log = usual(20)
+    for _ in range(20):
+        log.add().add(name)
+    assert judge(log, many=many) == (None, len(log.data))
+    bad, position = judge(log.add(name, queue_offset=25), many=many)
+    assert bad is not None
+    assert "goes on at 20" in bad.text
+    assert position == log.starts[-1]
+
+
+@both
 def test_kinds_that_are_usual(many: bool) -> None:
     log = Log()
     for number in range(8):
@@ -193,6 +209,7 @@ ODD: dict[str, tuple[dict[str, Any], Field]] = {
     "another queue": ({"queue_id": 3, "queue_offset": 8}, Field.QUEUE_OFFSET),
     "another topic": ({"topic": "TopicUest", "queue_offset": 8}, Field.QUEUE_OFFSET),
     "no topic": ({"topic": "", "queue_offset": 0}, Field.TOPIC),
+    "two signs": ({"topic": "%RETRY%G+T+T", "queue_offset": 0}, Field.TOPIC),
     "a bad name": ({"topic": "Topic\x14est", "queue_offset": 0}, Field.TOPIC),
     "queue id": ({"queue_id": 1 << 20, "queue_offset": 0}, Field.QUEUE_ID),
     "negative queue id": ({"queue_id": -(1 << 31), "queue_offset": 0}, Field.QUEUE_ID),

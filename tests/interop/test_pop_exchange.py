@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from store.message import Message
+from store.message_codec import decode_record, encode_record, is_blank_at
 from tests.interop import harness
 from tests.interop.processes import free_port, wait_until
 from tests.support.pop_client import PopAnswer, PopClient, PoppedMessage
@@ -23,6 +25,8 @@ from tests.support.pop_client import PopAnswer, PopClient, PoppedMessage
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAME, TOPIC, GROUP, QUEUES = "broker-pops", "PopExchange", "GPopExchange", 4
+LONG_TOPIC, LONG_GROUP = "PopExchange".ljust(100, "x"), "GPopExchange".ljust(100, "y")
+"""Their retry topic has 208 characters: its records are V2."""
 INVISIBLE_MS = 6_000
 CHANGED_MS = 7_000
 CONF = {
@@ -37,6 +41,7 @@ CONF = {
 class Ledger:
     """What the client knows, by body."""
 
+    topic: str = TOPIC
     handed_out: dict[bytes, int] = field(default_factory=dict)
     """How often."""
     visible_ms: dict[bytes, int] = field(default_factory=dict)
@@ -66,7 +71,7 @@ def visible_ms(popped: PoppedMessage) -> int:
 
 @contextmanager
 def served(
-    kind: str, tmp_path: Path, port: int, *, v2: bool, is_last: bool = False
+    kind: str, tmp_path: Path, port: int, *, v2: bool, is_last: bool = False, group: str = GROUP
 ) -> Iterator[PopClient]:
     """A broker of `kind` on the store; stopped in order, but for the last one."""
     home = tmp_path / f"{kind}-{time.monotonic_ns()}"
@@ -76,7 +81,7 @@ def served(
     ).start()
     try:
         with broker.client() as frames:
-            yield PopClient(frames, GROUP, NAME)
+            yield PopClient(frames, group, NAME)
         if not is_last:
             # Java takes half a minute when the machine is busy.
             broker.process.stop(timeout_s=120)
@@ -84,21 +89,23 @@ def served(
         broker.kill()
 
 
-def send(client: PopClient, first: int, count: int) -> None:
+def send(client: PopClient, ledger: Ledger, first: int, count: int) -> None:
     for number in range(first, first + count):
         wait_until(
-            lambda n=number: client.frames.send(TOPIC, n % QUEUES, b"%d" % n).code == 0, "a send"
+            lambda n=number: client.frames.send(ledger.topic, n % QUEUES, b"%d" % n).code == 0,
+            "a send",
         )
     wait_until(
         lambda: (
-            sum(client.frames.offset(30, TOPIC, queue) for queue in range(QUEUES)) >= first + count
+            sum(client.frames.offset(30, ledger.topic, queue) for queue in range(QUEUES))
+            >= first + count
         ),
         "all of them in the queues",
     )
 
 
 def pop(client: PopClient, ledger: Ledger, count: int) -> list[PoppedMessage]:
-    return ledger.note(client.pop(TOPIC, maxMsgNums=count, invisibleTime=INVISIBLE_MS))
+    return ledger.note(client.pop(ledger.topic, maxMsgNums=count, invisibleTime=INVISIBLE_MS))
 
 
 def ack(client: PopClient, ledger: Ledger, popped: PoppedMessage) -> None:
@@ -128,13 +135,13 @@ def open_pops(client: PopClient, ledger: Ledger, count: int) -> None:
         deal(client, ledger, pop(client, ledger, 8))
 
 
-def collect(client: PopClient, ledger: Ledger) -> list[PoppedMessage]:
+def collect(client: PopClient, ledger: Ledger, invisible_ms: int = 60_000) -> list[PoppedMessage]:
     """All that is open comes again."""
     wanted = set(ledger.handed_out) - ledger.acked
     found: list[PoppedMessage] = []
 
     def is_there() -> bool:
-        answer = client.pop(TOPIC, invisibleTime=60_000)
+        answer = client.pop(ledger.topic, invisibleTime=invisible_ms)
         found.extend(ledger.note(answer))
         return wanted <= {one.message.body for one in found}
 
@@ -157,7 +164,7 @@ def finish(client: PopClient, ledger: Ledger, count: int) -> None:
 def test_java_goes_on_with_our_pops(tmp_path: Path) -> None:
     port, ledger = free_port(-2, 1), Ledger()
     with served("ours", tmp_path, port, v2=False) as client:
-        send(client, 0, 80)
+        send(client, ledger, 0, 80)
         open_pops(client, ledger, 50)
     with served("java-5.3", tmp_path, port, v2=False, is_last=True) as client:
         finish(client, ledger, 80)
@@ -179,15 +186,64 @@ def test_there_and_back(tmp_path: Path, kinds: tuple[str, ...], versions: tuple[
     too."""
     port, ledger = free_port(-2, 1), Ledger()
     with served(kinds[0], tmp_path, port, v2=versions[0]) as client:
-        send(client, 0, 60)
+        send(client, ledger, 0, 60)
         open_pops(client, ledger, 40)
     with served(kinds[1], tmp_path, port, v2=versions[1]) as client:
         again = collect(client, ledger)
         deal(client, ledger, [one for one in again if one.message.reconsume_times])
-        send(client, 60, 60)
+        send(client, ledger, 60, 60)
         open_pops(client, ledger, 30)
     with served(kinds[2], tmp_path, port, v2=versions[2], is_last=True) as client:
         finish(client, ledger, 120)
     assert max(ledger.handed_out.values()) >= 3
     is_v2 = any("+" in topic for topic in ledger.topics)
     assert is_v2 or not versions[-1]
+
+
+@pytest.mark.parametrize("kinds", [("ours", "java-5.3", "ours"), ("java-5.3", "ours", "java-5.3")])
+def test_long_names_there_and_back(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    """Each broker reads the V2 records of the other's retry topic and appends its own; the bytes of
+    all are of one layout."""
+    port, ledger = free_port(-2, 1), Ledger(LONG_TOPIC)
+    retry = f"%RETRY%{LONG_GROUP}_{LONG_TOPIC}"
+    for number, kind in enumerate(kinds):
+        is_last = number == 2
+        with served(kind, tmp_path, port, v2=False, is_last=is_last, group=LONG_GROUP) as client:
+            if number == 0:
+                send(client, ledger, 0, 12)
+                while len(ledger.handed_out) < 12:
+                    pop(client, ledger, 12)
+            elif number == 1:
+                again = collect(client, ledger, 10_000)
+                assert {one.topic for one in again} == {retry}
+            else:
+                finish(client, ledger, 12)
+            assert client.frames.offset(30, retry, 0) == 12 * number
+    copies = [found for found in log_records(tmp_path / "s") if found[0].topic == retry]
+    assert len(copies) == 24
+    assert [message.queue_offset for message, _raw in copies] == list(range(24))
+    for message, raw in copies:
+        assert raw[4:8].hex() == "daa320ab"
+        # Java's bytes, too, are those that this broker would have written.
+        assert encode_record(message) == raw
+    for body in ledger.handed_out:
+        first, second = (timeless(message) for message, _raw in copies if message.body == body)
+        assert first == second
+
+
+def log_records(store: Path) -> Iterator[tuple[Message, bytes]]:
+    """The records of a commit log, decoded and as they are."""
+    for path in sorted((store / "commitlog").iterdir()):
+        data, at = path.read_bytes(), 0
+        while data[at : at + 4] != bytes(4) and not is_blank_at(data, at):
+            message, size = decode_record(data, at)
+            yield message, data[at : at + size]
+            at += size
+
+
+def timeless(message: Message) -> tuple[bytes, list[bytes]]:
+    """Its record without what differs from one copy to the next, and its properties: Java writes
+    those of a copy in its hash map's order."""
+    pairs = sorted(message.properties.strip(b"\x02").split(b"\x02"))
+    changed = {"phy_offset": 0, "queue_offset": 0, "store_timestamp": 0, "reconsume_times": 0}
+    return encode_record(replace(message, properties=b"", **changed)), pairs

@@ -256,17 +256,17 @@ def test_overflow_takes_nobody_s_room(world: World) -> None:
 
 def test_a_hundred_thousand_hostile_names(world: World) -> None:
     slots = world.slots(max_series=10_000)
-    began = time.monotonic()
+    began = time.process_time()
     for n in range(100_000):
         name = f"{n:06d}" + "x" * 1000
         slots.values[slots.find(IN, (name, "g" * 500))] += 1
-    took = time.monotonic() - began
+    took = time.process_time() - began
     found = world.read()
     assert len(found) == 10_001
     assert sum(values[0] for values in found.values()) == 100_000
     assert world.read(SERIES_CAPPED) == {(IN,): [90_000.0]}
     assert memory_of(world.fd) < 10_001 * 600 + (1 << 20)
-    assert took < 20  # A loop over all series at each find would take minutes.
+    assert took < 20  # Processor seconds: a loop over all series at each find would take minutes.
 
 
 def test_names_that_come_and_go_for_years(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,13 @@ have to pass in the copy as it is: what fails there says nothing about a mutant.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,8 @@ _LEFT_OUT: Final = (
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"),
 )
 _CHECK_S: Final = 300.0
+_CHAOS_S: Final = 3_600.0
+OWN: Final = "own"
 _FAILED: Final = 1
 _SHOWN: Final = 1500
 
@@ -41,8 +45,16 @@ class Outcome:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a test failed, and nothing else went wrong."""
+        """Whether a test, or a promise, failed, and nothing else went wrong."""
         return self.code == _FAILED and "no tests ran" not in self.output
+
+    @property
+    def violations(self) -> str:
+        """What bin/mqchaos said of its seeds and their violations."""
+        lines = self.output.splitlines()
+        return "\n".join(
+            line for line in lines if line.startswith(("seed ", "  ")) and line[2] != " "
+        )
 
     @property
     def end(self) -> str:
@@ -60,6 +72,33 @@ class MutantTree:
 
     def run(self, checks: Sequence[str]) -> Outcome:
         """These tests, as the tree is now."""
+        arguments = ["-n", "0", "-x", "-q", "--no-header"]
+        arguments += ["-p", "no:cacheprovider", "--tb=line", "-rN", *checks]
+        return self._run("pytest", arguments, _CHECK_S)
+
+    def judge(self, mutant: Mutant, checks: Sequence[str] = ()) -> Outcome:
+        """Run a mutant's checks, or others, with its change. Raises MutantError, OSError."""
+        with self._changed(mutant):
+            return self.run(checks or mutant.checks)
+
+    def break_it(self, mutant: Mutant, options: Sequence[str]) -> Outcome:
+        """Run bin/mqchaos with its change: it has noticed a mutant if it ends with 1, that of a
+        broken promise. Raises MutantError, OSError."""
+        with self._changed(mutant):
+            return self._run("tools.mqchaos", options, _CHAOS_S)
+
+    @contextlib.contextmanager
+    def _changed(self, mutant: Mutant) -> Iterator[None]:
+        path = self._root / mutant.module
+        before, times = path.read_text(), path.stat()
+        path.write_text(mutant.changed(self._root))
+        try:
+            yield
+        finally:
+            path.write_text(before)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def _run(self, module: str, arguments: Sequence[str], most_s: float) -> Outcome:
         environment = {
             **os.environ,
             "PYTHONPATH": str(self._root),
@@ -68,12 +107,12 @@ class MutantTree:
             # compiled is copied with its times, so that the others do.
             "PYTHONDONTWRITEBYTECODE": "1",
             "ROCKETMQ_COMPILED": "off",
+            # What it leaves goes with the copy.
+            "TMPDIR": str(self._root.parent),
         }
-        command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "--no-header"]
-        command += ["-p", "no:cacheprovider", "--tb=line", "-rN", *checks]
         try:
             done = subprocess.run(
-                command,
+                [sys.executable, "-m", module, *arguments],
                 cwd=self._root,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -81,22 +120,11 @@ class MutantTree:
                 stderr=subprocess.STDOUT,
                 text=True,
                 check=False,
-                timeout=_CHECK_S,
+                timeout=most_s,
             )
         except subprocess.TimeoutExpired:
-            return Outcome(None, f"no end after {_CHECK_S:.0f} s")
+            return Outcome(None, f"no end after {most_s:.0f} s")
         return Outcome(done.returncode, done.stdout)
-
-    def judge(self, mutant: Mutant, checks: Sequence[str] = ()) -> Outcome:
-        """Run a mutant's checks, or others, with its change. Raises MutantError, OSError."""
-        path = self._root / mutant.module
-        before, times = path.read_text(), path.stat()
-        path.write_text(mutant.changed(self._root))
-        try:
-            return self.run(checks or mutant.checks)
-        finally:
-            path.write_text(before)
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def judge_all(
@@ -110,6 +138,20 @@ def judge_all(
     outcomes = {}
     for mutant in mutants:
         outcome = outcomes[mutant.name] = tree.judge(mutant)
+        if callable(say):
+            say(mutant, outcome)
+    return outcomes
+
+
+def break_all(
+    tree: MutantTree, mutants: Sequence[Mutant], options: str, say: object = None
+) -> dict[str, Outcome]:
+    """What bin/mqchaos makes of each by name. options: its own, or "own" for those that the mutant
+    names."""
+    outcomes = {}
+    for mutant in mutants:
+        words = shlex.split(mutant.mqchaos if options == OWN else options)
+        outcome = outcomes[mutant.name] = tree.break_it(mutant, words)
         if callable(say):
             say(mutant, outcome)
     return outcomes

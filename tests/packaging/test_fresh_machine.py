@@ -8,16 +8,17 @@ installs one. Each command runs in mount and process namespaces of its own, whic
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.packaging.whole_run import TIMEOUT_S, assert_green, clone, command
+
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 BASE: Final = ("python3", "python3-venv", "ca-certificates", "git", "procps")
 COMPILER: Final = ("gcc", "libc6-dev", "python3-dev")
@@ -27,7 +28,7 @@ mount --make-rprivate /
 mount -t proc proc "$0/proc"
 mount --rbind /dev "$0/dev"
 mount -t tmpfs tmpfs "$0/tmp"
-exec chroot "$0" /bin/bash -c "cd /root/checkout && $1"
+exec chroot "$0" /bin/bash -c "cd /root/checkout || exit; $1"
 """
 
 pytestmark = [
@@ -52,7 +53,8 @@ class Machine:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if name.startswith(("PIP_", "SSL_", "FUZZ_")) or name.lower().endswith("_proxy")
+            if name.startswith(("PIP_", "SSL_", "FUZZ_", "COMPLEXITY_"))
+            or name.lower().endswith("_proxy")
         }
         return subprocess.run(
             [*UNSHARE, "/bin/bash", "-ec", ENTER, str(self.root), command],
@@ -75,36 +77,37 @@ class Machine:
     params=[("bookworm", ()), ("trixie", ()), ("trixie", COMPILER)],
     ids=["debian-12", "debian-13", "debian-13-with-a-compiler"],
 )
-def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+def machine(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machine]:
     release, more = request.param
     root = tmp_path_factory.mktemp("machine") / "root"
     packages = ",".join((*BASE, *more))
-    command = ["debootstrap", "--variant=minbase", f"--include={packages}", release, str(root)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    debootstrap = ["debootstrap", "--variant=minbase", f"--include={packages}", release, str(root)]
+    made = subprocess.run(debootstrap, capture_output=True, text=True, timeout=2400, check=False)
     assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
     for path in (CERTIFICATES, Path("/etc/resolv.conf"), Path("/etc/hosts")):
         if path.exists():
             shutil.copy(path, root / path.relative_to("/"))
-    subprocess.run(
-        ["git", "clone", "--quiet", str(ROOT), str(root / "root/checkout")], check=True, timeout=120
-    )
-    return Machine(root)
+    clone(root / "root/checkout")
+    yield Machine(root)
+    shutil.rmtree(root)  # 3 GB
 
 
 def test_the_first_command(machine: Machine) -> None:
-    """bin/mqbroker sets itself up and takes a message within the two minutes of the README."""
+    """bin/mqbroker sets itself up and takes a message: ten seconds of a quiet machine, minutes of
+    one that is shared. Its default ports must be free: the network is that of this machine."""
     said = machine.run(
         "bin/mqbroker > /root/said 2>&1 & "
-        "for i in $(seq 1200); do grep -q 'boot success' /root/said && break; sleep 0.1; done; "
+        "for i in $(seq 3000); do grep -q 'boot success' /root/said && break; sleep 0.1; done; "
         "cat /root/said; bin/mqadmin updateTopic -c DefaultCluster -t Hello -r 1 -w 1; "
         "bin/mqadmin sendMessage -t Hello -p first; bin/mqshutdown broker",
-        timeout_s=300,
+        timeout_s=600,
     ).stdout
     assert "boot success" in said, said
     assert "SEND_OK" in said, said
 
 
 def test_the_second_command(machine: Machine) -> None:
-    result = machine.run("bin/test", timeout_s=5400)
-    failed = re.findall(r"^(?:FAILED|ERROR) .*|.*: error: .*", result.stdout, re.MULTILINE)
-    assert (result.returncode, failed) == (0, []), result.stdout[-3000:]
+    result = machine.run(command(), TIMEOUT_S)
+    assert_green(result, machine.root.parent / "printed.txt")

@@ -189,6 +189,38 @@ def test_a_package_that_another_distribution_replaced(installed: Installation) -
     assert installed.run("mqadmin", "help").returncode == 0
 
 
+def test_what_a_shared_environment_would_collide_with(tmp_path: Path) -> None:
+    """The documents name an environment of its own first and every package of the wheel; their
+    command finds those that another distribution has, too."""
+    text = (ROOT / "docs" / "operations.md").read_text().partition("\n## pip install\n")[2]
+    text = text.partition("\n## ")[0]
+    block = re.search(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    tools = [" ".join(line.split()[:2]) for line in block[1].splitlines()]
+    assert tools[:2] == ["pipx install", "uv tool"]
+    assert "`pipx install .`, or `uv tool install .`" in (ROOT / "README.md").read_text()
+    warning = re.search(r"the wheel has the packages (.*?) at the top", text, re.DOTALL)
+    assert warning is not None
+    assert re.findall(r"`(\w+)`", warning[1]) == list(ROOMS)
+    command = re.search(r"`(python -m pip show -f OTHER [^`]*)`", text)
+    assert command is not None
+    files = ["store/__init__.py", "tools/own.py", "storefront/__init__.py", "other/store/x.py"]
+    metadata = tmp_path / "other-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (metadata / "RECORD").write_text("".join(f"{name},,\n" for name in files))
+    (metadata / "INSTALLER").write_text("pip\n")
+    said = subprocess.run(
+        ["/bin/sh", "-c", command[1].replace("OTHER", "other").replace("python", sys.executable)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert said.stdout.split() == ["store/__init__.py", "tools/own.py"], said.stderr
+
+
 def test_alert_rules_of_the_installed_objectives(installed: Installation) -> None:
     """mqreport finds the sla.yaml of the wheel."""
     rules = installed.output("mqreport", "rules")

@@ -290,6 +290,26 @@ def test_the_thread_looks_again_and_again(rig: Rig) -> None:
     assert rig.service.shutdown()
 
 
+def test_a_start_on_a_full_partition_refuses_before_the_first_pass(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.used = 0.90
+    rig.service.refuse_if_full()
+    assert not rig.flags.is_set(RunningFlag.DISK_FULL)
+    rig.used = 0.91
+    rig.service.refuse_if_full()
+    assert rig.flags.is_set(RunningFlag.DISK_FULL)
+    assert (
+        f"over 90% of the partition of {rig.directory}, {rig.config.consume_queue_path} is used"
+        " (diskSpaceWarningLevelRatio); free space on it or lower fileReservedTime"
+    ) in caplog.text
+    assert rig.left() == 5, "what may go, goes with the first pass"
+    rig.used = 0.5
+    rig.service.start()
+    wait_until(lambda: not rig.flags.is_set(RunningFlag.DISK_FULL))
+    assert rig.service.shutdown()
+
+
 def test_other_rules_count_from_the_next_look(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     assert rig.service.run_once() == 0
     with caplog.at_level("INFO"):

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog, is_storable, record_size
+from store.commit_log import (
+    CommitLog,
+    NextFileNotReadyError,
+    TopicLog,
+    is_storable,
+    own_record,
+    record_size,
+)
 from store.control_slots import (
     ALLOCATED_END,
     APPEND_END,
@@ -215,7 +222,7 @@ def test_a_value_that_does_not_fit_changes_nothing(world: World) -> None:
 
 
 def test_topic_names_are_limited_to_127_bytes(world: World) -> None:
-    assert TopicLog("x" * 127).name_bytes[0] == 127
+    assert TopicLog("x" * 127, writes_v2=True).name_bytes[0] == 127
     for name in ("x" * 128, "é" * 64):
         with pytest.raises(StoreError, match="limit 127"):
             world.log.topic(name)
@@ -393,17 +400,37 @@ def test_close_publishes_what_is_pending_and_may_be_repeated(world: World) -> No
 @pytest.mark.parametrize("name", ["/", "a/b", "..", ".", "", "nul\0", "%RETRY%/"])
 def test_a_topic_that_can_have_no_directory_is_refused(name: str) -> None:
     """Its records would be in the log and in no queue."""
-    assert not is_storable(name)
+    assert not is_storable(name, writes_v2=True)
     with pytest.raises(MessageIllegalError, match="cannot be a directory name"):
-        TopicLog(name)
+        TopicLog(name, writes_v2=True)
 
 
 @pytest.mark.parametrize("name", ["a.b", "white space", "ü" * 63, "x" * 127])
 def test_odd_names_that_a_directory_may_have_are_stored(name: str) -> None:
-    assert is_storable(name)
-    assert TopicLog(name).name == name
+    assert is_storable(name, writes_v2=False)
+    assert TopicLog(name, writes_v2=False).name == name
 
 
-@pytest.mark.parametrize("name", ["ü" * 64, "x" * 128])
+@pytest.mark.parametrize("name", ["ü" * 64, "x" * 128, "%RETRY%" + "x" * 249])
 def test_a_name_of_more_bytes_than_a_record_can_say(name: str) -> None:
-    assert not is_storable(name)
+    assert not is_storable(name, writes_v2=True)
+    with pytest.raises(MessageIllegalError, match="topic name of"):
+        TopicLog(name, writes_v2=True)
+
+
+@pytest.mark.parametrize("size", [128, 255])
+def test_a_long_retry_topic_has_records_of_version_2(world: World, size: int) -> None:
+    name = "%RETRY%g_".ljust(size, "t")
+    assert not is_storable(name, writes_v2=False)
+    with pytest.raises(MessageIllegalError, match=f"topic name of {size} bytes \\(limit 127\\)"):
+        TopicLog(name, writes_v2=False)
+    topic = world.log.topic(name)
+    record = own_record(
+        3, b"body", b"k\x01v\x02", now_ms=5, store_host=world.log.store_host, store_host_flag=0
+    )
+    before = world.log.position
+    assert world.log.put(topic, record) == (before, 0)
+    world.log.commit()
+    assert world.log.position - before == record_size(topic, record) == 91 + 1 + 4 + size + 4
+    [found] = [message for message in world.walk() if message.topic == name]
+    assert (found.queue_id, found.body, found.properties) == (3, b"body", b"k\x01v\x02")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
 from ipc.clock import SystemClock
-from store.errors import FlushFailedError
+from store.errors import FlushFailedError, WrongFileSizeError
 from store.index_file import IndexFile
 from store.index_service import IndexReader, IndexService, index_file_name, list_index_files
 from store.java_hash import index_key_hash
@@ -164,6 +165,28 @@ def test_load_after_a_crash_loses_no_key(tmp_path: Path) -> None:
     nothing, _ = open_service(tmp_path, units=21, exited_ok=False, safe=0)
     assert nothing.rebuild_from == 0
     assert list_index_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut_at", [1, 39, 100, 462])
+def test_a_file_whose_length_was_not_on_disk_is_built_again(tmp_path: Path, cut_at: int) -> None:
+    """A power cut may leave a new file shorter than it was made: the broker has to start. Where no
+    machine has crashed, or the file was on disk, the settings are other ones: that is said."""
+    service, _ = open_service(tmp_path, units=21)
+    service.dispatch(batch(0, 25)[0])
+    service.shutdown()
+    paths = list_index_files(tmp_path)
+    with pytest.raises(WrongFileSizeError, match="maxIndexNum=22 make"):
+        open_service(tmp_path, units=22, exited_ok=False, safe=START + 100_000)
+    for path in paths[-2:]:
+        os.truncate(path, cut_at)
+    with pytest.raises(WrongFileSizeError, match=f"{paths[-2].name} has {cut_at} bytes"):
+        open_service(tmp_path, units=21)
+    safe = START + 15_000
+    again, _ = open_service(tmp_path, units=21, exited_ok=False, safe=safe)
+    assert list_index_files(tmp_path) == paths[:1]
+    records, places = batch(0, 25)
+    again.dispatch(records)
+    assert [lookup(again, f"u{n}") for n in range(25)] == [[place] for place in places[:25]]
 
 
 def test_load_passes_over_strangers_and_empty_files(tmp_path: Path) -> None:

@@ -313,7 +313,7 @@ def test_less_than_a_blank_left_is_invalid(left: int) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Message(topic="t" * 128, queue_id=0),
+        Message(topic="t" * 256, queue_id=0),
         Message(topic="T", queue_id=0, properties=bytes(32768)),
         Message(topic="T", queue_id=0, born_host=bytes(20)),
         Message(topic="T", queue_id=0, sys_flag=0x20),

@@ -28,6 +28,12 @@ class SmallDisk:
         found = os.statvfs(self.path)
         return found.f_bavail * found.f_frsize
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        found = os.statvfs(self.path)
+        return found.f_blocks * found.f_frsize
+
     def fill(self) -> None:
         """Write until nothing more fits, however often others have freed something meanwhile."""
         with self._ballast.open("ab", buffering=0) as file:

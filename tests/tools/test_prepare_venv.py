@@ -166,6 +166,53 @@ def test_launcher_says_what_is_missing(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
+@pytest.mark.parametrize("is_ready", [False, True], ids=["first-use", "ready"])
+@pytest.mark.parametrize(
+    ("program", "code"), [("mqbroker", 1), ("mqadmin", 1), ("mqreport", 3), ("test", 1)]
+)
+def test_a_broker_python_that_does_not_exist_is_named(
+    tmp_path: Path, program: str, code: int, is_ready: bool
+) -> None:
+    """At once, and before anything is installed; also where the environment is there already."""
+    root = checkout(tmp_path)
+    venv = fake_venv(tmp_path) if is_ready else tmp_path / "none"
+    named = tmp_path / "no such" / "python3.12"
+    done = launch(root / "bin" / program, BROKER_PYTHON=str(named), BROKER_VENV=str(venv))
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == (
+        f"{program}: BROKER_PYTHON is {named}, and there is no such program: set it to the path of "
+        "a Python 3.11 or newer, or unset it to have one looked for\n"
+    )
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_broker_python_may_have_spaces_in_its_path(tmp_path: Path) -> None:
+    root = checkout(tmp_path)
+    python = tmp_path / "a python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    venv = str(tmp_path / "none")
+    done = launch(root / "bin" / "mqbroker", BROKER_PYTHON=str(python), BROKER_VENV=venv)
+    assert f"(too old or broken: {python})" in done.stderr
+
+
+def test_an_environment_with_another_python_than_wanted_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "python9.9"
+    other.write_text("#!/bin/sh\necho 9.9\n")
+    other.chmod(0o755)
+    prepare_venv.report_other_python(tmp_path / "venv", "mqbroker", sys.executable)
+    prepare_venv.report_other_python(tmp_path / "venv", "mqbroker", "")
+    assert capfd.readouterr().err == ""
+    prepare_venv.report_other_python(tmp_path / "venv", "mqbroker", str(other))
+    here = ".".join(map(str, sys.version_info[:2]))
+    assert capfd.readouterr().err == (
+        f"mqbroker: {tmp_path / 'venv'} was made with Python {here}, which is used; BROKER_PYTHON "
+        "is 9.9: remove that directory to have it made anew\n"
+    )
+
+
 @pytest.mark.parametrize(
     "program",
     ["mqbroker", "mqbrokercontainer", "mqnamesrv", "mqadmin", "mqreport", "mqshutdown", "mqchaos"],

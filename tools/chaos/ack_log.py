@@ -11,6 +11,7 @@ import os
 import threading
 import zlib
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -85,6 +86,12 @@ class AckLog:
             if ack.code in STORED:
                 self.acks.append(ack)
             self._file.write(line.encode())
+
+    def forget(self, acks: Collection[Ack]) -> None:
+        """Their messages are lost, and may be."""
+        gone = frozenset(acks)
+        with self._lock:
+            self.acks[:] = [ack for ack in self.acks if ack not in gone]
 
     def broke(self, error: OSError) -> None:
         """A connection ended, or an answer did not come."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import random
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from tools.chaos.disk_faults import DiskBreaker
 from tools.chaos.file_judge import file_violations, table_violations
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.honesty import HonestyJudge
+from tools.chaos.last_loss import kill_behind, lose_everything
 from tools.chaos.look_ups import LOOK_UPS, found_late, sample
 from tools.chaos.lost_master import lose_master
 from tools.chaos.promotion import (
@@ -39,7 +41,10 @@ from tools.chaos.promotion import (
     promote,
 )
 from tools.chaos.queue_reading import gaps, have_same_ends, queue_ends, read_queues
+from tools.chaos.rights_load import SETTINGS as RIGHTS_SETTINGS
+from tools.chaos.rights_load import write_accounts
 from tools.chaos.schedule import (
+    BOTH,
     DISK_FAULTS,
     LINK_FAULTS,
     Fault,
@@ -70,6 +75,7 @@ _WORLD_FAULTS: Final = frozenset(
     )
 )
 _STARTS_AGAIN: Final = frozenset((FaultKind.KILL_ALL, FaultKind.RESTART))
+_KILLED_SLAVES: Final = 0.5
 _ALL_LINKS: Final = 0.5
 """The share of link faults that are those of every link, where there are several."""
 Say = Callable[[str], None]
@@ -85,6 +91,9 @@ class ChaosRun:
         self._options = options
         self._say = say
         self._seed = seed
+        self._has_accounts = options.has_accounts(seed)
+        self._over_s = 0.0
+        """When the load was over."""
         role = "SYNC_MASTER" if options.replication == "sync" else "ASYNC_MASTER"
         self._group = ScratchGroup(
             directory,
@@ -97,11 +106,17 @@ class ChaosRun:
                 "haAckLevel": options.ack_level,
                 "inSyncReplicas": max(options.in_sync_replicas, 2),
                 **SIDE_SETTINGS,
+                **(RIGHTS_SETTINGS if self._has_accounts else {}),
                 **(JUMPY if FaultKind.CLOCK_JUMP in options.kinds else {}),
                 **options.settings,
             },
             has_hooks=options.breaks_disks,
         )
+        if self._has_accounts:
+            for broker in self._group.brokers:
+                home = broker.directory / "home"
+                broker.configure(rocketmqHome=home)
+                write_accounts(home)
         faults = make_schedule(seed, options.seconds, options.kinds, has_slave=options.has_slave)
         self._result = ChaosResult(seed, faults)
         self._acks = AckLog(directory / "acks.log")
@@ -116,6 +131,8 @@ class ChaosRun:
         self._side: SideLoads | None = None
         self._offsets: CommittedOffsets | None = None
         self._promotions: list[Promotion] = []
+        self._slave_broken = -math.inf, -math.inf
+        """When the last fault of a slave began and ended."""
         self._disks: DiskBreaker | None = None
 
     def run(self) -> ChaosResult:
@@ -153,6 +170,7 @@ class ChaosRun:
                 is_sync_flush=options.flush == "sync",
                 is_sync_master=options.replication == "sync",
                 ack_level=options.ack_level,
+                changes_roles=options.promotes,
                 honesty=self._honesty,
                 on_other_log=self._read_again,
                 say=self._say,
@@ -165,6 +183,7 @@ class ChaosRun:
             delayed_rate=options.delayed_rate,
             broker_name=BROKER_NAME,
             may_be_lost=self._may_be_lost,
+            has_accounts=self._has_accounts,
         )
         self._side.start()
         self._offsets = CommittedOffsets(self._where, lambda: len(self._follower.seen[0]))
@@ -173,6 +192,8 @@ class ChaosRun:
             wait_for(self._slave_serves, RECOVERY_S, "the slave's first messages")
         with self._count_acks():
             self._break_things(self._result.faults, options.seconds)
+            self._begin_kill(self._group.master)
+            kill_behind(self._group.master)
             self._side.stop_sending()
             self._heal()
             self._still_serves()
@@ -181,8 +202,10 @@ class ChaosRun:
         self._result.recovery_s += self._wait_for_slaves()
         queues = self._read_all(self._where())
         self._wait_for_consumers(queues, self._side)
-        self._judge(queues)
-        self._judge_look_ups(queues)
+        promised = self._promised(queues)
+        self._judge(queues, promised)
+        self._judge_look_ups(promised)
+        self._lose_everything(checks.held(promised, queues))
         self._judge_files()
 
     def _read_again(self) -> None:
@@ -200,6 +223,7 @@ class ChaosRun:
         if self._offsets is not None:
             self._offsets.stop()
         violations, self._result.mixed = side.finish(only_ok=bool(self._promotions))
+        self._over_s = time.monotonic()
         self._result.violations += violations
         for text in self._result.mixed:
             self._say(text)
@@ -237,6 +261,12 @@ class ChaosRun:
 
     def _commit(self, fault: Fault) -> None:
         """The fault, and its end."""
+        began_s = time.monotonic()
+        self._commit_now(fault)
+        if fault.broker in ("slave", BOTH):
+            self._slave_broken = began_s, time.monotonic()
+
+    def _commit_now(self, fault: Fault) -> None:
         if fault.kind in LINK_FAULTS:
             self._break_links(fault.kind, fault)
             self._heal_links()
@@ -269,7 +299,7 @@ class ChaosRun:
             self._stop(broker)
             broker.start()
         if broker is self._group.master and fault.kind in _STARTS_AGAIN:
-            self._judge_offsets(broker, began_s)
+            self._judge_tables(broker, began_s)
 
     def _break_links(self, mode: FaultKind, fault: Fault) -> None:
         """For the fault's length; of several links all, or one of them."""
@@ -291,13 +321,25 @@ class ChaosRun:
         if broker is self._group.master and self._side is not None:
             self._side.disturb()
 
-    def _judge_offsets(self, broker: ScratchBroker, killed_s: float) -> None:
-        """What was committed in time before a master ended is there when it serves again."""
-        if self._offsets is None:
-            return
-        self._result.violations += offset_violations(
-            broker, self._offsets.as_of(killed_s - OFFSETS_S), "a master that was started again"
-        )
+    def _judge_tables(self, broker: ScratchBroker, killed_s: float) -> None:
+        """What was changed in time before a master ended is there when it serves again."""
+        who = "a master that was started again"
+        self._result.violations += self._lacks(broker, killed_s - OFFSETS_S, who)
+
+    def _lacks(self, broker: ScratchBroker, time_s: float, who: str) -> list[str]:
+        """What it does not know of offsets, tables and rights that were changed by then."""
+        found: list[str] = []
+        if self._offsets is not None:
+            found += offset_violations(broker, self._offsets.as_of(time_s), who)
+        if self._side is not None:
+            found += self._side.lacks(broker.address, time_s, who)
+        return found
+
+    def _forget_since(self, time_s: float) -> None:
+        if self._offsets is not None:
+            self._offsets.forget_since(time_s)
+        if self._side is not None:
+            self._side.forget_since(time_s)
 
     def _commit_world_fault(self, fault: Fault, broker: ScratchBroker) -> None:
         """What is not the brokers' own: clocks, descriptors, and the operator."""
@@ -312,8 +354,7 @@ class ChaosRun:
             self._promote(fault)
 
     def _lose_master(self, fault: Fault) -> None:
-        assert self._offsets is not None
-        offsets, disks = self._offsets, self._disks
+        disks = self._disks
         self._begin_kill(self._group.master)
         done = lose_master(
             self._group,
@@ -323,9 +364,8 @@ class ChaosRun:
             kept_by_slave=list if disks is None else disks.kept_by_slave,
             break_link=lambda: self._break_links(FaultKind(fault.detail), fault),
             heal_link=self._heal_links,
-            offset_violations=lambda slave, time_s: offset_violations(
-                slave, offsets.as_of(time_s), "the slave of a lost master"
-            ),
+            kills_slave=self._draw() < _KILLED_SLAVES,
+            lacks=lambda slave, time_s: self._lacks(slave, time_s, "the slave of a lost master"),
         )
         self._begin_kill(self._group.master)
         self._say(f"           {done.text}")
@@ -334,6 +374,9 @@ class ChaosRun:
     def _promote(self, fault: Fault) -> None:
         assert self._offsets is not None
         broken_s = time.monotonic()
+        began_s, ended_s = self._slave_broken
+        if broken_s - ended_s < OFFSETS_S:
+            broken_s = began_s  # It may have copied no tables since.
         if fault.detail:
             self._break_links(FaultKind(fault.detail), fault)
         for broker in self._group.brokers:
@@ -346,13 +389,21 @@ class ChaosRun:
         assert self._offsets is not None
         follower = self._follower
         follower.stop()
-        done = promote(self._group, lambda: self._acks.codes[SEND_OK], self._offsets, broken_s)
+        done = promote(
+            self._group,
+            lambda: self._acks.codes[SEND_OK],
+            broken_s,
+            lacks=lambda broker, time_s: self._lacks(broker, time_s, "the new master"),
+            forget_since=self._forget_since,
+        )
         self._say(f"          {done.text()}")
         self._promotions.append(done)
         self._result.violations += done.violations
         if done.rto_s is not None:
             self._result.rto_s.append(round(done.rto_s, 3))
             held, _ = read_queues(self._where(), self._topic, QUEUES)
+            if self._disks is not None:
+                self._disks.forget_lost(held)
             seen = cut_seen(follower.seen, self._acks.acks, held)
         else:
             self._result.refused_promotions += 1
@@ -445,9 +496,8 @@ class ChaosRun:
         # A promoted slave has what was answered SEND_OK, and perhaps more.
         return [ack for ack in acks if not self._promotions or ack.code == SEND_OK]
 
-    def _judge(self, queues: dict[int, list[bytes]]) -> None:
+    def _judge(self, queues: dict[int, list[bytes]], promised: Sequence[Ack]) -> None:
         acks, result, follower = self._acks, self._result, self._follower
-        held = self._promised(queues)
         result.sent += sum(acks.sent.values())
         result.acknowledged += len(acks.acks)
         result.codes = dict(Counter(result.codes) + acks.codes)
@@ -459,8 +509,8 @@ class ChaosRun:
         for found in (
             [] if self._honesty is None else self._honesty.violations,
             [] if self._disks is None else self._disks.violations,
-            checks.lost(held, queues),
-            checks.places_given_twice(held),
+            checks.lost(promised, queues),
+            checks.places_given_twice(promised),
             checks.invented(queues, acks.sent),
             checks.repeated(queues),
             checks.out_of_order(queues),
@@ -471,18 +521,43 @@ class ChaosRun:
         for slave in self._group.slaves:
             copies = self._read_all(slave.address)
             result.violations += checks.shortened(
-                [f"{slave.name}: {text}" for text in checks.lost(held, copies)]
+                [f"{slave.name}: {text}" for text in checks.lost(promised, copies)]
             )
 
-    def _judge_look_ups(self, queues: dict[int, list[bytes]]) -> None:
+    def _judge_look_ups(self, promised: list[Ack]) -> None:
         """A sample of what has to be there is found by keys and by offset id, too."""
-        acks = sample(self._promised(queues), LOOK_UPS, self._seed)
+        acks = sample(promised, LOOK_UPS, self._seed)
         self._result.looked_up += len(acks)
         for broker in self._group.brokers:
             missing = found_late(broker.address, self._topic, acks)
             self._result.violations += checks.shortened(
                 [f"{broker.name}: {text}" for text in missing]
             )
+
+    def _lose_everything(self, promised: Sequence[Ack]) -> None:
+        violations = self._delay_violations()
+        told, found = lose_everything(
+            self._group,
+            promised,
+            self._over_s,
+            self._draw,
+            lacks=lambda broker: self._lacks(broker, self._over_s, "it"),
+        )
+        self._say(told)
+        self._result.violations += violations + found
+        if self._group.slave is not None:
+            self._wait_for_slaves()
+
+    def _delay_violations(self) -> list[str]:
+        """Of the slaves' files, before they are started again: then they go back to what was on
+        disk for certain."""
+        assert self._side is not None
+        found = []
+        for slave in self._group.slaves:
+            path = slave.store / "config" / "delayOffset.json"
+            as_of_s = self._over_s - OFFSETS_S
+            found += self._side.tables.delay_violations(path, as_of_s, slave.name)
+        return found
 
     def _judge_files(self) -> None:
         self._result.violations += table_violations(self._group, self._lasting_topics())

@@ -40,6 +40,11 @@ def lost(acks: Iterable[Ack], queues: Queues, *, only_ok: bool = False) -> list[
     return found
 
 
+def held(acks: Iterable[Ack], queues: Queues) -> list[Ack]:
+    """Those whose messages are at their places."""
+    return [ack for ack in acks if not lost((ack,), queues)]
+
+
 def places_given_twice(acks: Iterable[Ack]) -> list[str]:
     """Two answers that name the same queue offset."""
     places = Counter((ack.queue_id, ack.queue_offset) for ack in acks)

@@ -7,7 +7,10 @@ The slave, which may have more than such a master, is told that the master is ri
 has every message that a SYNC_MASTER answered SEND_OK.
 
 What a power cut may cost (docs/durability.md): with ASYNC_FLUSH what was answered in the last
-seconds before it; with SYNC_FLUSH nothing that was answered SEND_OK. Counted, never forgotten.
+seconds before it; with SYNC_FLUSH nothing that was answered SEND_OK. Where slaves are promoted, so
+it is with a cut of the slave: it had what was answered SEND_OK, not on its disk unless
+haAckLevel=flushed, and is perhaps promoted before it has everything again. So whoever is cut and
+promoted, nothing is lost that was answered longer before a cut than that. Counted, never forgotten.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.chaos import checks
-from tools.chaos.ack_log import SEND_OK, Ack, AckLog
+from tools.chaos.ack_log import SEND_OK, Ack, AckLog, read_body
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.log_damage import flip_bit, tear_tail
 from tools.chaos.power_cut import cut_power
@@ -101,13 +104,14 @@ class DiskBreaker:
         is_sync_flush: bool,
         is_sync_master: bool,
         ack_level: str,
+        changes_roles: bool,
         honesty: HonestyJudge | None,
         on_other_log: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """follower: there is another one after a promotion. ack_level: haAckLevel. on_other_log: a
-        master that was cut or torn serves again. say:
-        takes a line of progress."""
+        """follower: there is another one after a promotion. ack_level: haAckLevel. changes_roles:
+        slaves are promoted. on_other_log: a master that was cut or torn serves again. say: takes a
+        line of progress."""
         self._group = group
         self._acks = acks
         self._producers = producers
@@ -116,6 +120,7 @@ class DiskBreaker:
         self._is_sync_flush = is_sync_flush
         self._is_sync_master = is_sync_master
         self._ack_level = ack_level
+        self._changes_roles = changes_roles
         self._honesty = honesty
         self._on_other_log = on_other_log
         self._say = say
@@ -151,6 +156,18 @@ class DiskBreaker:
             return ack.queue_offset < len(bodies) and bodies[ack.queue_offset] == GAP
 
         return self.losses.without_lost(self._acks.acks, is_in_gap)
+
+    def forget_lost(self, queues: Mapping[int, Sequence[bytes]]) -> None:
+        """A promoted slave serves, with these queues: what an earlier power cut took from it is
+        lost for good."""
+
+        def is_lost(ack: Ack) -> bool:
+            place = queues[ack.queue_id][ack.queue_offset : ack.queue_offset + 1]
+            return not place or read_body(place[0]) != (ack.producer, ack.sequence)
+
+        acks = list(self._acks.acks)
+        kept = frozenset(self.losses.without_lost(acks, is_lost))
+        self._acks.forget([ack for ack in acks if ack not in kept])
 
     # -- faults that last --------------------------------------------------------------------------
 
@@ -198,6 +215,10 @@ class DiskBreaker:
         cut_s = time.monotonic()
         if group.slave in brokers:
             self._slave_cuts.append(cut_s)
+            if self._changes_roles:
+                # A slave that is promoted before it has everything again is the only copy then.
+                takes_all = self._ack_level != "flushed"
+                self.losses.cuts.append(PowerCut(cut_s, takes_all=takes_all))
         if group.master in brokers:
             self._hold_clients()
         for broker in brokers:

@@ -16,6 +16,7 @@ from remoting.frame import split_frames
 from remoting.remoting_codec import decode_command, encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from remoting.signature import RequestSigner
 from tools.message_decoder import MessageExt, decode_messages
 
 _RECEIVE: Final = 1 << 18
@@ -44,8 +45,18 @@ class Pulled:
 class FrameClient:
     """See the module. Raises OSError (TimeoutError among them)."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float) -> None:
-        self._sock = socket.create_connection(address, timeout_s)
+    def __init__(
+        self,
+        address: tuple[str, int],
+        timeout_s: float,
+        source: str | None = None,
+        signer: RequestSigner | None = None,
+    ) -> None:
+        """source: the local IP address. signer: whose account signs each request."""
+        self.peer = address
+        self._signer = signer
+        local = None if source is None else (source, 0)
+        self._sock = socket.create_connection(address, timeout_s, local)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._timeout_s = timeout_s
         self._buffer = bytearray()
@@ -62,11 +73,14 @@ class FrameClient:
 
     def post(self, *commands: RemotingCommand) -> None:
         """Send them in one write, do not wait."""
+        if self._signer is not None:
+            for command in commands:
+                self._signer.sign(command)
         self._sock.sendall(b"".join(map(encode_command, commands)))
 
-    def take(self, opaque: int) -> RemotingCommand:
-        """The answer to this request."""
-        deadline = time.monotonic() + self._timeout_s
+    def take(self, opaque: int, timeout_s: float | None = None) -> RemotingCommand:
+        """The answer to this request. timeout_s: another one than the connection's."""
+        deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         while opaque not in self._answers:
             self._sock.settimeout(max(deadline - time.monotonic(), 0.001))
             data = self._sock.recv(_RECEIVE)
@@ -89,26 +103,16 @@ class FrameClient:
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> RemotingCommand:
         """One request and its answer."""
         texts = {key: str(value) for key, value in fields.items()}
-        request = RemotingCommand.request(code, texts, body)
+        return self.ask(RemotingCommand.request(code, texts, body))
+
+    def ask(self, request: RemotingCommand) -> RemotingCommand:
+        """The answer to a request that is made already."""
         self.post(request)
         return self.take(request.opaque)
 
     def pull(self, topic: str, queue_id: int, offset: int, wait_ms: int = 0) -> Pulled:
         """Up to 32 messages from `offset` on."""
-        fields = {
-            "consumerGroup": "mqchaos",
-            "topic": topic,
-            "queueId": queue_id,
-            "queueOffset": offset,
-            "maxMsgNums": 32,
-            "sysFlag": 4 | (2 if wait_ms else 0),
-            "commitOffset": 0,
-            "suspendTimeoutMillis": wait_ms,
-            "subscription": "*",
-            "subVersion": 0,
-            "expressionType": "TAG",
-        }
-        answer = self.call(RequestCode.PULL_MESSAGE, fields)
+        answer = self.ask(pull_request(topic, queue_id, offset, wait_ms))
         following = int(answer.ext_fields.get("nextBeginOffset", offset))
         messages = list(decode_messages(answer.body)) if answer.code == 0 else []
         return Pulled(answer.code, following, messages)
@@ -117,6 +121,27 @@ class FrameClient:
         """The queue's end."""
         answer = self.call(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id})
         return int(answer.ext_fields.get("offset", -1)) if answer.code == 0 else -1
+
+
+def pull_request(
+    topic: str, queue_id: int, offset: int, wait_ms: int = 0, *, group: str = "mqchaos"
+) -> RemotingCommand:
+    """11, for up to 32 messages; wait_ms: held so long at the queue's end."""
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": queue_id,
+        "queueOffset": offset,
+        "maxMsgNums": 32,
+        "sysFlag": 4 | (2 if wait_ms else 0),
+        "commitOffset": 0,
+        "suspendTimeoutMillis": wait_ms,
+        "subscription": "*",
+        "subVersion": 0,
+        "expressionType": "TAG",
+    }
+    texts = {key: str(value) for key, value in fields.items()}
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, texts)
 
 
 def send_request(

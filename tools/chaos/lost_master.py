@@ -2,8 +2,8 @@
 
 One fault at a time never shows a SYNC_MASTER that does not wait: a slave whose link works has
 everything a moment later. Here the link is bad, the master dies, and a slave, started as an
-operator who promotes it would, has to hold what was answered SEND_OK until then, and the consumers'
-offsets that it had the time to copy. Then the master comes back. Runs on the thread that leads.
+operator who promotes it would, has to hold what was answered SEND_OK until then, and the tables
+that it had the time to copy. Then the master comes back. Runs on the thread that leads.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ def lose_master(
     kept_by_slave: Callable[[Sequence[Ack]], list[Ack]],
     break_link: Callable[[], None],
     heal_link: Callable[[], None],
-    offset_violations: Callable[[ScratchBroker, float], list[str]],
+    kills_slave: bool,
+    lacks: Callable[[ScratchBroker, float], list[str]],
 ) -> LostMaster:
     """Break the link for a while (break_link waits), kill the master, look at the slave, start the
     master again. is_sync: a SYNC_MASTER; the slave of another one promises nothing. kept_by_slave:
-    the answers without those whose messages the slave may lack. offset_violations: of a slave that
-    has had the time to copy what was committed until then. Raises ChaosError, OSError."""
+    the answers without those whose messages the slave may lack. kills_slave: the slave is killed
+    before it is started alone, not stopped. lacks: what a slave does not know of tables, offsets
+    and rights that it has had the time to copy until then. Raises ChaosError, OSError."""
     fresh_s = time.monotonic()
     try:
         # What it says is on the slave is there: nothing of an earlier fault is missing any more.
@@ -56,9 +58,9 @@ def lose_master(
     master, slave = group.master, group.slave
     assert slave is not None
     try:
-        wait_for(lambda: not offset_violations(slave, fresh_s), _FRESH_S, "a copy of the offsets")
+        wait_for(lambda: not lacks(slave, fresh_s), _FRESH_S, "a copy of the tables")
     except ChaosError:
-        return LostMaster("left alone: no copy of the offsets", offset_violations(slave, fresh_s))
+        return LostMaster("left alone: no copy of the tables", lacks(slave, fresh_s))
     break_link()
     if honesty is not None:
         for broker in group.brokers:
@@ -68,12 +70,14 @@ def lose_master(
     promised = [ack for ack in kept_by_slave(list(acks.acks)) if ack.code == SEND_OK]
     promised = promised if is_sync else []
     violations = []
-    if (code := slave.stop()) != 0:
+    if kills_slave:
+        slave.kill_all()
+    elif (code := slave.stop()) != 0:
         violations.append(f"{slave.name}: an orderly stop ended with {code}")
     slave.start()
     missing = _missing(slave, promised)
     violations += [f"{slave.name}, when the master was lost: {text}" for text in missing]
-    violations += offset_violations(slave, fresh_s)
+    violations += lacks(slave, fresh_s)
     master.start()
     return LostMaster(f"{slave.name} has all {len(promised):,} of the lost master", violations)
 

@@ -53,6 +53,13 @@ class LoadThread(ABC):
         return f"{self._thread.name} {self.done:,} ({self.broken:,} connections broke)"
 
     def _run(self) -> None:
+        try:
+            self._go_on()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            # A load that has ended would find nothing any more.
+            self.violations.append(f"{self._thread.name} ended: {type(error).__name__}: {error}")
+
+    def _go_on(self) -> None:
         while not self._end.is_set():
             try:
                 with FrameClient(self._where(), _TIMEOUT_S) as client:

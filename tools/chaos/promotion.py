@@ -29,6 +29,7 @@ from tools.chaos.workload import TOPIC, Where
 
 _TIMEOUT_S: Final = 10.0
 _SERVES_S: Final = 60.0
+_STANDS_S: Final = 0.3
 _COMMIT_S: Final = 0.05
 _SLACK_S: Final = 2.0
 """A sync and its answer take their time on a busy machine."""
@@ -103,18 +104,26 @@ class CommittedOffsets:
 
 
 def promote(
-    group: ScratchGroup, send_oks: Callable[[], int], offsets: CommittedOffsets, broken_s: float
+    group: ScratchGroup,
+    send_oks: Callable[[], int],
+    broken_s: float,
+    *,
+    lacks: Callable[[ScratchBroker, float], list[str]],
+    forget_since: Callable[[float], None],
 ) -> Promotion:
     """Kill the master and put its most advanced slave in its place. Raises ChaosError, OSError.
 
     send_oks: how many SEND_OK the producers got up to now. broken_s: until then (monotonic seconds)
-    nothing was wrong with the links: a slave whose link is lost copies no offsets.
+    nothing was wrong with the links: a slave whose link is lost copies no tables. lacks: what a
+    broker does not know of the tables that had been changed by then. forget_since: what the master
+    was told from then on may be lost, which has to be known before another one serves.
     """
     old, killed_s = group.master, time.monotonic()
     old.kill_all()
     promised_s = min(killed_s, broken_s) - OFFSETS_S
-    committed = offsets.as_of(promised_s)
-    new = max(group.slaves, key=_log_end)
+    for relay in group.relays:
+        relay.drop()
+    new = _most_advanced(group)
     place = group.slaves.index(new)
     violations = []
     if (code := new.stop()) != 0:
@@ -134,6 +143,7 @@ def promote(
         old.start()
         new.start()
         return Promotion(new.name, None, violations)
+    forget_since(promised_s)
     group.master, group.slaves[place] = new, old
     for relay in group.relays:
         relay.lead_to((new.host, new.ports["ha"]))
@@ -141,8 +151,7 @@ def promote(
     old.configure(
         brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link, haTruncateDiverged="true"
     )
-    offsets.forget_since(promised_s)
-    violations += offset_violations(new, committed, "the new master")
+    violations += lacks(new, promised_s)
     if len(group.slaves) == 1:
         old.start()  # Without another slave there is no SEND_OK before it is back.
     wait_for(lambda: send_oks() > before + _ROUND, _SERVES_S, "SEND_OK of the new master")
@@ -150,6 +159,16 @@ def promote(
     if len(group.slaves) > 1:
         old.start()
     return Promotion(new.name, rto_s, violations)
+
+
+def _most_advanced(group: ScratchGroup) -> ScratchBroker:
+    """The slave with the longest log, once none grows any more: what one receives after another was
+    chosen would keep it from following that. Raises OSError."""
+    ends: list[int] = []
+    while (now := [log_end(slave) for slave in group.slaves]) != ends:
+        ends = now
+        threading.Event().wait(_STANDS_S)
+    return group.slaves[ends.index(max(ends))]
 
 
 def cut_seen(
@@ -177,8 +196,8 @@ def cut_seen(
     return kept
 
 
-def _log_end(broker: ScratchBroker) -> int:
-    """What `mqadmin brokerStatus` prints as commitLogMaxOffset."""
+def log_end(broker: ScratchBroker) -> int:
+    """What `mqadmin brokerStatus` prints as commitLogMaxOffset. Raises OSError."""
     with FrameClient(broker.address, _TIMEOUT_S) as client:
         answer = client.call(RequestCode.GET_BROKER_RUNTIME_INFO, {})
     table = json.loads(answer.body)["table"]

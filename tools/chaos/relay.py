@@ -63,6 +63,7 @@ class Relay:
         self._ways: list[_Way] = []
         self._turns = 0
         self._end = threading.Event()
+        self._drops = threading.Event()
         self.flipped = self.cuts = self.lost = 0
         self._thread = threading.Thread(target=self._run, name="Relay", daemon=True)
         self._thread.start()
@@ -74,6 +75,14 @@ class Relay:
         self._mode = mode
         begun, pause = self._turns, threading.Event()
         while self._turns == begun and self._thread.is_alive():
+            pause.wait(0.001)
+
+    def drop(self) -> None:
+        """Reset every connection; what is on its way never arrives. So it is when a host is lost
+        that had bytes to send again."""
+        self._drops.set()
+        pause = threading.Event()
+        while self._drops.is_set() and self._thread.is_alive():
             pause.wait(0.001)
 
     def lead_to(self, target: tuple[str, int]) -> None:
@@ -98,6 +107,10 @@ class Relay:
     def _turn(self, selector: selectors.BaseSelector) -> None:
         self._turns += 1
         mode = self._mode
+        if self._drops.is_set():
+            while self._ways:
+                self._close_pair(self._ways[0])
+            self._drops.clear()
         self._accept()
         for way in self._ways:
             if self._reads(way, mode):

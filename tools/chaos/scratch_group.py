@@ -39,11 +39,14 @@ BROKER_NAME: Final = "chaos"
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
 _SMALL_FILES: Final = {
-    "mappedFileSizeCommitLog": 4 << 20,
+    "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 200_000,
     "maxHashSlotNum": 10_000,
     "maxIndexNum": 100_000,
+    "flushConsumeQueueLeastPages": 10_000,
 }
+"""Many files in a short time; queues are flushed seldom, and whole: what the checkpoint says of
+them is needed after a power cut."""
 
 
 class ChaosError(Exception):

@@ -1,5 +1,5 @@
-"""SideLoads: what is part of every run beside the producers: delays, timers, transactions and pops,
-each at a small rate and judged by its own client's count.
+"""SideLoads: what is part of every run beside the producers: delays, timers, transactions, pops,
+and changes of tables and rights, each at a small rate and judged by its own client's count.
 
 Which of them a run can judge depends on its faults. A clock that jumps moves what is due by the
 wall clock: timers and what was popped; with a fault that takes bytes in the same run, delays too.
@@ -17,8 +17,10 @@ from tools.chaos import checks
 from tools.chaos.delayed_load import DelayedLoad
 from tools.chaos.mixed_load import Transactions
 from tools.chaos.pop_load import PopLoad
+from tools.chaos.rights_load import RightsLoad
 from tools.chaos.schedule import TAKES_BYTES, FaultKind
 from tools.chaos.scratch_group import ChaosError, wait_for
+from tools.chaos.table_load import TableChanges
 from tools.chaos.workload import MayBeLost, Where
 
 SETTINGS: Final = {
@@ -29,6 +31,7 @@ SETTINGS: Final = {
     "reviveInterval": 500,
 }
 _PERIOD_S: Final = 0.1
+_TABLES_S: Final = 0.2
 _COMES_S: Final = 60.0
 """For all of them together."""
 
@@ -44,8 +47,10 @@ class SideLoads:
         delayed_rate: float,
         broker_name: str,
         may_be_lost: MayBeLost,
+        has_accounts: bool = False,
     ) -> None:
-        """kinds: those that the schedule has. may_be_lost: of what was stored."""
+        """kinds: those that the schedule has. may_be_lost: of what was stored. has_accounts: the
+        brokers were given those of rights_load."""
         jumps = FaultKind.CLOCK_JUMP in kinds
         takes_bytes = not TAKES_BYTES.isdisjoint(kinds)
         self.transactions = Transactions(where, _PERIOD_S, may_be_lost)
@@ -54,6 +59,8 @@ class SideLoads:
             self.delayed = DelayedLoad(
                 where, delayed_rate, with_timers=not jumps, may_be_lost=may_be_lost
             )
+        self.tables = TableChanges(where, _TABLES_S)
+        self.rights = RightsLoad(where, _PERIOD_S) if has_accounts else None
         self.pops: PopLoad | None = None
         if not jumps:
             keeps_acks = not takes_bytes and FaultKind.PROMOTE not in kinds
@@ -64,10 +71,27 @@ class SideLoads:
     def start(self) -> None:
         """Begin."""
         self.transactions.start()
+        self.tables.start()
+        if self.rights is not None:
+            self.rights.start()
         if self.delayed is not None:
             self.delayed.start()
         if self.pops is not None:
             self.pops.start()
+
+    def lacks(self, address: tuple[str, int], as_of_s: float, who: str) -> list[str]:
+        """What a broker does not know of the tables and rights that were changed by `as_of_s`
+        (monotonic seconds). who: how it is called. Raises OSError."""
+        found = self.tables.violations_of(address, as_of_s, who)
+        if self.rights is not None:
+            found += self.rights.violations_of(address, as_of_s, who)
+        return checks.shortened(found)
+
+    def forget_since(self, time_s: float) -> None:
+        """The master is lost, and nobody promised what it was told since."""
+        self.tables.forget_since(time_s)
+        if self.rights is not None:
+            self.rights.forget_since(time_s)
 
     def disturb(self) -> None:
         """The master dies, or is another one."""
@@ -105,6 +129,15 @@ class SideLoads:
             pops.stop()
             violations += checks.shortened(pops.judge(only_ok=only_ok))
             told.append(pops.text())
+        for load in (self.tables, self.rights):
+            if load is not None:
+                load.stop()
+                told.append(load.text())
+        self.tables.finish()
+        violations += checks.shortened(self.tables.violations)
+        if self.rights is not None:
+            self.rights.finish()
+            violations += checks.shortened(self.rights.violations)
         transactions.stop()
         violations += checks.shortened(transactions.judge(only_ok=only_ok))
         return violations, [*told, transactions.text()]

@@ -144,7 +144,7 @@ class SoakRun(ChaosRun):
     def __init__(self, directory: Path, seed: int, options: ChaosOptions, say: Say) -> None:
         if options.breaks_disks:
             raise ValueError("a soak has no disk faults: its topics change, and they need one")
-        super().__init__(directory, seed, replace(options, settings=SETTINGS), say)
+        super().__init__(directory, seed, replace(options, settings=SETTINGS, accounts=False), say)
         self._result.faults = []
         self._growth: list[Growth] = []
         self._series: Series = {}
@@ -213,7 +213,7 @@ class SoakRun(ChaosRun):
         self._wait_for_slaves()
         queues = self._read_all(self._where())
         self._wait_for_follower(queues)
-        self._judge(queues)
+        self._judge(queues, self._promised(queues))
         self._end_epoch(number, before)
 
     def _end_epoch(self, number: int, before: int) -> None:

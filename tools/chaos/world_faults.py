@@ -14,6 +14,7 @@ from tools.chaos.descriptor_fault import exhaust_descriptors
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.schedule import Fault
 from tools.chaos.scratch_group import ScratchBroker
+from tools.chaos.workload import TOPIC
 
 JUMPY: Final = {
     "fileReservedTime": 20,
@@ -42,16 +43,18 @@ def exhaust_process(
         return []
     port = broker.ports["ha" if fault.process == "ha" else "main"]
 
-    def can_connect() -> bool:
-        with contextlib.suppress(OSError), FrameClient(broker.address, _CONNECT_S) as client:
-            return client.max_offset(topic, 0) >= 0
-        return False
-
     return exhaust_descriptors(
         f"{fault.process} of {broker.name}",
         pid,
         (broker.host, port),
         fault.lasts_s,
         answers,
-        can_connect,
+        lambda: serves(broker, topic),
     )
+
+
+def serves(broker: ScratchBroker, topic: str = TOPIC) -> bool:
+    """Whether a client that connects now is answered soon."""
+    with contextlib.suppress(OSError), FrameClient(broker.address, _CONNECT_S) as client:
+        return client.max_offset(topic, 0) >= 0
+    return False

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from broker.metrics import metrics_table as table
+from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import OBSERVE_MS, HaMetrics
 from broker.metrics.metrics_table import Metric
+from ha.exposure_marks import ExposureMarks
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_client_info import HAClientInfo
 from ha.ha_config import HaConfig
@@ -31,6 +33,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.shared_memory import close_page, fresh_page
 
+INTERVAL_MS = 5_000
 ROLE = "SYNC_MASTER"
 
 
@@ -71,12 +74,14 @@ class World:
         self.slots = MetricSlots(self._fds[-1], ProcessIndex.HA, max_series=self.max_series)
         self.registry = ReplicaRegistry(clock)
         config = HaConfig(ha_slave_fallbehind_max=1 << 20)
-        self.service = GroupTransferService(page, config, clock, self.registry, lambda: None)
+        marks = ExposureMarks()
+        self.service = GroupTransferService(page, config, clock, self.registry, marks, lambda: None)
         client = self.client
         observer = HaObserver(
             page,
             clock,
             self.registry,
+            marks,
             CommitLogReader(self.log.directory, FILE_SIZE, page),
             lambda: self.handshakes,
             lambda: None,
@@ -89,6 +94,7 @@ class World:
             None if client is not None else self.memory,
             broker_name="b",
             role=ROLE,
+            marks=None if client is not None else DumpMarks(self.slots, INTERVAL_MS),
         )
         self.metrics.restore(
             self.registry,
@@ -293,7 +299,7 @@ class TestAnotherProcess:
         world.clock.advance(1000)  # Shorter than a gap: but nobody can be connected meanwhile.
         world.write()
         world.start_ha()
-        assert world.of("b:1", table.HA_REPLICA_CONNECTED) == 1, "nobody has looked yet"
+        assert world.of("b:1", table.HA_REPLICA_CONNECTED) == 0, "it looks before it serves"
         world.look(200)
         assert world.replicas() == {"b:1"}
         assert world.of("b:1", table.HA_REPLICA_CONNECTED) == 0

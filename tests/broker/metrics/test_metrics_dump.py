@@ -46,6 +46,8 @@ class World:
         self.directory = directory
         self.clock = ManualClock(now_ms=ms(start), monotonic_ms=7_000)
         self.trouble: Exception | None = None
+        self.written_ms = 0
+        """Of the line before, as the last snapshot was told."""
         self.padding = ""
         """Makes lines longer."""
         self._dumps: list[MetricsDump] = []
@@ -71,7 +73,8 @@ class World:
             if dump._files._open is not None:
                 kill(dump)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, written_ms: int) -> dict[str, Any]:
+        self.written_ms = written_ms
         if self.trouble is not None:
             raise self.trouble
         found = {"cluster": "C1", "broker": "broker-a", "broker_id": 0}
@@ -121,6 +124,77 @@ def world(tmp_path: Path) -> Iterator[World]:
     found.close()
 
 
+# -- the chain ---------------------------------------------------------------------------------
+
+
+def chain_of(world: World) -> list[tuple[str | None, str]]:
+    """Of each line, in the order they were written: the digest that it names, and its own."""
+    texts = []
+    for name in world.files():
+        data = (world.directory / name).read_bytes()
+        texts += (gzip.decompress(data) if name.endswith(".gz") else data).splitlines()
+    texts.sort(key=lambda text: (json.loads(text)["boot_ts"], json.loads(text)["seq"]))
+    return [(json.loads(text)["prev_digest"], hashlib.sha256(text).hexdigest()) for text in texts]
+
+
+def is_unbroken(chain: list[tuple[str | None, str]]) -> bool:
+    digests = [None, *(own for _, own in chain)]
+    return [named for named, _ in chain] == digests[:-1]
+
+
+def test_each_line_names_the_one_before(world: World) -> None:
+    first = world.dump()
+    world.turn(first, 30)  # over an hour's and a day's end
+    kill(first)
+    second = world.dump()
+    world.turn(second, 3)
+    second.finish()
+    third = world.dump()
+    world.turn(third, 2)
+    chain = chain_of(world)
+    assert len(chain) == 36
+    assert is_unbroken(chain)
+
+
+@pytest.mark.parametrize("wrote", [0, 10, None])
+def test_a_line_that_was_not_written_is_in_no_chain(
+    world: World, monkeypatch: pytest.MonkeyPatch, wrote: int | None
+) -> None:
+    """Nothing of it, a part of it, or all of it and then no sync: it is taken back."""
+    dump = world.dump()
+    world.turn(dump, 2)
+    written_ms = world.clock.monotonic_ms() - INTERVAL_MS
+
+    def fail(_fd: int, line: bytes | None = None) -> int:
+        if line is not None and wrote:
+            return write(_fd, line[:wrote])
+        raise OSError(errno.ENOSPC, "no space")
+
+    write = os.write
+    monkeypatch.setattr(os, "fdatasync" if wrote is None else "write", fail)
+    world.turn(dump, 2)
+    assert dump.failures == 2
+    assert world.written_ms == written_ms, "marks go back to the last line that was written"
+    monkeypatch.undo()
+    world.turn(dump, 2)
+    assert [line["seq"] for line in world.lines()] == [1, 2, 5, 6]
+    assert is_unbroken(chain_of(world))
+    assert world.written_ms == world.clock.monotonic_ms() - 2 * INTERVAL_MS
+
+
+def test_a_torn_line_is_no_predecessor(world: World) -> None:
+    first = world.dump()
+    world.turn(first, 2)
+    (name,) = world.files()
+    kill(first)
+    with (world.directory / name).open("ab") as file:
+        file.write(b'{"v":2,"ts":')
+    world.turn(world.dump(), 2)
+    chain = chain_of(world)
+    assert len(chain) == 4
+    assert is_unbroken(chain)
+
+
 # -- lines -------------------------------------------------------------------------------------
 
 
@@ -132,8 +206,8 @@ def test_a_line_is_exactly_this(world: World) -> None:
     assert name == place(dump, "2026-03-31", "2359", 1, "jsonl")
     start = ms(START)
     assert (world.directory / name).read_text() == (
-        f'{{"v":1,"ts":{start + 40},"mono":7040,"boot":"{dump.boot}","boot_ts":{start},'
-        '"seq":1,"prev_boot":null,"prev_seq":null,"interval_ms":5000,"final":false,'
+        f'{{"v":2,"ts":{start + 40},"mono":7040,"boot":"{dump.boot}","boot_ts":{start},'
+        '"seq":1,"prev_boot":null,"prev_seq":null,"prev_digest":null,"interval_ms":5000,"final":false,'
         '"cluster":"C1","broker":"broker-a","broker_id":0}\n'
     )
     assert len(dump.boot) == 16
@@ -517,7 +591,7 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "rename", refuse)
     monkeypatch.setattr(os, "fdatasync", lambda _fd: None)  # 2,880 times a slow disk's time
-    world.padding = "x" * 1000
+    world.padding = "x" * 920
     dump = world.dump(max_bytes=1_800_000)
     for _ in range(4):  # hours, of 864,000 bytes or more
         world.turn(dump, 720)
@@ -527,7 +601,7 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
 
 def test_the_file_being_written_counts(world: World) -> None:
     made = old_files(world, 10, 10_000)
-    world.padding = "x" * 2000
+    world.padding = "x" * 1920
     max_bytes = sum(path.stat().st_size for path in made) + 5_000
     dump = world.dump(max_bytes=max_bytes)
     for _ in range(11):

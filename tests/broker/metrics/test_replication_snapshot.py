@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from broker.metrics import metrics_table as table
+from broker.metrics.dump_marks import LAG_LE_MS
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.replica_view import ReplicaView
 from broker.metrics.replication_snapshot import ReplicationSnapshot, config_digest
@@ -66,6 +67,11 @@ class Broker:
             lambda: self.children,
             self.clock,
         )
+
+    def take(self, written_ms: int | None = None) -> dict[str, Any]:
+        """A snapshot; `written_ms`: monotonic time of the line before."""
+        now_ms = self.clock.monotonic_ms()
+        return self.snapshot.take(now_ms - 5_000 if written_ms is None else written_ms)
 
     def look(self) -> Any:
         """As a BrokerCollector."""
@@ -123,6 +129,16 @@ def fill(broker: Broker) -> None:
     put(remoting, table.HA_SYNC_RESULT, ("ok",), 7)
     put(remoting, table.HA_SYNC_RESULT, ("flush_slave_timeout",), 2)
     put(remoting, table.HA_ACK_LATENCY, (), 3, 4, *[0] * 13, 1, 6.5)
+    for request, response, result, count, ms in (
+        ("send_message_v2", "success", "success", 20, 30.0),
+        ("send_batch_message", "flush_slave_timeout", "success", 2, 5000.0),
+        ("send_message", "topic_not_exist", "success", 3, 1.5),
+        ("send_message", "unknown", "success", 1, 0.5),
+        ("send_message_v2", "success", "oneway", 50, 10.0),
+        ("pull_message", "success", "success", 70, 10.0),
+    ):
+        labels = ("remoting", request, response, "false", result)
+        put(remoting, table.RPC_LATENCY, labels, count, *[0] * 9, ms)
     put(ha, table.HA_MASTER_MAX_OFFSET, (), 1_000_000)
     put(ha, table.HA_UNREPLICATED_BYTES, (), 1000)
     put(ha, table.HA_OLDEST_UNREPLICATED, (), 0.25)
@@ -153,19 +169,24 @@ def fill(broker: Broker) -> None:
 LE = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
 
 
+NOTHING_SINCE = {"remote": None, "last_error": None, "lag_time": [0] * (len(LAG_LE_MS) + 1)}
+
+
 def test_every_field(broker: Broker) -> None:
     fill(broker)
     broker.children[1].restarts = 4
 
-    taken = broker.snapshot.take()
+    taken = broker.take()
 
     config = taken.pop("config")
     assert len(config) == 12
     assert int(config, 16) >= 0
     assert taken == {
+        "since": 94_750,
         "cluster": "C1",
         "broker": "broker-a",
         "broker_id": 0,
+        "host": "10.0.0.1:8888",
         "role": "SYNC_MASTER",
         "version": software_version(),
         "ready": True,
@@ -180,14 +201,28 @@ def test_every_field(broker: Broker) -> None:
             "slave_not_available": 0,
             "flush_disk_timeout": 0,
         },
+        "sends": {
+            "ok": 20,
+            "flush_slave_timeout": 2,
+            "slave_not_available": 0,
+            "flush_disk_timeout": 0,
+            "refused": 4,
+            "latency": {
+                "le": [0.001, 0.003, 0.005, 0.007, 0.01, 0.1, 1, 2, 3],
+                "counts": [26, *[0] * 9],
+                "sum": 5.032,
+            },
+        },
         "ack_latency": {"le": LE, "counts": [3, 4, *[0] * 13, 1], "sum": 6.5},
         "unreplicated_bytes": 1000,
         "oldest_unreplicated_ms": 250,
+        "exposure": None,
         "processes": [
             {"name": "store", "up": True, "restarts": 0},
             {"name": "ha", "up": True, "restarts": 4},
             {"name": "remoting", "up": True, "restarts": 0},
         ],
+        "lag_le": list(LAG_LE_MS),
         "replicas": [
             {
                 "id": "10.0.0.7",
@@ -202,6 +237,8 @@ def test_every_field(broker: Broker) -> None:
                 "reconnects": 0,
                 "rejected_acks": 0,
                 "state_ms": {"in_sync": 0, "catching_up": 0, "disconnected": 0},
+                **NOTHING_SINCE,
+                "lag_ms_max": 0,
             },
             {
                 "id": "broker-a:1",
@@ -216,6 +253,8 @@ def test_every_field(broker: Broker) -> None:
                 "reconnects": 2,
                 "rejected_acks": 4,
                 "state_ms": {"in_sync": 60_500, "catching_up": 1001, "disconnected": 0},
+                **NOTHING_SINCE,
+                "lag_ms_max": 250,
             },
             {
                 "id": "broker-a:2",
@@ -230,6 +269,8 @@ def test_every_field(broker: Broker) -> None:
                 "reconnects": 0,
                 "rejected_acks": 0,
                 "state_ms": {"in_sync": 0, "catching_up": 0, "disconnected": 0},
+                **NOTHING_SINCE,
+                "lag_ms_max": 0,
             },
         ],
         "metadata": [],
@@ -237,7 +278,7 @@ def test_every_field(broker: Broker) -> None:
 
 
 def test_before_anybody_has_counted(broker: Broker) -> None:
-    taken = broker.snapshot.take()
+    taken = broker.take()
     assert taken["unreplicated_bytes"] is None
     assert taken["oldest_unreplicated_ms"] is None
     assert taken["replicas"] == []
@@ -253,7 +294,7 @@ def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
     if how == "dead":
         broker.children[1].process = None
 
-    taken = broker.snapshot.take()
+    taken = broker.take()
 
     assert taken["processes"][1]["up"] is (how == "hung")
     assert [row["state"] for row in taken["replicas"]] == ["disconnected"] * 3
@@ -266,7 +307,7 @@ def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
 
     broker.children[1].process = "runs"
     broker.ha_looks()  # It has not booked the gap yet.
-    again = broker.snapshot.take()["replicas"][1]
+    again = broker.take()["replicas"][1]
     assert again["state"] == "in_sync"
     assert again["state_ms"]["disconnected"] == 3_000
 
@@ -274,27 +315,27 @@ def test_nobody_is_connected_while_ha_is_gone(broker: Broker, how: str) -> None:
 def test_what_is_a_bound_is_not_told_as_a_fact(broker: Broker) -> None:
     fill(broker)
     broker.put(broker.ha, table.HA_UNREPLICATED_EXACT, (), 0)
-    taken = broker.snapshot.take()
+    taken = broker.take()
     assert (taken["unreplicated_bytes"], taken["oldest_unreplicated_ms"]) == (None, None)
 
 
 def test_not_ready(broker: Broker) -> None:
     broker.is_ready = False
-    assert broker.snapshot.take()["ready"] is False
+    assert broker.take()["ready"] is False
 
 
 def test_what_a_deleted_topic_counted_stays(broker: Broker) -> None:
     labels = ("T1", "Normal", "false")
     broker.put(broker.remoting, table.MESSAGES_IN, labels, 10)
     broker.put(broker.remoting, table.MESSAGES_IN, ("T2", "Normal", "false"), 1)
-    assert broker.snapshot.take()["msgs_in"] == 11
+    assert broker.take()["msgs_in"] == 11
     broker.remoting.hide(table.MESSAGES_IN.name, labels)
-    assert broker.snapshot.take()["msgs_in"] == 11
+    assert broker.take()["msgs_in"] == 11
     broker.put(broker.remoting, table.MESSAGES_IN, labels, 4)
-    assert broker.snapshot.take()["msgs_in"] == 15
+    assert broker.take()["msgs_in"] == 15
     broker.remoting.hide(table.MESSAGES_IN.name, labels)
     broker.put(broker.remoting, table.MESSAGES_IN, labels, 3)  # deleted and made between two lines
-    assert broker.snapshot.take()["msgs_in"] == 18
+    assert broker.take()["msgs_in"] == 18
 
 
 def test_a_slave_tells_its_metadata() -> None:
@@ -304,14 +345,14 @@ def test_a_slave_tells_its_metadata() -> None:
     counters[SLAVE_SYNC_SUCCESS + 2] = now_ms + 70  # the wall clock went back
     counters[SLAVE_SYNC_FAILURES + 3] = 6
 
-    taken = broker.snapshot.take()
+    taken = broker.take()
 
     assert (taken["role"], taken["broker_id"]) == ("SLAVE", 1)
     assert taken["metadata"] == [
-        {"kind": "topics", "age_ms": 1500, "failures": 0},
-        {"kind": "consumer_offsets", "age_ms": None, "failures": 0},
-        {"kind": "delay_offsets", "age_ms": 0, "failures": 0},
-        {"kind": "subscription_groups", "age_ms": None, "failures": 6},
+        {"kind": "topics", "age_ms": 1500, "age_ms_max": 1500, "failures": 0},
+        {"kind": "consumer_offsets", "age_ms": None, "age_ms_max": None, "failures": 0},
+        {"kind": "delay_offsets", "age_ms": 0, "age_ms_max": 0, "failures": 0},
+        {"kind": "subscription_groups", "age_ms": None, "age_ms_max": None, "failures": 6},
     ]
     broker.close()
 
@@ -361,9 +402,33 @@ def test_a_setting_that_a_request_changes_is_in_the_next_line(tmp_path: Path) ->
 def test_a_table_that_is_being_written(broker: Broker) -> None:
     changed = ChangedSettings(broker.changes_fd)
     changed.write({"brokerPermission": "4"})
-    before = broker.snapshot.take()["config"]
+    before = broker.take()["config"]
     os.pwrite(broker.changes_fd, b'{"brokerPermission":"4","dele', 4)
-    assert broker.snapshot.take()["config"] == before
+    assert broker.take()["config"] == before
     changed.write({"brokerPermission": "4", "deleteWhen": "05"})
     expected = config_digest({**broker.options.settings(), **changed.read()})
-    assert broker.snapshot.take()["config"] == expected != before
+    assert broker.take()["config"] == expected != before
+
+
+def test_the_largest_age_of_metadata_since_the_last_written_line() -> None:
+    broker = Broker(brokerRole="SLAVE", brokerId="1")
+
+    def copied(ms_ago: int) -> None:
+        broker.page.counters[SLAVE_SYNC_SUCCESS] = broker.clock.now_ms() - ms_ago
+
+    def ages(written_ms: int) -> tuple[int, int]:
+        row = broker.take(written_ms)["metadata"][0]
+        return row["age_ms"], row["age_ms_max"]
+
+    copied(1_000)
+    assert ages(0) == (1_000, 1_000)
+    first_ms = broker.clock.monotonic_ms()
+    broker.clock.advance(60_000)
+    copied(2_000)
+    assert ages(first_ms) == (2_000, 59_000), "it was that old just before the copy"
+    broker.clock.advance(5_000)
+    assert ages(first_ms) == (7_000, 59_000), "that line could not be written"
+    second_ms = broker.clock.monotonic_ms()
+    broker.clock.advance(5_000)
+    assert ages(second_ms) == (12_000, 12_000)
+    broker.close()

@@ -233,15 +233,15 @@ def test_a_notification_of_an_ordered_group_is_woken_by_the_last_ack(
 
 @pytest.mark.parametrize("is_too_long", [False, True])
 def test_long_names_come_back_or_are_refused(client: PopClient, is_too_long: bool) -> None:
-    """The retry topic of the first pair has 127 characters, as many as a topic may have."""
-    topic = f"TLong{is_too_long:d}" + "t" * 53
-    longest = PopClient(client.frames, "g" * (60 + is_too_long), NAME)
+    """The retry topic of the first pair has 255 characters, as many as it may have."""
+    topic = f"TLong{is_too_long:d}" + "t" * 114
+    longest = PopClient(client.frames, "g" * (127 + is_too_long), NAME)
     send(client, topic, b"long")
     if is_too_long:
         refused = longest.pop(topic, invisibleTime=1_000)
         assert (refused.code, refused.messages) == (29, [])
         name = f"%RETRY%{longest.group}_{topic}"
-        assert f"no topic can have the name {name} (128 characters, at most 127" in refused.remark
+        assert f"no topic can have the name {name} (256 characters, at most 255" in refused.remark
         ordered = longest.pop(topic, order="true", attemptId="a")
         assert [one.message.body for one in ordered.messages] == [b"long"]
         return

@@ -384,3 +384,13 @@ def test_put_rate_for_mqadmin_of_5_x(tmp_path: Path) -> None:
     request = request_of(202, topic="t")
     request.version = 475
     assert json_of(world.ask(world.admin_topic(), request).body)["topicPutTps"] == 5.0
+
+
+@pytest.mark.parametrize("name", ["%RETRY%G+T", "%RETRY%G_".ljust(255, "T")])
+def test_retry_topics_of_pops_can_be_deleted(tmp_path: Path, name: str) -> None:
+    """No request can create one; mqadmin deleteTopic removes it as any other."""
+    world = World(tmp_path)
+    assert world.topics.create_pop_retry(name) is not None
+    assert world.ask(world.admin_topic(), create(name)).code == ResponseCode.SYSTEM_ERROR
+    assert world.ask(world.admin_topic(), request_of(215, topic=name)).code == 0
+    assert world.topics.find(name) is None

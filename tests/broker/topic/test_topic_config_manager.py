@@ -427,3 +427,34 @@ def test_odd_names_of_an_older_table_stay_if_they_can_be_stored(
     with pytest.raises(RequestError, match="illegal characters"):
         manager.create("%RETRY%a/b", 1, 6)
     assert "['%RETRY%a.b', '%RETRY%a/b']" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["%RETRY%G_".ljust(255, "T"), "%RETRY%G+".ljust(128, "T")])
+def test_only_pop_makes_long_retry_topics(tmp_path: Path, name: str) -> None:
+    manager = manager_of(tmp_path)
+    with pytest.raises(RequestError, match="longer than topic max length"):
+        manager.create(name.replace("+", "_"), 1, 6)
+    assert manager.can_be_pop_retry(name)
+    made = manager.create_pop_retry(name)
+    assert made is not None
+    assert manager.create_pop_retry(name) is made
+    with pytest.raises(RequestError, match=r"longer than|illegal characters"):
+        send(manager, name)
+    assert not manager.can_be_pop_retry("%RETRY%G_".ljust(256, "T"))
+    with pytest.raises(RequestError, match="longer than topic max length"):
+        manager.create_pop_retry("%RETRY%G_".ljust(256, "T"))
+
+
+def test_without_v2_records_no_retry_topic_is_longer(tmp_path: Path) -> None:
+    """autoMessageVersionOnTopicLen=false; also for one that a broker with V2 records has made."""
+    name = "%RETRY%G_".ljust(128, "T")
+    assert manager_of(tmp_path).create_pop_retry(name) is not None
+    manager = TopicConfigManager(
+        tmp_path / "topics.json", CONFIG, FakeClock(), SystemTopics(), writes_v2=False
+    )
+    manager.load()
+    assert manager.find(name) is not None
+    assert not manager.can_be_pop_retry(name)
+    with pytest.raises(RequestError, match="longer than topic max length"):
+        manager.create_pop_retry(name)
+    assert manager.can_be_pop_retry(name[:127])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tools.chaos.ack_log import SEND_OK, Ack
+from tools.chaos.ack_log import SEND_OK, Ack, AckLog, make_body
 from tools.chaos.chaos_options import ChaosOptions
+from tools.chaos.disk_faults import DiskBreaker, DiskLosses, PowerCut
 from tools.chaos.promotion import CommittedOffsets, cut_seen
 from tools.chaos.schedule import FaultKind
 
@@ -66,13 +68,27 @@ def options(**changes: object) -> ChaosOptions:
     return ChaosOptions(**{**standard, **changes})  # type: ignore[arg-type]
 
 
-def test_disks_may_fail_where_no_promise_depends_on_them() -> None:
-    options().check()
-    for changes in ({"flush": "async"}, {"ack_level": "validated"}):
-        with pytest.raises(ValueError, match="--flush sync --ack-level flushed"):
-            options(**changes).check()
+def test_disks_may_fail_where_what_they_cost_is_known() -> None:
+    for changes in ({}, {"flush": "async"}, {"ack_level": "validated"}):
+        options(**changes).check()
     with pytest.raises(ValueError, match="disk faults are for one slave"):
         options(slaves=2).check()
+
+
+def test_what_a_cut_slave_lacked_when_it_was_promoted(tmp_path: Path) -> None:
+    """What was answered in good time before the cut stays promised, and what has its place."""
+    log = AckLog(tmp_path / "acks.log")
+    bodies = [make_body(0, n, 40) for n in range(4)]
+    answered = [Ack(0, n, 0, n, SEND_OK, answered_s=at) for n, at in enumerate((80, 98, 99, 99))]
+    for ack in answered:
+        log.answered(ack)
+    breaker = object.__new__(DiskBreaker)
+    breaker._acks = log
+    breaker.losses = DiskLosses(cuts=[PowerCut(100.0, takes_all=True)])
+    breaker.forget_lost({0: [bodies[3], bodies[1], bodies[3]]})
+    assert log.acks == answered[:2]
+    assert breaker.losses.codes == {SEND_OK: 2}
+    log.close()
 
 
 def test_how_many_have_what_is_answered_send_ok() -> None:

@@ -178,3 +178,17 @@ def test_the_end_of_one_side_is_passed_on(link: Link) -> None:
     link.master.close()
     assert receive(link.slave, 5) == b"last"
     wait_until(lambda: not link.relay._ways)
+
+
+def test_what_a_lost_master_had_under_way_never_arrives(link: Link) -> None:
+    """A host that is lost during a partition sends nothing again when that is over."""
+    link.relay.set_mode(FaultKind.PARTITION)
+    link.master.sendall(b"log" * 1000)
+    link.master.close()
+    link.relay.drop()
+    link.relay.set_mode(None)
+    assert receive(link.slave, 1) == b""
+    link.slave.close()
+    link.slave, link.master = link.connect()
+    link.master.sendall(b"another")
+    assert receive(link.slave, 7) == b"another"

@@ -1,0 +1,107 @@
+"""The file of exclusions: entries are appended, withdrawn, and no earlier one can be edited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark.command.arguments import UsageError, parse_arguments
+from spark.command.command_line import main
+from spark.config.exclusion_log import entries_of, exclusions_in_force, remarks_on
+
+NOW_MS = 1_774_000_000_500
+TIMES = ["--from", "2026-03-10T10:00:00Z", "--to", "2026-03-10T12:00:00+01:00"]
+WHO = ["--who", "Ann", "--ticket", "OPS-1"]
+BEGIN_MS, END_MS = 1_773_136_800_000, 1_773_140_400_000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "exclusions.jsonl"
+
+
+def exclude(path: Path, action: str, *arguments: str) -> int:
+    return main(["exclude", action, "--file", str(path), *arguments], lambda: NOW_MS)
+
+
+def three_entries(path: Path) -> bytes:
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "moved", "--broker", "b-*") == 0
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "seen", "--annotation") == 0
+    assert exclude(path, "withdraw", *WHO, "--number", "1", "--why", "mistaken") == 0
+    return path.read_bytes()
+
+
+def test_entries_in_force(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = three_entries(path)
+    entries = entries_of(content, "x")
+    assert [entry.kind for entry in entries] == ["exclusion", "annotation", "withdrawal"]
+    (exclusion,) = exclusions_in_force(entries[:2])
+    assert exclusion.patterns == ("*", "b-*", "*")
+    assert exclusion.once_ms == (BEGIN_MS, END_MS)
+    assert exclusion.reason == "moved (OPS-1; by Ann, 2026-03-20T09:46:40Z, after the event)"
+    assert exclusions_in_force(entries) == (), "withdrawn; an annotation excludes nothing"
+    assert [row["why"] for row in remarks_on(entries, BEGIN_MS, END_MS)] == ["seen"]
+    assert remarks_on(entries, END_MS, END_MS + 1) == []
+    assert remarks_on(entries, BEGIN_MS - 1, BEGIN_MS) == []
+    capsys.readouterr()
+    assert exclude(path, "list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:12] for line in lines] == ["1 withdrawn:", "2 annotation", "3 withdraws "]
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (lambda lines: [lines[0].replace(b"moved", b"mived"), *lines[1:]], ":2: does not follow"),
+        (lambda lines: lines[1:], ":1: names an entry before it"),
+        (lambda lines: [lines[0], *lines[2:]], ":2: does not follow"),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], ":1: names an entry before it"),
+        (lambda lines: [lines[0] + b" ", *lines[1:]], ":1: is not written as"),
+        (lambda lines: [*lines[:3], b"{}", b""], ":4: cannot be used"),
+        (lambda lines: [*lines[:3], b"torn"], ":4: the last line has no end"),
+    ],
+)
+def test_a_file_that_was_edited_is_refused(path: Path, edit: object, text: str) -> None:
+    lines = three_entries(path).split(b"\n")
+    assert callable(edit)
+    path.write_bytes(b"\n".join(edit(lines)))
+    with pytest.raises(UsageError, match=text):
+        parse_arguments(["--dumps", "d", "--out", "o", "--exclusions", str(path)], {})
+    assert exclude(path, "list") == 3
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "more") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["withdraw", *WHO, "--why", "x", "--number", "1"], "entry 1 is withdrawn already"),
+        (["withdraw", *WHO, "--why", "x", "--number", "3"], "entry 3 is a withdrawal"),
+        (["withdraw", *WHO, "--why", "x", "--number", "9"], "there is no entry 9"),
+        (["add", *TIMES, *WHO, "--why", " "], "why is empty"),
+        (["add", "--from", TIMES[3], "--to", TIMES[1], *WHO, "--why", "x"], "from must be before"),
+        (["add", "--from", "today", "--to", TIMES[1], *WHO, "--why", "x"], "write a time in UTC"),
+    ],
+)
+def test_entries_that_cannot_be(
+    path: Path, arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = three_entries(path)
+    assert exclude(path, *arguments) == 3
+    assert text in capsys.readouterr().err
+    assert path.read_bytes() == content
+
+
+def test_they_count_before_maintenance_and_travel_with_the_objectives(
+    path: Path, tmp_path: Path
+) -> None:
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "moved") == 0
+    sla = tmp_path / "sla.yaml"
+    text = "maintenance:\n- {weekly: sunday 02:00-04:00, reason: weekly}\n"
+    sla.write_text(text)
+    given = ["--dumps", "d", "--out", "o", "--sla", str(sla), "--exclusions", str(path)]
+    config = parse_arguments(given, {}).sla
+    assert [one.reason[:6] for one in config.exclusions] == ["moved ", "weekly"]
+    assert (config.text, config.exclusion_log) == (text.encode(), path.read_bytes())
+    assert json.loads(path.read_bytes())["previous"] is None
