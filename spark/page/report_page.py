@@ -18,7 +18,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from spark.figures import wording
-from spark.figures.replica_time import FIRST_COPY
 from spark.figures.report_data import (
     BREACHED,
     INSUFFICIENT,
@@ -36,9 +35,10 @@ from spark.figures.report_data import (
 from spark.page.comparisons import days_in_words, sheets
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
 from spark.page.headlines import Headline, day_headline, window_headline
+from spark.page.notices import excluded, excluded_kinds, notices
 from spark.page.open_incidents import open_incidents
 from spark.page.plot_shapes import Plot
-from spark.page.reasons import NAMED_IN_WHY, cause, why_day, why_window
+from spark.page.reasons import cause, why_day, why_window
 from spark.page.replica_plots import ReplicaPlots, span_of
 from spark.page.runbook import RUNBOOK, link
 from spark.page.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
@@ -136,7 +136,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         ],
         "window": _window(data),
         "counts": counts(data),
-        "notices": _notices(data),
+        "notices": notices(data, _window(data)),
         "whys": [
             ("Why", why_day(data, ordered)),
             (f"Why, over {window.span}", why_window(window)),
@@ -146,8 +146,8 @@ def _view(data: ReportData) -> dict[str, Any]:
         "ended": lambda row: _how_it_ended(row, data.date),
         "still_open": {key_of(row) for row in data.incidents if row["open"]},
         "any_excluded": any(finite(row["excluded_s"]) for row in data.replica_days),
-        "excluded_kinds": _excluded_kinds,
-        "excluded": lambda row: _excluded([row]),
+        "excluded_kinds": excluded_kinds,
+        "excluded": lambda row: excluded([row]),
         "anchors": anchors,
         "objectives": objectives,
         "moment": lambda epoch_ms: wording.moment(epoch_ms, data.date),
@@ -197,92 +197,10 @@ def _part(rows: Sequence[Any], total: int | None = None) -> Part:
     return Part(shown, (len(rows) if total is None else total) - len(shown))
 
 
-def _notices(data: ReportData) -> list[str]:
-    """What a reader must know before the figures."""
-    found = []
-    if data.w1_ms - data.w0_ms != 86_400_000:
-        found.append(f"Part of a day: {_window(data)}.")
-    if data.revision > 1:
-        late = sum(int(row["late"] or 0) for row in data.replica_days)
-        why = f"{wording.plural(late, 'sample', 'samples')} arrived after the first"
-        if not late:
-            why = "the next day's first line showed how this day ended, or the objectives changed"
-        found.append(f"Revised: this is revision {data.revision} of this day's result; {why}.")
-    planned, expected = (
-        _excluded(data.replica_days, is_expected=is_expected) for is_expected in (False, True)
-    )
-    if planned:
-        found.append(f"Excluded, as agreed: {planned}. It counts neither as good nor as bad.")
-    if expected:
-        found.append(
-            f"Expected, the first copy of a new replica: {expected}. It counts neither as good nor "
-            "as bad."
-        )
-    if copying := [row for row in data.replica_days if row.get("first_copy_since_ms") is not None]:
-        names = ", ".join(
-            f"{wording.isolated(row['replica'])} (since "
-            f"{wording.moment(row['first_copy_since_ms'], data.date)})"
-            for row in copying[:NAMED_IN_WHY]
-        )
-        rest = len(copying) - NAMED_IN_WHY
-        more = f" and {rest:,} more" if rest > 0 else ""
-        found.append(f"A first copy is still running: {names}{more}.")
-    if waiting := data.waiting_groups:
-        names = ", ".join(
-            f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
-            for row in waiting[:NAMED_IN_WHY]
-        )
-        rest = len(waiting) - NAMED_IN_WHY
-        more = f" and {rest:,} more" if rest > 0 else ""
-        found.append(
-            f"Insufficient data: {names}{more} waits for its slaves as a SYNC_MASTER, but no "
-            "replica of it is known."
-        )
-    if bad := counts(data)["bad_lines"]:
-        lines = wording.plural(bad, "line", "lines")
-        was = "was" if bad == 1 else "were"
-        found.append(
-            f"{lines} could not be read and {was} set aside; what only such a line recorded is "
-            "unknown."
-        )
-    return found
-
-
 def _how_many(headline: Headline) -> str:
     if not headline.rows:
         return "no replica is known for this day"
     return headline.how_many
-
-
-def _excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
-    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded. `is_expected`: only
-    what is expected of a new replica, or only what was agreed."""
-    seconds: dict[str, float] = {}
-    replicas = set()
-    for row in rows:
-        for one in row.get("exclusions") or ():
-            if is_expected is None or is_expected == (one["reason"] == FIRST_COPY):
-                seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
-                replicas.add(key_of(row))
-    longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
-    texts = [
-        f"{wording.excerpt(reason)} ({wording.duration(seconds[reason])})"
-        for reason in longest_first[:NAMED_IN_WHY]
-    ]
-    if not texts:
-        return ""
-    more = len(seconds) - len(texts)
-    texts += [f"and {wording.plural(more, 'more reason', 'more reasons')}"] if more else []
-    whose = wording.plural(len(replicas), "replica", "replicas")
-    total = wording.duration(sum(seconds.values()))
-    return f"{total} of {whose}" + (f": {', '.join(texts)}" if not is_expected else "")
-
-
-def _excluded_kinds(row: Row) -> str:
-    """Which kinds of excluded time a replica had."""
-    kinds = {one["reason"] == FIRST_COPY for one in row.get("exclusions") or ()}
-    words = {False: "agreed", True: "first copy"}
-    return ", ".join(words[kind] for kind in sorted(kinds))
 
 
 def _how_it_ended(row: Row, date: str) -> str:
