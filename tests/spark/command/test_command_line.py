@@ -222,6 +222,11 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     assert "c/b/b:1: " in told[1]
     assert missed.returncode == 1
     assert page.exists()
+    calendar = (out / "index.html").read_text(encoding="utf-8")
+    assert [f'href="report/dt=2026-03-{day}/report.html"' in calendar for day in (10, 11, 12)] == [
+        *(True, True, True),
+    ]
+    assert not (out / ".index.html.crc").exists()
     lines = missed.stderr.splitlines()
     assert lines[0].startswith("mqreport: objectives: ")
     assert lines[1].startswith("mqreport: starting Spark on Java ")
