@@ -305,7 +305,7 @@ def _out_of_order(stream: list[Sample]) -> int:
     return count
 
 
-def _leading_unknown_ms(pieces: list[Piece]) -> int:
+def _leading_unknown_ms(pieces: list[Piece]) -> float:
     known = [piece.start for piece in pieces if piece.quality != UNKNOWN]
     return min(known, default=pieces[-1].end) - pieces[0].start
 
@@ -467,7 +467,7 @@ def _incident(replica: Replica, number: int, run: list[Piece], *, is_open: bool)
     }
 
 
-def _end_of_connection(rows: list[Json], start: int, end: int) -> Json:
+def _end_of_connection(rows: list[Json], start: float, end: float) -> Json:
     """The first one that ended in the incident, or up to 2.5 s before it."""
     ends = [
         (row["last_error"]["ts"], row["last_error"]["reason"], row["remote"])
