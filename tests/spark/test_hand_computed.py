@@ -575,7 +575,7 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Question:
         dumps / f"dt={DATE}" / f"cluster={CLUSTER}" / "broker=bad" / "1000-0-x-00000001.jsonl",
         [
             "torn {",
-            json.dumps(good | {"v": 2}),
+            json.dumps(good | {"v": 3}),
             json.dumps(good | {"ts": at("10:00") - 86_400_000}),
         ],
     )

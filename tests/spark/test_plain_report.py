@@ -254,7 +254,7 @@ def test_a_damaged_file_counts_up_to_the_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("seq", 0), ("interval_ms", 0), ("msgs_in", -1), ("unreplicated_bytes", -5), ("v", 2)],
+    [("seq", 0), ("interval_ms", 0), ("msgs_in", -1), ("unreplicated_bytes", -5), ("v", 3)],
 )
 def test_bad_lines(tmp_path: Path, field: str, value: int) -> None:
     told = story().until(TEN_MINUTES.w1)
