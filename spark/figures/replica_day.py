@@ -17,7 +17,10 @@ from spark.dumps.dump_line import Process, ReplicaRow
 from spark.figures.disconnects import ended_connection
 from spark.figures.distributions import distribution, percentiles
 from spark.figures.group_day import P99, GroupFigures, Row, risen
-from spark.figures.replica_time import (
+from spark.figures.lag_marks import lag_bounds
+from spark.figures.result_tables import PERCENTILES
+from spark.figures.sample_stream import Sample
+from spark.figures.time_pieces import (
     BAD,
     CATCHING_UP,
     DOWN,
@@ -27,8 +30,6 @@ from spark.figures.replica_time import (
     Piece,
     ReplicaTime,
 )
-from spark.figures.result_tables import PERCENTILES
-from spark.figures.sample_stream import Sample
 from spark.vocabulary import HOUR_MS, LARGEST, MINUTE_MS, STATES
 
 _MILLION: Final = 1_000_000
@@ -97,6 +98,10 @@ class ReplicaDay:
             "availability": good_ms / judged_ms if judged_ms else None,
             **{f"state_{name}_s": ms / 1000 for name, ms in states.items()},
             "state_unknown_s": max(0, window_ms - sum(states.values())) / 1000,
+            "lag_unproved_s": sum(
+                [p.length_ms for p in self._time.pieces if p.quality == UNKNOWN and p.state]
+            )
+            / 1000,
             **self._at_the_borders(first_good_ms),
         }
 
@@ -112,6 +117,23 @@ class ReplicaDay:
             "open_start_ms": last["start_ms"] if last else None,
             "open_end_ms": last["end_ms"] if last else None,
         }
+
+    def lag_p99_columns(self, limit_seconds: float | None) -> Row:
+        """How long the lag was above the limit of lag p99, and how long that is not known."""
+        found: Row = dict.fromkeys(("lag_p99_above_s", "lag_p99_unknown_s", "lag_p99_bounds_ms"))
+        if limit_seconds is None or not self._group.stream.samples:
+            return found
+        left_out = [
+            (piece.start_ms, piece.end_ms)
+            for piece in self._time.pieces
+            if piece.quality == EXCLUDED or piece.state == DOWN
+        ]
+        stream, limit_ms = self._group.stream, limit_seconds * 1000
+        bounds = lag_bounds(stream, self._replica, limit_ms, left_out, self._day)
+        found["lag_p99_above_s"] = bounds.above_ms / 1000
+        found["lag_p99_unknown_s"] = bounds.unknown_ms / 1000
+        found["lag_p99_bounds_ms"] = bounds.neighbours
+        return found
 
     def _exclusions(self) -> list[Row]:
         seconds: dict[str, int] = {}

@@ -26,9 +26,14 @@ METADATA_FIGURES: Final = {
     "p99_age_ms": "bigint",
     "failures": "bigint",
     "covered_s": "double",
+    "at_least_ms": "bigint",
+    "at_most_ms": "bigint",
+    "unbounded_s": "double",
 }
 WINDOW_METADATA_FIGURES: Final = {
-    name: kind for name, kind in METADATA_FIGURES.items() if name != "p99_age_ms"
+    name: kind
+    for name, kind in METADATA_FIGURES.items()
+    if name not in ("p99_age_ms", "at_least_ms", "at_most_ms", "unbounded_s")
 }
 
 
@@ -93,6 +98,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "clock_skew_ms")
     | _KNOWN
     | _columns("bigint", *_LAGS)
+    | _columns("double", "lag_p99_above_s", "lag_p99_unknown_s")
+    | _columns("array<bigint>", "lag_p99_bounds_ms")
+    | _columns("double", "lag_unproved_s")
     | _STATE_COLUMNS
     | _MINUTE_COUNTS
     | _INCIDENT_FIGURES
@@ -112,6 +120,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "samples", "unreplicated_bytes_max", "unreplicated_bytes_p99")
     | _columns("bigint", "oldest_unreplicated_ms_max", "oldest_unreplicated_ms_p99")
     | _columns("double", "exposure_byte_s", "exposure_covered_s")
+    | _columns("bigint", "exposure_at_least", "exposure_at_most", "exposure_unmarked")
+    | _columns("double", "exposure_unbounded_s")
+    | _columns("bigint", "sync_ok_least", "sync_ok_most", "sync_failed_least", "sync_failed_most")
+    | _columns("double", "two_masters_s")
+    | _columns("string", "two_masters")
+    | _columns("bigint", "ready_samples")
     | _columns("boolean", "closed")
     | _SENDS
     | _columns("map<int,bigint>", "unreplicated_bytes_hist", "oldest_unreplicated_ms_hist")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark.config.objectives import Objective
+from spark.figures.criteria import availability_verdict, is_covered
 from spark.figures.distributions import (
     NANOSECONDS,
     ack_figures,
@@ -27,14 +28,7 @@ from spark.figures.distributions import (
 )
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import PERCENTILES, SPANS_S, STATES
-from spark.figures.verdicts import (
-    availability_verdict,
-    budget_columns,
-    budget_s,
-    is_covered,
-    waiting_groups,
-    worst_of,
-)
+from spark.figures.verdicts import budget_columns, budget_s, waiting_groups, worst_of
 from spark.vocabulary import DAY_MS, MINUTE_MS, SEND_ANSWERS, SYNC_RESULTS
 
 Row = Mapping[str, Any]

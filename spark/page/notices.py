@@ -7,12 +7,16 @@ Called on the driver by spark/page/report_page.py. It must not know Spark or HTM
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from spark.figures import wording
-from spark.figures.replica_time import FIRST_COPY
 from spark.figures.report_data import ReportData, Row, key_of
+from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
+
+_EXPECTED: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet"}
+"""Reasons that nobody agreed upon: a new replica has them. Other ones are people's."""
 
 
 def notices(data: ReportData, window: str) -> list[str]:
@@ -32,10 +36,7 @@ def notices(data: ReportData, window: str) -> list[str]:
     if planned:
         found.append(f"Excluded, as agreed: {planned}. It counts neither as good nor as bad.")
     if expected:
-        found.append(
-            f"Expected, the first copy of a new replica: {expected}. It counts neither as good nor "
-            "as bad."
-        )
+        found.append(f"Expected of new replicas: {expected}. It counts neither as good nor as bad.")
     if copying := [row for row in data.replica_days if row.get("first_copy_since_ms") is not None]:
         names = ", ".join(
             f"{wording.isolated(row['replica'])} (since "
@@ -73,7 +74,7 @@ def excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
     replicas = set()
     for row in rows:
         for one in row.get("exclusions") or ():
-            if is_expected is None or is_expected == (one["reason"] == FIRST_COPY):
+            if is_expected is None or is_expected == (one["reason"] in _EXPECTED):
                 seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
                 replicas.add(key_of(row))
     longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
@@ -87,11 +88,10 @@ def excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
     texts += [f"and {wording.plural(more, 'more reason', 'more reasons')}"] if more else []
     whose = wording.plural(len(replicas), "replica", "replicas")
     total = wording.duration(sum(seconds.values()))
-    return f"{total} of {whose}" + (f": {', '.join(texts)}" if not is_expected else "")
+    return f"{total} of {whose}: {', '.join(texts)}"
 
 
 def excluded_kinds(row: Row) -> str:
     """Which kinds of excluded time a replica had."""
-    kinds = {one["reason"] == FIRST_COPY for one in row.get("exclusions") or ()}
-    words = {False: "agreed", True: "first copy"}
-    return ", ".join(words[kind] for kind in sorted(kinds))
+    words = (_EXPECTED.get(one["reason"], "agreed") for one in row.get("exclusions") or ())
+    return ", ".join(sorted(set(words)))

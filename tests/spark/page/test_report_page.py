@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from spark.figures import wording
-from spark.figures.replica_time import FIRST_COPY
 from spark.figures.report_data import MET, ReportData, Row
+from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import report_page
 from spark.page.group_plots import CAUSES
 from spark.page.report_page import report_html
@@ -118,7 +118,8 @@ def test_why_in_sentences() -> None:
         "\u2068192.0.2.3:58200\u2069 ended at 02:10:04: Connection reset by peer.",
         "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
         "Availability not proved: 0 s bad and 8 h 48 min unknown of 1 min 26.4 s allowed. "
-        "Coverage 63.333 % < 99 %: 8 h 48 min unknown.",
+        "Lag p99, objective 2 s: not proved, 0 s above it and 8 h 48 min unknown of 14 min 24 s "
+        "allowed.",
     ]
 
 
@@ -227,20 +228,23 @@ def test_a_new_installation_says_since_when_it_is_judged() -> None:
 def test_a_first_copy_is_expected_and_told_apart_from_what_was_agreed() -> None:
     demo = demo_report()
     first, second, third = demo.replica_days
-    copy = {"reason": FIRST_COPY, "seconds": 600.0}
+    copy = [{"reason": FIRST_COPY, "seconds": 600.0}, {"reason": NOT_YET, "seconds": 30.0}]
     rows = [
-        {**first, "excluded_s": 600.0, "exclusions": [copy], "first_copy_since_ms": demo.w0_ms},
+        {**first, "excluded_s": 630.0, "exclusions": copy, "first_copy_since_ms": demo.w0_ms},
         {**second, "excluded_s": 60.0, "exclusions": [{"reason": "disk", "seconds": 60.0}]},
         third,
     ]
     page = page_of(dataclasses.replace(demo, replica_days=rows))
     header = page.all("header")[0].text()
     assert "Excluded, as agreed: 1 min of 1 replica: disk (1 min)." in header
-    assert "Expected, the first copy of a new replica: 10 min of 1 replica." in header
+    assert (
+        "Expected of new replicas: 10 min 30 s of 1 replica: first copy (10 min), did not exist "
+        "yet (30 s)."
+    ) in header
     name = f"\u2068{first['replica']}\u2069"
     assert f"A first copy is still running: {name} (since 00:00:00)." in header
     cells = {row[0].split()[0]: row[7] for row in rows_of(page, "Every replica")}
-    assert cells[first["replica"]] == "10 min first copy"
+    assert cells[first["replica"]] == "10 min 30 s first copy, not there yet"
     assert cells[second["replica"]] == "1 min agreed"
 
 
@@ -329,7 +333,8 @@ def test_a_day_that_was_met_says_how_near_it_was() -> None:
     assert "✓ Met Of 1 replica, 1 met." in text
     assert (
         "No replica had a lower availability. Availability 99.953 %, objective 99.9 %: 40 s bad of "
-        "1 min 26.4 s allowed. Lag p99 0.128 s, objective 2 s. 2 incidents"
+        "1 min 26.4 s allowed. Lag p99, objective 2 s: above it for at most 25 s of 14 min 23.85 s "
+        "allowed. 2 incidents"
     ) in text
 
 
