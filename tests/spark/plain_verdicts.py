@@ -172,10 +172,11 @@ def answers_of_sends(inside: list[Sample]) -> Json:
     found: Json = {}
     for name in names:
         pairs = [(sample, sample.predecessor) for sample in inside]
-        found[f"sends_{name}"] = sum(
-            rise(sample, sample.line["sends"][name], before.line["sends"][name] if before else None)
-            for sample, before in pairs
-        )
+        counts = [
+            (each, before.line["sends"][name] if before and before.line.get("sends") else None)
+            for each, before in pairs
+        ]
+        found[f"sends_{name}"] = sum(rise(each, each.line["sends"][name], c) for each, c in counts)
     return found
 
 
