@@ -150,8 +150,8 @@ class _Builder:
         length_ms = sample.ts - start_ms
         if counted_ms < 0 or not length_ms - _REST_MS <= counted_ms <= span_ms + _BOOKED_LATE_MS:
             return False
-        if row.lag_ms_max is not None and row.lag_ms_max <= limit_ms and mark_reaches(sample):
-            return True
+        if row.lag_ms_max is not None:
+            return row.lag_ms_max <= limit_ms and mark_reaches(sample)
         room_ms = limit_ms - row_before.lag_ms
         return (
             (row_before.lag_exact or not row_before.lag_bytes)

@@ -129,9 +129,9 @@ def _replica_window(
     row["minutes_unknown"] = max(0, unknown - span.silent_ms // MINUTE_MS)
     row |= _shares(row)
     row["unknown_s"] = _rest_s(length_s, row["excluded_s"], row["good_s"], row["bad_s"])
-    row["state_unknown_s"] = _rest_s(
-        length_s, row["excluded_s"], *(row[name] for name in _KNOWN_STATES)
-    )
+    # A day's states may be longer than the day: its unknown time is 0 then, and no less.
+    stored = sum(whole_ms(day["window_s"]) - whole_ms(day["state_unknown_s"]) for day in days)
+    row["state_unknown_s"] = max(0, whole_ms(length_s) - stored) / 1000
     for measure in _LAGS:
         row |= merged_figures(days, measure, PERCENTILES)
     budget = budget_s(objective.availability_percent, length_s - row["excluded_s"])
