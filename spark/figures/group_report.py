@@ -180,7 +180,8 @@ class _GroupReport:
     def _replica_windows(self, row: Row, objective: Objective) -> list[Row]:
         before = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
         days = [*before, row | {"dt": self._date}]
-        return replica_windows(days, objective, self._date, self._context.sla.windows)
+        begun = min([*self._context.result_dates[:1], self._date])
+        return replica_windows(days, objective, self._date, self._context.sla.windows, begun)
 
 
 def objective_of(sla: SlaConfig, key: tuple[str, str, str]) -> Objective:
