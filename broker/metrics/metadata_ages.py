@@ -59,7 +59,7 @@ class MetadataAges:
             seen = self._seen[kind] = _Success(stamp_ms, mono_ms - age_ms)
         age_ms = mono_ms - seen.mono_ms
         before = self._written.get(kind)
+        if before is None:
+            return Ages(age_ms, age_ms)
         # Just before a success, or now. Of several the time from the first to the last is a bound.
-        return Ages(
-            age_ms, age_ms if before is None else max(age_ms, seen.mono_ms - before.mono_ms)
-        )
+        return Ages(age_ms, max(age_ms, seen.mono_ms - before.mono_ms))

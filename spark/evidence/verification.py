@@ -214,7 +214,7 @@ def _files_of_table(path: Path) -> Iterator[Path]:
     for file in path.rglob("*"):
         if file.name.startswith((".", "_")) and file.suffix != ".parquet":
             continue
-        if not file.is_dir():
+        if file.is_symlink() or not file.is_dir():
             yield file
 
 
