@@ -545,7 +545,6 @@ class SlaveSynchronize:
     def _fetch_consumer_offsets(self, master: str) -> Callable[[], None] | None:
         body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
         if body is None:
-            self._save(self._offsets)
             return None
         table = parse_offset_table(parse_object(body))
         topics, groups = self._known_topics.gone.copy(), self._known_groups.gone.copy()
@@ -570,7 +569,6 @@ class SlaveSynchronize:
     def _fetch_delay_offsets(self, master: str) -> Callable[[], None] | None:
         body = self._api.get_table(master, RequestCode.GET_ALL_DELAY_OFFSET, TIMEOUT_MS)
         if body is None:
-            self._save(self._delay_offsets)
             return None
         table = parse_delay_offset_table(parse_object(body))
         return lambda: self._take_delay_offsets(table)
