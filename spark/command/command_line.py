@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final
 
@@ -29,12 +29,10 @@ from spark.command.output import PROGRAM, complain, say
 from spark.command.progress import Reporter, make_reporter
 from spark.command.webhook import message_of_failure
 from spark.config.sla_config import SlaError
-from spark.figures.report_data import BREACHED, EXIT_CODES, EXIT_ERROR, INSUFFICIENT, MET
+from spark.figures.report_data import EXIT_ERROR, worst_exit_code
 from spark.job.java_home import JavaError
 
 EXIT_INTERRUPTED: Final = 130
-_WORST_FIRST: Final = (EXIT_ERROR, EXIT_CODES[BREACHED], EXIT_CODES[INSUFFICIENT])
-"""Of several dates the first of these that occurs counts."""
 
 
 def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
@@ -92,7 +90,7 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
         window(last, options.between, now_ms())  # what is to come: no Spark is needed to say so
         reporter.note(f"objectives: {options.sla.source}")
         with ReportRun(options, reporter, now_ms) as run:
-            return worst(run.exit_codes(last))
+            return worst_exit_code(run.exit_codes(last))
     except (InputError, FilesError, JavaError, SessionError, RunError) as error:
         if was_interrupted(error):
             raise KeyboardInterrupt from error
@@ -102,12 +100,6 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
     except Exception:  # a bug, which main shows
         notify(options.notify, message_of_failure(date, "a bug in mqreport"), reporter)
         raise
-
-
-def worst(codes: Iterable[int]) -> int:
-    """The exit code of several reports."""
-    found = set(codes)
-    return next((code for code in _WORST_FIRST if code in found), EXIT_CODES[MET])
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -32,6 +32,7 @@ from spark.figures.report_data import (
     key_of,
     worst_first,
 )
+from spark.page import budget_steps
 from spark.page.comparisons import days_in_words, sheets
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
 from spark.page.headlines import Headline, day_headline, window_headline
@@ -186,6 +187,7 @@ def _notices(data: ReportData) -> list[str]:
         found.append(f"Revised: this is revision {data.revision} of the day's result; {why}.")
     if excluded := _excluded(data.replica_days):
         found.append(f"Excluded, and neither good nor bad nor unknown: {excluded}.")
+    found += budget_steps.notices(data)
     if waiting := data.waiting_groups:
         names = ", ".join(
             f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
