@@ -27,7 +27,6 @@ from spark.command import (
 from spark.command.arguments import Options, UsageError, parse_arguments
 from spark.command.output import PROGRAM, complain, say
 from spark.command.progress import Reporter, make_reporter
-from spark.command.webhook import message_of_failure
 from spark.config.sla_config import SlaError
 from spark.figures.report_data import EXIT_ERROR, worst_exit_code
 from spark.job.java_home import JavaError
@@ -78,7 +77,8 @@ def _report(options: Options, now_ms: Callable[[], int]) -> int:
 def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int:
     # Imported now: help and mistakes in the arguments need no PySpark.
     from spark.command.days import parse_date, window
-    from spark.command.report_run import ReportRun, RunError, notify
+    from spark.command.notifier import tell_failure
+    from spark.command.report_run import ReportRun, RunError
     from spark.job.hadoop_files import FilesError
     from spark.job.spark_session import SessionError, was_interrupted
     from spark.reported_day import InputError
@@ -95,10 +95,10 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
         if was_interrupted(error):
             raise KeyboardInterrupt from error
         reporter.note(str(error))
-        notify(options.notify, message_of_failure(date, str(error)), reporter)
+        tell_failure(options.notify, date, str(error), reporter, now_ms())
         return EXIT_ERROR
     except Exception:  # a bug, which main shows
-        notify(options.notify, message_of_failure(date, "a bug in mqreport"), reporter)
+        tell_failure(options.notify, date, "a bug in mqreport", reporter, now_ms())
         raise
 
 
