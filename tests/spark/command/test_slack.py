@@ -46,8 +46,8 @@ def test_a_report() -> None:
     texts = check(report_payload(demo_report(), "https://r.example.com/report.html?a=1&b=2"))
     assert texts[0] == "*2026-03-14 breached; 30 days insufficient data*"
     assert texts[1].splitlines()[0] == (
-        "• DefaultCluster/broker-a/broker-a:1: availability 99.681 % &lt; 99.9 %: 275 s bad of"
-        " 86.4 s allowed"
+        "• DefaultCluster/broker-a/broker-a:1: availability 99.681 % &lt; 99.9 %: 4 min 35 s bad of"
+        " 1 min 26.4 s allowed"
     )
     assert texts[-1] == "<https://r.example.com/report.html?a=1&amp;b=2|Report>"
     assert check(report_payload(demo_report(), PAGE))[-1] == f"Report: {PAGE}"
