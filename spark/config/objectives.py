@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark.config import calendar_periods
 from spark.config.exclusion_log import Entry
 from spark.config.exclusions import Exclusion
 
@@ -96,7 +97,8 @@ class ReplicaPattern:
 class SlaConfig:
     """A whole sla.yaml. The last objective matches everything; the first that matches counts.
 
-    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES."""
+    `windows`: days, ascending; `calendars`: of calendar_periods.CALENDARS, in that order, of the
+    days of `timezone`. `exit_policy`: one of EXIT_POLICIES."""
 
     objectives: tuple[Objective, ...]
     expect: tuple[ReplicaName, ...] = ()
@@ -105,6 +107,8 @@ class SlaConfig:
     source: str = "built-in defaults"
     exclusions: tuple[Exclusion, ...] = ()
     exit_policy: str = EXIT_POLICIES[0]
+    calendars: tuple[str, ...] = ()
+    timezone: str = calendar_periods.UTC
     log: tuple[Entry, ...] = ()
     """Exclusions and annotations after the event; `exclusions` has those in force."""
     text: bytes = field(default=b"", compare=False, repr=False)

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from spark.config import sla_values
+from spark.config import calendar_periods, sla_values
+from spark.config.calendar_periods import CALENDARS
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
     DEFAULT_WINDOWS,
@@ -117,7 +118,9 @@ _MAINTENANCE: Final[Mapping[str, Parser]] = {
     "reason": sla_values.text,
 }
 _EVERYTHING: Final = ("*", "*", "*")
-_SECTIONS: Final = ("objectives", "windows", "expect", "retired", "maintenance", "exit_on")
+_SECTIONS: Final = (
+    *("objectives", "windows", "timezone", "expect", "retired", "maintenance", "exit_on"),
+)
 
 
 class _Reader(ValueReader):
@@ -141,7 +144,8 @@ class _Reader(ValueReader):
                     " a broker or a replica",
                 )
         expect = self._expected(sections.get("expect"), [pattern for pattern, _ in retired])
-        windows = self._windows(sections.get("windows"))
+        windows, calendars = self._windows(sections.get("windows"))
+        timezone = self._timezone(sections.get("timezone"), calendars)
         return SlaConfig(
             objectives,
             expect,
@@ -150,6 +154,8 @@ class _Reader(ValueReader):
             self._source,
             self._exclusions(sections.get("maintenance")),
             self._exit_policy(sections.get("exit_on")),
+            calendars,
+            timezone,
         )
 
     def _pairs(
@@ -233,31 +239,61 @@ class _Reader(ValueReader):
             text = "metadata_required: true has no effect without metadata_age_seconds"
             self.problem(entry, f"{text}; set it as well")
 
-    def _windows(self, node: yaml.Node | None) -> tuple[int, ...]:
-        """Days of each window, ascending."""
+    def _windows(self, node: yaml.Node | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Days of each rolling window, ascending, and the calendar periods, shortest first."""
         if node is None or is_empty(node):
-            return DEFAULT_WINDOWS
+            return DEFAULT_WINDOWS, ()
         example = f"write a list of days, like [{', '.join(map(str, DEFAULT_WINDOWS))}]"
         if not isinstance(node, yaml.SequenceNode):
             self.problem(node, f"windows is {shown(node)}: {example}")
-            return DEFAULT_WINDOWS
-        if not 1 <= len(node.value) <= _MAX_WINDOWS:
-            text = f"windows has {len(node.value)} entries: it must have 1 to {_MAX_WINDOWS}"
-            self.problem(node, f"{text}; {example}")
-        found: dict[int, int] = {}
+            return DEFAULT_WINDOWS, ()
+        found: dict[int | str, int] = {}
+        count = 0
         for item in node.value:
-            days = self.number("windows", item, "days")
-            if days is None:
-                continue
-            if not 2 <= days <= _MAX_WINDOW_DAYS or days != int(days):
-                limits = f"a whole number of days, at least 2 and at most {_MAX_WINDOW_DAYS}"
-                self.problem(item, f"windows has {item.value}: it must be {limits}")
-            elif int(days) in found:
-                text = f"windows has {int(days)} twice, first in line {found[int(days)]}"
+            is_calendar = isinstance(item, yaml.ScalarNode) and item.value in CALENDARS
+            count += not is_calendar
+            length = item.value if is_calendar else self._days(item)
+            if length in found:
+                text = f"windows has {length} twice, first in line {found[length]}"
                 self.problem(item, f"{text}; remove one of them")
-            else:
-                found[int(days)] = item.start_mark.line + 1
-        return tuple(sorted(found))
+            elif length is not None:
+                found[length] = item.start_mark.line + 1
+        if not 1 <= count <= _MAX_WINDOWS:
+            text = f"windows has {count} entries: it must have 1 to {_MAX_WINDOWS}"
+            if count != len(node.value):
+                text = f"windows has {count} numbers of days: it must have 1 to {_MAX_WINDOWS}"
+            self.problem(node, f"{text}; {example}")
+        days = sorted(length for length in found if isinstance(length, int))
+        return tuple(days), tuple(name for name in CALENDARS if name in found)
+
+    def _days(self, item: yaml.Node) -> int | None:
+        if isinstance(item, yaml.ScalarNode) and item.value.isalpha():
+            known = ", ".join(CALENDARS)
+            self.problem(item, f"windows has {item.value!r}: write a number of days, or {known}")
+            return None
+        days = self.number("windows", item, "days")
+        if days is None:
+            return None
+        if not 2 <= days <= _MAX_WINDOW_DAYS or days != int(days):
+            limits = f"a whole number of days, at least 2 and at most {_MAX_WINDOW_DAYS}"
+            self.problem(item, f"windows has {shown(item)[1:-1]}: it must be {limits}")
+            return None
+        return int(days)
+
+    def _timezone(self, node: yaml.Node | None, calendars: Sequence[str]) -> str:
+        """Of the calendar periods."""
+        if node is None or is_empty(node):
+            return calendar_periods.UTC
+        name = self.text("timezone", node)
+        if name is None:
+            return calendar_periods.UTC
+        if problem := calendar_periods.timezone_problem(name):
+            self.problem(node, f"timezone is {name!r}: {problem}")
+            return calendar_periods.UTC
+        if not calendars and not self.problems:
+            text = f"timezone has no effect without one of {', '.join(CALENDARS)} in windows"
+            self.problem(node, f"{text}; add one, or remove it")
+        return name
 
     def _exclusions(self, node: yaml.Node | None) -> tuple[Exclusion, ...]:
         found = []

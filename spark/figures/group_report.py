@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from spark.config.objectives import Objective, SlaConfig, is_named_by
 from spark.dumps.dump_line import FileLines
+from spark.figures.calendar_windows import calendar_windows
 from spark.figures.events import events
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
@@ -38,8 +39,8 @@ Tables = dict[str, list[tuple[Any, ...]]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
 
 OF_GROUPS: Final = (
-    *("replica_days", "group_days", "windows", "group_windows", "incidents", "events"),
-    *("minutes", "hours", "bad_lines"),
+    *("replica_days", "group_days", "windows", "calendar_windows", "group_windows"),
+    *("incidents", "events", "minutes", "hours", "bad_lines"),
 )
 """The tables that this module fills."""
 
@@ -50,8 +51,8 @@ def group_rows(
     """Table -> rows in the order of its columns (spark/figures/result_tables.py), without `dt`.
 
     `stored`: rows with `dt` of "replica_days" and "group_days" of the dates that the windows and
-    the last results reach, D's own included, and of "minutes" with bad time of the three days
-    before D.
+    the last results reach, D's own included, of "minutes" with bad time of the three days before
+    D, and of "hours" of the dates in which calendar periods begin.
     """
     with _no_collector():
         return _GroupReport(group, read_samples(files, context.day), stored, context).tables()
@@ -85,6 +86,8 @@ class _GroupReport:
         self._date: Final = str(context.day.date)
         self._figures: Final = GroupFigures(samples, context.day)
         self._tables: Final[Tables] = {name: [] for name in OF_GROUPS}
+        self._hours: Final[dict[str, list[Row]]] = {}
+        """Replica -> its rows of `hours` of D."""
 
     def tables(self) -> Tables:
         """All rows of the group."""
@@ -100,6 +103,7 @@ class _GroupReport:
             row |= revision.columns(row)
             days.append(row)
             windows += self._replica_windows(row, objective)
+            self._put("calendar_windows", self._calendar_windows(row, objective))
         self._put("replica_days", days)
         self._put("windows", windows)
         if days or group_row["samples"]:
@@ -118,7 +122,7 @@ class _GroupReport:
         return [row for row in self._stored["replica_days"] if row["dt"] == self._date]
 
     def _before(self, table: str) -> list[Mapping[str, Any]]:
-        return [row for row in self._stored[table] if row["dt"] < self._date]
+        return [row for row in self._stored.get(table, ()) if row["dt"] < self._date]
 
     def _replica_day(
         self, name: str, known: KnownReplica, objective: Objective, group_row: Row
@@ -143,6 +147,7 @@ class _GroupReport:
         row["verdict"], row["reasons"] = judged(row, objective, group_row)
         key = (*self._group, name)
         self._tables["minutes"] += [(*key, *each) for each in of_day.minute_rows()]
+        self._hours[name] = of_day.hours
         self._put("hours", (self._key | {"replica": name} | each for each in of_day.hours))
         self._put("incidents", (self._key | {"replica": name} | each for each in of_day.incidents))
         return row
@@ -180,6 +185,22 @@ class _GroupReport:
         before = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
         days = [*before, row | {"dt": self._date}]
         return replica_windows(days, objective, self._date, self._context.sla.windows)
+
+    def _calendar_windows(self, row: Row, objective: Objective) -> Iterator[Row]:
+        if not self._context.periods:
+            return
+        key = self._key | {"replica": row["replica"]}
+        days = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
+        hours = [each for each in self._before("hours") if each["replica"] == row["replica"]]
+        hours += self._hours[row["replica"]]
+        for window in calendar_windows(
+            [*days, row | {"dt": self._date}],
+            hours,
+            objective,
+            self._day,
+            self._context.periods,
+        ):
+            yield key | window
 
 
 def objective_of(sla: SlaConfig, key: tuple[str, str, str]) -> Objective:

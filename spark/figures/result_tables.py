@@ -146,6 +146,15 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _BUDGET
     | _columns("string", "forecast")
     | _LAG_HISTOGRAMS,
+    "calendar_windows": _KEY_COLUMNS
+    | _columns("string", "period", "name", "timezone")
+    | _columns("bigint", "from_ms", "to_ms", "until_ms")
+    | _columns("boolean", "final")
+    | _columns("int", "days_with_data")
+    | _columns("string", "verdict", "reason")
+    | _columns("double", "window_s", "open_s")
+    | _KNOWN
+    | _columns("double", "budget_s", "budget_left_s", "budget_used_ratio"),
     "group_windows": _GROUP_COLUMNS
     | _columns("int", "days", "days_with_data")
     | _columns("string", "verdict")

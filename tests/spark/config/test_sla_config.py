@@ -200,7 +200,7 @@ objectives:
         ),
         (
             "zzz: 1",
-            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, expect, retired",
+            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, timezone, expect",
         ),
         (
             "objectives:\n- name: a\n  broker: b\n\n  broker: c",
@@ -275,7 +275,29 @@ objectives:
             )
             for value in ("1", "91", "-7", "7.5", "1e999")
         ),
-        ("windows:\n- 7\n- week", "sla.yaml:3: windows is 'week': write a plain number of days"),
+        (
+            "windows:\n- 7\n- year",
+            "sla.yaml:3: windows has 'year': write a number of days, or week, month, quarter",
+        ),
+        ("windows:\n- 7d", "sla.yaml:2: windows is '7d': write a plain number of days"),
+        ("windows:\n- 7\n- month\n- month", "sla.yaml:4: windows has month twice, first in line 3"),
+        (
+            "windows: [month]",
+            "sla.yaml:1: windows has 0 numbers of days: it must have 1 to 4; write a list of days",
+        ),
+        (
+            "windows: [7, month]\ntimezone: Europe/Berln",
+            "sla.yaml:2: timezone is 'Europe/Berln': write the name of a time zone of the IANA"
+            " database; did you mean Europe/Berlin?",
+        ),
+        (
+            "windows: [7, month]\ntimezone: Asia/Kolkata",
+            "sla.yaml:2: timezone is 'Asia/Kolkata': days of Asia/Kolkata do not begin at a whole",
+        ),
+        (
+            "timezone: Europe/Berlin",
+            "sla.yaml:1: timezone has no effect without one of week, month, quarter in windows",
+        ),
         ("windows:\n- 7\n- 30\n- 7.0", "sla.yaml:4: windows has 7 twice, first in line 2;"),
         (
             "objectives:\n- name: all\n- name: orders\n  broker: o-*",
@@ -443,3 +465,10 @@ def test_a_star_is_any_text() -> None:
     """Names are the brokers': a line break in one must not leave its replica without objective."""
     assert is_named_by(("*", "a*b", "*"), ("", "a\nb", "x\n"))
     assert not is_named_by(("*", "a?b", "x"), ("", "a\nb", "y"))
+
+
+def test_calendar_periods_beside_rolling_windows() -> None:
+    config = parse_sla("windows: [quarter, 30, month]\ntimezone: Europe/Berlin", "sla.yaml")
+    assert (config.windows, config.calendars) == ((30,), ("month", "quarter"))
+    assert config.timezone == "Europe/Berlin"
+    assert (default_sla().calendars, default_sla().timezone) == ((), "UTC")
