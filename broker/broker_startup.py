@@ -50,6 +50,7 @@ from ha.shared_secret import SharedSecretError, read_shared_secret
 from ha.transport import HaTlsError, make_tls_context
 from ha.trusted_peers import parse_networks
 from remoting.address_patterns import parse_patterns
+from remoting.control_characters import holds_control
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, ClientAuth, TlsConfig, TlsMode
 from remoting.tls_context import TlsSettingError, check_tls
@@ -212,6 +213,15 @@ def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> Non
     """Check what would otherwise fail later, in process `remoting` or when files are created;
     errors in files name the line."""
     config = options.broker
+    for key, name in (
+        ("brokerName", config.broker_name),
+        ("brokerClusterName", config.broker_cluster_name),
+    ):
+        if holds_control(name):
+            problem = (
+                f"{key} = {name[:100]!a}: it holds a control character; no name server registers it"
+            )
+            raise ConfigError([with_source(sources.get(key), problem)])
     for key, problem in options.auth.problems_of(acl_enable=config.acl_enable):
         raise ConfigError([with_source(sources.get(key), f"{key}: {problem}")])
     addresses = {

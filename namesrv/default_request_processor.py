@@ -166,7 +166,7 @@ class DefaultRequestProcessor:
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         header = decode_header(QueryDataVersionRequestHeader, request.ext_fields)
-        asked = DataVersion.from_json_bytes(request.body)
+        asked = DataVersion.from_request(request.body)
         changed, held = self._routes.query_data_version(header.broker_addr, asked, self._now_ms())
         body = b"" if held is None else held.to_json_bytes()
         return _response(request, QueryDataVersionResponseHeader(changed=changed), body)
@@ -264,7 +264,7 @@ class DefaultRequestProcessor:
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         header = decode_header(RegisterTopicRequestHeader, request.ext_fields)
-        route = TopicRouteData.from_json_bytes(request.body)
+        route = TopicRouteData.from_request(request.body)
         if not self._routes.register_topic(header.topic, route.queue_datas):
             log.warning("topic %s: not registered: no broker names, or unknown ones", header.topic)
         return request.response(_SUCCESS)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from namesrv.registrations import BrokerLiveInfo, BrokerRegistration
+from remoting.control_characters import holds_control
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 
@@ -30,27 +31,31 @@ LONGEST_NAME: Final = 255
 
 
 def check_size(registration: BrokerRegistration) -> None:
-    """Raises RequestError for names that are too long, too many filter servers or logic queues, and
+    """Raises RequestError for names that are too long, names and addresses of brokers that hold
+    control characters (they end log lines and tables), too many filter servers or logic queues, and
     a broker id below 0: it would be smaller than that of a live master, and decide on its topics.
     """
     if registration.broker_id < 0:
         refuse(registration, f"brokerId {registration.broker_id}: 0 is a master, more a slave")
     servers = registration.filter_servers
-    texts = [
+    own = [
         registration.cluster_name,
         registration.broker_name,
         registration.broker_addr,
         registration.ha_server_addr,
         registration.zone_name or "",
         *servers,
-        *registration.topic_configs,
     ]
+    texts = [*own, *registration.topic_configs]
     for info in registration.topic_queue_mappings.values():
         texts += (info.topic, info.scope, info.bname)
     texts += [config.topic_name or "" for config in registration.topic_configs.values()]
     longest = max(map(len, texts))
     if longest > LONGEST_NAME:
         refuse(registration, f"a name of {longest} characters, over the limit of {LONGEST_NAME}")
+    broken = next(filter(holds_control, own), None)
+    if broken is not None:
+        refuse(registration, f"the name {broken[:100]!a}, with a control character")
     logic_queues = sum(len(info.curr_id_map) for info in registration.topic_queue_mappings.values())
     if logic_queues > MAX_LOGIC_QUEUES:
         refuse(registration, f"{logic_queues} logic queues, over the limit of {MAX_LOGIC_QUEUES}")
@@ -95,7 +100,7 @@ def check_topics(broker_name: str, kept: int, new: int, most: int) -> None:
 def refuse(registration: BrokerRegistration, text: str) -> None:
     """Log and raise RequestError."""
     log.warning(
-        "broker %.255s at %.255s: not registered: %s",
+        "broker %.255r at %.255r: not registered: %s",
         registration.broker_name,
         registration.broker_addr,
         text,

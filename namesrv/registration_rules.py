@@ -173,7 +173,7 @@ class RegistrationRules:
         """It names broker names, no addresses: a host that serves one of that name may."""
         if self._is_exempt(connection):
             return None
-        route = TopicRouteData.from_json_bytes(request.body)
+        route = TopicRouteData.from_request(request.body)
         for data in route.queue_datas:
             members = self._routes.get_broker_member_group(data.broker_name)
             if members and not self._serves_one(connection, members.values()):

@@ -16,7 +16,7 @@ from remoting.java_casts import cast_int, cast_string
 from remoting.java_text import to_java_escapes
 from remoting.language_code import LANGUAGE_NAMES, LanguageCode, language_code, language_name
 from remoting.remoting_command import RemotingCommand, SerializeType, next_opaque
-from remoting.remoting_serializable import JsonError, loads_exact
+from remoting.remoting_serializable import MOST_TOKENS_OF_A_REQUEST, JsonError, loads_exact
 from remoting.rocketmq_serializable import decode_rocketmq_header, encode_rocketmq_header
 
 MAX_EXT_FIELDS: Final = 4096
@@ -113,7 +113,7 @@ def _decode_lenient_header(
     if len(header) > LENIENT_HEADER_LIMIT:
         raise FrameError(f"JSON header of {len(header)} bytes: {strict_error}") from strict_error
     try:
-        return _command_of(loads_exact(header), body)
+        return _command_of(loads_exact(header, MOST_TOKENS_OF_A_REQUEST), body)
     except JsonError as error:
         raise FrameError(f"JSON header of {len(header)} bytes: {error}") from error
 

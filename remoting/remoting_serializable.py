@@ -215,24 +215,27 @@ def loads_lenient(text: bytes | bytearray | memoryview | str) -> Any:
     return _loads(text, _decoder, _finite_float)
 
 
-def loads_exact(text: bytes | bytearray | memoryview | str) -> Any:
-    """Like loads_lenient, but fractions are Decimals, so that a later cast loses nothing."""
-    return _loads(text, _exact_decoder, _exact_fraction)
+def loads_exact(text: bytes | bytearray | memoryview | str, most_tokens: int | None = None) -> Any:
+    """Like loads_lenient, but fractions are Decimals, so that a later cast loses nothing.
+    most_tokens: of what is no strict JSON, None for any number."""
+    return _loads(text, _exact_decoder, _exact_fraction, most_tokens)
 
 
-def loads_body(data: bytes | memoryview) -> Any:
-    """Parse a body: like loads_exact, but invalid UTF-8 becomes U+FFFD, as in 4.9.8. Raises
-    JsonError."""
+def loads_body(data: bytes | memoryview, most_tokens: int | None = None) -> Any:
+    """Parse a body: like loads_exact, but invalid UTF-8 becomes U+FFFD, as in 4.9.8. most_tokens:
+    of what is no strict JSON, None for any number. Raises JsonError."""
     try:
-        return loads_exact(data)
+        return loads_exact(data, most_tokens)
     except UndecodableError:
-        return LenientReader(bytes(data).decode(errors="replace"), _exact_fraction).read()
+        text = bytes(data).decode(errors="replace")
+        return LenientReader(text, _exact_fraction, most_tokens).read()
 
 
 def _loads(
     text: bytes | bytearray | memoryview | str,
     decoder: msgspec.json.Decoder[Any],
     read_fraction: Callable[[str], Any],
+    most_tokens: int | None = None,
 ) -> Any:
     try:
         return decoder.decode(text)
@@ -245,7 +248,7 @@ def _loads(
     except UnicodeDecodeError as error:
         position = len(error.object[: error.start].decode())
         raise UndecodableError(f"not UTF-8: {error}", position) from error
-    return LenientReader(decoded, read_fraction).read()
+    return LenientReader(decoded, read_fraction, most_tokens).read()
 
 
 def _finite_float(text: str) -> float:
@@ -290,13 +293,26 @@ _WORDS: Final[dict[str, bool | None]] = {
 }
 
 
+MOST_TOKENS_OF_A_REQUEST: Final = 100_000
+"""What a request may have of the lenient form, 0.4 us each on the loop: fastjson writes at most a
+few keys in it, of maps with numbers as keys."""
+
+
 class LenientReader:
     """Parses one text once; recursion is bounded by MAX_DEPTH. Owned by: its caller."""
 
-    __slots__ = ("_position", "_read_fraction", "_text")
+    __slots__ = ("_left", "_most_tokens", "_position", "_read_fraction", "_text")
 
-    def __init__(self, text: str, read_fraction: Callable[[str], Any] = _finite_float) -> None:
-        """`read_fraction`: makes a value of a number that is not an integer; raises JsonError."""
+    def __init__(
+        self,
+        text: str,
+        read_fraction: Callable[[str], Any] = _finite_float,
+        most_tokens: int | None = None,
+    ) -> None:
+        """`read_fraction`: makes a value of a number that is not an integer; raises JsonError.
+        `most_tokens`: more are refused; None: any number is read."""
+        self._most_tokens = most_tokens
+        self._left = len(text) + 2 if most_tokens is None else most_tokens
         self._text = text
         self._position = 1 if text.startswith("\ufeff") else 0
         self._read_fraction = read_fraction
@@ -318,6 +334,12 @@ class LenientReader:
         if match is None:
             raise self._error("invalid JSON")
         self._position = match.end()
+        self._left -= 1
+        if self._left < 0:
+            raise self._error(
+                f"no strict JSON, with more than {self._most_tokens} words, numbers and marks "
+                "(strict JSON has no such limit)"
+            )
         kind = match.lastgroup
         assert kind is not None
         return kind, match[kind]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 DROPPED: Final = (
@@ -51,6 +52,11 @@ _PAIR_END: Final = "\x02"
 _NAMES: Final = "|".join(re.escape(name) for name in sorted(RESERVED))
 _find: Final = re.compile(f"{_PAIR_END}(?:{_NAMES}){_NAME_END}").search
 _find_raw: Final = re.compile(f"{_PAIR_END}(?:{_NAMES}){_NAME_END}".encode()).search
+_find_dropped: Final = re.compile(
+    f"(?:{'|'.join(re.escape(name) for name in sorted(DROPPED))}){_NAME_END}".encode()
+).search
+_UNDECIDED: Final = (b"TIMER_DEL", b"DELAY\x01", b"INNER_")
+"""What may be refused, or mean something where it is not taken out."""
 _RAW_MARK: Final = MARK.encode()
 _RAW_OTHER_MARK: Final = OTHER_MARK.encode()
 _RAW_PAIR_END: Final = _PAIR_END.encode()
@@ -75,6 +81,12 @@ def any_holds_reserved(joined: bytes, texts: Sequence[bytes]) -> bool:
     return _find_raw(_RAW_PAIR_END + _RAW_PAIR_END.join(texts)) is not None
 
 
+def loses_some(data: bytes) -> bool:
+    """Whether bytes that hold properties somewhere may lose some of them, and that is all that is
+    to be decided about them."""
+    return _find_dropped(data) is not None and not any(mark in data for mark in _UNDECIDED)
+
+
 def reserved_in(text: str) -> frozenset[str]:
     """The names of the reserved properties of a text, also of empty ones."""
     pairs = text.split(_PAIR_END)
@@ -83,7 +95,11 @@ def reserved_in(text: str) -> frozenset[str]:
 
 def without_properties(text: str, names: frozenset[str]) -> str:
     """`text` without the pairs of these names, in one pass; the others as they are."""
-    pairs = text.split(_PAIR_END)
-    return _PAIR_END.join(
-        pair for pair in pairs if _NAME_END not in pair or pair.partition(_NAME_END)[0] not in names
-    )
+    return _pairs_of(names).sub("", _PAIR_END + text)[1:]
+
+
+@lru_cache(8)
+def _pairs_of(names: frozenset[str]) -> re.Pattern[str]:
+    """The end of the pair before, and a pair of one of the names."""
+    found = "|".join(re.escape(name) for name in sorted(names))
+    return re.compile(f"{_PAIR_END}(?:{found}){_NAME_END}[^{_PAIR_END}]*+")

@@ -67,7 +67,7 @@ def batch_ack(request: RemotingCommand) -> Resources:
     """200151: every group and topic of its entries."""
     resources: Resources = {}
     if request.body:
-        for entry in BatchAckMessageRequestBody.from_json_bytes(request.body).acks:
+        for entry in BatchAckMessageRequestBody.from_request(request.body).acks:
             resources |= _subscribe(entry.consumer_group, entry.topic)
     return resources
 
@@ -76,7 +76,7 @@ def assignment(request: RemotingCommand) -> Resources:
     """400."""
     if not request.body:
         return {}
-    body = QueryAssignmentRequestBody.from_json_bytes(request.body)
+    body = QueryAssignmentRequestBody.from_request(request.body)
     return _subscribe(body.consumer_group or None, body.topic or None)
 
 
@@ -111,7 +111,7 @@ def end_transaction(request: RemotingCommand) -> Resources:
 def heartbeat(request: RemotingCommand) -> Resources:
     """34: every consumer group and every topic that it subscribes to."""
     resources: Resources = {}
-    for consumer in HeartbeatData.from_json_bytes(request.body).consumer_data_set:
+    for consumer in HeartbeatData.from_request(request.body).consumer_data_set:
         topics = [subscription.topic for subscription in consumer.subscription_data_set]
         resources |= _subscribe(consumer.group_name, *topics)
     return resources
@@ -119,14 +119,14 @@ def heartbeat(request: RemotingCommand) -> Resources:
 
 def check_client(request: RemotingCommand) -> Resources:
     """46."""
-    body = CheckClientRequestBody.from_json_bytes(request.body)
+    body = CheckClientRequestBody.from_request(request.body)
     subscription = body.subscription_data
     return _subscribe(body.group, None if subscription is None else subscription.topic)
 
 
 def lock(request: RemotingCommand) -> Resources:
     """41, 42."""
-    return _subscribe(LockBatchRequestBody.from_json_bytes(request.body).consumer_group)
+    return _subscribe(LockBatchRequestBody.from_request(request.body).consumer_group)
 
 
 def _publish(fields: Mapping[str, str], topic_field: str) -> Resources:

@@ -20,12 +20,15 @@ from typing import Final
 from broker.append.send_properties import find_property
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
+from store.batch_codec import MOST_BATCH_MESSAGES, count_batch, encode_item, iterate_batch
+from store.errors import StoreError
 from store.reserved_properties import (
     DELAY_IS_OVER,
     DROPPED,
     REFUSED,
     TIMER_DELAYS,
     holds_reserved,
+    loses_some,
     reserved_in,
     without_properties,
 )
@@ -33,6 +36,9 @@ from store.reserved_properties import (
 _DROPPED: Final = frozenset(DROPPED)
 _REFUSED: Final = frozenset(REFUSED)
 _WITH_DELAYS: Final = _DROPPED | frozenset(TIMER_DELAYS)
+_TIMER_MARK: Final = "TIMER_"
+"""What is refused has it, and what says that a delay is over."""
+assert all(name.startswith(_TIMER_MARK) for name in (DELAY_IS_OVER, *REFUSED))
 _SEPARATORS: Final = {1: None, 2: None}
 _KEPT_BY_NOBODY: Final = frozenset(
     {"POP_CK", "TIMER_DEL_UNIQKEY", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"}
@@ -48,6 +54,8 @@ def admitted_properties(text: str, recall_of: str | None = None) -> str:
     """
     if not holds_reserved(text):
         return text
+    if _TIMER_MARK not in text:
+        return without_properties(text, _DROPPED)
     names = reserved_in(text)
     for name in sorted(names & _REFUSED):
         value = find_property(text, name)
@@ -55,6 +63,28 @@ def admitted_properties(text: str, recall_of: str | None = None) -> str:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, _refusal(name, recall_of))
     delay_is_over = DELAY_IS_OVER in names and find_property(text, DELAY_IS_OVER)
     return without_properties(text, _WITH_DELAYS if delay_is_over else _DROPPED)
+
+
+def admitted_batch(body: memoryview) -> bytes | None:
+    """The body of a batch whose messages have lost what is taken out, in one pass: it can be stored
+    as any other. None: nothing in it is, or somebody has to look at it message by message
+    (SendRecords), since it is damaged, holds too many, or something that may be refused.
+    """
+    if count_batch(body) > MOST_BATCH_MESSAGES:
+        return None
+    data = body.tobytes()
+    if not loses_some(data):
+        return None
+    pieces = []
+    try:
+        for item in iterate_batch(data):
+            text = str(item.properties, "utf-8")
+            own = admitted_properties(text)
+            properties = item.properties if own is text else own.encode()
+            pieces.append(encode_item(item.flag, item.body, properties))
+    except (RequestError, StoreError, UnicodeDecodeError):
+        return None
+    return b"".join(pieces)
 
 
 def sent_back_properties(text: str) -> str:

@@ -138,7 +138,7 @@ def _offset(actions: tuple[Action, ...]) -> NeededOf:
 
 
 def _heartbeat(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
-    for consumer in HeartbeatData.from_json_bytes(request.body).consumer_data_set:
+    for consumer in HeartbeatData.from_request(request.body).consumer_data_set:
         yield Needed(group_resource(consumer.group_name), _SUB)
         for subscription in consumer.subscription_data_set:
             if not is_retry_topic(subscription.topic):
@@ -155,7 +155,7 @@ def _members(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
 
 
 def _locked(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
-    body = LockBatchRequestBody.from_json_bytes(request.body)
+    body = LockBatchRequestBody.from_request(request.body)
     yield Needed(group_resource(body.consumer_group), _SUB)
     for queue in body.mq_set:
         if not is_retry_topic(queue.topic):
@@ -225,17 +225,17 @@ def _popped(action: Action) -> NeededOf:
 
 
 def _new_topics(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
-    for config in CreateTopicListRequestBody.from_json_bytes(request.body).topic_config_list:
+    for config in CreateTopicListRequestBody.from_request(request.body).topic_config_list:
         yield Needed(topic_or_group(config.topic_name), _CREATE)
 
 
 def _new_group(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
-    config = SubscriptionGroupConfig.from_json_bytes(request.body)
+    config = SubscriptionGroupConfig.from_request(request.body)
     return (Needed(group_resource(config.group_name), _CREATE),)
 
 
 def _new_groups(request: RemotingCommand, _cluster: str) -> Iterable[Needed]:
-    for config in SubscriptionGroupList.from_json_bytes(request.body).group_config_list:
+    for config in SubscriptionGroupList.from_request(request.body).group_config_list:
         yield Needed(group_resource(config.group_name), _CREATE)
 
 

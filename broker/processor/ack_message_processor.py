@@ -150,7 +150,7 @@ class AckMessageProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand | None:
         body = BatchAckMessageRequestBody() if not request.body else None
-        body = body or BatchAckMessageRequestBody.from_json_bytes(request.body)
+        body = body or BatchAckMessageRequestBody.from_request(request.body)
         if not body.acks:
             return request.response(ResponseCode.NO_MESSAGE, "the request acknowledges nothing")
         entries = [self._entry(ack, body.broker_name or "") for ack in body.acks]

@@ -192,7 +192,7 @@ class AdminAuthProcessor(TableProcessor):
     def _save_acl(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         acls = self._require_acls()
         subject = decode_header(AclRequestHeader, request.ext_fields).subject
-        info = AclInfo.from_json_bytes(request.body) if request.body else AclInfo()
+        info = AclInfo.from_request(request.body) if request.body else AclInfo()
         if not info.policies:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
         acl = new_acl(info, subject)
@@ -258,7 +258,7 @@ def _user_of(request: RemotingCommand) -> UserInfo:
         raise RequestError(ResponseCode.INVALID_PARAMETER, "The username is blank")
     if not request.body:
         raise RequestError(ResponseCode.SYSTEM_ERROR, "The body of user is null")
-    return replace(UserInfo.from_json_bytes(request.body), username=username)
+    return replace(UserInfo.from_request(request.body), username=username)
 
 
 def _listed(request: RemotingCommand, infos: Sequence[JsonBean]) -> RemotingCommand:

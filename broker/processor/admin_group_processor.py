@@ -94,7 +94,7 @@ class AdminGroupProcessor(TableProcessor):
     ) -> RemotingCommand:
         """200: create a group or replace its settings."""
         refuse_on_slave(self._is_slave())
-        config = SubscriptionGroupConfig.from_json_bytes(request.body)
+        config = SubscriptionGroupConfig.from_request(request.body)
         log.info("group %s: update requested by %s", config.group_name, connection.remote_address)
         self._check_names([config])
         require_saved(self._groups.update(config), f"group {config.group_name}")
@@ -105,7 +105,7 @@ class AdminGroupProcessor(TableProcessor):
     ) -> RemotingCommand:
         """225 (5.x): as 200, for several groups; all of them or, if a name is refused, none."""
         refuse_on_slave(self._is_slave())
-        configs = SubscriptionGroupList.from_json_bytes(request.body).group_config_list
+        configs = SubscriptionGroupList.from_request(request.body).group_config_list
         names = [config.group_name for config in configs]
         log.info("groups %s: update requested by %s", names, connection.remote_address)
         self._check_names(configs)

@@ -86,7 +86,7 @@ class AdminModeProcessor(TableProcessor):
         that cannot be read."""
         header = decode_header(NotifyBrokerRoleChangedRequestHeader, request.ext_fields)
         if request.body:
-            SyncStateSet.from_json_bytes(request.body)
+            SyncStateSet.from_request(request.body)
         log.warning(
             "role change (master %s at %s, epoch %s) sent by %s: ignored, there is no controller "
             "mode here; an operator changes roles (docs/replication.md)",

@@ -137,7 +137,7 @@ class AdminTopicProcessor(TableProcessor):
         A mapping that is refused changes nothing. (RocketMQ has changed the topic's settings then.)
         """
         header = self._create_header(connection, request)
-        detail = TopicQueueMappingDetail.from_json_bytes(request.body)
+        detail = TopicQueueMappingDetail.from_request(request.body)
         if detail.topic != header.topic:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -155,7 +155,7 @@ class AdminTopicProcessor(TableProcessor):
     ) -> RemotingCommand:
         """18 (5.x): as 17, for several topics; all of them or, if one is refused, none."""
         refuse_on_slave(self._is_slave())
-        configs = CreateTopicListRequestBody.from_json_bytes(request.body).topic_config_list
+        configs = CreateTopicListRequestBody.from_request(request.body).topic_config_list
         names = [config.topic_name for config in configs]
         log.info("topics %s: update requested by %s", names, connection.remote_address)
         for name in names:

@@ -2,9 +2,9 @@
 
 Runs on the loop thread of `remoting`. The body of a frame of code 320, or of a 310 or 10 with
 m=true, becomes records straight from the receive buffer (CommitLog.put_sent_batch). Taken is what
-the general path would store without a change but the common properties; everything else, and
-whatever must be refused with words, goes there. What is stored and answered is the same byte for
-byte.
+the general path would store without a change but the common properties, also when its messages have
+lost their reserved properties first (`admitted_batch`); everything else, and whatever must be
+refused with words, goes there. What is stored and answered is the same byte for byte.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from broker.append.admitted_properties import admitted_batch
 from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, find_unique_key
@@ -138,7 +139,12 @@ class BatchSendRoute:
         most = BATCH_GROWTH * self._max_message_size
         phy_offsets = self._log.put_sent_batch(topic.entry, common, body, most)
         if phy_offsets is None:
-            return False
+            admitted = admitted_batch(body)
+            if admitted is not None:
+                whole = memoryview(admitted)
+                phy_offsets = self._log.put_sent_batch(topic.entry, common, whole, most)
+            if phy_offsets is None:
+                return False
         sends = self._sends
         table = sends.fifo if FIFO_PROPERTY in text else sends.normal
         sends.add(table, fields.b, len(phy_offsets), self._log.position - before)

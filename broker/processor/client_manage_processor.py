@@ -97,7 +97,7 @@ class ClientManageProcessor(TableProcessor):
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         self._heartbeats.forget(connection)
         began_ms = self._clock.now_ms()
-        heartbeat = HeartbeatData.from_json_bytes(request.body)
+        heartbeat = HeartbeatData.from_request(request.body)
         self._check_size(connection, heartbeat)
         for consumer in heartbeat.consumer_data_set:
             if self._groups.find(consumer.group_name) is None:
@@ -187,7 +187,7 @@ class ClientManageProcessor(TableProcessor):
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """46: whether the broker supports the client's filter."""
-        body = CheckClientRequestBody.from_json_bytes(request.body)
+        body = CheckClientRequestBody.from_request(request.body)
         subscription = body.subscription_data
         if subscription is not None and not is_tag_type(subscription.expression_type):
             self._check_expression(body, subscription)

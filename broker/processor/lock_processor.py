@@ -45,7 +45,7 @@ class LockProcessor(TableProcessor):
         """41: lock the available queues; the response lists the queues that the client holds
         now."""
         _check_bytes(request)
-        body = LockBatchRequestBody.from_json_bytes(request.body)
+        body = LockBatchRequestBody.from_request(request.body)
         if len(body.mq_set) > MAX_QUEUES:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -69,7 +69,7 @@ class LockProcessor(TableProcessor):
     ) -> RemotingCommand:
         """42: unlock queues; success whoever owned them."""
         _check_bytes(request)
-        body = UnlockBatchRequestBody.from_json_bytes(request.body)
+        body = UnlockBatchRequestBody.from_request(request.body)
         self._locks.unlock_batch(body.consumer_group, body.mq_set, body.client_id)
         return request.response(ResponseCode.SUCCESS)
 

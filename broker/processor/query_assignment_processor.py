@@ -82,7 +82,7 @@ class QueryAssignmentProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """400."""
-        asked = QueryAssignmentRequestBody.from_json_bytes(request.body)
+        asked = QueryAssignmentRequestBody.from_request(request.body)
         topic, group = asked.topic, asked.consumer_group
         if asked.message_model is None or topic is None or group is None:
             raise RequestError(
@@ -153,7 +153,7 @@ class QueryAssignmentProcessor(TableProcessor):
     ) -> RemotingCommand:
         """401: how a group gets the messages of a topic from now on."""
         refuse_on_slave(self._parts.is_slave())
-        row = SetMessageRequestModeRequestBody.from_json_bytes(request.body)
+        row = SetMessageRequestModeRequestBody.from_request(request.body)
         if row.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             raise RequestError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._parts.find_topic(row.topic) is None:

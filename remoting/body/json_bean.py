@@ -23,6 +23,7 @@ from remoting.command_custom_header import Int32, Int64, camel_case
 from remoting.errors import BodyError
 from remoting.java_casts import cast_bool, cast_enum, cast_float, cast_int, cast_string
 from remoting.remoting_serializable import (
+    MOST_TOKENS_OF_A_REQUEST,
     IntKeyMap,
     JavaDouble,
     JsonError,
@@ -99,18 +100,25 @@ class JsonBean:
         return cls(**values)
 
     @classmethod
-    def from_json_bytes(cls, data: bytes | memoryview) -> Self:
-        """Parse a body. Raises BodyError naming the class, and the member or the character that is
-        invalid.
+    def from_request(cls, data: bytes | memoryview) -> Self:
+        """The body of a request: as from_json_bytes, but what is no strict JSON is bounded."""
+        return cls.from_json_bytes(data, MOST_TOKENS_OF_A_REQUEST)
+
+    @classmethod
+    def from_json_bytes(cls, data: bytes | memoryview, most_tokens: int | None = None) -> Self:
+        """Parse a body. most_tokens: see loads_body. Raises BodyError naming the class, and the
+        member or the character that is invalid.
         """
         try:
-            return cls.from_json(loads_body(data))
+            return cls.from_json(loads_body(data, most_tokens))
         except JsonError as error:
             raise BodyError(cls.__name__, f"invalid JSON in {len(data)} bytes: {error}") from error
         except ValueError as error:
             raise BodyError(cls.__name__, str(error)) from error
 
 
+_NAME_END: Final = "\0"
+"""No known name has it."""
 _plans: Final[dict[type[JsonBean], _Plan]] = {}
 """Cached on first use; two threads that build the same plan build equal ones."""
 
@@ -152,13 +160,24 @@ def _fold(name: str) -> str:
 
 
 def _with_wire_names(tree: dict[str, Any], plan: _Plan) -> dict[str, Any]:
-    """`tree` with its members renamed to the known names; an exact name takes precedence."""
+    """The known members of `tree` under their own names; an exact name takes precedence.
+
+    All names are folded together: a request may bring 100,000 that nobody knows.
+    """
+    names = [*tree]
+    folded = _fold(_NAME_END.join(names)).split(_NAME_END)
+    if len(folded) > len(names):
+        names = [name for name in names if _NAME_END not in name]
+        folded = _fold(_NAME_END.join(names)).split(_NAME_END)
     renamed: dict[str, Any] = {}
-    for name, value in tree.items():
-        wire_name = plan.folded_names.get(_fold(name))
-        if wire_name is not None:
-            renamed.setdefault(wire_name, value)
-    return renamed | tree
+    if not plan.folded_names.keys().isdisjoint(folded):
+        for name, folded_name in zip(names, folded, strict=False):
+            wire_name = plan.folded_names.get(folded_name)
+            if wire_name is not None:
+                renamed.setdefault(wire_name, tree[name])
+    for wire_name in plan.names & tree.keys():
+        renamed[wire_name] = tree[wire_name]
+    return renamed
 
 
 def _without_none(hint: Any) -> Any:

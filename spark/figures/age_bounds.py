@@ -1,8 +1,8 @@
 """How old a slave's copy of one kind of metadata was at most, also between its lines.
 
-Runs in the executors, over a slave's own stream. A line of version 2 carries the largest age since
-the line before; of older lines the ages at two of them tell when the last copy succeeded, and what
-lies between two successes was never older than the time between them. The rule is in
+Runs in the executors, over a slave's own stream. A line of version 2 carries an upper bound of the
+age since the line before; of older lines the ages at two of them tell when the last copy succeeded,
+and what lies between two successes was never older than the time between them. The rule is in
 docs/sla_report.md ("Metadata"). Must not know objectives.
 """
 
@@ -23,7 +23,8 @@ def first_of_kind(sample: Sample) -> list[Metadata]:
 
 @dataclass(slots=True)
 class AgeBounds:
-    """`at_most_ms`: of the time that is bounded. `at_least_ms`: some moment had it."""
+    """`at_most_ms`: of the time that is bounded. `at_least_ms`: a line of the window had it; a mark
+    proves nothing, as it is an upper bound itself."""
 
     at_most_ms: int | None = None
     at_least_ms: int | None = None
@@ -63,7 +64,6 @@ def age_bounds(slave: Stream, kind: str, ancestry: Ancestry, day: Day) -> AgeBou
         told = sample, row.age_ms
         if sample.in_window:
             found.at_least_ms = max(row.age_ms, found.at_least_ms or 0)
-            _prove(found, sample, row, day)
     found.close(day)
     return found
 
@@ -92,12 +92,3 @@ def _bound(
     # From the last success that the past one knew of to the last one that this one knows of.
     between_ms = past_age_ms + passed_ms - age_ms
     found.bound(past.ts, sample, max(age_ms, between_ms, past_age_ms), day)
-
-
-def _prove(found: AgeBounds, sample: Sample, row: Metadata, day: Day) -> None:
-    """A mark that counts in the window alone."""
-    since = sample.line.since
-    if row.age_ms_max is None or since is None:
-        return
-    if sample.ts - (sample.line.mono - since) >= day.w0_ms:
-        found.at_least_ms = max(row.age_ms_max, found.at_least_ms or 0)

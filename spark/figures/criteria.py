@@ -37,7 +37,7 @@ def criteria(row: Row, objective: Objective, group: Row | None) -> Iterator[Crit
     """Those that the objective sets and that the day can be judged by."""
     yield _availability(row, objective)
     if objective.lag_p99_seconds is not None:
-        yield _lag_p99(row, objective.lag_p99_seconds)
+        yield _lag_p99(row, group, objective.lag_p99_seconds)
     known = group if group is not None and group["samples"] else None
     role = group["role"] if group is not None else None
     wanted = objective.sync_ok_wanted(is_sync_master=role == SYNC_MASTER)
@@ -103,7 +103,14 @@ def _cannot_be_proved(row: Row) -> str:
     return f"cannot be proved at this interval ({_plain(row['interval_s'])} s)"
 
 
-def _lag_p99(row: Row, limit: float) -> Criterion:
+def _has_no_marks(group: Row | None) -> bool:
+    """Whether most lines are of version 1, which shows moments only."""
+    if group is None or not group["samples"]:
+        return False
+    return 2 * (group["exposure_unmarked"] or 0) > group["samples"]
+
+
+def _lag_p99(row: Row, group: Row | None, limit: float) -> Criterion:
     above_s, unknown_s = row["lag_p99_above_s"], row["lag_p99_unknown_s"]
     wanted = f"lag p99, objective {_plain(limit)} s"
     if above_s is None or unknown_s is None:
@@ -117,7 +124,7 @@ def _lag_p99(row: Row, limit: float) -> Criterion:
     if row["lag_p99_bounds_ms"]:
         bounds = " and ".join(f"{_plain(each / 1000)} s" for each in row["lag_p99_bounds_ms"])
         gap += f"; the lines count lags by other bounds ({bounds})"
-    elif limit < (row["interval_s"] or 0.0):
+    elif limit < (row["interval_s"] or 0.0) and _has_no_marks(group):
         gap += f"; {_cannot_be_proved(row)}"
     return Criterion(
         _verdict(

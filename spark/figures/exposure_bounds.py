@@ -16,6 +16,9 @@ from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
 
+_SEEN_AGO_MS: Final = 1_000
+"""A line shows what process `ha` saw at its last look, up to so long ago."""
+
 
 @dataclass(slots=True)
 class ExposureBounds:
@@ -117,11 +120,6 @@ class _Bounds:
             is_same_log = sample.same_boot or self._ancestry.follows(sample)
             if not is_same_log:
                 acked = self._stood.get(line.boot)
-                if self._ancestry.ended_in_order(sample) and sample.predecessor is not None:
-                    past = sample.predecessor.line
-                    whole = past.max_offset - past.min_offset
-                    size = past.unreplicated_bytes
-                    self._bound_before(sample, whole if size is None else size)
             if line.max_offset:
                 self._opened.setdefault(line.boot, line.max_offset)
             grown = self._grown(sample, end, acked, is_same_log=is_same_log)
@@ -188,6 +186,8 @@ class _Bounds:
     def _prove(self, sample: Sample) -> None:
         line, mark = sample.line, sample.line.exposure
         self.found.unmarked += mark is None
+        if sample.ts - _SEEN_AGO_MS < self._day.w0_ms:
+            return
         opened = self._opened.get(line.boot)
         if not sample.rows:
             # It has heard of no replica and counts its whole log; what no replica can have is what

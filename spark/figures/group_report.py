@@ -18,11 +18,12 @@ from spark.figures.events import events
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
 from spark.figures.replica_names import KnownReplica, known_replicas
-from spark.figures.replica_time import Asked, ReplicaTime, replica_time
+from spark.figures.replica_time import Asked, replica_time
 from spark.figures.report_context import Context
 from spark.figures.result_tables import METADATA_TYPE, TABLES, WINDOW_METADATA_TYPE
 from spark.figures.revisions import Revision
 from spark.figures.sample_stream import GroupSamples, read_samples
+from spark.figures.time_pieces import ReplicaTime
 from spark.figures.two_masters import joined
 from spark.figures.verdicts import (
     budget_columns,

@@ -16,7 +16,9 @@ from spark.dumps.dump_line import Process, ReplicaRow
 from spark.figures.distributions import distribution, percentiles
 from spark.figures.group_day import P99, GroupFigures, Row, risen
 from spark.figures.lag_marks import lag_bounds
-from spark.figures.replica_time import (
+from spark.figures.result_tables import PERCENTILES
+from spark.figures.sample_stream import Sample
+from spark.figures.time_pieces import (
     BAD,
     CATCHING_UP,
     DOWN,
@@ -26,8 +28,6 @@ from spark.figures.replica_time import (
     Piece,
     ReplicaTime,
 )
-from spark.figures.result_tables import PERCENTILES
-from spark.figures.sample_stream import Sample
 from spark.vocabulary import HOUR_MS, LARGEST, MINUTE_MS, STATES
 
 _MILLION: Final = 1_000_000

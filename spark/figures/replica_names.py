@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark.figures.replica_time import NEVER
 from spark.figures.report_context import Context
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
+from spark.figures.time_pieces import NEVER
 
 _REMEMBERED_RESULTS: Final = 7
 _ALWAYS: Final = 0

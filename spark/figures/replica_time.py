@@ -9,54 +9,39 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from spark.dumps.dump_line import ReplicaRow
-from spark.figures.lag_marks import counted_lag
+from spark.figures.lag_judge import LagJudge
 from spark.figures.sample_stream import Sample, Stream, mark_reaches
+from spark.figures.time_pieces import (
+    BAD,
+    CATCHING_UP,
+    DISCONNECTED,
+    DOWN,
+    EXCLUDED,
+    GOOD,
+    IN_SYNC,
+    NEVER,
+    NOT_YET,
+    UNKNOWN,
+    Extra,
+    Piece,
+    ReplicaTime,
+    doubted,
+    exclude,
+    shared,
+)
 from spark.reported_day import Day
 from spark.vocabulary import STATES
 
-GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
-IN_SYNC, CATCHING_UP, DISCONNECTED = STATES
-DOWN = "down"
-FIRST_COPY: Final = "first copy"
-NOT_YET: Final = "did not exist yet"
-NEVER: Final = 2**62
-"""Since when a replica is known that no line names."""
 _BEFORE_OWN: Final = (DISCONNECTED, CATCHING_UP, IN_SYNC)
 """The order, within an interval, of states of which the samples on both ends say nothing."""
 _REST_MS: Final = 1_000
 """So much of an interval may be left over: counters are looked at five times a second."""
 _BOOKED_LATE_MS: Final = 2_500
 """By so much counters may rise faster than the clock: a silence of process `ha` is booked late."""
-
-
-@dataclass(slots=True)
-class Piece:
-    """[start_ms, end_ms) of the window. `state`: one of STATES, DOWN, or None. `sample`: that of
-    the interval; of good time the first one's. `reason`: of excluded time."""
-
-    start_ms: int
-    end_ms: int
-    quality: str
-    state: str | None = None
-    sample: Sample | None = None
-    reason: str = ""
-
-    @property
-    def length_ms(self) -> int:
-        return self.end_ms - self.start_ms
-
-
-@dataclass(slots=True)
-class Extra:
-    """Bad time for which the wall clock has no room: it counts at `ts`."""
-
-    ts: int
-    ms: int
-    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +62,14 @@ class Asked:
     doubted: Sequence[tuple[int, int]] = ()
 
 
-@dataclass(slots=True)
-class ReplicaTime:
-    """`pieces` tile the window in order; `extras` come on top. `copy_since_ms`: of a first copy
-    that is still running at the end of the window."""
-
-    pieces: list[Piece]
-    extras: list[Extra] = field(default_factory=list)
-    copy_since_ms: int | None = None
-
-
 def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
     """The whole window of one replica."""
     builder = _Builder(stream, asked, day)
     builder.add_all(stream.samples)
     found = ReplicaTime(builder.whole(), builder.extras)
     for start_ms, end_ms in asked.doubted:
-        found.pieces = list(_doubted(found.pieces, start_ms, end_ms))
-    _exclude(found, asked)
+        found.pieces = list(doubted(found.pieces, start_ms, end_ms))
+    exclude(found, asked.maintenance, asked.copy_since_ms, asked.copy_ms)
     return found
 
 
@@ -175,8 +150,8 @@ class _Builder:
         length_ms = sample.ts - start_ms
         if counted_ms < 0 or not length_ms - _REST_MS <= counted_ms <= span_ms + _BOOKED_LATE_MS:
             return False
-        if row.lag_ms_max is not None and row.lag_ms_max <= limit_ms and mark_reaches(sample):
-            return True
+        if row.lag_ms_max is not None:
+            return row.lag_ms_max <= limit_ms and mark_reaches(sample)
         room_ms = limit_ms - row_before.lag_ms
         return (
             (row_before.lag_exact or not row_before.lag_bytes)
@@ -208,7 +183,7 @@ class _Builder:
             for state in (DISCONNECTED, CATCHING_UP):
                 if counted[state] > taken[state]:
                     self.extras.append(Extra(sample.ts, counted[state] - taken[state], state))
-        judge = _LagJudge(sample, row, row_before, self._asked.limit_ms)
+        judge = LagJudge(sample, row, row_before, self._asked.limit_ms)
         untold_ms = max(0, sample.span_ms - sum(counted.values())) if sample.same_boot else 0
         parts: list[tuple[int, int, str, str | None]] = []
         end_ms = sample.ts
@@ -232,7 +207,7 @@ class _Builder:
         parts = [part for part in reversed(parts) if part[0] < part[1]]
         before = sample.boot_predecessor
         if before is None or not before.in_window or not sample.in_window:
-            parts = _shared(parts, self._day)
+            parts = shared(parts, self._day)
         for begin_ms, until_ms, quality, state_of_part in parts:
             self._put(begin_ms, until_ms, quality, state_of_part, sample)
 
@@ -283,51 +258,6 @@ class _Builder:
         return pieces
 
 
-Part = tuple[int, int, str, str | None]
-"""Begin and end (ms), quality and state."""
-
-
-def _shared(parts: list[Part], day: Day) -> list[Part]:
-    """The parts of an interval that lies across an edge of the window. Counters tell how long each
-    state lasted, not when: of each quality counts in the window what has no room outside, and the
-    rest of the time there is unknown."""
-    if not parts or (day.w0_ms <= parts[0][0] and parts[-1][1] <= day.w1_ms):
-        return parts
-    sums = dict.fromkeys((GOOD, BAD, UNKNOWN), 0)
-    for start_ms, end_ms, quality, _ in parts:
-        sums[quality] += end_ms - start_ms
-    begin_ms, until_ms = max(parts[0][0], day.w0_ms), min(parts[-1][1], day.w1_ms)
-    outside_ms = sum(sums.values()) - (until_ms - begin_ms)
-    if begin_ms >= until_ms or max(sums.values()) == sum(sums.values()):
-        return parts
-    bad_ms = begin_ms + max(0, sums[BAD] - outside_ms)
-    good_ms = until_ms - max(0, sums[GOOD] - outside_ms)
-    of_state = dict.fromkeys(_BEFORE_OWN, 0)
-    for start_ms, end_ms, quality, state in parts:
-        if quality == BAD and state is not None:
-            of_state[state] += end_ms - start_ms
-    worst = max(of_state, key=of_state.__getitem__)
-    return [
-        (begin_ms, bad_ms, BAD, worst),
-        (bad_ms, good_ms, UNKNOWN, None),
-        (good_ms, until_ms, GOOD, IN_SYNC),
-    ]
-
-
-def _doubted(pieces: Iterable[Piece], start_ms: int, end_ms: int) -> Iterable[Piece]:
-    """The same pieces; what is good in [start_ms, end_ms) is unknown: two masters at once."""
-    for piece in pieces:
-        begin_ms, until_ms = max(piece.start_ms, start_ms), min(piece.end_ms, end_ms)
-        if begin_ms >= until_ms or piece.quality != GOOD:
-            yield piece
-            continue
-        if piece.start_ms < begin_ms:
-            yield Piece(piece.start_ms, begin_ms, GOOD, piece.state, piece.sample)
-        yield Piece(begin_ms, until_ms, UNKNOWN, None, piece.sample)
-        if until_ms < piece.end_ms:
-            yield Piece(until_ms, piece.end_ms, GOOD, piece.state, piece.sample)
-
-
 def _counted(sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> dict[str, int]:
     """How long the replica was in each state since the predecessor, by its counters."""
     now, past = row.state_ms, row_before.state_ms if row_before is not None else None
@@ -368,139 +298,3 @@ def _from_the_end(own: str, before: str | None) -> list[str]:
     first = [before] if before is not None and before != own else []
     between = [state for state in _BEFORE_OWN if state != own and state not in first]
     return [own, *reversed(between), *first]
-
-
-class _LagJudge:
-    """Judges time in sync of one interval by the lag on both of its ends. The lag is the age of a
-    record: it grows by one second a second at most."""
-
-    def __init__(
-        self,
-        sample: Sample,
-        row: ReplicaRow,
-        row_before: ReplicaRow | None,
-        limit_ms: float,
-    ) -> None:
-        self._sample: Final = sample
-        self._row: Final = row
-        self._limit_ms: Final = limit_ms
-        self._is_sure: Final = row.lag_exact or not row.lag_bytes
-        self._room_ms: float | None = limit_ms
-        """So much may the lag grow before it passes the limit; None: nobody knows. A replica gets
-        in sync without a lag."""
-        if row_before is not None and row_before.state == IN_SYNC:
-            was_sure = row_before.lag_exact or not row_before.lag_bytes
-            self._room_ms = limit_ms - row_before.lag_ms if was_sure else None
-        self._is_late_before: Final = (
-            row_before is not None
-            and row_before.state == IN_SYNC
-            and row_before.lag_ms > limit_ms
-            and (row.state != IN_SYNC or row.lag_ms <= limit_ms)
-        )
-        self._is_marked: Final = (
-            row.lag_ms_max is not None and row.lag_ms_max <= limit_ms and mark_reaches(sample)
-        )
-        """No moment of the interval was above the limit."""
-        self._lag_time: Final = counted_lag(sample, row, row_before, limit_ms)
-
-    def judged(
-        self, start_ms: int, end_ms: int, since_ms: int, *, is_counted: bool = True
-    ) -> list[tuple[int, int, str]]:
-        """(start_ms, end_ms, quality) of time in sync, in order, without empty ones. `since_ms`:
-        from then on the lag may have grown. `is_counted`: it is what the counters counted."""
-        if self._is_marked:
-            return [(start_ms, end_ms, GOOD)] if start_ms < end_ms else []
-        if self._lag_time is not None and is_counted:
-            return self._by_counters(start_ms, end_ms)
-        spoken_ms = max(start_ms, min(end_ms, self._sample.spoken_ms))
-        parts = [(start_ms, spoken_ms, UNKNOWN), *self._spoken(spoken_ms, end_ms, since_ms)]
-        return [part for part in parts if part[0] < part[1]]
-
-    def _by_counters(self, start_ms: int, end_ms: int) -> list[tuple[int, int, str]]:
-        """As `lag_time` counted; late time lies at the end that was seen late, or at the last."""
-        assert self._lag_time is not None, "asked only where there are counters"
-        below_ms, above_ms = self._lag_time
-        good_ms = min(end_ms - start_ms, below_ms)
-        bad_ms = min(end_ms - start_ms - good_ms, above_ms)
-        if self._is_late_before:
-            late_ms, safe_ms = start_ms + bad_ms, end_ms - good_ms
-            parts = [
-                (start_ms, late_ms, BAD),
-                (late_ms, safe_ms, UNKNOWN),
-                (safe_ms, end_ms, GOOD),
-            ]
-        else:
-            safe_ms, late_ms = start_ms + good_ms, end_ms - bad_ms
-            parts = [
-                (start_ms, safe_ms, GOOD),
-                (safe_ms, late_ms, UNKNOWN),
-                (late_ms, end_ms, BAD),
-            ]
-        return [part for part in parts if part[0] < part[1]]
-
-    def _spoken(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
-        row, limit_ms = self._row, self._limit_ms
-        is_late = row.lag_ms > limit_ms
-        safe_ms = start_ms
-        if self._room_ms is not None:
-            safe_ms = _cut(since_ms + self._room_ms, start_ms, end_ms)
-        if row.state == IN_SYNC and is_late:
-            late_ms = _cut(self._sample.ts - (row.lag_ms - limit_ms), start_ms, end_ms)
-            safe_ms = min(safe_ms, late_ms)
-            return [
-                (start_ms, safe_ms, GOOD),
-                (safe_ms, late_ms, UNKNOWN),
-                (late_ms, end_ms, BAD),
-            ]
-        if row.state == IN_SYNC and not self._is_sure:
-            return [(start_ms, end_ms, UNKNOWN)]
-        # The lag may have been above the limit and come down.
-        return [(start_ms, safe_ms, GOOD), (safe_ms, end_ms, UNKNOWN)]
-
-
-def _cut(at_ms: float, start_ms: int, end_ms: int) -> int:
-    """A moment within [start_ms, end_ms]; whole ms."""
-    return max(start_ms, min(end_ms, int(at_ms)))
-
-
-# -- excluded time ---------------------------------------------------------------------------
-
-
-def _exclude(found: ReplicaTime, asked: Asked) -> None:
-    """Takes out maintenance and the first copy."""
-    in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
-    synced_ms = min(in_sync, default=None)
-    for start_ms, end_ms, reason in asked.maintenance:
-        found.pieces = list(_without(found.pieces, start_ms, end_ms, reason))
-        found.extras = [each for each in found.extras if not start_ms <= each.ts < end_ms]
-    since_ms = asked.copy_since_ms
-    if since_ms is not None and asked.copy_ms:
-        end_ms = since_ms + asked.copy_ms
-        _exclude_first_copy(found, end_ms if synced_ms is None else min(end_ms, synced_ms))
-        found.copy_since_ms = since_ms if synced_ms is None else None
-
-
-def _exclude_first_copy(found: ReplicaTime, end_ms: int) -> None:
-    """It may have begun before its first row, whose counters tell of it."""
-    pieces: list[Piece] = []
-    for piece in found.pieces:
-        if piece.state == CATCHING_UP:
-            pieces += _without([piece], 0, end_ms, FIRST_COPY)
-        else:
-            pieces.append(piece)
-    found.pieces = pieces
-    found.extras = [each for each in found.extras if each.state != CATCHING_UP or each.ts >= end_ms]
-
-
-def _without(pieces: Iterable[Piece], start_ms: int, end_ms: int, reason: str) -> Iterable[Piece]:
-    """The same pieces, but excluded between two moments."""
-    for piece in pieces:
-        begin_ms, until_ms = max(piece.start_ms, start_ms), min(piece.end_ms, end_ms)
-        if begin_ms >= until_ms or piece.quality == EXCLUDED:
-            yield piece
-            continue
-        if piece.start_ms < begin_ms:
-            yield Piece(piece.start_ms, begin_ms, piece.quality, piece.state, piece.sample)
-        yield Piece(begin_ms, until_ms, EXCLUDED, None, piece.sample, reason)
-        if until_ms < piece.end_ms:
-            yield Piece(until_ms, piece.end_ms, piece.quality, piece.state, piece.sample)

@@ -8,6 +8,7 @@ docs/sla_report.md ("Sends that nobody counted"). Must not know objectives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,7 +65,7 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
             _add_counted(found, sample, since_ms, None, day)
         found.add_unknown(_before_boot(samples, place, ancestry, day))
     if samples:
-        found.add_unknown(_of_gap(_true_ms(samples[-1]), day.w1_ms, day))
+        found.add_unknown(_of_gap(_true_ms(samples, len(samples) - 1), day.w1_ms, day))
     return found
 
 
@@ -92,10 +93,11 @@ def _before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day
     line = sample.line
     if before is None:
         return _of_gap(day.w0_ms, line.boot_ts, day)
-    if before.ts >= day.w1_ms or line.boot_ts <= day.w0_ms or ancestry.ended_in_order(sample):
+    since_ms = _true_ms(samples, place - 1)
+    if since_ms >= day.w1_ms or line.boot_ts <= day.w0_ms or ancestry.ended_in_order(sample):
         return 0
     # Where clocks contradict each other, a line could be missing all the same.
-    most = max(_of_gap(before.ts, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
+    most = max(_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
     if not ancestry.follows(sample):
         return most
     opened = next((each.line for each in _life_from(samples, place) if each.line.max_offset), None)
@@ -105,12 +107,14 @@ def _before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day
     return min(most, max(0, grown) // LEAST_RECORD_BYTES)
 
 
-def _true_ms(sample: Sample) -> int:
-    """Its moment; by the monotonic clock where the wall clock was set forward before it."""
-    before = sample.boot_predecessor
-    if before is None:
-        return sample.ts
-    return min(sample.ts, before.ts + max(0, sample.line.mono - before.line.mono))
+def _true_ms(samples: Sequence[Sample], place: int) -> int:
+    """The moment of a sample by the monotonic clock, from the sample of its boot at which the wall
+    clock was least ahead: it may have been set forward since."""
+    line, ahead_ms = samples[place].line, samples[place].ts - samples[place].line.mono
+    while place >= 0 and samples[place].line.boot == line.boot:
+        ahead_ms = min(ahead_ms, samples[place].ts - samples[place].line.mono)
+        place -= 1
+    return line.mono + ahead_ms
 
 
 def _life_from(samples: list[Sample], place: int) -> list[Sample]:

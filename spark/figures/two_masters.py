@@ -67,14 +67,10 @@ class Ancestry:
         )
 
     def ended_in_order(self, sample: Sample) -> bool:
-        """Whether the life before this first sample of a boot wrote its last line at an orderly
-        stop, and nothing of the lives between the two is missing."""
-        before, line = sample.predecessor, sample.line
-        if before is None or not before.line.final:
-            return False
-        if line.prev_boot == before.line.boot:
-            return line.prev_seq == before.line.seq
-        return line.prev_boot is None or self._last_seq.get(line.prev_boot) == line.prev_seq
+        """Whether the life before this first sample of a boot is its own past, and wrote its last
+        line at an orderly stop: nothing is missing between the two."""
+        before = sample.predecessor
+        return sample.proved and before is not None and before.line.final
 
 
 def overlaps(samples: GroupSamples, ancestry: Ancestry, day: Day) -> list[Overlap]:

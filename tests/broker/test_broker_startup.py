@@ -128,6 +128,7 @@ def test_a_slave_that_nobody_tells_of_its_master(tmp_path: Path, lines: str, wor
         ),
         ("#\nhaSharedSecretFile=/dev/null", "b.conf:2: haSharedSecretFile /dev/null is not a file"),
         ("haMasterAddress=10.0.0.1", "b.conf:1: haMasterAddress = 10.0.0.1: expected ip:port"),
+        ("brokerName=a\\tb", "b.conf:1: brokerName = 'a\\tb': it holds a control character"),
         ("haMasterAddress=10.0.0.1:0", "expected ip:port of the master's HA port"),
         ("haMasterAddress=:10912", "expected ip:port"),
     ],

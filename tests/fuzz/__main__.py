@@ -59,9 +59,9 @@ def main() -> int:
 
 
 def _complexity(seconds: float, seed: int) -> int:
-    """The exit code. Most of a broker's requests have more places than all of a name server's."""
+    """The exit code."""
     found = 0
-    for kind, share in (("broker", 0.8), ("namesrv", 0.2)):
+    for kind, share in complexity.SHARES.items():
         outcome = complexity.run(kind, share * seconds, seed)
         print(
             f"complexity of {kind}: {outcome.trials} places grown, {outcome.left} left, "

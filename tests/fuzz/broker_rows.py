@@ -14,7 +14,7 @@ from remoting.remoting_command import SerializeType
 from remoting.request_code import RequestCode as Code
 from store.message_codec import encode_host, encode_message_id
 from tests.broker.hot_path_world import pull_request, send_request
-from tests.fuzz.broker_world import BYSTANDER, GROUPS, TOPICS, BrokerWorld
+from tests.fuzz.broker_world import BYSTANDER, GROUPS, TOPICS, Access, BrokerWorld
 from tests.fuzz.mutation import mutate_frames
 from tests.fuzz.served_connection import request
 from tests.fuzz.target import Target
@@ -131,7 +131,7 @@ ROWS = (
     Target(
         name="requests-acl",
         what="the same behind access control, signed by one of two accounts",
-        world=functools.partial(BrokerWorld, with_acl=True),
+        world=functools.partial(BrokerWorld, access=Access.SIGNED),
         seeds=seeds,
         rooms=("remoting", "broker", "store"),
         mutate=mutate_frames,

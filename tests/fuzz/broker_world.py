@@ -8,6 +8,8 @@ stored and read whatever the other one did.
 from __future__ import annotations
 
 import contextlib
+import enum
+import json
 import os
 import socket
 import zlib
@@ -34,6 +36,7 @@ from remoting.signature import RequestSigner
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
+from tests.broker.auth.test_auth_config import ACLS, USERS
 from tests.broker.hot_path_world import pull_request, send_fields
 from tests.fuzz.mutation import MOST_COMMANDS, count_frames, frames_of
 from tests.fuzz.served_connection import (
@@ -54,11 +57,27 @@ accounts:
   secretKey: application-secret
   topicPerms: [GTopic=PUB|SUB, Bystander-5d1f=PUB|SUB]
   groupPerms: [G_group=SUB, bystanders=SUB]
+- accessKey: membership
+  secretKey: member-secret
+  defaultTopicPerm: PUB|SUB
+  defaultGroupPerm: SUB
 - accessKey: operator
   secretKey: operator-secret
   admin: true
 """
 _FILE_SIZE = 1 << 20
+_USERS = {
+    "authenticationEnabled": "true",
+    "authenticationMetadataProvider": USERS,
+    "initAuthenticationUser": '{"username":"operator","password":"operator-secret"}',
+    "authorizationEnabled": "true",
+    "authorizationMetadataProvider": ACLS,
+}
+_ENTRIES = [
+    {"resource": f"{kind}:*", "actions": ["All"], "decision": "Allow"}
+    for kind in ("Topic", "Group")
+]
+_MEMBER = RequestSigner("membership", "member-secret")
 _SIGNERS = (
     RequestSigner("application", "application-secret"),
     RequestSigner("operator", "operator-secret"),
@@ -72,6 +91,15 @@ _OF_OPERATORS = (
     Code.DELETE_TOPIC_IN_BROKER,
 )
 """What they do to the bystander's topic they may do."""
+
+
+class Access(enum.Enum):
+    """Who is let in, and who signs what the fuzzer changed."""
+
+    OPEN = "everybody"
+    SIGNED = "one of two accounts of 4.9"
+    ACCOUNTS = "an account of 4.9 with all rights on topics and groups"
+    USERS = "a user of 5.x with all rights on topics and groups"
 
 
 class _AnsweringEnd:
@@ -90,12 +118,15 @@ class _AnsweringEnd:
 
 
 class BrokerWorld:
-    """See the module. with_acl: requests are signed, by one of two accounts, after the fuzzer
-    changed them: it cannot guess signatures, and what comes behind them is looked at here."""
+    """See the module. access: requests are signed after the fuzzer changed them: it cannot guess
+    signatures, and what comes behind them is looked at here."""
 
-    def __init__(self, root: Path, *, with_acl: bool = False, file_size: int = _FILE_SIZE) -> None:
-        self._with_acl = with_acl
+    def __init__(
+        self, root: Path, *, access: Access = Access.OPEN, file_size: int = _FILE_SIZE
+    ) -> None:
+        self._access = access
         self._file_size = file_size
+        with_acl = access in (Access.SIGNED, Access.ACCOUNTS)
         if with_acl:
             (root / "conf").mkdir()
             (root / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
@@ -114,6 +145,7 @@ class BrokerWorld:
                 "maxHashSlotNum": "1000",
                 "maxIndexNum": "4000",
                 "diskMaxUsedSpaceRatio": "99",
+                **(_USERS if access is Access.USERS else {}),
             }
         )
         self.page = fresh_page()
@@ -123,6 +155,8 @@ class BrokerWorld:
         self._open_broker(root)
         self._next_offset = 0
         self._consumer = self._connect()
+        if access is Access.USERS:
+            self._create_member()
         for topic in (*TOPICS, BYSTANDER):
             self._create(topic)
         self._consumer.feed(self._signed(_heartbeat(), admin=True))
@@ -254,7 +288,7 @@ class BrokerWorld:
         """One connection's bytes; every request of it is answered by the end of the longest
         wait, unless it is oneway or the connection is closed."""
         commands = frames_of(data)
-        if self._with_acl:
+        if self._access is Access.SIGNED:
             data = self._signed(data, admin=bool(zlib.crc32(data) & 1))
         peer = self._connect(_host_of(data))
         body = commands[-1].body if commands else b""
@@ -322,14 +356,26 @@ class BrokerWorld:
         assert answer.code == 0, answer
         assert body in answer.body
 
+    def _create_member(self) -> None:
+        rights = json.dumps({"policies": [{"entries": _ENTRIES}]}).encode()
+        for code, fields, body in (
+            (Code.AUTH_CREATE_USER, {"username": "membership"}, b'{"password":"member-secret"}'),
+            (Code.AUTH_CREATE_ACL, {"subject": "User:membership"}, rights),
+        ):
+            self._consumer.feed(self._signed(request(code, fields, body), admin=True))
+            self.turn()
+            (answer,) = self._consumer.answers()
+            assert answer.code == 0, answer
+
     def _signed(self, data: bytes, *, admin: bool = False) -> bytes:
-        if not self._with_acl:
+        if self._access is Access.OPEN:
             return data
         commands = frames_of(data)
         if not commands:
             return data
         for command in commands:
-            _SIGNERS[admin].sign(command)
+            signer = _SIGNERS[admin] if admin or self._access is Access.SIGNED else _MEMBER
+            signer.sign(command)
         return b"".join(map(encode_command, commands))
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ process `store` do, which is done inline here, is counted apart from the loop's 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import logging
@@ -34,11 +35,13 @@ from remoting.errors import EncodeError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_dispatcher import RequestDispatcher
 from tests.fuzz import broker_rows, broker_world, namesrv_rows
-from tests.fuzz.broker_world import BrokerWorld
+from tests.fuzz.broker_world import Access, BrokerWorld
 from tests.fuzz.growth import Recorded, Trial, recorded, trials
+from tests.fuzz.ha_costs import HaCosts, ha_trials
 from tests.fuzz.mutation import frames_of
 from tests.fuzz.served_connection import ServedConnection, request
 from tests.fuzz.table import find_target
+from tests.fuzz.turns import Turns
 
 SCALES: Final = (32_000, 1_000_000)
 """The largest sizes: of what fits a record's properties, and of a frame of 1 MiB."""
@@ -91,58 +94,6 @@ class Cost:
         )
 
 
-class Turns:
-    """Processor time of this thread, by whose it would be: a turn of the loop, or somebody
-    else's."""
-
-    def __init__(self) -> None:
-        self.longest_s = self.total_s = 0.0
-        self._turn_s = 0.0
-        self._on_loop = True
-        self._at_s = time.thread_time()
-
-    def begin(self) -> None:
-        """Everything is 0."""
-        self.longest_s = self.total_s = self._turn_s = 0.0
-        self._on_loop = True
-        self._at_s = time.thread_time()
-
-    def end_turn(self) -> None:
-        """What follows is another turn of the loop."""
-        self._account()
-        self.longest_s = max(self.longest_s, self._turn_s)
-        self._turn_s = 0.0
-
-    @contextlib.contextmanager
-    def inside(self, *, loop: bool) -> Iterator[None]:
-        """What is done within is a turn of its own, or another thread's."""
-        self._account()
-        before, turn_s = self._on_loop, self._turn_s
-        self._on_loop, self._turn_s = loop, 0.0
-        try:
-            yield
-        finally:
-            self._account()
-            self.longest_s = max(self.longest_s, self._turn_s)
-            self._on_loop, self._turn_s = before, turn_s
-
-    @contextlib.contextmanager
-    def apart(self) -> Iterator[None]:
-        """What is done within does not count."""
-        self._account()
-        try:
-            yield
-        finally:
-            self._at_s = time.thread_time()
-
-    def _account(self) -> None:
-        now_s = time.thread_time()
-        took_s, self._at_s = now_s - self._at_s, now_s
-        self.total_s += took_s
-        if self._on_loop:
-            self._turn_s += took_s
-
-
 class _Pool:
     """A pool that runs what it is given at once, on somebody else's account."""
 
@@ -192,9 +143,9 @@ def _account_apart(turns: Turns, server: Any, loop: Any) -> None:
 class BrokerCosts(BrokerWorld):
     """A broker; process `store` is somebody else."""
 
-    def __init__(self, root: Path, *, with_acl: bool = False) -> None:
+    def __init__(self, root: Path, *, access: Access = Access.OPEN) -> None:
         self.turns = Turns()
-        super().__init__(root, with_acl=with_acl, file_size=_FILE_SIZE)
+        super().__init__(root, access=access, file_size=_FILE_SIZE)
         _account_apart(self.turns, self._server, self.controller.loop)
 
     def dispatch(self) -> None:
@@ -210,8 +161,7 @@ class BrokerCosts(BrokerWorld):
         return set(self.controller._routes.main)
 
     def ask(self, data: bytes) -> None:
-        if self._with_acl:
-            data = self._signed(data, admin=True)
+        data = self._signed(data)
         peer = self._connect()
         self.turns.begin()
         try:
@@ -256,13 +206,26 @@ class NamesrvCosts(namesrv_rows.NamesrvWorld):
 
 WORLDS: Final[dict[str, Callable[[Path], CostWorld]]] = {
     "broker": BrokerCosts,
+    "broker-acl": functools.partial(BrokerCosts, access=Access.ACCOUNTS),
+    "broker-users": functools.partial(BrokerCosts, access=Access.USERS),
     "namesrv": NamesrvCosts,
+    "ha": HaCosts,
 }
+"""A broker that lets in everybody; one with the accounts of 4.9, one with the users of 5.x, asked
+with an account that has all rights on topics and groups, and is no operator; and two others."""
+SHARES: Final = {
+    "broker": 0.5,
+    "broker-acl": 0.12,
+    "broker-users": 0.14,
+    "namesrv": 0.16,
+    "ha": 0.08,
+}
+"""Of the time that a run has, by the number of places."""
 
 
 def seeds_of(world: str) -> Sequence[bytes]:
     """The requests of `world` that are grown."""
-    return broker_rows.seeds() if world == "broker" else find_target("namesrv").seeds()
+    return find_target("namesrv").seeds() if world == "namesrv" else broker_rows.seeds()
 
 
 class _TooLongError(BaseException):
@@ -365,6 +328,9 @@ def commands_of(kind: str) -> list[RemotingCommand]:
 
 def all_trials(measure: Measure) -> Iterator[Trial]:
     """Every place of every request that the world serves."""
+    if measure.kind == "ha":
+        yield from ha_trials()
+        return
     served = measure.world().served()
     for command in commands_of(measure.kind):
         if command.code in served:
@@ -379,11 +345,11 @@ def read_as(measure: Measure, command: RemotingCommand) -> Recorded:
 
 
 def run(kind: str, seconds: float, seed: int) -> Outcome:
-    """Try as many places as the time allows, in an order of `seed`."""
+    """Try as many places as the time allows, in an order of `seed`; to find them counts, too."""
     outcome = Outcome()
+    until_s = time.monotonic() + seconds
     with Measure(kind) as measure:
         waiting = in_turn(all_trials(measure), seed, most=int(seconds * _MOST_A_SECOND))
-        until_s = time.monotonic() + seconds
         while waiting and time.monotonic() < until_s:
             trial, scale = waiting.pop()
             outcome.trials += 1

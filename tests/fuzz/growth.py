@@ -22,6 +22,7 @@ from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import CommandCustomHeader, Int32, Int64, camel_case
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
+from store.batch_codec import MOST_BATCH_MESSAGES, encode_item
 
 FILLERS: Final = {
     "letters": "a",
@@ -58,6 +59,9 @@ _COMPANIONS: Final = {"exp": {"expType": "SQL92"}, "subscription": {"expressionT
 """What makes an expression of a text."""
 _COMMON: Final = 30_000
 """Characters of a text that is long while a list grows: what is copied for each item."""
+
+_LOOSE: Final = {"loose numbers": "1,", "loose texts": "'',", "loose keys": "{1:2},"}
+"""Lists of what is no strict JSON, which fastjson reads."""
 
 Build = Callable[[int, int], bytes]
 """(size in bytes, salt) -> a frame. Different salts: names that nobody has seen yet."""
@@ -120,6 +124,9 @@ def trials(command: RemotingCommand, read: Recorded, values: Mapping[str, str]) 
         yield from _tree_trials(command, fields, tree)
         if (other := _by_expression(tree)) != tree:
             yield from _tree_trials(command, fields, other)
+        for words, text in _LOOSE.items():
+            make = functools.partial(_loose, command, fields, text)
+            yield Trial(command.code, f"body: {words}", make)
     yield from _raw_trials(command, fields)
 
 
@@ -175,6 +182,9 @@ def _tree_trials(command: RemotingCommand, fields: dict[str, str], tree: Any) ->
                 _grown_tree, command, fields, tree, path, functools.partial(_members, value)
             )
             yield Trial(code, f"{shown}: members", make)
+            short = functools.partial(_short_members, value)
+            make = functools.partial(_grown_tree, command, fields, tree, path, short)
+            yield Trial(code, f"{shown}: short members", make)
         elif isinstance(value, int):
             for number in _NUMBERS:
                 make = functools.partial(
@@ -216,22 +226,49 @@ def _raw_trials(command: RemotingCommand, fields: dict[str, str]) -> Iterator[Tr
 
 def _batch_trials(command: RemotingCommand, fields: dict[str, str]) -> Iterator[Trial]:
     """Bodies of sends: items without a body, with a short one (as many as there may be in 1 MB),
-    and with a usual one."""
-    for item in (_batch_item(b""), _batch_item(b"x" * 12), _batch_item(b"x" * 100)):
+    with a usual one, and with properties that somebody has to look at; as many as there may be in a
+    batch, too, since more are refused at once."""
+    bodies = {f"{22 + size} bytes": _batch_item(b"x" * size) for size in (0, 12, 100)}
+    marked = {text.partition("\x01")[0]: _batch_item(b"", text.encode()) for text in _MARKED}
+    for words, item in {**bodies, **marked}.items():
         for name in ("i", "properties", ""):
-            if name and name not in fields:
+            if name and (name not in fields or words in marked):
                 continue
             long = {**fields, name: _long("")} if name else fields
             long.pop("", None)
-            make = functools.partial(_raw, command, long, item)
-            words = f", with a long {name}" if name else ""
-            yield Trial(command.code, f"batch of {len(item)} bytes each{words}", make)
+            behind = f", with a long {name}" if name else ""
+            for most, number in ((MOST_BATCH_MESSAGES, " (as many as may be)"), (None, "")):
+                make = functools.partial(_items_of_batch, command, long, item, most)
+                yield Trial(command.code, f"batch of {words} each{behind}{number}", make)
 
 
-def _batch_item(body: bytes) -> bytes:
-    size = 22 + len(body)
-    head = b"".join(n.to_bytes(4, "big") for n in (size, 0, 0, 0, len(body)))
-    return head + body + bytes(2)
+_MARKED: Final = (
+    "REAL_QID\x011",
+    "TRANSACTION_CHECK_TIMES\x01\x02POP_CK\x01a\x02a\x01b",
+    "TIMER_OUT_MS\x011\x02TIMER_DELAY_MS\x011",
+    "TIMER_DEQUEUE_MS\x011",
+    "DELAY\x010",
+    "xINNER_\x01a",
+    "INNER_NUM\x011",
+    "INNER_MULTI_DISPATCH\x01%LMQ%a",
+)
+"""Properties that are taken out, or mean nothing, or are refused, of a message in a batch."""
+
+
+def _items_of_batch(
+    command: RemotingCommand,
+    fields: dict[str, str],
+    item: bytes,
+    most: int | None,
+    size: int,
+    _salt: int,
+) -> bytes:
+    number = size // len(item)
+    return _frame(command, fields, item * (number if most is None else min(number, most)))
+
+
+def _batch_item(body: bytes, properties: bytes = b"") -> bytes:
+    return encode_item(0, body, properties)
 
 
 # -- frames ----------------------------------------------------------------------------------------
@@ -288,6 +325,12 @@ def _raw(
     return _frame(command, fields, pattern * (size // len(pattern)))
 
 
+def _loose(
+    command: RemotingCommand, fields: dict[str, str], item: str, size: int, _salt: int
+) -> bytes:
+    return _frame(command, fields, f"{{'a':[{item * (size // len(item))}]}}".encode())
+
+
 def _grown_text(base: str, pattern: str, size: int, _salt: int) -> str:
     wire = len(json.dumps(pattern, ensure_ascii=False).encode()) - 2
     return base + pattern * max(1, (size - len(base)) // wire)
@@ -299,6 +342,10 @@ def _items(value: list[Any], distinct: bool, size: int, salt: int) -> list[Any]:
     if not distinct:
         return [item] * number
     return [_renamed(item, f"{salt:x}-{index:x}") for index in range(number)]
+
+
+def _short_members(value: dict[str, Any], size: int, _salt: int) -> dict[str, Any]:
+    return {**value, **{f"{index:x}": 1 for index in range(size // 10)}}
 
 
 def _members(value: dict[str, Any], size: int, salt: int) -> dict[str, Any]:

@@ -159,11 +159,11 @@ def test_a_guided_run_counts_edges() -> None:
     assert (outcome.edges or 0) > 10
 
 
-@pytest.mark.parametrize("with_acl", [False, True])
+@pytest.mark.parametrize("access", broker_world.Access)
 def test_what_an_operator_may_do_to_the_neighbours_topic_is_no_finding(
-    tmp_path: Path, with_acl: bool
+    tmp_path: Path, access: broker_world.Access
 ) -> None:
-    world = broker_world.BrokerWorld(tmp_path, with_acl=with_acl)
+    world = broker_world.BrokerWorld(tmp_path, access=access)
     changes = {
         RequestCode.UPDATE_AND_CREATE_TOPIC: {"readQueueNums": 1, "writeQueueNums": 1, "perm": 0},
         RequestCode.DELETE_TOPIC_IN_BROKER: {},

@@ -819,3 +819,13 @@ def test_a_mapping_of_a_topic_or_broker_that_is_not_registered_is_ignored() -> N
     too_many = {"S": replace(other, curr_id_map=dict.fromkeys(range(100_001), 0))}
     with pytest.raises(RequestError, match="100001 logic queues, over the limit of 100000"):
         registered(replace(stranger, topic_queue_mappings=too_many))
+
+
+@pytest.mark.parametrize("member", ["cluster_name", "broker_name", "broker_addr", "ha_server_addr"])
+@pytest.mark.parametrize("text", ["a\nb", "\x00", "b\x1b[2J", "c\x7f", "d\u2028"])
+def test_a_name_with_control_characters_is_refused(member: str, text: str) -> None:
+    """It would end a line of the log and of mqadmin's tables."""
+    with pytest.raises(RequestError, match="with a control character") as refused:
+        registered(replace(registration(), **{member: text}))
+    assert refused.value.remark.isprintable()
+    registered(registration("bröker-ä 1"))

@@ -212,7 +212,10 @@ def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
             continue
         rows = [row for row in line["replicas"] if row["id"] == replica]
         if line["boot"] != boot:
-            is_from_zero = line["boot_ts"] >= story.w0 and day.moment_of(line) > known_from
+            moment = day.moment_of(line)
+            is_from_zero = line["boot_ts"] >= story.w0 and moment > known_from
+            # How long its boot was ago a clock that is wrong does not tell.
+            is_from_zero = is_from_zero and not story.clock_offset(moment)
             boot, before = line["boot"], 0 if is_from_zero else None
         is_inside = story.w0 <= line["ts"] < story.w1
         if not is_inside or any(row["id"] == UNNAMED for row in line["replicas"]):

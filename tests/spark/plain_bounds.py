@@ -17,6 +17,8 @@ CLOCKS_MS: Final = 1_000
 LEAST_RECORD: Final = 91
 MOST_SENDS_A_MS: Final = 1_000
 HAIR_MS: Final = 10
+SEEN_AGO_MS: Final = 1_000
+"""What a line shows process `ha` may have seen so long before."""
 FAILURES: Final = ("flush_slave_timeout", "slave_not_available", "flush_disk_timeout")
 
 Span = tuple[float, float]
@@ -51,14 +53,9 @@ class Past:
         return bool((sample.line.get("prev_seq") or 0) >= before.seq)
 
     def is_orderly(self, sample: Sample) -> bool:
-        """The life before ended with its final line, and no life between the two is missing."""
-        before, parent = sample.predecessor, sample.line.get("prev_boot")
-        if before is None or not before.final:
-            return False
-        if parent is None:
-            return True
-        last = before.seq if parent == before.boot else self.lasts.get(parent)
-        return bool(last == sample.line.get("prev_seq"))
+        """The life before it is its own past, and ended with its final line."""
+        before = sample.predecessor
+        return before is not None and bool(before.final and sample.proved)
 
 
 def two_masters(stream: list[Sample], past: Past, window: Window) -> list[Span]:
@@ -129,6 +126,12 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         sums["failed_most"] += count
 
     came_in: set[str] = set()
+
+    def true_ms(place: int) -> int:
+        """Its moment, by the monotonic clock: the wall clock may have been set forward."""
+        same = [s for s in stream[: place + 1] if s.boot == stream[place].boot]
+        return int(stream[place].mono + min(s.ts - s.mono for s in same))
+
     for place, sample in enumerate(stream):
         earlier = sample.before.sync if sample.before is not None else {}
         ok = max(0, sample.sync["ok"] - earlier.get("ok", 0))
@@ -152,8 +155,12 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         last = sample.predecessor
         if last is None:
             unknown(gap(window.w0, sample.boot_ts))
-        elif last.ts < window.w1 and sample.boot_ts > window.w0 and not past.is_orderly(sample):
-            most = max(gap(last.ts, sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
+        elif (
+            true_ms(place - 1) < window.w1
+            and sample.boot_ts > window.w0
+            and not past.is_orderly(sample)
+        ):
+            most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
             if past.continues(sample):
                 life = [s for s in stream[place : place + 20] if s.boot == sample.boot]
                 for opened in [s for s in life if s.max_offset][:1]:
@@ -161,10 +168,7 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
                     most = min(most, max(0, grown) // LEAST_RECORD)
             unknown(most)
     if stream:
-        last = stream[-1]
-        # A wall clock that was set forward may be ahead of the window's end.
-        by_mono = last.before.ts + last.mono_ms if last.before is not None else last.ts
-        unknown(gap(min(last.ts, by_mono), window.w1))
+        unknown(gap(true_ms(len(stream) - 1), window.w1))
     return {f"sync_{name}": count for name, count in sums.items()}
 
 
@@ -213,15 +217,12 @@ def exposure(stream: list[Sample], past: Past, window: Window) -> Json:
             until = min(sample.boot_ts, sample.ts)
             if same:
                 bound(last.ts, until, grown)
-            elif past.is_orderly(sample):
-                size = last.line["unreplicated_bytes"]
-                bound(last.ts, until, last.max_offset - last.min_offset if size is None else size)
         known = [each for each in (grown, _by_marks(sample)) if each is not None]
         bound(sample.start, sample.ts, min(known, default=None))
         if sample.in_window or (sample.before is not None and sample.before.in_window):
             most += [min(known)] if known else []
             lost += not known
-        if sample.in_window:
+        if sample.in_window and sample.ts >= window.w0 + SEEN_AGO_MS:
             least += _proved(stream, sample, window)
     return {
         "exposure_at_least": max(least, default=None),
@@ -424,8 +425,6 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
         told = sample, age
         if sample.in_window:
             least.append(age)
-            if since is not None and largest is not None and since >= window.w0:
-                least.append(largest)
     return {
         "at_least_ms": max(least, default=None),
         "at_most_ms": max(most, default=None),

@@ -19,6 +19,7 @@ from remoting.request_code import RequestCode
 from tools.chaos.ack_log import SEND_OK, Ack
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.scratch_group import (
+    SLAVE_SAVES_MS,
     SLAVE_SYNC_MS,
     ChaosError,
     ScratchBroker,
@@ -131,18 +132,23 @@ def promote(
     before = send_oks()
     new_id = new.setting("brokerId")
     link = new.setting("haMasterAddress")
+    saves = "flushConsumerOffsetInterval"
+    interval_ms = old.setting(saves)
     new.configure(brokerRole=group.role, brokerId=0, haMasterAddress=None, haTruncateDiverged=None)
+    new.configure(**{saves: interval_ms})
     try:
         new.start()
     except ChaosError as error:
         if _REFUSED not in str(error):
             raise
         new.configure(brokerRole="SLAVE", brokerId=new_id, haMasterAddress=link)
+        new.configure(**{saves: SLAVE_SAVES_MS})
         for relay in group.relays:
             relay.set_mode(None)
         old.start()
         new.start()
         return Promotion(new.name, None, violations)
+    old.configure(**{saves: SLAVE_SAVES_MS})
     forget_since(promised_s)
     group.master, group.slaves[place] = new, old
     for relay in group.relays:

@@ -35,6 +35,8 @@ _WALL_OFFSET_VARIABLE: Final = "MQBROKER_WALL_OFFSET_FILE"
 """ipc/clock.py says what the file is."""
 _WALL_OFFSET: Final = struct.Struct("<q")
 SLAVE_SYNC_MS: Final = 1_000
+SLAVE_SAVES_MS: Final = 600_000
+"""flushConsumerOffsetInterval of slaves: what they copy has to be saved when it is copied."""
 BROKER_NAME: Final = "chaos"
 _START_S: Final = 60.0
 _STOP_S: Final = 60.0
@@ -315,6 +317,7 @@ class ScratchGroup:
                     **at_name_server,
                     "haMasterAddress": f"127.0.0.1:{relay.port}",
                     "haReconnectInterval": 200,
+                    "flushConsumerOffsetInterval": SLAVE_SAVES_MS,
                 },
                 host=f"127.0.0.{number + 2}",
                 has_hooks=has_hooks,

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.append.admitted_properties import admitted_properties
 from broker.append.offset_moved_events import OffsetMovedEvents
@@ -32,6 +34,7 @@ from store.reserved_properties import (
     RESERVED,
     any_holds_reserved,
     holds_reserved,
+    without_properties,
 )
 from tests.broker.append.property_reads import property_reads
 from tests.broker.broker_fakes import FakeConnection
@@ -531,3 +534,16 @@ def test_a_group_adds_no_properties_to_an_event(tmp_path: Path) -> None:
     world.turn()
     (message,) = world.records()
     assert parse_properties(message.properties.decode()).keys() == {"KEYS", "DELAY", "TAGS"}
+
+
+@given(
+    st.lists(
+        st.sampled_from(["REAL_QID", "REAL_", "POP_CK", "a", "\x01", "\x01", "\x02", "\x02", "\n"])
+    ).map("".join)
+)
+def test_what_is_left_without_some_properties(text: str) -> None:
+    """Pair by pair, as it is written: nothing else moves."""
+    names = frozenset({"REAL_QID", "POP_CK"})
+    pairs = text.split("\x02")
+    kept = [p for p in pairs if "\x01" not in p or p.partition("\x01")[0] not in names]
+    assert without_properties(text, names) == "\x02".join(kept)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from spark.dumps.dump_line import FileLines
-from spark.figures.replica_time import Asked, ReplicaTime, replica_time
+from spark.figures.replica_time import Asked, replica_time
 from spark.figures.sample_stream import read_samples
+from spark.figures.time_pieces import ReplicaTime
 from spark.reported_day import Day
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line
 from tests.spark.story import Story

@@ -119,13 +119,14 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
     (lag(864.001, 80_000.0), B, ["lag p99, objective 2 s: above it"]),
     (lag(8.0, 0.0, state_down_s=86_000.0, bad_s=86.0), B, ["lag p99, objective 2 s: above it"]),
     (
-        lag(0.0, 900.0, interval_s=15.0),
+        lag(0.0, 900.0, interval_s=15.0, exposure_unmarked=17_280),
         I,
         [
             "lag p99, objective 2 s: not proved, 0 s above it and 15 min unknown of 864 s allowed;"
             " cannot be proved at this interval (15 s)"
         ],
     ),
+    (lag(0.0, 900.0, interval_s=15.0, exposure_unmarked=1), I, ["lag p99, objective 2 s: not pro"]),
     (
         lag(0.0, 900.0, lag_p99_bounds_ms=[1_500, 3_000]),
         I,

@@ -107,7 +107,7 @@ def test_why_in_sentences() -> None:
         "3 incidents, the longest 3 min 20 s from 02:10:05: disconnected.",
         "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
         "Availability not proved: 0 s bad and 8 h 48 min unknown of 86.4 s allowed. "
-        "Coverage 63.333 % < 99 %: 8 h 48 min unknown.",
+        "Lag p99, objective 2 s: not proved, 0 s above it and 8 h 48 min unknown of 864 s allowed.",
     ]
 
 
@@ -182,7 +182,8 @@ def test_a_day_that_was_met_says_how_near_it_was() -> None:
     assert "✓ Met Of 1 replica, 1 met." in text
     assert (
         "The lowest availability of all. Availability 99.953 %, objective 99.9 %: 40 s bad of "
-        "86.4 s allowed. Lag p99 0.128 s, objective 2 s. 2 incidents"
+        "86.4 s allowed. Lag p99, objective 2 s: above it for at most 25 s of 863.85 s allowed."
+        " 2 incidents"
     ) in text
 
 
