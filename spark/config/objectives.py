@@ -33,6 +33,23 @@ def pattern_regex(pattern: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowSends:
+    """At most `percent` of the answers to sends may come later than `ms` after the request."""
+
+    ms: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAvailability:
+    """So many copies in sync, the master's own included, make the group available; `percent` of
+    the time, None: as often as each replica."""
+
+    in_sync_replicas: int = 2
+    percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     """What is promised for the replicas that its three patterns match; None: not judged."""
 
@@ -53,6 +70,9 @@ class Objective:
     sync_ok_given: bool = False
     """Whether the file says something of `sync_ok_percent`, if only that it is switched off."""
     runbook_url: str | None = None
+    sends_ok_percent: float | None = None
+    sends_slower_than: SlowSends | None = None
+    group_availability: GroupAvailability | None = None
 
     @property
     def patterns(self) -> tuple[str, str, str]:

@@ -24,10 +24,11 @@ _SLO_KEYS: Final = {
 _OBJECTIVE_KEYS: Final = {"displayName", "target", "targetPercent"}
 _OF_OBJECTIVE: Final = {
     *("lag_seconds", "min_coverage_percent", "lag_p99_seconds", "sync_ok_percent", "rpo_bytes"),
+    *("sends_ok_percent", "sends_slower_than", "group_availability"),
     *("metadata_age_seconds", "metadata_required", "first_copy_hours", "runbook_url"),
 }
 _TEXTS: Final = {"objective", "runbook_url"}
-_OF_FILE: Final = {"windows", "expect", "retired", "maintenance", "exit_on"}
+_OF_FILE: Final = {"windows", "timezone", "expect", "retired", "maintenance", "exit_on"}
 _DAYS: Final = {"d": 1, "w": 7}
 
 

@@ -8,7 +8,6 @@ said in docs/sla_report.md.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +21,12 @@ from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
     DEFAULT_WINDOWS,
     EXIT_POLICIES,
+    GroupAvailability,
     Objective,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
+    SlowSends,
     alternatives,
     glob_regex,
 )
@@ -109,6 +110,24 @@ _OBJECTIVE: Final[Mapping[str, Parser]] = {
     "metadata_required": sla_values.flag,
     "first_copy_hours": sla_values.number(0, _MONTH_S / 3600, "hours"),
     "runbook_url": sla_values.web_address,
+    "sends_ok_percent": sla_values.number(0, 100, "percent", open_end="low"),
+    "sends_slower_than": sla_values.mapping(
+        SlowSends,
+        {
+            "ms": sla_values.number(0, _MONTH_S * 1000, "milliseconds", open_end="low"),
+            "percent": sla_values.number(0, 100, "percent", open_end="high"),
+        },
+        required=("ms", "percent"),
+    ),
+    "group_availability": sla_values.mapping(
+        GroupAvailability,
+        {
+            "in_sync_replicas": sla_values.copies,
+            "percent": sla_values.number(0, 100, "percent", open_end="both"),
+        },
+        required=("in_sync_replicas",),
+        words={"any": GroupAvailability()},
+    ),
 }
 _MAINTENANCE: Final[Mapping[str, Parser]] = {
     "from": sla_values.moment,
@@ -130,7 +149,7 @@ class _Reader(ValueReader):
         """What the file says; of no use when there are problems."""
         if root is None:
             return dataclasses.replace(default_sla(), source=self._source)
-        sections = {key: value for key, (_, value) in self._pairs(root, _SECTIONS, "").items()}
+        sections = {key: value for key, (_, value) in self.pairs(root, _SECTIONS, "").items()}
         objectives = self._objectives(sections.get("objectives"))
         retired = [
             (ReplicaPattern(**values), node)
@@ -158,29 +177,6 @@ class _Reader(ValueReader):
             timezone,
         )
 
-    def _pairs(
-        self, node: yaml.Node, known: Sequence[str], where: str
-    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
-        if not isinstance(node, yaml.MappingNode):
-            expected = ", ".join(f"{key}:" for key in known)
-            self.problem(node, f"{where}{shown(node)} is not a mapping; expected keys: {expected}")
-            return {}
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for key_node, value in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else shown(key_node)
-            if key not in known:
-                self.problem(key_node, f"{where}unknown key {key!r}{_nearest(key, known)}")
-            elif key in found:
-                first = found[key][0].start_mark.line + 1
-                self.problem(
-                    key_node,
-                    f"{where}{key} is given twice, first in line {first}; remove one of them",
-                )
-            else:
-                found[key] = (key_node, value)
-        return found
-
     def _entries(
         self,
         section: str,
@@ -197,7 +193,7 @@ class _Reader(ValueReader):
             )
             return
         for entry in node.value:
-            pairs = self._pairs(entry, tuple(parsers), f"{section}: ")
+            pairs = self.pairs(entry, tuple(parsers), f"{section}: ")
             if isinstance(entry, yaml.MappingNode):
                 missing = [key for key in required if key not in pairs]
                 if missing:
@@ -343,11 +339,6 @@ def _objective(values: Mapping[str, Any]) -> Objective:
         "sync_ok_given": sync_ok is not None,
     }
     return Objective(**{"name": "", **values, **changed})
-
-
-def _nearest(key: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key.lower(), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 
 
 def _covers(earlier: Sequence[str], later: Sequence[str]) -> bool:

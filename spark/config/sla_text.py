@@ -45,6 +45,9 @@ def objective_entry(objective: Objective) -> dict[str, Any]:
     """An entry of `objectives`: its name, and what is not as it is without being written."""
     defaults = {field.name: field.default for field in fields(Objective)}
     entry = {key: value for key, value in asdict(objective).items() if value != defaults[key]}
+    for key in ("sends_slower_than", "group_availability"):
+        if key in entry:
+            entry[key] = {name: v for name, v in entry[key].items() if v is not None}
     if entry.pop("sync_ok_given", False) and objective.sync_ok_percent is None:
         entry["sync_ok_percent"] = SWITCHED_OFF
     return {"name": objective.name, **entry}

@@ -150,11 +150,12 @@ def _reason(row: Row) -> str:
     bad, allowed = wording.duration(row["bad_s"]), wording.duration(row["budget_s"])
     so_far = "" if row["final"] else " so far"
     if row["verdict"] == INSUFFICIENT:
-        text = f"availability not proved{so_far}: {bad} bad and {wording.duration(row['unknown_s'])} unknown"
+        unknown, coverage = wording.duration(row["unknown_s"]), wording.share(row["coverage"])
+        text = f"availability not proved{so_far}: {bad} bad and {unknown} unknown of {allowed}"
+        text += f" allowed, coverage {coverage}"
     else:
         share = wording.share(row["availability"])
-        text = f"availability {share}{so_far}: {bad} bad"
-    text += f" of {allowed} allowed"
+        text = f"availability {share}{so_far}: {bad} bad of {allowed} allowed"
     if row["verdict"] != BREACHED and row["open_s"]:
         text += f"; {wording.duration(row['open_s'])} to come"
     return text.replace("\u00a0", " ")  # programs read it as well

@@ -15,6 +15,7 @@ from spark.config.objectives import Objective, SlaConfig, is_named_by
 from spark.dumps.dump_line import FileLines
 from spark.figures.calendar_windows import calendar_windows
 from spark.figures.events import events
+from spark.figures.group_availability import group_availability
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
 from spark.figures.replica_names import KnownReplica, known_replicas
@@ -40,7 +41,8 @@ Tables = dict[str, list[tuple[Any, ...]]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
 
 OF_GROUPS: Final = (
-    *("replica_days", "group_days", "windows", "calendar_windows", "group_windows"),
+    *("replica_days", "group_days", "group_availability"),
+    *("windows", "calendar_windows", "group_windows"),
     *("incidents", "events", "minutes", "hours", "bad_lines"),
 )
 """The tables that this module fills."""
@@ -98,9 +100,12 @@ class _GroupReport:
         group_row = dict.fromkeys(TABLES["group_days"]) | group_row
         revision = Revision(self._own_rows(), is_reported=self._context.is_reported)
         days, windows = [], []
-        for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
-            objective = objective_of(self._context.sla, (*self._group, name))
-            row = self._replica_day(name, known, objective, group_row)
+        times = self._times()
+        availability = self._availability(times)
+        for name, (objective, time) in times.items():
+            row = self._replica_day(
+                name, time, objective, group_row, availability.get(objective.name)
+            )
             row |= revision.columns(row)
             days.append(row)
             windows += self._replica_windows(row, objective)
@@ -125,10 +130,33 @@ class _GroupReport:
     def _before(self, table: str) -> list[Mapping[str, Any]]:
         return [row for row in self._stored.get(table, ()) if row["dt"] < self._date]
 
+    def _times(self) -> dict[str, tuple[Objective, ReplicaTime]]:
+        """Of each replica, by its name."""
+        found = {}
+        for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
+            objective = objective_of(self._context.sla, (*self._group, name))
+            found[name] = objective, self._time(name, known, objective)
+        return found
+
+    def _availability(self, times: Mapping[str, tuple[Objective, ReplicaTime]]) -> dict[str, Row]:
+        """Objective -> its row of group_availability."""
+        found = {}
+        laid_out = {name: time for name, (_, time) in times.items()}
+        for objective in {each.name: each for each, _ in times.values()}.values():
+            row = group_availability(objective, laid_out, self._day)
+            if row is not None:
+                found[objective.name] = row
+        self._put("group_availability", (self._key | row for row in found.values()))
+        return found
+
     def _replica_day(
-        self, name: str, known: KnownReplica, objective: Objective, group_row: Row
+        self,
+        name: str,
+        time: ReplicaTime,
+        objective: Objective,
+        group_row: Row,
+        availability: Row | None,
     ) -> Row:
-        time = self._time(name, known, objective)
         of_day = ReplicaDay(self._figures, name, time)
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
         row |= of_day.lag_p99_columns(objective.lag_p99_seconds)
@@ -145,7 +173,7 @@ class _GroupReport:
             if each["replica"] == name
         )
         row |= burn_rates(today, before, objective.availability_percent)
-        row["verdict"], row["reasons"] = judged(row, objective, group_row)
+        row["verdict"], row["reasons"] = judged(row, objective, group_row, availability)
         key = (*self._group, name)
         self._tables["minutes"] += [(*key, *each) for each in of_day.minute_rows()]
         self._hours[name] = of_day.hours

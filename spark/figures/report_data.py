@@ -69,6 +69,9 @@ OBJECTIVE_COLUMNS = (
     "first_copy_hours",
     "sync_ok_given",
     "runbook_url",
+    "sends_ok_percent",
+    "sends_slower_than",
+    "group_availability",
 )
 
 
