@@ -32,6 +32,11 @@ _TAKEN_SETTINGS: Final = {
 }
 
 
+FIRST: Final = "first"
+LAST: Final = "last"
+"""Of --between: the moments of a date's first and last line."""
+
+
 class UsageError(Exception):
     """Arguments that cannot be used: says which, and the way out."""
 
@@ -46,10 +51,13 @@ class Options:
     out: str
     sla: SlaConfig
     master: str | None
-    between: tuple[int, int] | None
+    between: tuple[float, float] | None
     catch_up: int | None
     settings: Mapping[str, str]
     notify: Webhook | None = None
+    edges: tuple[float | str, float | str] | None = None
+    """`--between` with FIRST or LAST in it, of which spark/command/first_and_last.py makes
+    `between`."""
 
 
 class RaisingParser(argparse.ArgumentParser):
@@ -73,6 +81,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
             "under spark-submit --master and --conf are options of spark-submit:"
             " put them before the name of the program"
         )
+    between, edges = _between(*given.between) if given.between else (None, None)
     sla = find_sla(given.sla, environment)
     if given.exclusions is not None:
         sla = _with_exclusions(sla, Path(given.exclusions))
@@ -84,7 +93,8 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         out=given.out,
         sla=sla,
         master=None if submitted else given.master or DEFAULT_MASTER,
-        between=_between(*given.between) if given.between else None,
+        between=between,
+        edges=edges,
         catch_up=given.catch_up,
         settings=dict(given.conf),
         notify=_webhook(given.notify, environment),
@@ -152,7 +162,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs=2,
         type=_minutes,
         metavar=("HH:MM", "HH:MM"),
-        help="only this part of the date",
+        help=f"only this part of the date; `{FIRST}` and `{LAST}` are the moments of its first and"
+        " last line",
     )
     when.add_argument(
         "--catch-up",
@@ -208,20 +219,28 @@ def _path(text: str) -> str:
     return text
 
 
-def _minutes(text: str) -> int:
+def _minutes(text: str) -> int | str:
+    if text in (FIRST, LAST):
+        return text
     match = _CLOCK_TIME.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text} is not a time of day; write HH:MM, up to 24:00")
     return 24 * 60 if match[1] is None else int(match[1]) * 60 + int(match[2])
 
 
-def _between(first: int, last: int) -> tuple[int, int]:
+def _between(
+    first: int | str, last: int | str
+) -> tuple[tuple[int, int] | None, tuple[int | str, int | str] | None]:
+    if first == LAST or last == FIRST:
+        raise UsageError(f"--between: `{FIRST}` is a beginning, and `{LAST}` an end")
+    if isinstance(first, str) or isinstance(last, str):
+        return None, (first, last)
     if first >= last:
         raise UsageError(
             "--between: the first time has to be before the second; a night needs two runs, one for"
             " each date"
         )
-    return first, last
+    return (first, last), None
 
 
 def _count(text: str) -> int:

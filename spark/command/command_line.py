@@ -80,6 +80,8 @@ def _report(options: Options, now_ms: Callable[[], int]) -> int:
 def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int:
     # Imported now: help and mistakes in the arguments need no PySpark.
     from spark.command.days import parse_date, window
+    from spark.command.first_and_last import resolved
+    from spark.command.preflight import check_paths
     from spark.command.report_run import ReportRun, RunError, notify
     from spark.job.hadoop_files import FilesError
     from spark.job.spark_session import SessionError, was_interrupted
@@ -90,6 +92,9 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
         last = parse_date(options.date, now_ms())
         date = str(last)
         window(last, options.between, now_ms())  # what is to come: no Spark is needed to say so
+        if note := check_paths(options, last, os.environ):
+            reporter.note(note)
+        options = resolved(options, last)
         reporter.note(f"objectives: {options.sla.source}")
         with ReportRun(options, reporter, now_ms) as run:
             return worst(run.exit_codes(last))

@@ -122,6 +122,7 @@ def message_of(data: ReportData, page: str) -> dict[str, Any]:
         "reasons": short_reasons(data, day),
         "rolling": {
             "days": window.days,
+            "begun": window.begun,
             "verdict": window.verdict,
             "reasons": short_reasons(data, window),
         },

@@ -107,7 +107,7 @@ def _has_no_marks(group: Row | None) -> bool:
     """Whether most lines are of version 1, which shows moments only."""
     if group is None or not group["samples"]:
         return False
-    return 2 * (group["exposure_unmarked"] or 0) > group["samples"]
+    return bool(2 * (group["exposure_unmarked"] or 0) > group["samples"])
 
 
 def _lag_p99(row: Row, group: Row | None, limit: float) -> Criterion:

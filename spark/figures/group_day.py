@@ -26,6 +26,7 @@ from spark.figures.distributions import (
 from spark.figures.exposure_bounds import at_risk, exposure_bounds, reported_positions
 from spark.figures.result_tables import PERCENTILES
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
+from spark.figures.send_answers import send_columns
 from spark.figures.send_bounds import send_bounds
 from spark.figures.two_masters import Ancestry, Overlap, columns, overlaps
 from spark.reported_day import Day
@@ -188,6 +189,7 @@ def group_columns(group: GroupFigures) -> Row:
         return {**row, "exposure_covered_s": None}
     row |= {**group.counters, **_latency(inside)}
     row["sync_ok_ratio"] = send_ratio(row)
+    row |= send_columns(inside, risen)
     row["restarts"] = sum(map(_is_restart, inside))
     return row | _bounds(group)
 

@@ -213,7 +213,8 @@ class _GroupReport:
     def _replica_windows(self, row: Row, objective: Objective) -> list[Row]:
         before = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
         days = [*before, row | {"dt": self._date}]
-        return replica_windows(days, objective, self._date, self._context.sla.windows)
+        begun = min([*self._context.result_dates[:1], self._date])
+        return replica_windows(days, objective, self._date, self._context.sla.windows, begun)
 
     def _calendar_windows(self, row: Row, objective: Objective) -> Iterator[Row]:
         if not self._context.periods:

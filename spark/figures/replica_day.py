@@ -9,10 +9,12 @@ the same pieces of time, by one object.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from spark.dumps.dump_line import Process, ReplicaRow
+from spark.figures.disconnects import ended_connection
 from spark.figures.distributions import distribution, percentiles
 from spark.figures.group_day import P99, GroupFigures, Row, risen
 from spark.figures.lag_marks import lag_bounds
@@ -60,6 +62,7 @@ class ReplicaDay:
             **self._group.columns,
             **self._times(),
             "longest_gap_s": _longest_gap_ms(self._time.pieces) / 1000,
+            "leading_unknown_s": _leading_unknown_ms(self._time.pieces) / 1000,
             **self._lag_figures(),
             **self._minute_counts(),
             **self._incident_figures(),
@@ -350,6 +353,7 @@ class ReplicaDay:
             "open": run[-1].end_ms == self._day.w1_ms,
             "max_lag_ms": max((row.lag_ms for row in rows), default=None),
             "max_lag_bytes": max((row.lag_bytes for row in rows), default=None),
+            **ended_connection(rows, start_ms, end_ms),
         }
 
     def _cause(self, bad: Sequence[Piece]) -> str:
@@ -433,3 +437,9 @@ def _ha_failed(sample: Sample) -> bool:
 
 def _process_ha(sample: Sample) -> Process | None:
     return next((each for each in sample.line.processes if each.name == "ha"), None)
+
+
+def _leading_unknown_ms(pieces: Iterable[Piece]) -> int:
+    """How long the window had been going on before anything is known."""
+    unknown = itertools.takewhile(lambda piece: piece.quality == UNKNOWN, pieces)
+    return sum(piece.length_ms for piece in unknown)

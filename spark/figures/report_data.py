@@ -42,7 +42,7 @@ REPLICA_DAY_COLUMNS = _shown(
     "replica_days",
     # What only later reports need.
     *("first_received", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
-    "first_copy_since_ms",
+    *("first_copy_since_ms", "leading_unknown_s"),
 )
 METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""
@@ -54,7 +54,10 @@ CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
 EVENT_COLUMNS = _shown("events")
 BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
-MINUTE_COLUMNS = (*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max", "msgs_in")
+MINUTE_COLUMNS = (
+    *(*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms"),
+    *("lag_ms_max", "msgs_in"),
+)
 HOUR_COLUMNS = _shown("hours")
 DAY_COLUMNS = (*KEY, "dt", "good_s", "bad_s", "unknown_s")
 OBJECTIVE_COLUMNS = (

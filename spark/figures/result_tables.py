@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark import vocabulary
-from spark.vocabulary import GROUP, REPLICA, SYNC_RESULTS
+from spark.vocabulary import GROUP, REPLICA, SEND_ANSWERS, SYNC_RESULTS
 
 PERCENTILES: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999}
 """Of the lag: name -> thousandths of the time."""
@@ -84,6 +84,7 @@ _SENDS = (
     | _columns("array<double>", "ack_le")
     | _columns("array<bigint>", "ack_counts")
     | _columns("double", "ack_sum_s")
+    | _columns("bigint", *(f"sends_{name}" for name in SEND_ANSWERS))
     | _columns("bigint", "msgs_in", "bytes_in", "restarts")
 )
 
@@ -106,6 +107,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms")
     | _columns(EXCLUSIONS_TYPE, "exclusions")
     | _columns("bigint", "first_copy_since_ms")
+    | _columns("double", "leading_unknown_s")
     | _COUNTERS
     | _CATCH_UP
     | _columns(METADATA_TYPE, "metadata")
@@ -142,7 +144,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("double", "availability_percent", "budget_s", "budget_left_s", "budget_used_ratio"),
     "windows": _KEY_COLUMNS
     | _columns("int", "days", "days_with_data")
-    | _columns("string", "verdict")
+    | _columns("string", "begun", "verdict")
     | _columns("double", "window_s")
     | _columns("bigint", *_SAMPLE_COUNTS)
     | _columns("double", "longest_gap_s")
@@ -197,7 +199,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("double", "duration_s", "bad_s", "unknown_s")
     | _columns("string", "cause")
     | _columns("boolean", "open")
-    | _columns("bigint", "max_lag_ms", "max_lag_bytes"),
+    | _columns("bigint", "max_lag_ms", "max_lag_bytes")
+    | _columns("string", "peer", "disconnect_reason")
+    | _columns("bigint", "disconnect_ms"),
     "events": _GROUP_COLUMNS
     | _columns("int", "broker_id")
     | _columns("bigint", "ts")

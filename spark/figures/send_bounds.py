@@ -54,7 +54,9 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
     for place, sample in enumerate(samples):
         before = sample.boot_predecessor
         if before is not None:
-            if sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == sample.line.boot:
+            if sample.line.sync == before.line.sync:
+                pass  # nobody sent
+            elif sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == sample.line.boot:
                 _add_counted(found, sample, before.ts, before, day)
             inside = sample.line.boot if sample.in_window else inside
             continue

@@ -62,7 +62,7 @@ def summary_json(data: ReportData) -> bytes:
             "seconds": (data.w1_ms - data.w0_ms) / 1000,
         },
         "verdict": data.verdict,
-        "rolling": {"days": rolling.days, "verdict": rolling.verdict},
+        "rolling": {"days": rolling.days, "begun": rolling.begun, "verdict": rolling.verdict},
         "exit_on": data.exit_on,
         "exit_code": data.exit_code,
         "revision": data.revision,

@@ -26,6 +26,7 @@ from spark.figures.report_data import (
     Row,
     plotted_keys,
 )
+from spark.vocabulary import SEND_ANSWERS
 
 DATE = "2026-03-14"
 W0_MS = int(datetime(2026, 3, 14, tzinfo=UTC).timestamp() * 1000)
@@ -35,6 +36,12 @@ STEPS = 86_400 // STEP_S
 CLUSTER = "DefaultCluster"
 OBJECTIVE_MS = 10_000
 BUDGET_S = 86.4
+NOT_ENDED = dict.fromkeys(("peer", "disconnect_reason", "disconnect_ms"))
+END_OF_CONNECTION = {
+    "peer": "192.0.2.3:58200",
+    "disconnect_reason": "Connection reset by peer",
+    "disconnect_ms": W0_MS + (2 * 3600 + 10 * 60 + 4) * 1000,
+}
 Step = tuple[str, float | None]
 """(state, lag in ms): state `in_sync`, `catching_up`, `disconnected`, `down`, `unknown`."""
 
@@ -109,6 +116,11 @@ class Replica:
             "open": False,
             "max_lag_ms": None,
             "max_lag_bytes": None,
+            **(
+                END_OF_CONNECTION
+                if self.causes[number % len(self.causes)] == "disconnected"
+                else NOT_ENDED
+            ),
         }
 
     def minutes(self) -> list[dict[str, Any]]:
@@ -123,6 +135,7 @@ class Replica:
                     **self.key,
                     "minute": W0_MS + minute * 60_000,
                     **times,
+                    "excluded_ms": 0,
                     "lag_ms_max": max(lags) if lags else None,
                     "msgs_in": self.messages[minute] if times["unknown_ms"] < 60_000 else None,
                 }
@@ -278,6 +291,7 @@ class Replica:
             **{name: value for name, value in row.items() if name not in left_out},
             "days": days,
             "days_with_data": len(recent),
+            "begun": None,
             "verdict": _verdict_of_window(bad, budget, (good + bad) / window_s),
             "window_s": window_s,
             "expected": STEPS * days,
@@ -472,6 +486,11 @@ def _group(broker: str, role: str, verdict: str, replicas: list[Replica]) -> dic
         "ack_le": le,
         "ack_counts": list(shape) if sync else [0] * 15,
         "ack_sum_s": 4711.5 if sync else 0.0,
+        "sends_ok": messages - 245 if sync else messages,
+        "sends_flush_disk_timeout": 0,
+        "sends_flush_slave_timeout": 214 if sync else 0,
+        "sends_slave_not_available": 31 if sync else 0,
+        "sends_refused": 0 if sync else 12,
         "msgs_in": messages,
         "bytes_in": messages * 1_050,
         "restarts": 1 if sync else 0,
@@ -487,6 +506,7 @@ def _worst(rows: Sequence[Row]) -> str:
 def _group_window(group: dict[str, Any], days: int, verdict: str) -> dict[str, Any]:
     """As if every one of the days with data had been like the one of the report."""
     added = ["samples", "exposure_byte_s", "ack_sum_s", "msgs_in", "bytes_in", "restarts"]
+    added += [f"sends_{name}" for name in SEND_ANSWERS]
     added += ["sync_ok", "sync_flush_slave_timeout", "sync_slave_not_available"]
     row = {name: value for name, value in group.items() if name not in ("role", "revision")}
     with_data = min(days, 14)

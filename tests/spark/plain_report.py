@@ -279,6 +279,7 @@ def _replica_day(
         "conflicts": sum(sample.conflict for sample in inside),
         "out_of_order": _out_of_order(replica.stream),
         "longest_gap_s": _longest_gap_ms(time.pieces) / 1000,
+        "leading_unknown_s": _leading_unknown_ms(time.pieces) / 1000,
         "clock_skew_ms": _clock_skew_ms(inside),
         "good_s": good,
         "bad_s": bad,
@@ -343,6 +344,11 @@ def _out_of_order(stream: list[Sample]) -> int:
             count += 1
         latest[sample.boot] = max(sample.ts, latest.get(sample.boot, sample.ts))
     return count
+
+
+def _leading_unknown_ms(pieces: list[Piece]) -> float:
+    known = [piece.start for piece in pieces if piece.quality != UNKNOWN]
+    return min(known, default=pieces[-1].end) - pieces[0].start
 
 
 def _longest_gap_ms(pieces: list[Piece]) -> float:
@@ -498,7 +504,19 @@ def _incident(replica: Replica, number: int, run: list[Piece], *, is_open: bool)
         "open": is_open,
         "max_lag_ms": max((row["lag_ms"] for row in rows), default=None),
         "max_lag_bytes": max((row["lag_bytes"] for row in rows), default=None),
+        **_end_of_connection(rows, start, end),
     }
+
+
+def _end_of_connection(rows: list[Json], start: float, end: float) -> Json:
+    """The first one that ended in the incident, or up to 2.5 s before it."""
+    ends = [
+        (row["last_error"]["ts"], row["last_error"]["reason"], row["remote"])
+        for row in rows
+        if row.get("last_error") and start - 2_500 <= row["last_error"]["ts"] <= end
+    ]
+    found = min(ends, key=lambda each: each[0]) if ends else (None, None, None)
+    return dict(zip(("disconnect_ms", "disconnect_reason", "peer"), found, strict=True))
 
 
 def _cause(first: Piece, samples: list[Sample], replica: str) -> str:

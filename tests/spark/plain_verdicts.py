@@ -146,6 +146,7 @@ def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: 
     sends = sum(results.values())
     row["sync_ok_ratio"] = results["ok"] / sends if sends else None
     row |= _ack_latency(inside)
+    row |= answers_of_sends(inside)
     row["msgs_in"] = sum(rise_of_field(sample, "msgs_in") for sample in inside)
     row["bytes_in"] = sum(rise_of_field(sample, "bytes_in") for sample in inside)
     row["restarts"] = sum(_is_restart(sample) for sample in inside)
@@ -161,6 +162,22 @@ def _is_restart(sample: Sample) -> bool:
     if sample.predecessor is not None:
         return not sample.same_boot
     return bool(sample.seq == 1 and sample.line.get("prev_boot"))
+
+
+def answers_of_sends(inside: list[Sample]) -> Json:
+    """Of all sends: known where every line of the window is of version 2."""
+    names = ("ok", "flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
+    if any(sample.line["v"] == 1 or not sample.line.get("sends") for sample in inside):
+        return {f"sends_{name}": None for name in names}
+    found: Json = {}
+    for name in names:
+        pairs = [(sample, sample.predecessor) for sample in inside]
+        counts = [
+            (each, before.line["sends"][name] if before and before.line.get("sends") else None)
+            for each, before in pairs
+        ]
+        found[f"sends_{name}"] = sum(rise(each, each.line["sends"][name], c) for each, c in counts)
+    return found
 
 
 def _rise_of_sync(sample: Sample, name: str) -> int:

@@ -247,8 +247,8 @@ def test_the_message_of_a_report() -> None:
         "date": "2026-03-14",
         "verdict": "breached",
         "reasons": [
-            "DefaultCluster/broker-a/broker-a:1: availability 99.681 % < 99.9 %: 275 s bad of"
-            " 86.4 s allowed",
+            "DefaultCluster/broker-a/broker-a:1: availability 99.681 % < 99.9 %: 4 min 35 s bad"
+            " of 1 min 26.4 s allowed",
             "and 1 with insufficient data",
         ],
         "revision": 1,

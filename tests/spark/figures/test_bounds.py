@@ -37,7 +37,7 @@ DAY = Day(DATE, W0, W0 + 10 * MINUTE)
 
 
 def read(lines: Iterable[Line]) -> GroupSamples:
-    """The samples of some lines, in files of two orders: the order decides nothing."""
+    """The samples of some lines."""
     by_date: dict[datetime.date, list[bytes]] = {}
     for line in lines:
         date = datetime.datetime.fromtimestamp(line["ts"] / 1000, datetime.UTC).date()
