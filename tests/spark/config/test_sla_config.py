@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
+    GroupAvailability,
     Objective,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
+    SlowSends,
     is_named_by,
     pattern_regex,
 )
@@ -65,7 +67,11 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert None not in (orders.lag_p99_seconds, orders.sync_ok_percent, orders.metadata_age_seconds)
     assert config.expect == (ReplicaName("prod-1", "orders-1", "orders-1:1"),)
     assert config.retired == (ReplicaPattern("prod-1", "old-*"),)
-    assert "\nwindows: [7, 30]\n" in text
+    assert "\nwindows: [7, 30, month, quarter]\n" in text
+    assert (config.calendars, config.timezone) == (("month", "quarter"), "Europe/Berlin")
+    assert orders.sends_ok_percent == 99.95
+    assert orders.sends_slower_than == SlowSends(100, 1)
+    assert orders.group_availability == GroupAvailability(2)
     assert "\nexit_on: day\n" in text
     assert (orders.first_copy_hours, orders.runbook_url) == (
         Objective("x").first_copy_hours,
@@ -472,3 +478,33 @@ def test_calendar_periods_beside_rolling_windows() -> None:
     assert (config.windows, config.calendars) == ((30,), ("month", "quarter"))
     assert config.timezone == "Europe/Berlin"
     assert (default_sla().calendars, default_sla().timezone) == ((), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("sends_ok_percent: 101", "sends_ok_percent is 101: it must be above 0 and at most 100"),
+        ("sends_slower_than: 5", "sends_slower_than is '5': write {ms: …, percent: …}"),
+        ("sends_slower_than: {ms: 5}", "sends_slower_than lacks percent: write {ms: …, percent: …"),
+        ("sends_slower_than: {ms: 0, percent: 1}", "ms is 0: it must be above 0 and at most"),
+        (
+            "sends_slower_than: {ms: 5, per: 1}",
+            "sends_slower_than: unknown key 'per'; did you mean",
+        ),
+        (
+            "group_availability: all",
+            "group_availability is 'all': write any or {in_sync_replicas: …, percent: …}",
+        ),
+        (
+            "group_availability: {in_sync_replicas: 1}",
+            "in_sync_replicas is 1: it must be a whole number, at least 2 (the master and one",
+        ),
+        ("group_availability: {percent: 99}", "group_availability lacks in_sync_replicas: write"),
+    ],
+)
+def test_mistakes_in_promises_of_contracts(entry: str, expected: str) -> None:
+    with pytest.raises(SlaError) as caught:
+        parse_sla(f"objectives:\n- name: a\n  {entry}", "sla.yaml")
+    assert any(f"sla.yaml:3: {expected}" in problem for problem in caught.value.problems), (
+        caught.value.problems
+    )
