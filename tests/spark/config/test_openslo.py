@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.command.command_line import main
+from spark.config.objectives import SlaConfig
 from spark.config.openslo_documents import documents, documents_text, read_sla_of
 from spark.config.openslo_reader import OpenSloError, read_documents
-from spark.config.sla_config import SlaConfig, SlaError, default_sla, parse_sla
+from spark.config.sla_config import SlaError, default_sla, parse_sla
 from spark.config.sla_text import sla_text
 
 EVERYTHING = """
