@@ -7,7 +7,6 @@ descriptions, display names, connection details.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -30,7 +29,9 @@ _OF_OBJECTIVE: Final = {
     *("metadata_age_seconds", "metadata_required", "first_copy_hours", "runbook_url"),
 }
 _TEXTS: Final = {"objective", "runbook_url"}
-_OF_FILE: Final = {"windows", "timezone", "expect", "retired", "maintenance", "exit_on"}
+_OF_FILE: Final = {
+    *("windows", "timezone", "expect", "retired", "maintenance", "exit_on", "error_budget_policy"),
+}
 
 
 class OpenSloError(Exception):

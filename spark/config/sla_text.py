@@ -15,7 +15,13 @@ import yaml
 
 from spark.config.calendar_periods import UTC
 from spark.config.exclusions import WEEKDAYS, Exclusion
-from spark.config.objectives import DEFAULT_WINDOWS, EXIT_POLICIES, Objective, SlaConfig
+from spark.config.objectives import (
+    DEFAULT_WINDOWS,
+    EXIT_POLICIES,
+    Objective,
+    PolicyStep,
+    SlaConfig,
+)
 from spark.config.sla_values import SWITCHED_OFF
 from spark.vocabulary import DAY_MS
 
@@ -37,6 +43,7 @@ def settings(sla: SlaConfig) -> dict[str, Any]:
         "retired": [_names(pattern.patterns) for pattern in sla.retired],
         "maintenance": [_maintenance(one) for one in sla.exclusions],
         "exit_on": sla.exit_policy if sla.exit_policy != EXIT_POLICIES[0] else None,
+        "error_budget_policy": [_policy_step(step) for step in sla.budget_policy],
     }
     return {key: value for key, value in found.items() if value}
 
@@ -56,6 +63,10 @@ def objective_entry(objective: Objective) -> dict[str, Any]:
 def _windows(sla: SlaConfig) -> list[int | str] | None:
     is_default = sla.windows == DEFAULT_WINDOWS and not sla.calendars
     return None if is_default else [*sla.windows, *sla.calendars]
+
+
+def _policy_step(step: PolicyStep) -> dict[str, Any]:
+    return {key: value for key, value in asdict(step).items() if value not in (None, False)}
 
 
 def _names(patterns: tuple[str, str, str]) -> dict[str, str]:
