@@ -259,17 +259,18 @@ def _finite_float(text: str) -> float:
 
 
 _TOKEN: Final = re.compile(
-    r"""(?:[ \t\r\n\f\b] | /\*(?:[^*]++|\*(?!/))*+\*/ | //[^\n]*+)*+(?:
+    r"""(?:[ \t\r\n\f\b]++ | /\*[^*]*+\*++(?:[^/*][^*]*+\*++)*/ | //[^\n]*+)*(?:
         (?P<punctuation>[{}\[\]:,])
-      | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
-      | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
+      | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*)"
+      | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*)'
       | (?P<number>[+-]?[0-9]++(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?)[LSBFD]?(?![\w.])
       | (?P<word>[A-Za-z_$][\w$]*+)
       | (?P<end>\0*+\Z)
     )""",
     re.VERBOSE | re.DOTALL,
 )
-"""Possessive quantifiers throughout: no backtracking, so time is linear for any text."""
+"""Each character has one way to match, so time is linear for any text. Possessive quantifiers stand
+behind single characters only: Python before 3.11.5 (Debian 12) misreads those behind groups."""
 
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED: Final = {

@@ -14,6 +14,11 @@ STATES: Final = ("in_sync", "catching_up", "disconnected")
 SYNC_RESULTS: Final = ("ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout")
 """Of sends that had to wait."""
 
+SEND_ANSWERS: Final = (
+    *("ok", "flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused"),
+)
+"""To all sends, from version 2 of a dump's lines on."""
+
 SYNC_MASTER: Final = "SYNC_MASTER"
 MASTER_ROLES: Final = (SYNC_MASTER, "ASYNC_MASTER")
 

@@ -65,6 +65,8 @@ class _Seen:
     """What the last look saw of a replica."""
 
     at_ms: int
+    end: int
+    """Of the log."""
     is_in_sync: bool
     lag_ms: int
     exact: bool
@@ -96,28 +98,32 @@ class DumpMarks:
         seen = {}
         for each in facts.replicas:
             name = each.replica.id
-            seen[name] = self._write_replica(each, self._seen.get(name), now_ms)
+            seen[name] = self._write_replica(each, self._seen.get(name), now_ms, facts.max_offset)
         for name in (self._seen.keys() | self._links.keys()) - seen.keys():
             self._hide(name)
         self._seen = seen
 
-    def _write_replica(self, facts: ReplicaFacts, before: _Seen | None, now_ms: int) -> _Seen:
+    def _write_replica(
+        self, facts: ReplicaFacts, before: _Seen | None, now_ms: int, end: int
+    ) -> _Seen:
         replica, values = facts.replica, self._values
         labels, lag_ms = (replica.id,), facts.lag.ms
         now = _Seen(
             at_ms=now_ms,
+            end=end,
             is_in_sync=replica.state is ReplicaState.in_sync,
             lag_ms=lag_ms,
             exact=facts.lag.exact,
             link=(replica.id, replica.remote, replica.last_error or ""),
         )
         times = self._slots.find(_LAG_TIME, labels, len(LAG_LE_MS) + 1)
-        if before is not None and before.is_in_sync:
-            passed_ms = now_ms - before.at_ms
+        passed_ms = 0 if before is None else now_ms - before.at_ms
+        if before is not None and (before.lag_ms or before.end != end):
             # It may have grown as time went by, and fallen just before this look.
-            lag_ms = max(lag_ms, before.lag_ms + passed_ms if before.lag_ms else lag_ms)
-            if passed_ms <= GAP_MS and before.exact and now.exact:
-                longer_ms = max(before.lag_ms, now.lag_ms)
+            lag_ms = max(lag_ms, before.lag_ms + passed_ms)
+        if before is not None and before.is_in_sync and before.exact and now.exact:
+            longer_ms = max(before.lag_ms, now.lag_ms)
+            if passed_ms <= GAP_MS:
                 values[times + bisect_left(LAG_LE_MS, longer_ms)] += passed_ms
         ring = self._slots.find(_LAG, labels, self._lag.size)
         self._lag.write(values, ring, now_ms, (lag_ms,))

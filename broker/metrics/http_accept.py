@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 # Neither splits inside a quoted string; an unterminated string runs to the end.
-_ELEMENT: Final = re.compile(r'(?:[^,"]|"[^"]*"?)++')
-_PART: Final = re.compile(r'(?:[^;"]|"[^"]*"?)++')
+_ELEMENT: Final = re.compile(r'(?:[^,"]++|"[^"]*+"?+)+')
+_PART: Final = re.compile(r'(?:[^;"]++|"[^"]*+"?+)+')
 _QUALITY: Final = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 
 

@@ -4,7 +4,8 @@ Runs on the dump's thread in the supervisor. Appends whole lines, closes a file 
 compresses closed files, finds the files of previous runs, and deletes files by age and total size.
 Brokers may share the directory: a file belongs to the broker whose cluster, name and id are in its
 path, and its writer holds a lock on it. Lines are opaque bytes here, except for the fields that
-distinguish the runs of a broker.
+distinguish the runs of a broker. Long because writing, compressing, deleting and finding share the
+names of files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import hashlib
 import os
 import re
 import string
+import sys
 import zlib
 from collections import deque
 from collections.abc import Callable
@@ -148,6 +150,8 @@ class DumpFiles:
         self._open: _OpenFile | None = None
         self._unpacked: deque[Path] = deque()
         """Closed files to be compressed."""
+        self._uncut: dict[Path, int] = {}
+        """Files whose last line failed and could not be cut off: bytes of their whole lines."""
         self._count_due = True
         """Whether there may be files to delete."""
         self._room_bytes = 0
@@ -174,14 +178,20 @@ class DumpFiles:
                 raise OSError(f"only {written} of {len(line)} bytes were written to {file.path}")
             os.fdatasync(file.fd)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(file.fd, file.size)
+            self._cut(file)
             self._abandon()
             raise
         file.size += len(line)
         self._room_bytes -= len(line)
         if self._room_bytes < 0:
             self._count_due = True
+
+    def _cut(self, file: _OpenFile) -> None:
+        """Cut off what there is of a line that failed; when it is compressed if not now."""
+        try:
+            os.ftruncate(file.fd, file.size)
+        except OSError:
+            self._uncut[file.path] = file.size
 
     def close(self) -> None:
         """Close and compress the file being written; idempotent. Raises OSError."""
@@ -236,6 +246,7 @@ class DumpFiles:
         if file.size:
             self._unpacked.append(file.path)
         else:
+            self._uncut.pop(file.path, None)
             with contextlib.suppress(OSError):
                 os.unlink(file.path)
 
@@ -275,12 +286,13 @@ class DumpFiles:
         try:
             if not lock(fd):
                 return  # Another broker with our name and id is writing it.
-            size = whole_lines(fd)
+            size = min(whole_lines(fd), self._uncut.get(path, sys.maxsize))
             if size < os.fstat(fd).st_size:
                 os.ftruncate(fd, size)
             if size and not packed.exists():
                 write_packed(fd, packed)
             os.unlink(path)
+            self._uncut.pop(path, None)
         finally:
             os.close(fd)
 

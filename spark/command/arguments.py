@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from spark.command.output import PROGRAM
-from spark.command.webhook import AddressError, Webhook
+from spark.command.receiver import ALWAYS, CHANGE, FORMATS, JSON, OCCASIONS, Receiver, receiver_of
+from spark.command.webhook import AddressError
 from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force
 from spark.config.objectives import EXIT_POLICIES, SlaConfig
 from spark.config.sla_config import default_sla, read_sla
@@ -30,6 +31,11 @@ _TAKEN_SETTINGS: Final = {
     "spark.master": "use --master",
     "spark.sql.session.timeZone": "the report computes in UTC",
 }
+
+
+FIRST: Final = "first"
+LAST: Final = "last"
+"""Of --between: the moments of a date's first and last line."""
 
 
 class UsageError(Exception):
@@ -46,10 +52,13 @@ class Options:
     out: str
     sla: SlaConfig
     master: str | None
-    between: tuple[int, int] | None
+    between: tuple[float, float] | None
     catch_up: int | None
     settings: Mapping[str, str]
-    notify: Webhook | None = None
+    notify: Receiver | None = None
+    edges: tuple[float | str, float | str] | None = None
+    """`--between` with FIRST or LAST in it, of which spark/command/first_and_last.py makes
+    `between`."""
 
 
 class RaisingParser(argparse.ArgumentParser):
@@ -73,6 +82,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
             "under spark-submit --master and --conf are options of spark-submit:"
             " put them before the name of the program"
         )
+    between, edges = _between(*given.between) if given.between else (None, None)
     sla = find_sla(given.sla, environment)
     if given.exclusions is not None:
         sla = _with_exclusions(sla, Path(given.exclusions))
@@ -84,10 +94,11 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         out=given.out,
         sla=sla,
         master=None if submitted else given.master or DEFAULT_MASTER,
-        between=_between(*given.between) if given.between else None,
+        between=between,
+        edges=edges,
         catch_up=given.catch_up,
         settings=dict(given.conf),
-        notify=_webhook(given.notify, environment),
+        notify=_receiver(given, environment),
     )
 
 
@@ -152,7 +163,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs=2,
         type=_minutes,
         metavar=("HH:MM", "HH:MM"),
-        help="only this part of the date",
+        help=f"only this part of the date; `{FIRST}` and `{LAST}` are the moments of its first and"
+        " last line",
     )
     when.add_argument(
         "--catch-up",
@@ -171,6 +183,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help=f"POST the verdict to this URL as JSON; to keep it out of ps, give @FILE, a file that"
         f" holds it, or set {NOTIFY_VARIABLE}",
+    )
+    notification.add_argument(
+        "--notify-on",
+        choices=OCCASIONS,
+        help=f"{CHANGE}: only when a verdict or a step of the error-budget policy differs from what"
+        f" was told last (default: {ALWAYS})",
+    )
+    notification.add_argument(
+        "--notify-format",
+        choices=FORMATS,
+        help=f"what is posted (default: {JSON}); or in front of the URL: slack+https://...",
     )
     engine = parser.add_argument_group("Spark (under spark-submit these are its own options)")
     engine.add_argument("--master", help="local[*] (default), local[2], yarn, k8s://...")
@@ -208,20 +231,28 @@ def _path(text: str) -> str:
     return text
 
 
-def _minutes(text: str) -> int:
+def _minutes(text: str) -> int | str:
+    if text in (FIRST, LAST):
+        return text
     match = _CLOCK_TIME.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text} is not a time of day; write HH:MM, up to 24:00")
     return 24 * 60 if match[1] is None else int(match[1]) * 60 + int(match[2])
 
 
-def _between(first: int, last: int) -> tuple[int, int]:
+def _between(
+    first: int | str, last: int | str
+) -> tuple[tuple[int, int] | None, tuple[int | str, int | str] | None]:
+    if first == LAST or last == FIRST:
+        raise UsageError(f"--between: `{FIRST}` is a beginning, and `{LAST}` an end")
+    if isinstance(first, str) or isinstance(last, str):
+        return None, (first, last)
     if first >= last:
         raise UsageError(
             "--between: the first time has to be before the second; a night needs two runs, one for"
             " each date"
         )
-    return first, last
+    return (first, last), None
 
 
 def _count(text: str) -> int:
@@ -239,8 +270,9 @@ def _setting(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _webhook(given: str | None, environment: Mapping[str, str]) -> Webhook | None:
-    """Where the verdict goes. Errors name the source of the address, never the address."""
+def _receiver(options: argparse.Namespace, environment: Mapping[str, str]) -> Receiver | None:
+    """Who is told the verdict. Errors name the source of the address, never the address."""
+    given: str | None = options.notify
     source, address = "--notify", given
     if given is None:
         source, address = NOTIFY_VARIABLE, environment.get(NOTIFY_VARIABLE) or None
@@ -252,8 +284,13 @@ def _webhook(given: str | None, environment: Mapping[str, str]) -> Webhook | Non
             raise UsageError(f"{source}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise UsageError(f"{source}: is not UTF-8 text") from error
+    if address is None:
+        for flag, value in (("on", options.notify_on), ("format", options.notify_format)):
+            if value is not None:
+                raise UsageError(f"--notify-{flag} {value}: nobody is told; give --notify URL")
+        return None
     try:
-        return None if address is None else Webhook(address)
+        return receiver_of(address, options.notify_format, options.notify_on)
     except AddressError as error:
         raise UsageError(f"{source}: {error}") from error
 

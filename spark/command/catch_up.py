@@ -97,11 +97,12 @@ class CatchUp:
 
 def first_dump(files: Files, dumps: Sequence[str]) -> datetime.date | None:
     """The oldest date for which there is a directory of dumps."""
-    dates = [_partition_date(name) for path in dumps for name in files.names(path)]
+    dates = [partition_date(name) for path in dumps for name in files.names(path)]
     return min((date for date in dates if date is not None), default=None)
 
 
-def _partition_date(name: str) -> datetime.date | None:
+def partition_date(name: str) -> datetime.date | None:
+    """The date of a directory `dt=YYYY-MM-DD`; None of anything else."""
     match = _PARTITION.fullmatch(name)
     try:
         return datetime.date.fromisoformat(match[1]) if match else None

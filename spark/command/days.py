@@ -37,14 +37,14 @@ def parse_date(text: str, now_ms: int) -> datetime.date:
     return date
 
 
-def window(date: datetime.date, between: tuple[int, int] | None, now_ms: int) -> Day:
-    """The part of `date` that is reported on: `between` are its minutes, and what has not passed
-    yet is left out. Raises InputError."""
+def window(date: datetime.date, between: tuple[float, float] | None, now_ms: int) -> Day:
+    """The part of `date` that is reported on: `between` are its minutes (parts of one to the ms),
+    and what has not passed yet is left out. Raises InputError."""
     whole = Day.whole(date)
     w0_ms, w1_ms = whole.w0_ms, whole.w1_ms
     if between is not None:
         first, last = between
-        w0_ms, w1_ms = w0_ms + first * MINUTE_MS, w0_ms + last * MINUTE_MS
+        w0_ms, w1_ms = w0_ms + round(first * MINUTE_MS), w0_ms + round(last * MINUTE_MS)
     w1_ms = min(w1_ms, now_ms)
     if w0_ms >= w1_ms:
         begins = datetime.datetime.fromtimestamp(w0_ms / 1000, datetime.UTC)

@@ -22,6 +22,9 @@ replicas promises that they answer, as often as they are promised to be in sync.
 EXIT_POLICIES: Final = ("day", "window", "both")
 """Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
 
+STEP_EXIT_CODES: Final = (*(1, 2), *range(10, 100))
+"""Exit codes that a step of the error-budget policy may have: those of verdicts, or its own."""
+
 
 def pattern_regex(pattern: str) -> str:
     """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
@@ -93,10 +96,24 @@ class ReplicaPattern:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyStep:
+    """What is agreed to happen once `at_percent` of the longest window's budget are used up.
+
+    `exit_code`: one of STEP_EXIT_CODES, or None: the verdict's own. `notify`: whether reaching or
+    leaving the step is told."""
+
+    at_percent: float
+    label: str
+    exit_code: int | None = None
+    notify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SlaConfig:
     """A whole sla.yaml. The last objective matches everything; the first that matches counts.
 
-    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES."""
+    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES. `budget_policy`: by
+    `at_percent`, ascending."""
 
     objectives: tuple[Objective, ...]
     expect: tuple[ReplicaName, ...] = ()
@@ -110,6 +127,7 @@ class SlaConfig:
     text: bytes = field(default=b"", compare=False, repr=False)
     """What was read; empty for the built-in defaults. Kept with the evidence."""
     exclusion_log: bytes = field(default=b"", compare=False, repr=False)
+    budget_policy: tuple[PolicyStep, ...] = ()
 
 
 def alternatives(pattern: str) -> list[str]:

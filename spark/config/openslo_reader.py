@@ -27,7 +27,9 @@ _OF_OBJECTIVE: Final = {
     *("metadata_age_seconds", "metadata_required", "first_copy_hours", "runbook_url"),
 }
 _TEXTS: Final = {"objective", "runbook_url"}
-_OF_FILE: Final = {"windows", "expect", "retired", "maintenance", "exit_on"}
+_OF_FILE: Final = {
+    *("windows", "expect", "retired", "maintenance", "exit_on", "error_budget_policy"),
+}
 _DAYS: Final = {"d": 1, "w": 7}
 
 

@@ -22,6 +22,7 @@ from spark.config.objectives import (
     DEFAULT_WINDOWS,
     EXIT_POLICIES,
     Objective,
+    PolicyStep,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
@@ -116,8 +117,17 @@ _MAINTENANCE: Final[Mapping[str, Parser]] = {
     **_PATTERNS,
     "reason": sla_values.text,
 }
+_POLICY_STEP: Final[Mapping[str, Parser]] = {
+    "at_percent": sla_values.number(0, 1000, "percent", open_end="low"),
+    "label": sla_values.label,
+    "exit_code": sla_values.step_exit_code,
+    "notify": sla_values.flag,
+}
 _EVERYTHING: Final = ("*", "*", "*")
-_SECTIONS: Final = ("objectives", "windows", "expect", "retired", "maintenance", "exit_on")
+_SECTIONS: Final = (
+    *("objectives", "windows", "expect", "retired", "maintenance", "exit_on"),
+    "error_budget_policy",
+)
 
 
 class _Reader(ValueReader):
@@ -150,6 +160,7 @@ class _Reader(ValueReader):
             self._source,
             self._exclusions(sections.get("maintenance")),
             self._exit_policy(sections.get("exit_on")),
+            budget_policy=self._budget_policy(sections.get("error_budget_policy")),
         )
 
     def _pairs(
@@ -281,6 +292,28 @@ class _Reader(ValueReader):
             return str(node.value)
         self.problem(node, f"exit_on is {shown(node)}: write {' or '.join(EXIT_POLICIES)}")
         return EXIT_POLICIES[0]
+
+    def _budget_policy(self, node: yaml.Node | None) -> tuple[PolicyStep, ...]:
+        """The steps, ascending."""
+        required = ["at_percent", "label"]
+        found: dict[float, tuple[PolicyStep, int]] = {}
+        labels: dict[str, int] = {}
+        for values, entry in self._entries("error_budget_policy", node, _POLICY_STEP, required):
+            if not values.keys() >= set(required):
+                continue
+            step, line = PolicyStep(**values), entry.start_mark.line + 1
+            if step.at_percent in found:
+                first = found[step.at_percent][1]
+                text = f"at_percent {step.at_percent:g} is already used by the step in line {first}"
+                self.problem(entry, f"error_budget_policy: {text}; give each its own")
+            elif step.label in labels:
+                text = f"the label {step.label!r} is already used by the step in line"
+                text = f"{text} {labels[step.label]}"
+                self.problem(entry, f"error_budget_policy: {text}; give each its own")
+            else:
+                found[step.at_percent] = step, line
+                labels[step.label] = line
+        return tuple(found[percent][0] for percent in sorted(found))
 
     def _expected(
         self, node: yaml.Node | None, retired: Sequence[ReplicaPattern]

@@ -14,7 +14,13 @@ from typing import Any, Final
 import yaml
 
 from spark.config.exclusions import WEEKDAYS, Exclusion
-from spark.config.objectives import DEFAULT_WINDOWS, EXIT_POLICIES, Objective, SlaConfig
+from spark.config.objectives import (
+    DEFAULT_WINDOWS,
+    EXIT_POLICIES,
+    Objective,
+    PolicyStep,
+    SlaConfig,
+)
 from spark.config.sla_values import SWITCHED_OFF
 from spark.vocabulary import DAY_MS
 
@@ -35,6 +41,7 @@ def settings(sla: SlaConfig) -> dict[str, Any]:
         "retired": [_names(pattern.patterns) for pattern in sla.retired],
         "maintenance": [_maintenance(one) for one in sla.exclusions],
         "exit_on": sla.exit_policy if sla.exit_policy != EXIT_POLICIES[0] else None,
+        "error_budget_policy": [_policy_step(step) for step in sla.budget_policy],
     }
     return {key: value for key, value in found.items() if value}
 
@@ -46,6 +53,10 @@ def objective_entry(objective: Objective) -> dict[str, Any]:
     if entry.pop("sync_ok_given", False) and objective.sync_ok_percent is None:
         entry["sync_ok_percent"] = SWITCHED_OFF
     return {"name": objective.name, **entry}
+
+
+def _policy_step(step: PolicyStep) -> dict[str, Any]:
+    return {key: value for key, value in asdict(step).items() if value not in (None, False)}
 
 
 def _names(patterns: tuple[str, str, str]) -> dict[str, str]:

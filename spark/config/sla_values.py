@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from spark.config.exclusions import WEEKDAYS
+from spark.config.objectives import STEP_EXIT_CODES
 from spark.vocabulary import DAY_MS
 
 _MAX_BYTES: Final = 2**63 - 1
@@ -25,6 +26,7 @@ _NULL_TAG: Final = "tag:yaml.org,2002:null"
 _CLOCK_TIME: Final = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _WEEKLY: Final = re.compile(rf"(\w+) ({_CLOCK_TIME})-({_CLOCK_TIME}|24:00)")
 SWITCHED_OFF: Final = "off"
+_MAX_LABEL: Final = 80
 
 
 class ValueReader:
@@ -98,6 +100,26 @@ def whole_bytes(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
 def text(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
     """A text that is not empty."""
     return reader.text(key, node)
+
+
+def label(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
+    """A short text that can be printed, for a line."""
+    label = reader.text(key, node)
+    if label is not None and not (len(label) <= _MAX_LABEL and label.isprintable()):
+        limits = f"one line of at most {_MAX_LABEL} printable characters"
+        reader.problem(node, f"{key} is {label!r}: it must be {limits}")
+        return None
+    return label
+
+
+def step_exit_code(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+    """One of STEP_EXIT_CODES."""
+    text = node.value if isinstance(node, yaml.ScalarNode) and node.style is None else ""
+    if text not in map(str, STEP_EXIT_CODES):
+        known = "1, 2, or a code of its own from 10 to 99"
+        reader.problem(node, f"{key} is {shown(node)}: it must be {known}")
+        return None
+    return int(text)
 
 
 def exact_name(reader: ValueReader, key: str, node: yaml.Node) -> str | None:

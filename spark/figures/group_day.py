@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from spark.figures.age_bounds import AgeBounds, age_bounds, first_of_kind
 from spark.figures.distributions import (
     Weights,
     ack_figures,
@@ -21,8 +22,12 @@ from spark.figures.distributions import (
     send_ratio,
     whole_ns,
 )
+from spark.figures.exposure_bounds import at_risk, exposure_bounds, reported_positions
 from spark.figures.result_tables import PERCENTILES
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
+from spark.figures.send_answers import send_columns
+from spark.figures.send_bounds import send_bounds
+from spark.figures.two_masters import Ancestry, Overlap, columns, overlaps
 from spark.reported_day import Day
 from spark.vocabulary import MINUTE_MS, SYNC_RESULTS
 
@@ -60,7 +65,7 @@ class GroupFigures:
     """What is the same for all replicas of the group. `segments`: see `spoken`; `minute_of`: of
     each segment the number of the minute that it lies in, -1 for one that lies in several;
     `at_risk`, `oldest`: exposure, value -> ms; `counters`: of the window; `written` and `msgs_in`
-    by minute."""
+    by minute; `overlaps`: two masters at once."""
 
     def __init__(self, samples: GroupSamples, day: Day) -> None:
         self.stream: Final = samples.masters
@@ -69,6 +74,8 @@ class GroupFigures:
         self.first_minute: Final = day.w0_ms - day.w0_ms % MINUTE_MS
         self.minutes: Final = -(-(day.w1_ms - self.first_minute) // MINUTE_MS)
         self.minute_of: Final[list[int]] = []
+        self.ancestry: Final = Ancestry(samples)
+        self.overlaps: Final[list[Overlap]] = overlaps(samples, self.ancestry, day)
         self.at_risk: Final[dict[int, int]] = {}
         self.oldest: Final[dict[int, int]] = {}
         self.msgs_in: Final = [0] * self.minutes
@@ -78,7 +85,8 @@ class GroupFigures:
 
     def _expected(self) -> int:
         """How many samples there should be; the segments' minutes and exposure on the way."""
-        first, at_risk, oldest = self.first_minute, self.at_risk, self.oldest
+        first, risks, oldest = self.first_minute, self.at_risk, self.oldest
+        stood = reported_positions(self.stream.samples)
         spoken_ms = millionths = 0
         # Whole millionths of a sample: their sum does not depend on the order.
         for start_ms, end_ms, sample in self.segments:
@@ -87,9 +95,9 @@ class GroupFigures:
             self.minute_of.append(minute if within_ms + ms <= MINUTE_MS else -1)
             spoken_ms += ms
             millionths += int(ms * _MILLION / line.interval_ms + 0.5)
-            size, age = line.unreplicated_bytes, line.oldest_unreplicated_ms
+            size, age = at_risk(sample, stood.get(line.boot))
             if size is not None:
-                at_risk[size] = at_risk.get(size, 0) + ms
+                risks[size] = risks.get(size, 0) + ms
             if age is not None:
                 oldest[age] = oldest.get(age, 0) + ms
         silent_ms = self.day.window_ms - spoken_ms
@@ -180,8 +188,27 @@ def group_columns(group: GroupFigures) -> Row:
         return {**row, "exposure_covered_s": None}
     row |= {**group.counters, **_latency(inside)}
     row["sync_ok_ratio"] = send_ratio(row)
+    row |= send_columns(inside, risen)
     row["restarts"] = sum(map(_is_restart, inside))
-    return row
+    return row | _bounds(group)
+
+
+def _bounds(group: GroupFigures) -> Row:
+    """What is proved from both sides, and what puts all of it in doubt."""
+    exposed = exposure_bounds(group.stream, group.ancestry, group.day)
+    sent = send_bounds(group.stream, group.ancestry, group.day)
+    return {
+        "exposure_at_least": exposed.at_least,
+        "exposure_at_most": exposed.at_most,
+        "exposure_unmarked": exposed.unmarked,
+        "exposure_unbounded_s": exposed.unbounded_ms / 1000,
+        "sync_ok_least": sent.ok_least,
+        "sync_ok_most": sent.ok_most,
+        "sync_failed_least": sent.failed_least,
+        "sync_failed_most": sent.failed_most,
+        **columns(group.overlaps),
+        "ready_samples": sum([sample.line.ready for sample in group.stream.inside]),
+    }
 
 
 def _exposure(at_risk: Weights, oldest: Weights) -> Row:
@@ -224,18 +251,18 @@ def _is_restart(sample: Sample) -> bool:
     return sample.line.seq == 1 and sample.line.prev_boot is not None
 
 
-def metadata_columns(slave: Stream, day: Day) -> list[Row]:
+def metadata_columns(slave: Stream, ancestry: Ancestry, day: Day) -> list[Row]:
     """Of a slave that writes dumps itself: how old its metadata was, by kind."""
     ages: dict[str, dict[int, int]] = {}
     failures: dict[str, int] = {}
     for sample in slave.inside:
         before = sample.boot_predecessor
-        past = {each.kind: each.failures for each in _first_of_kind(before)} if before else {}
-        for each in _first_of_kind(sample):
+        past = {each.kind: each.failures for each in first_of_kind(before)} if before else {}
+        for each in first_of_kind(sample):
             rise = risen(sample, each.failures, past.get(each.kind))
             failures[each.kind] = failures.get(each.kind, 0) + rise
     for start_ms, end_ms, sample in spoken(slave, day):
-        for each in _first_of_kind(sample):
+        for each in first_of_kind(sample):
             if each.age_ms is not None and each.kind in failures:
                 weights = ages.setdefault(each.kind, {})
                 weights[each.age_ms] = weights.get(each.age_ms, 0) + end_ms - start_ms
@@ -246,10 +273,15 @@ def metadata_columns(slave: Stream, day: Day) -> list[Row]:
             "p99_age_ms": percentiles(ages.get(kind, {}), P99)["p99"],
             "failures": failures[kind],
             "covered_s": sum(ages.get(kind, {}).values()) / 1000,
+            **_age_columns(age_bounds(slave, kind, ancestry, day)),
         }
         for kind in sorted(failures)
     ]
 
 
-def _first_of_kind(sample: Sample) -> list[Any]:
-    return list({each.kind: each for each in reversed(sample.line.metadata or [])}.values())
+def _age_columns(bounds: AgeBounds) -> Row:
+    return {
+        "at_least_ms": bounds.at_least_ms,
+        "at_most_ms": bounds.at_most_ms,
+        "unbounded_s": bounds.unbounded_ms / 1000,
+    }

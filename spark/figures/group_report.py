@@ -17,11 +17,13 @@ from spark.figures.events import events
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
 from spark.figures.replica_names import KnownReplica, known_replicas
-from spark.figures.replica_time import Asked, ReplicaTime, replica_time
+from spark.figures.replica_time import Asked, replica_time
 from spark.figures.report_context import Context
 from spark.figures.result_tables import METADATA_TYPE, TABLES, WINDOW_METADATA_TYPE
 from spark.figures.revisions import Revision
 from spark.figures.sample_stream import GroupSamples, read_samples
+from spark.figures.time_pieces import ReplicaTime
+from spark.figures.two_masters import joined
 from spark.figures.verdicts import (
     budget_columns,
     budget_s,
@@ -125,6 +127,7 @@ class _GroupReport:
         time = self._time(name, known, objective)
         of_day = ReplicaDay(self._figures, name, time)
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
+        row |= of_day.lag_p99_columns(objective.lag_p99_seconds)
         row["metadata"] = self._metadata(name)
         ended, count = row["incidents_ended"], row["incidents"]
         row["mttr_s"] = row["incident_ended_s"] / ended if ended else None
@@ -155,6 +158,7 @@ class _GroupReport:
                 copy_since_ms=known.copy_since_ms,
                 copy_ms=round(objective.first_copy_hours * HOUR_MS),
                 maintenance=maintenance_of(self._context, (*self._group, name)),
+                doubted=joined(self._figures.overlaps),
             ),
             self._day,
         )
@@ -165,13 +169,19 @@ class _GroupReport:
         if prefix != self._group[1] or not number.isdecimal():
             return []
         slave = self._samples.slaves.get(int(number))
+        ancestry = self._figures.ancestry
         is_its_name = slave is not None and str(int(number)) == number
-        return metadata_columns(slave, self._day) if slave is not None and is_its_name else []
+        return (
+            metadata_columns(slave, ancestry, self._day)
+            if slave is not None and is_its_name
+            else []
+        )
 
     def _replica_windows(self, row: Row, objective: Objective) -> list[Row]:
         before = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
         days = [*before, row | {"dt": self._date}]
-        return replica_windows(days, objective, self._date, self._context.sla.windows)
+        begun = min([*self._context.result_dates[:1], self._date])
+        return replica_windows(days, objective, self._date, self._context.sla.windows, begun)
 
 
 def objective_of(sla: SlaConfig, key: tuple[str, str, str]) -> Objective:

@@ -9,13 +9,18 @@ the same pieces of time, by one object.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from spark.dumps.dump_line import Process, ReplicaRow
+from spark.figures.disconnects import ended_connection
 from spark.figures.distributions import distribution, percentiles
 from spark.figures.group_day import P99, GroupFigures, Row, risen
-from spark.figures.replica_time import (
+from spark.figures.lag_marks import lag_bounds
+from spark.figures.result_tables import PERCENTILES
+from spark.figures.sample_stream import Sample
+from spark.figures.time_pieces import (
     BAD,
     CATCHING_UP,
     DOWN,
@@ -25,8 +30,6 @@ from spark.figures.replica_time import (
     Piece,
     ReplicaTime,
 )
-from spark.figures.result_tables import PERCENTILES
-from spark.figures.sample_stream import Sample
 from spark.vocabulary import HOUR_MS, LARGEST, MINUTE_MS, STATES
 
 _MILLION: Final = 1_000_000
@@ -59,6 +62,7 @@ class ReplicaDay:
             **self._group.columns,
             **self._times(),
             "longest_gap_s": _longest_gap_ms(self._time.pieces) / 1000,
+            "leading_unknown_s": _leading_unknown_ms(self._time.pieces) / 1000,
             **self._lag_figures(),
             **self._minute_counts(),
             **self._incident_figures(),
@@ -94,6 +98,10 @@ class ReplicaDay:
             "availability": good_ms / judged_ms if judged_ms else None,
             **{f"state_{name}_s": ms / 1000 for name, ms in states.items()},
             "state_unknown_s": max(0, window_ms - sum(states.values())) / 1000,
+            "lag_unproved_s": sum(
+                [p.length_ms for p in self._time.pieces if p.quality == UNKNOWN and p.state]
+            )
+            / 1000,
             **self._at_the_borders(first_good_ms),
         }
 
@@ -109,6 +117,23 @@ class ReplicaDay:
             "open_start_ms": last["start_ms"] if last else None,
             "open_end_ms": last["end_ms"] if last else None,
         }
+
+    def lag_p99_columns(self, limit_seconds: float | None) -> Row:
+        """How long the lag was above the limit of lag p99, and how long that is not known."""
+        found: Row = dict.fromkeys(("lag_p99_above_s", "lag_p99_unknown_s", "lag_p99_bounds_ms"))
+        if limit_seconds is None or not self._group.stream.samples:
+            return found
+        left_out = [
+            (piece.start_ms, piece.end_ms)
+            for piece in self._time.pieces
+            if piece.quality == EXCLUDED or piece.state == DOWN
+        ]
+        stream, limit_ms = self._group.stream, limit_seconds * 1000
+        bounds = lag_bounds(stream, self._replica, limit_ms, left_out, self._day)
+        found["lag_p99_above_s"] = bounds.above_ms / 1000
+        found["lag_p99_unknown_s"] = bounds.unknown_ms / 1000
+        found["lag_p99_bounds_ms"] = bounds.neighbours
+        return found
 
     def _exclusions(self) -> list[Row]:
         seconds: dict[str, int] = {}
@@ -328,6 +353,7 @@ class ReplicaDay:
             "open": run[-1].end_ms == self._day.w1_ms,
             "max_lag_ms": max((row.lag_ms for row in rows), default=None),
             "max_lag_bytes": max((row.lag_bytes for row in rows), default=None),
+            **ended_connection(rows, start_ms, end_ms),
         }
 
     def _cause(self, bad: Sequence[Piece]) -> str:
@@ -411,3 +437,9 @@ def _ha_failed(sample: Sample) -> bool:
 
 def _process_ha(sample: Sample) -> Process | None:
     return next((each for each in sample.line.processes if each.name == "ha"), None)
+
+
+def _leading_unknown_ms(pieces: Iterable[Piece]) -> int:
+    """How long the window had been going on before anything is known."""
+    unknown = itertools.takewhile(lambda piece: piece.quality == UNKNOWN, pieces)
+    return sum(piece.length_ms for piece in unknown)

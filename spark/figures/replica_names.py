@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from spark.figures.report_context import Context
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
+from spark.figures.time_pieces import NEVER
 
 _REMEMBERED_RESULTS: Final = 7
 _ALWAYS: Final = 0
-_NEVER: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def known_replicas(
             add(name, _ALWAYS)
             last_rows[name] = row
         elif name not in renamed and date == str(day.date):
-            add(name, _NEVER)
+            add(name, NEVER)
     for expected in sla.expect:
         if (expected.cluster, expected.broker) == group:
             add(expected.replica, _ALWAYS)
@@ -57,7 +57,7 @@ def known_replicas(
         add(name, ts)
     for number, slave in samples.slaves.items():
         if number and slave.inside:
-            add(f"{group[1]}:{number}", _NEVER)
+            add(f"{group[1]}:{number}", NEVER)
     found = []
     for name in sorted(known):
         if not any(each.matches(*group, name) for each in sla.retired):

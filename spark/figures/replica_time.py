@@ -9,18 +9,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from spark.dumps.dump_line import ReplicaRow
-from spark.figures.sample_stream import Sample, Stream
+from spark.figures.lag_judge import LagJudge
+from spark.figures.sample_stream import Sample, Stream, mark_reaches
+from spark.figures.time_pieces import (
+    BAD,
+    CATCHING_UP,
+    DISCONNECTED,
+    DOWN,
+    EXCLUDED,
+    GOOD,
+    IN_SYNC,
+    NEVER,
+    NOT_YET,
+    UNKNOWN,
+    Extra,
+    Piece,
+    ReplicaTime,
+    doubted,
+    exclude,
+    shared,
+)
 from spark.reported_day import Day
 from spark.vocabulary import STATES
 
-GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
-IN_SYNC, CATCHING_UP, DISCONNECTED = STATES
-DOWN = "down"
-FIRST_COPY: Final = "first copy"
 _BEFORE_OWN: Final = (DISCONNECTED, CATCHING_UP, IN_SYNC)
 """The order, within an interval, of states of which the samples on both ends say nothing."""
 _REST_MS: Final = 1_000
@@ -29,39 +44,13 @@ _BOOKED_LATE_MS: Final = 2_500
 """By so much counters may rise faster than the clock: a silence of process `ha` is booked late."""
 
 
-@dataclass(slots=True)
-class Piece:
-    """[start_ms, end_ms) of the window. `state`: one of STATES, DOWN, or None. `sample`: that of
-    the interval; of good time the first one's. `reason`: of excluded time."""
-
-    start_ms: int
-    end_ms: int
-    quality: str
-    state: str | None = None
-    sample: Sample | None = None
-    reason: str = ""
-
-    @property
-    def length_ms(self) -> int:
-        return self.end_ms - self.start_ms
-
-
-@dataclass(slots=True)
-class Extra:
-    """Bad time for which the wall clock has no room: it counts at `ts`."""
-
-    ts: int
-    ms: int
-    state: str
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked of one replica.
 
     `limit_ms`: of the lag. `known_ms`: from then on its row is missed. `copy_since_ms`: when its
     first copy began, None for a replica that had its copy; it may take `copy_ms`. `maintenance`:
-    (from_ms, to_ms, reason).
+    (from_ms, to_ms, reason). `doubted`: spans of two masters at once, in which nothing is good.
     """
 
     replica: str
@@ -70,16 +59,7 @@ class Asked:
     copy_since_ms: int | None = None
     copy_ms: int = 0
     maintenance: Sequence[tuple[int, int, str]] = ()
-
-
-@dataclass(slots=True)
-class ReplicaTime:
-    """`pieces` tile the window in order; `extras` come on top. `copy_since_ms`: of a first copy
-    that is still running at the end of the window."""
-
-    pieces: list[Piece]
-    extras: list[Extra] = field(default_factory=list)
-    copy_since_ms: int | None = None
+    doubted: Sequence[tuple[int, int]] = ()
 
 
 def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
@@ -87,7 +67,9 @@ def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
     builder = _Builder(stream, asked, day)
     builder.add_all(stream.samples)
     found = ReplicaTime(builder.whole(), builder.extras)
-    _exclude(found, asked)
+    for start_ms, end_ms in asked.doubted:
+        found.pieces = list(doubted(found.pieces, start_ms, end_ms))
+    exclude(found, asked.maintenance, asked.copy_since_ms, asked.copy_ms)
     return found
 
 
@@ -135,9 +117,10 @@ class _Builder:
         """One sample's down time and interval."""
         if sample.down_ms is not None:
             end_ms = min(sample.line.boot_ts, sample.ts)
-            is_known = end_ms > self._asked.known_ms
-            quality, state = (BAD, DOWN) if is_known else (UNKNOWN, None)
-            self._put(sample.down_ms, end_ms, quality, state, sample)
+            if end_ms > self._asked.known_ms:
+                self._put(sample.down_ms, end_ms, BAD, DOWN, sample)
+            else:
+                self._put_unborn(sample.down_ms, end_ms, sample)
         if sample.ts <= self._day.w0_ms:
             return
         if row is None:
@@ -167,8 +150,8 @@ class _Builder:
         length_ms = sample.ts - start_ms
         if counted_ms < 0 or not length_ms - _REST_MS <= counted_ms <= span_ms + _BOOKED_LATE_MS:
             return False
-        if limit_ms < sample.line.interval_ms:
-            return True
+        if row.lag_ms_max is not None:
+            return row.lag_ms_max <= limit_ms and mark_reaches(sample)
         room_ms = limit_ms - row_before.lag_ms
         return (
             (row_before.lag_exact or not row_before.lag_bytes)
@@ -182,8 +165,11 @@ class _Builder:
         return other is not None and sample.start_ms < other[1] and sample.ts >= other[0]
 
     def _add_without_row(self, sample: Sample) -> None:
-        if sample.ts <= self._asked.known_ms or self._is_elsewhere(sample):
+        if self._is_elsewhere(sample):
             self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
+            return
+        if sample.ts <= self._asked.known_ms:
+            self._put_unborn(sample.start_ms, sample.ts, sample)
             return
         self._put(sample.start_ms, sample.spoken_ms, UNKNOWN, None, sample)
         self._put(sample.spoken_ms, sample.ts, BAD, DISCONNECTED, sample)
@@ -191,16 +177,17 @@ class _Builder:
     def _add_counted(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> None:
         counted = _counted(sample, row, row_before)
         start_ms = sample.start_ms
-        taken = _taken(counted, row.state, sample.ts - start_ms)
+        order = _from_the_end(row.state, row_before.state if row_before else None)
+        taken = _taken(counted, order, sample.ts - start_ms)
         if sample.is_free and sample.ts >= self._day.w0_ms and sample.ts < self._day.w1_ms:
             for state in (DISCONNECTED, CATCHING_UP):
                 if counted[state] > taken[state]:
                     self.extras.append(Extra(sample.ts, counted[state] - taken[state], state))
-        judge = _LagJudge(sample, row, row_before, self._asked.limit_ms)
+        judge = LagJudge(sample, row, row_before, self._asked.limit_ms)
         untold_ms = max(0, sample.span_ms - sum(counted.values())) if sample.same_boot else 0
         parts: list[tuple[int, int, str, str | None]] = []
         end_ms = sample.ts
-        for state in _from_the_end(row.state, row_before.state if row_before else None):
+        for state in order:
             begin_ms = end_ms - taken[state]
             if state == IN_SYNC:
                 judged = judge.judged(begin_ms, end_ms, begin_ms - untold_ms)
@@ -211,29 +198,48 @@ class _Builder:
         if end_ms > start_ms:
             was_in_sync = row_before is not None and row_before.state == IN_SYNC
             if row.state == IN_SYNC and was_in_sync and end_ms - start_ms <= _REST_MS:
-                judged = judge.judged(start_ms, end_ms, start_ms)
+                judged = judge.judged(start_ms, end_ms, start_ms, is_counted=False)
                 parts += [(*part, IN_SYNC) for part in reversed(judged)]
+            elif row_before is None and sample.same_boot and sample.ts <= self._asked.known_ms:
+                self._put_unborn(start_ms, end_ms, sample)
             else:
                 parts.append((start_ms, end_ms, UNKNOWN, None))
-        for begin_ms, until_ms, quality, state_of_part in reversed(parts):
+        parts = [part for part in reversed(parts) if part[0] < part[1]]
+        before = sample.boot_predecessor
+        if before is None or not before.in_window or not sample.in_window:
+            parts = shared(parts, self._day)
+        for begin_ms, until_ms, quality, state_of_part in parts:
             self._put(begin_ms, until_ms, quality, state_of_part, sample)
 
+    def _put_unborn(self, start_ms: int, end_ms: int, sample: Sample) -> None:
+        """Lines before its first row show that it did not exist yet; if there is any such row."""
+        if self._asked.known_ms < NEVER:
+            self._put(start_ms, end_ms, EXCLUDED, None, sample, NOT_YET)
+        else:
+            self._put(start_ms, end_ms, UNKNOWN, None, sample)
+
     def _put(
-        self, start_ms: int, end_ms: int, quality: str, state: str | None, sample: Sample
+        self,
+        start_ms: int,
+        end_ms: int,
+        quality: str,
+        state: str | None,
+        sample: Sample,
+        reason: str = "",
     ) -> None:
-        """A piece, clipped to the window; what is good goes on as one."""
+        """A piece, clipped to the window; what is good or excluded goes on as one."""
         if start_ms < self._day.w0_ms:
             start_ms = self._day.w0_ms
         if end_ms > self._day.w1_ms:
             end_ms = self._day.w1_ms
         if start_ms >= end_ms:
             return
-        if quality == GOOD and self._known:
+        if quality in (GOOD, EXCLUDED) and self._known:
             last = self._known[-1]
-            if last.quality == GOOD and last.end_ms == start_ms:
+            if last.quality == quality and last.end_ms == start_ms:
                 last.end_ms = end_ms
                 return
-        self._known.append(Piece(start_ms, end_ms, quality, state, sample))
+        self._known.append(Piece(start_ms, end_ms, quality, state, sample, reason))
 
     def whole(self) -> list[Piece]:
         """All pieces in order, and unknown time between them."""
@@ -275,11 +281,12 @@ def _counted(sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> 
     return found
 
 
-def _taken(counted: dict[str, int], own: str, room_ms: int) -> dict[str, int]:
-    """What of it has room in the interval: time out of sync first, the own state's before all."""
+def _taken(counted: dict[str, int], order: Sequence[str], room_ms: int) -> dict[str, int]:
+    """What of it has room in the interval: time out of sync first, and of that what lies nearest to
+    its end. `order`: see `_from_the_end`."""
     taken = dict.fromkeys(STATES, 0)
-    for state in (own, DISCONNECTED, CATCHING_UP):
-        if state != IN_SYNC and not taken[state]:
+    for state in order:
+        if state != IN_SYNC:
             taken[state] = min(counted[state], room_ms)
             room_ms -= taken[state]
     taken[IN_SYNC] = min(counted[IN_SYNC], room_ms)
@@ -291,103 +298,3 @@ def _from_the_end(own: str, before: str | None) -> list[str]:
     first = [before] if before is not None and before != own else []
     between = [state for state in _BEFORE_OWN if state != own and state not in first]
     return [own, *reversed(between), *first]
-
-
-class _LagJudge:
-    """Judges time in sync of one interval by the lag on both of its ends. The lag is the age of a
-    record: it grows by one second a second at most."""
-
-    def __init__(
-        self,
-        sample: Sample,
-        row: ReplicaRow,
-        row_before: ReplicaRow | None,
-        limit_ms: float,
-    ) -> None:
-        self._sample: Final = sample
-        self._row: Final = row
-        self._limit_ms: Final = limit_ms
-        self._is_sure: Final = row.lag_exact or not row.lag_bytes
-        self._room_ms: float | None = limit_ms
-        """So much may the lag grow before it passes the limit; None: nobody knows. A replica gets
-        in sync without a lag."""
-        if row_before is not None and row_before.state == IN_SYNC:
-            was_sure = row_before.lag_exact or not row_before.lag_bytes
-            self._room_ms = limit_ms - row_before.lag_ms if was_sure else None
-
-    def judged(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
-        """(start_ms, end_ms, quality) of time in sync, in order, without empty ones. `since_ms`:
-        from then on the lag may have grown."""
-        spoken_ms = max(start_ms, min(end_ms, self._sample.spoken_ms))
-        parts = [(start_ms, spoken_ms, UNKNOWN), *self._spoken(spoken_ms, end_ms, since_ms)]
-        return [part for part in parts if part[0] < part[1]]
-
-    def _spoken(self, start_ms: int, end_ms: int, since_ms: int) -> list[tuple[int, int, str]]:
-        row, limit_ms = self._row, self._limit_ms
-        is_late = row.lag_ms > limit_ms
-        if row.state == IN_SYNC and limit_ms < self._sample.line.interval_ms:
-            quality = BAD if is_late else GOOD if self._is_sure else UNKNOWN
-            return [(start_ms, end_ms, quality)]
-        safe_ms = start_ms
-        if self._room_ms is not None:
-            safe_ms = _cut(since_ms + self._room_ms, start_ms, end_ms)
-        if row.state == IN_SYNC and is_late:
-            late_ms = _cut(self._sample.ts - (row.lag_ms - limit_ms), start_ms, end_ms)
-            safe_ms = min(safe_ms, late_ms)
-            return [
-                (start_ms, safe_ms, GOOD),
-                (safe_ms, late_ms, UNKNOWN),
-                (late_ms, end_ms, BAD),
-            ]
-        if row.state == IN_SYNC and not self._is_sure:
-            return [(start_ms, end_ms, UNKNOWN)]
-        # The lag may have been above the limit and come down.
-        return [(start_ms, safe_ms, GOOD), (safe_ms, end_ms, UNKNOWN)]
-
-
-def _cut(at_ms: float, start_ms: int, end_ms: int) -> int:
-    """A moment within [start_ms, end_ms]; whole ms."""
-    return max(start_ms, min(end_ms, int(at_ms)))
-
-
-# -- excluded time ---------------------------------------------------------------------------
-
-
-def _exclude(found: ReplicaTime, asked: Asked) -> None:
-    """Takes out maintenance and the first copy."""
-    in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
-    synced_ms = min(in_sync, default=None)
-    for start_ms, end_ms, reason in asked.maintenance:
-        found.pieces = list(_without(found.pieces, start_ms, end_ms, reason))
-        found.extras = [each for each in found.extras if not start_ms <= each.ts < end_ms]
-    since_ms = asked.copy_since_ms
-    if since_ms is not None and asked.copy_ms:
-        end_ms = since_ms + asked.copy_ms
-        _exclude_first_copy(found, end_ms if synced_ms is None else min(end_ms, synced_ms))
-        found.copy_since_ms = since_ms if synced_ms is None else None
-
-
-def _exclude_first_copy(found: ReplicaTime, end_ms: int) -> None:
-    """It may have begun before its first row, whose counters tell of it."""
-    pieces: list[Piece] = []
-    for piece in found.pieces:
-        if piece.state == CATCHING_UP:
-            pieces += _without([piece], 0, end_ms, FIRST_COPY)
-        else:
-            pieces.append(piece)
-    found.pieces = pieces
-    found.extras = [each for each in found.extras if each.state != CATCHING_UP or each.ts >= end_ms]
-
-
-def _without(pieces: Iterable[Piece], start_ms: int, end_ms: int, reason: str) -> Iterable[Piece]:
-    """The same pieces, but excluded between two moments."""
-    for piece in pieces:
-        begin_ms, until_ms = max(piece.start_ms, start_ms), min(piece.end_ms, end_ms)
-        if begin_ms >= until_ms or piece.quality == EXCLUDED:
-            yield piece
-            continue
-        if piece.start_ms < begin_ms:
-            yield Piece(piece.start_ms, begin_ms, piece.quality, piece.state, piece.sample)
-        yield Piece(begin_ms, until_ms, EXCLUDED, None, piece.sample, reason)
-        if until_ms < piece.end_ms:
-            yield Piece(until_ms, piece.end_ms, piece.quality, piece.state, piece.sample)

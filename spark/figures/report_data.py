@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark.config.objectives import PolicyStep
 from spark.figures import result_tables
+from spark.figures.budget_policy import ReachedStep, reached_steps, steps_up_to
 from spark.figures.result_tables import METADATA_FIGURES, TABLES
 from spark.vocabulary import REPLICA, SYNC_MASTER
 
@@ -42,7 +44,7 @@ REPLICA_DAY_COLUMNS = _shown(
     "replica_days",
     # What only later reports need.
     *("first_received", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms"),
-    "first_copy_since_ms",
+    *("first_copy_since_ms", "leading_unknown_s"),
 )
 METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""
@@ -53,7 +55,10 @@ CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
 EVENT_COLUMNS = _shown("events")
 BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
-MINUTE_COLUMNS = (*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "lag_ms_max", "msgs_in")
+MINUTE_COLUMNS = (
+    *(*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms"),
+    *("lag_ms_max", "msgs_in"),
+)
 HOUR_COLUMNS = _shown("hours")
 DAY_COLUMNS = (*KEY, "dt", "good_s", "bad_s", "unknown_s")
 OBJECTIVE_COLUMNS = (
@@ -116,6 +121,7 @@ class ReportData:
     """Exclusions and annotations after the event that touch the window: who, when, why."""
     exit_on: str = "day"
     """Whose verdict the exit code tells: one of `sla_config.EXIT_POLICIES`."""
+    budget_policy: Sequence[PolicyStep] = ()
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
@@ -129,10 +135,18 @@ class ReportData:
 
     @property
     def exit_code(self) -> int:
-        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names."""
+        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names; or what a
+        step of the error-budget policy says, if that is worse."""
         verdicts = {"day": [self.verdict], "window": [self.window_verdict]}
         counted = verdicts.get(self.exit_on, [self.verdict, self.window_verdict])
-        return EXIT_CODES[min(counted, key=SEVERITY.__getitem__)]
+        steps = steps_up_to(self.budget_steps, self.budget_policy)
+        of_steps = [step.exit_code for step in steps if step.exit_code is not None]
+        return worst_exit_code([*(EXIT_CODES[verdict] for verdict in counted), *of_steps])
+
+    @property
+    def budget_steps(self) -> list[ReachedStep]:
+        """Of each replica that reached one, its highest step; the most used budget first."""
+        return reached_steps(self.longest_windows, self.budget_policy)
 
     @property
     def longest_window(self) -> int:
@@ -196,6 +210,13 @@ _REQUIRED = {
     "days": DAY_COLUMNS,
     "objectives": OBJECTIVE_COLUMNS,
 }
+
+
+def worst_exit_code(codes: Iterable[int]) -> int:
+    """Of several: 3, then a step's own code (the largest), 1, 2, 0."""
+    ranks = {EXIT_ERROR: -100, EXIT_CODES[BREACHED]: 1, EXIT_CODES[INSUFFICIENT]: 2}
+    ranks[EXIT_CODES[MET]] = 3
+    return min(codes, key=lambda code: ranks.get(code, -code), default=EXIT_CODES[MET])
 
 
 def key_of(row: Row) -> ReplicaKey:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark import vocabulary
-from spark.vocabulary import GROUP, REPLICA, SYNC_RESULTS
+from spark.vocabulary import GROUP, REPLICA, SEND_ANSWERS, SYNC_RESULTS
 
 PERCENTILES: Final = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999}
 """Of the lag: name -> thousandths of the time."""
@@ -26,9 +26,14 @@ METADATA_FIGURES: Final = {
     "p99_age_ms": "bigint",
     "failures": "bigint",
     "covered_s": "double",
+    "at_least_ms": "bigint",
+    "at_most_ms": "bigint",
+    "unbounded_s": "double",
 }
 WINDOW_METADATA_FIGURES: Final = {
-    name: kind for name, kind in METADATA_FIGURES.items() if name != "p99_age_ms"
+    name: kind
+    for name, kind in METADATA_FIGURES.items()
+    if name not in ("p99_age_ms", "at_least_ms", "at_most_ms", "unbounded_s")
 }
 
 
@@ -79,6 +84,7 @@ _SENDS = (
     | _columns("array<double>", "ack_le")
     | _columns("array<bigint>", "ack_counts")
     | _columns("double", "ack_sum_s")
+    | _columns("bigint", *(f"sends_{name}" for name in SEND_ANSWERS))
     | _columns("bigint", "msgs_in", "bytes_in", "restarts")
 )
 
@@ -92,12 +98,16 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "clock_skew_ms")
     | _KNOWN
     | _columns("bigint", *_LAGS)
+    | _columns("double", "lag_p99_above_s", "lag_p99_unknown_s")
+    | _columns("array<bigint>", "lag_p99_bounds_ms")
+    | _columns("double", "lag_unproved_s")
     | _STATE_COLUMNS
     | _MINUTE_COUNTS
     | _INCIDENT_FIGURES
     | _columns("bigint", "carried_start_ms", "carried_end_ms", "open_start_ms", "open_end_ms")
     | _columns(EXCLUSIONS_TYPE, "exclusions")
     | _columns("bigint", "first_copy_since_ms")
+    | _columns("double", "leading_unknown_s")
     | _COUNTERS
     | _CATCH_UP
     | _columns(METADATA_TYPE, "metadata")
@@ -110,13 +120,19 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "samples", "unreplicated_bytes_max", "unreplicated_bytes_p99")
     | _columns("bigint", "oldest_unreplicated_ms_max", "oldest_unreplicated_ms_p99")
     | _columns("double", "exposure_byte_s", "exposure_covered_s")
+    | _columns("bigint", "exposure_at_least", "exposure_at_most", "exposure_unmarked")
+    | _columns("double", "exposure_unbounded_s")
+    | _columns("bigint", "sync_ok_least", "sync_ok_most", "sync_failed_least", "sync_failed_most")
+    | _columns("double", "two_masters_s")
+    | _columns("string", "two_masters")
+    | _columns("bigint", "ready_samples")
     | _columns("boolean", "closed")
     | _SENDS
     | _columns("map<int,bigint>", "unreplicated_bytes_hist", "oldest_unreplicated_ms_hist")
     | _columns("bigint", "revision"),
     "windows": _KEY_COLUMNS
     | _columns("int", "days", "days_with_data")
-    | _columns("string", "verdict")
+    | _columns("string", "begun", "verdict")
     | _columns("double", "window_s")
     | _columns("bigint", *_SAMPLE_COUNTS)
     | _columns("double", "longest_gap_s")
@@ -162,7 +178,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("double", "duration_s", "bad_s", "unknown_s")
     | _columns("string", "cause")
     | _columns("boolean", "open")
-    | _columns("bigint", "max_lag_ms", "max_lag_bytes"),
+    | _columns("bigint", "max_lag_ms", "max_lag_bytes")
+    | _columns("string", "peer", "disconnect_reason")
+    | _columns("bigint", "disconnect_ms"),
     "events": _GROUP_COLUMNS
     | _columns("int", "broker_id")
     | _columns("bigint", "ts")

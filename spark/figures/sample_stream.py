@@ -249,6 +249,15 @@ def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
         latest = max(latest, each.ts)
 
 
+def mark_reaches(sample: Sample) -> bool:
+    """Whether the marks of a line (version 2: largest values since `since`) count from the begin of
+    its interval on, so that nothing of it is unseen."""
+    since = sample.line.since
+    if since is None:
+        return False
+    return sample.ts - (sample.line.mono - since) - sample.start_ms <= _HAIR_MS
+
+
 def _by_ts(of_boot: Sequence[Sample]) -> Sequence[Sample]:
     """A boot's own clock may have been set: its samples share the time in the order of ts. Tells
     each that comes after a later one."""

@@ -4,6 +4,7 @@ Plain functions over stored days, never over samples; windows are made in the ex
 the driver. Sums are sums of the days' sums, percentiles come from the days' histograms. Days
 without a stored result are unknown time. Rows are dictionaries by column
 (spark/figures/result_tables.py). Knows docs/sla_report.md ("Several days"), no dump and no path.
+Long because windows, groups and clusters add up the same columns by the same rules.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark.config.objectives import Objective
+from spark.figures.criteria import availability_verdict, is_covered
 from spark.figures.distributions import (
     NANOSECONDS,
     ack_figures,
@@ -26,15 +28,8 @@ from spark.figures.distributions import (
 )
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import PERCENTILES, SPANS_S, STATES
-from spark.figures.verdicts import (
-    availability_verdict,
-    budget_columns,
-    budget_s,
-    is_covered,
-    waiting_groups,
-    worst_of,
-)
-from spark.vocabulary import DAY_MS, MINUTE_MS, SYNC_RESULTS
+from spark.figures.verdicts import budget_columns, budget_s, waiting_groups, worst_of
+from spark.vocabulary import DAY_MS, MINUTE_MS, SEND_ANSWERS, SYNC_RESULTS
 
 Row = Mapping[str, Any]
 
@@ -47,6 +42,7 @@ _LAGS: Final = ("lag_ms", "lag_bytes")
 _EXPOSED: Final = ("unreplicated_bytes", "oldest_unreplicated_ms")
 _KNOWN_STATES: Final = tuple(f"state_{name}_s" for name in STATES if name != "unknown")
 _SYNC: Final = tuple(f"sync_{name}" for name in SYNC_RESULTS)
+_SENDS: Final = tuple(f"sends_{name}" for name in SEND_ANSWERS)
 _COUNTERS: Final = ("transferred_bytes", "reconnects", "rejected_acks")
 _SAMPLE_COUNTS: Final = (
     *("expected", "received", "duplicates", "conflicts", "late", "out_of_order"),
@@ -65,19 +61,52 @@ _REPLICA_COUNTS: Final = (
 
 
 def replica_windows(
-    days: Sequence[Row], objective: Objective, date: str, lengths: Sequence[int]
+    days: Sequence[Row],
+    objective: Objective,
+    date: str,
+    lengths: Sequence[int],
+    begun: str | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of table `windows` of one replica, one for each length in days.
 
     `days`: its rows of replica_days with `dt`, D's own among them; those beyond a length are left
-    out of it.
+    out of it. `begun`: the date of the first result of all; a window that reaches further back is
+    judged from then on.
     """
     today = next(row for row in days if row["dt"] == date)
     longest = max(lengths)
     return [
-        _replica_window(_within(days, date, length), objective, today, length, longest)
+        _replica_window(
+            _within(days, date, length), objective, today, _span(days, date, length, begun), longest
+        )
         for length in lengths
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A window of `days` that is judged over the last `judged_days` of them: of a window that
+    reaches back behind the first result those since `begun`, its date, less `silent_ms`: what was
+    unknown of that date before its first line."""
+
+    days: int
+    judged_days: int
+    begun: str | None = None
+    silent_ms: int = 0
+
+
+def _span(days: Iterable[Row], date: str, length: int, begun: str | None) -> _Span:
+    last = datetime.date.fromisoformat(date)
+    if begun is None or begun < str(last - datetime.timedelta(days=length - 1)):
+        return _Span(length, length)
+    first = next((row for row in days if row["dt"] == begun), None)
+    silent_ms = whole_ms(first["leading_unknown_s"] or 0.0) if first is not None else 0
+    if first is not None and silent_ms >= whole_ms(first["window_s"]):
+        silent_ms = 0  # nothing of it is known: there is no first line to begin with
+    judged_days = (last - datetime.date.fromisoformat(begun)).days + 1
+    # A whole window of this length has nothing before it that would be left out.
+    is_whole = judged_days == length and not silent_ms
+    return _Span(length, judged_days, None if is_whole else begun, silent_ms)
 
 
 def _within(days: Iterable[Row], date: str, length: int) -> list[Row]:
@@ -88,18 +117,21 @@ def _within(days: Iterable[Row], date: str, length: int) -> list[Row]:
 
 
 def _replica_window(
-    days: Sequence[Row], objective: Objective, today: Row, length: int, longest: int
+    days: Sequence[Row], objective: Objective, today: Row, span: _Span, longest: int
 ) -> dict[str, Any]:
     # D itself may be a part of a day; whatever is not stored of the days before is unknown.
-    length_s = (length - 1) * DAY_S + today["window_s"]
-    row = _sums(days, length)
+    whole_s = (span.judged_days - 1) * DAY_S + today["window_s"]
+    length_s = max(0, whole_ms(whole_s) - span.silent_ms) / 1000
+    row = _sums(days, span.judged_days)
     row["window_s"] = length_s
-    row["minutes_unknown"] = _unknown_minutes(days, today, length)
+    row["begun"] = span.begun
+    unknown = _unknown_minutes(days, today, span.judged_days)
+    row["minutes_unknown"] = max(0, unknown - span.silent_ms // MINUTE_MS)
     row |= _shares(row)
     row["unknown_s"] = _rest_s(length_s, row["excluded_s"], row["good_s"], row["bad_s"])
-    row["state_unknown_s"] = _rest_s(
-        length_s, row["excluded_s"], *(row[name] for name in _KNOWN_STATES)
-    )
+    # A day's states may be longer than the day: its unknown time is 0 then, and no less.
+    stored = sum(whole_ms(day["window_s"]) - whole_ms(day["state_unknown_s"]) for day in days)
+    row["state_unknown_s"] = max(0, whole_ms(length_s) - stored) / 1000
     for measure in _LAGS:
         row |= merged_figures(days, measure, PERCENTILES)
     budget = budget_s(objective.availability_percent, length_s - row["excluded_s"])
@@ -112,9 +144,11 @@ def _replica_window(
         is_covered=row["coverage"] is None
         or is_covered(row["coverage"], objective.min_coverage_percent),
     )
-    row["forecast"] = _forecast(row, days, today["dt"]) if length == longest else None
+    row["forecast"] = _forecast(row, days, today["dt"]) if span.days == longest else None
     row["metadata"] = _metadata(days)
-    return row | {name: today[name] for name in ("cluster", "broker", "replica")} | {"days": length}
+    return (
+        row | {name: today[name] for name in ("cluster", "broker", "replica")} | {"days": span.days}
+    )
 
 
 def _rest_s(length_s: float, *parts_s: float) -> float:
@@ -173,6 +207,8 @@ def _forecast(row: Row, days: Sequence[Row], date: str) -> str | None:
     left_s, recent = row["budget_left_s"], _within(days, date, _RATE_DAYS)
     if left_s <= 0 and row["bad_s"] > 0:
         return "exhausted"
+    if row["begun"] is not None:
+        return None  # its budget grows with each day
     known_ms = sum(whole_ms(day["good_s"]) + whole_ms(day["bad_s"]) for day in recent)
     bad_s = sum_of_seconds(day["bad_s"] for day in recent)
     if known_ms < DAY_MS or bad_s <= 0:
@@ -288,6 +324,7 @@ def _exposed(days: Sequence[Row]) -> dict[str, Any]:
 
 def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
     row: dict[str, Any] = {name: _sum(rows, name) for name in _GROUP_SUMS}
+    row |= {name: _sum_of_all(rows, name) for name in _SENDS}
     row |= {f"{measure}_max": _largest(rows, f"{measure}_max") for measure in _EXPOSED}
     exposure = [each["exposure_byte_s"] for each in rows if each["exposure_byte_s"] is not None]
     row["exposure_byte_s"] = sum(map(whole_ms, exposure)) / 1000 if exposure else None
@@ -299,6 +336,12 @@ def _group_sums(rows: Sequence[Row]) -> dict[str, Any]:
             for bound, count in zip((*each["ack_le"], math.inf), each["ack_counts"], strict=True):
                 buckets[bound] = buckets.get(bound, 0) + count
     return row | ack_figures(buckets) | {"sync_ok_ratio": send_ratio(row)}
+
+
+def _sum_of_all(rows: Iterable[Row], name: str) -> int | None:
+    """None also where one of those with samples does not tell: the rest would pass for all."""
+    told = [row[name] for row in rows if row["samples"]]
+    return None if not told or None in told else sum(told)
 
 
 def _sum(rows: Iterable[Row], name: str) -> int | None:

@@ -21,6 +21,7 @@ _SIZE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _BRIEF_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _NAME_LENGTH = 80
 _EXCERPT_LENGTH = 300
+_SECONDS = re.compile(r"(?<![\w.,:-])(\d+(?:\.\d+)?) s\b")
 _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
 
@@ -50,10 +51,12 @@ def brief(seconds: float) -> str:
 
 
 def lag(milliseconds: Any) -> str:
-    """`12 ms`, `1.25 s`, then as `duration`."""
+    """`0.5 ms`, `12 ms`, `1.25 s`, then as `duration`."""
     number = finite(milliseconds)
     if number is None:
         return NOTHING
+    if 0 < number < 9.95 and number != round(number):
+        return f"{_short(number)}{_SPACE}ms"
     if round(number) < 1000:
         return f"{round(number)}{_SPACE}ms"
     if number < 10_000:
@@ -138,10 +141,29 @@ def excerpt(text: Any) -> str:
     return _shortened(text, _EXCERPT_LENGTH)
 
 
+def spoken(reason: Any) -> str:
+    """A verdict's reason for people: `4 min 35 s`, not `275 s`, and never rounded to a limit."""
+    return _SECONDS.sub(lambda found: _exactly(float(found[1])), excerpt(reason))
+
+
 def sentence(reason: Any) -> str:
     """A verdict's reason as a sentence in which no figure is parted from its unit."""
-    text = re.sub(r"(?<=\d) (?=\S)", _SPACE, excerpt(reason))
+    text = re.sub(r"(?<=\d) (?=\S)", _SPACE, spoken(reason))
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _exactly(seconds: float) -> str:
+    """To the ms below an hour: what is just above a limit does not read as the limit."""
+    seconds = round(seconds, 3)
+    if seconds < 60:
+        return f"{_trim(f'{seconds:.3f}')}{_SPACE}s"
+    if seconds >= 3600:
+        return duration(seconds)
+    minutes, rest = divmod(seconds, 60)
+    if not rest:
+        return f"{int(minutes)}{_SPACE}min"
+    whole, point, part = _trim(f"{rest:.3f}").partition(".")
+    return f"{int(minutes)}{_SPACE}min{_SPACE}{whole:0>2}{point}{part}{_SPACE}s"
 
 
 def isolated(text: Any) -> str:

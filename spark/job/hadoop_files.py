@@ -13,6 +13,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark.dumps.durable_files import replace_file
+
 _REMEDIES: Final = {
     "S3AFileSystem not found": "Spark needs an S3 client: docs/nightly.md, spark.jars.packages",
     "No FileSystem for scheme": "give a local path, hdfs://... or s3a://...",
@@ -86,6 +88,21 @@ class HadoopFiles:
         self._do(hidden, write)
         self.delete(path)
         self.rename(hidden, path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Writes a small file in the place of another one. On this machine's file system the old
+        or the new one is there at each moment; elsewhere as far as `write` can."""
+        local = self.local_directory(path)
+        if local is None:
+            self.write(path, content)
+            return
+        try:
+            local.parent.mkdir(parents=True, exist_ok=True)
+            # What Hadoop would take for the new file's checksum.
+            local.with_name(f".{local.name}.crc").unlink(missing_ok=True)
+            replace_file(local, content)
+        except OSError as error:
+            raise FilesError(f"{path}: cannot be written: {error.strerror}") from error
 
     def read_text(self, path: str) -> str:
         """The text of a small UTF-8 file."""

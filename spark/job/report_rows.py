@@ -71,6 +71,7 @@ def report_data(
         totals={table: groups.count(table) for table in ("incidents", "events")},
         remarks=remarks_on(sla.log, day.w0_ms, day.w1_ms),
         exit_on=sla.exit_policy,
+        budget_policy=sla.budget_policy,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,7 @@ from spark.figures.report_context import Context
 from spark.figures.report_data import INSUFFICIENT, ReportData
 from spark.figures.verdicts import waiting_groups, worst_of
 from spark.figures.windows import clusters
+from spark.job.calendar_files import update_calendar
 from spark.job.evidence_job import append_evidence
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_job import GroupTables, Row, compute, frame_of
@@ -206,4 +208,5 @@ class _Pipeline:
         }
         request = self._request
         append_evidence(self._spark, request.dumps, request.out, self._day, request.sla, below_out)
+        update_calendar(files, request.out, json.loads(summary))
         files.write(summary_path(self._request.out, self._day.date), summary)

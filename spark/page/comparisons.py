@@ -12,6 +12,7 @@ from typing import Any
 
 from spark.figures import wording
 from spark.figures.report_data import PERCENTILES, STATES, Row, finite
+from spark.page.plots import STATE_WORDS
 
 _LAGS = {
     "p50": "p50",
@@ -75,12 +76,16 @@ SHEETS: dict[str, tuple[Figure, ...]] = {
     ),
     "States, minutes and traffic": (
         *(
-            (state.replace("_", " ").capitalize(), f"state_{state}_s", wording.duration)
+            (
+                STATE_WORDS.get(state, state.replace("_", " ")).capitalize(),
+                f"state_{state}_s",
+                wording.duration,
+            )
             for state in STATES
         ),
         ("Minutes good", "minutes_good", wording.count),
-        ("Minutes bad", "minutes_bad", wording.count),
-        ("Minutes unknown", "minutes_unknown", wording.count),
+        ("Minutes with bad time", "minutes_bad", wording.count),
+        ("Minutes mostly unknown", "minutes_unknown", wording.count),
         ("Minutes written", "minutes_written", wording.count),
         ("Of these good", "minutes_written_good", wording.count),
         ("Transferred", "transferred_bytes", wording.size),

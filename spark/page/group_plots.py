@@ -11,7 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark.figures import wording
-from spark.page.plot_shapes import THINNED_PERCENT, Band, Data, Path, Plot, Span, Tick, thinned
+from spark.page.plot_shapes import (
+    THINNED_PERCENT,
+    Band,
+    Data,
+    Path,
+    Plot,
+    Span,
+    Tick,
+    round_per_cent,
+    thinned,
+)
 
 
 @dataclass(frozen=True)
@@ -102,12 +112,8 @@ def ack_histogram(
             for index in range(0, len(bars), every)
         ],
         y_ticks=[
-            Tick(
-                round(height * (1 - part)),
-                wording.per_cent(round(100 * most * part / total, 1)) if total else "",
-                "end",
-            )
-            for part in (0.5, 1.0)
+            Tick(round(height * (1 - mark * total / (100 * most))), wording.per_cent(mark), "end")
+            for mark in round_per_cent(100 * most / total if total else 0.0)
         ],
         data=Data(
             ("Latency", "Sends", "Share"),

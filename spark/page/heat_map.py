@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark.figures import wording
-from spark.page.plot_shapes import Band, Data, Path, Plot, Tick, joined
+from spark.page.plot_shapes import Band, Data, Path, Plot, Tick, hatched
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,15 @@ def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: fl
     """Hour by day: p99 of each hour's lag as a class of the objective, bad hours crossed.
 
     `days` are (date, 24 hours), the newest last; None is an hour without any row. A hatch over the
-    colour shows unknown time.
+    colour, as wide as it was long, shows unknown time.
     """
     row_px = 14
     cells: dict[str, list[str]] = {style: [] for style, _ in HEAT_CLASSES}
     marks: dict[str, list[str]] = {style: [] for style in _MARKS}
-    bands = []
+    bands: list[Band] = []
     for lane, (_date, hours) in enumerate(days):
+        bands += hatched([_unknown_part(cell) for cell in hours], row_px - 1, top=lane * row_px)
         for hour, cell in enumerate(hours):
-            if cell is None or cell.unknown_ms > 0:
-                box = round(hour * 100 / 24, 2), round(100 / 24, 2), lane * row_px, row_px - 1
-                bands.append(Band(*box, "unknown"))
             if cell is not None and (style := _heat(cell, objective_ms)):
                 corner = f"M{hour * 10} {lane * row_px}"
                 cells[style].append(f"{corner}h9v{row_px - 1}h-9z")
@@ -63,8 +61,8 @@ def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: fl
     strokes = {f"{style}-mark": d for style, d in marks.items()}
     return Plot(
         title="Lag p99 by hour and day",
-        note="The lag that 99 % of an hour did not exceed, as a part of the objective; "
-        "hours with bad time are crossed.",
+        note="The lag that was not exceeded for 99 % of the hour, as a share of the objective; "
+        "hours with bad time are crossed out.",
         alternative=(
             f"Heat map of {wording.plural(len(days), 'day', 'days')} by 24 hours: "
             f"{wording.plural(bad, 'hour has', 'hours have')} some bad time."
@@ -72,7 +70,7 @@ def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: fl
         width=240,
         height=row_px * len(days),
         paths=[Path("".join(d), style) for style, d in (cells | strokes).items() if d],
-        bands=joined(bands),
+        bands=bands,
         x_ticks=[
             Tick(round(hour * 100 / 24, 2), f"{hour:02d}", "start") for hour in range(0, 24, 4)
         ],
@@ -85,6 +83,13 @@ def heat_map(days: Sequence[tuple[str, Sequence[Hour | None]]], objective_ms: fl
         grid=False,
         x_grid=False,
     )
+
+
+def _unknown_part(cell: Hour | None) -> float:
+    if cell is None:
+        return 1.0
+    every = cell.good_ms + cell.bad_ms + cell.unknown_ms
+    return cell.unknown_ms / every if every else 0.0
 
 
 def _heat(cell: Hour, objective_ms: float) -> str | None:

@@ -19,6 +19,8 @@ from spark.vocabulary import MINUTE_MS
 
 DAY_MINUTES = 1440
 _LAG_TICKS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 360_000_000)
+_LEAST_WIDTH = 0.1
+"""Per cent: so much of a plot is seen."""
 Anchor = Literal["start", "middle", "end"]
 
 
@@ -149,18 +151,39 @@ def anchor_at(percent: float) -> Anchor:
     return "end" if percent > 97 else "middle"
 
 
-def runs(flags: Sequence[bool], total: int, height: float) -> list[Band]:
-    """Bands over runs of True."""
-    found = []
-    start = None
-    for index, flag in enumerate([*flags, False]):
-        if flag and start is None:
-            start = index
-        elif not flag and start is not None:
-            left, width = start * 100 / total, (index - start) * 100 / total
-            found.append(Band(round(left, 2), max(round(width, 2), 0.1), 0, height, "unknown"))
-            start = None
-    return found
+def hatched(
+    parts: Sequence[float], height: float, style: str = "unknown", top: float = 0
+) -> list[Band]:
+    """Bands as wide as a time was long: `parts` of units, 0 to 1, each of the same width.
+
+    Where in its unit a part of it lies nobody has stored: it is put beside that of a neighbour,
+    else in the middle.
+    """
+    unit = 100 / max(len(parts), 1)
+    found: list[Band] = []
+    end = -1.0
+    for index, part in enumerate(parts):
+        if part <= 0:
+            continue
+        width = min(part, 1.0) * unit
+        left = index * unit
+        if not (index and parts[index - 1] > 0):
+            is_continued = index + 1 < len(parts) and parts[index + 1] > 0
+            left += (unit - width) * (1.0 if is_continued else 0.5)
+        if found and abs(left - end) < 1e-9:
+            last = found[-1]
+            found[-1] = dataclasses.replace(last, width=left + width - last.left)
+        else:
+            found.append(Band(left, width, top, height, style))
+        end = left + width
+    return [
+        dataclasses.replace(
+            band,
+            left=round(min(band.left, 100 - _LEAST_WIDTH), 2),
+            width=max(round(band.width, 2), _LEAST_WIDTH),
+        )
+        for band in found
+    ]
 
 
 def line(levels: Sequence[int]) -> str:
@@ -208,6 +231,32 @@ def steps(points: Sequence[tuple[int, int]]) -> str:
     return "".join(parts)
 
 
+_STEPS_S: Final = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 20, 30),
+    *(60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200),
+    *(86_400 * days for days in (1, 2, 5, 10, 20, 50, 100)),
+)
+_STEPS_PERCENT: Final = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 25, 50)
+_MOST_STEPS: Final = 5
+
+
+def round_seconds(lowest: float, highest: float) -> list[float]:
+    """Moments of a scale of seconds that people count in, highest first; 0 where it is within."""
+    return _multiples(lowest, highest, _STEPS_S)
+
+
+def round_per_cent(highest: float) -> list[float]:
+    """Marks of a scale that begins at 0 %, highest first, without the 0."""
+    return [mark for mark in _multiples(0, highest, _STEPS_PERCENT) if mark]
+
+
+def _multiples(lowest: float, highest: float, steps: Sequence[float]) -> list[float]:
+    reach = highest - lowest
+    step = next((step for step in steps if reach / step <= _MOST_STEPS), steps[-1])
+    first, last = math.ceil(lowest / step - 1e-9), math.floor(highest / step + 1e-9)
+    return [round(step * number, 6) for number in range(last, first - 1, -1)]
+
+
 def round_up(number: float) -> float:
     """To a number with one or two digits that are not 0, at least 10."""
     power = 10.0 ** math.floor(math.log10(max(number, 10)))
@@ -241,17 +290,4 @@ def thinned(bands: Iterable[Band], step: float) -> list[Band]:
             mixed = mixed or last is None or band.style != last.style
             continue
         end = max(end, right)
-    return found
-
-
-def joined(bands: Sequence[Band]) -> list[Band]:
-    """Neighbours of one line as one band."""
-    found: list[Band] = []
-    for band in bands:
-        last = found[-1] if found else None
-        if last and last.top == band.top and abs(last.left + last.width - band.left) < 0.02:
-            width = round(band.left + band.width - last.left, 2)
-            found[-1] = Band(last.left, width, last.top, last.height, last.style)
-        else:
-            found.append(band)
     return found

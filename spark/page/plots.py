@@ -28,17 +28,18 @@ from spark.page.plot_shapes import (
     Span,
     Tick,
     anchor_at,
+    hatched,
     line,
+    round_seconds,
     round_up,
-    runs,
     stairs,
     steps,
     thinned,
 )
 from spark.vocabulary import MINUTE_MS
 
-_TEXT_PX = 14
-"""Two labels of an axis need this distance."""
+STATE_WORDS = {"unknown": "not recorded"}
+"""Of a state: what is unknown elsewhere is whether time was good; this is in which state it was."""
 _EDGES: tuple[tuple[float, Anchor], ...] = ((0, "start"), (0.5, "middle"), (1, "end"))
 _NINES = (0.5, 0.9, 0.99, 0.999, 0.9999)
 
@@ -52,6 +53,22 @@ class Minute:
     unknown_ms: float
     lag_ms: float | None
     messages: float | None
+    excluded_ms: float = 0
+
+    @property
+    def unknown_part(self) -> float:
+        """Of its time."""
+        return _part(self.unknown_ms, self)
+
+    @property
+    def excluded_part(self) -> float:
+        """Of its time."""
+        return _part(self.excluded_ms, self)
+
+
+def _part(ms: float, minute: Minute) -> float:
+    every = minute.good_ms + minute.bad_ms + minute.unknown_ms + minute.excluded_ms
+    return ms / every if every else 0.0
 
 
 UNKNOWN_MINUTE = Minute(0, 0, MINUTE_MS, None, None)
@@ -63,7 +80,8 @@ def lag_over_time(
     objective_ms: float,
     incidents: Sequence[tuple[int, int]],
 ) -> Plot:
-    """Largest lag of each minute, the objective, incidents shaded, unknown time hatched."""
+    """Largest lag of each minute, the objective, incidents shaded; unknown time is hatched and
+    excluded time dotted, as wide as it was long."""
     height = 170
     known = [minute.lag_ms for minute in minutes if minute.lag_ms is not None]
     scale = LagScale.over(height, objective_ms, *known)
@@ -72,8 +90,9 @@ def lag_over_time(
         for start, end in incidents
         if (left := span.percent(start)) < 100 and end > span.start_ms
     ]
-    unknown = [minute.unknown_ms > 0 for minute in minutes]
-    bands = thinned(shaded, THINNED_PERCENT) + runs(unknown, len(minutes), height)
+    unknown = hatched([minute.unknown_part for minute in minutes], height)
+    excluded = hatched([minute.excluded_part for minute in minutes], height, "excluded")
+    bands = thinned(shaded, THINNED_PERCENT) + excluded + unknown
     levels = [None if m.lag_ms is None else scale.y(m.lag_ms) for m in minutes]
     unknown_s = sum(minute.unknown_ms for minute in minutes) / 1000
     worst = wording.lag(max(known)) if known else "nothing known of the lag"
@@ -97,6 +116,7 @@ def lag_over_time(
             ("objective", "objective"),
             ("incident", "incident"),
             ("unknown", "unknown time"),
+            *([("excluded", "excluded time")] if excluded else []),
         ],
         data=_hourly_data(minutes, span),
     )
@@ -189,6 +209,12 @@ class Period:
     bad_s: float
     unknown_s: float
 
+    @property
+    def unknown_part(self) -> float:
+        """Of its time."""
+        every = self.good_s + self.bad_s + self.unknown_s
+        return self.unknown_s / every if every else 0.0
+
 
 def burn_down(
     title: str, periods: Sequence[Period], budget_s: float, x_ticks: Sequence[Tick], data: Data
@@ -204,8 +230,8 @@ def burn_down(
     unknown_s = sum(period.unknown_s for period in periods)
     return Plot(
         title=title,
-        note="Time that may still be bad. Unknown time does not spend the budget, nor does it "
-        "prove that nothing was spent.",
+        note="Bad time that is still allowed. Unknown time does not use up the budget, but it "
+        "does not prove that none was used either.",
         alternative=(
             f"Line of the error budget left. At the beginning {wording.duration(budget_s)}, "
             f"at the end {wording.duration(left[-1])}; {wording.duration(unknown_s)} unknown."
@@ -213,22 +239,20 @@ def burn_down(
         width=max(len(periods), 1),
         height=height,
         paths=[Path(line(levels), "line")],
-        bands=runs([p.unknown_s > 0 for p in periods], max(len(periods), 1), height),
+        bands=hatched([period.unknown_part for period in periods], height),
         rules=[Rule(round(height * budget_s / reach), "nothing left")],
         x_ticks=x_ticks,
-        y_ticks=_budget_ticks(budget_s, left[-1], reach, height),
+        y_ticks=_budget_ticks(budget_s, lowest, reach, height),
         data=data,
     )
 
 
-def _budget_ticks(budget_s: float, left_s: float, reach: float, height: int) -> list[Tick]:
-    """The budget, nothing, what is left, half of it: whichever have room for their words."""
-    found: list[Tick] = []
-    for value in (budget_s, 0.0, left_s, budget_s / 2):
-        at = round(height * (budget_s - value) / reach)
-        if all(abs(at - tick.at) >= _TEXT_PX for tick in found):
-            found.append(Tick(at, wording.brief(value), "end"))
-    return found
+def _budget_ticks(budget_s: float, lowest_s: float, reach: float, height: int) -> list[Tick]:
+    """Round times from the budget down to what is left."""
+    return [
+        Tick(round(height * (budget_s - value) / reach), wording.brief(value), "end")
+        for value in round_seconds(lowest_s, budget_s)
+    ]
 
 
 def burn_down_minutes(minutes: Sequence[Minute], span: Span, budget_s: float) -> Plot:
@@ -338,7 +362,7 @@ def state_bar(seconds: Mapping[str, float | None]) -> Plot:
         bands.append(Band(round(left, 2), round(width, 2), 0, 18, f"state-{state}"))
         left += width
     words = [
-        (state, state.replace("_", " "), wording.duration(value))
+        (state, STATE_WORDS.get(state, state.replace("_", " ")), wording.duration(value))
         for state, value in seconds.items()
     ]
     return Plot(

@@ -29,11 +29,12 @@ NAMED_IN_WHY = 5
 @dataclass(frozen=True)
 class Reason:
     """One replica of the opening paragraph: who, and why it has its verdict; without a row it
-    says how many more there are."""
+    says how many more there are. `longest` is its longest incident, if it had any."""
 
     verdict: str
     row: Row | None
     sentences: Sequence[str]
+    longest: Row | None = None
 
 
 def why_day(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
@@ -42,17 +43,25 @@ def why_day(data: ReportData, ordered: Sequence[Row]) -> list[Reason]:
     for row in ordered_incidents(data):
         incidents.setdefault(key_of(row), []).append(row)
 
-    def sentences(row: Row) -> list[str]:
-        return _sentences(data, row, incidents.get(key_of(row), []))
+    def told(verdict: str, row: Row, *first: str) -> Reason:
+        longest = max(
+            incidents.get(key_of(row), []),
+            key=lambda one: (one["duration_s"], -one["start_ms"]),
+            default=None,
+        )
+        sentences = [*first, *map(wording.sentence, row["reasons"])]
+        if longest is not None:
+            sentences.append(_of_incidents(data, row, longest))
+        return Reason(verdict, row, sentences, longest)
 
     found = [
         reason
         for verdict in (BREACHED, INSUFFICIENT)
-        for reason in _worst_of(ordered, verdict, sentences)
+        for reason in _worst_of(ordered, verdict, told)
     ]
     if not found and ordered:
         row = min(ordered, key=lambda row: (finite(row["availability"]) or 0.0, key_of(row)))
-        found.append(Reason(MET, row, ["The lowest availability of all.", *sentences(row)]))
+        found.append(told(MET, row, "No replica had a lower availability."))
     return found
 
 
@@ -64,33 +73,30 @@ def why_window(headline: Headline) -> list[Reason]:
         for reason in _worst_of(
             headline.rows,
             verdict,
-            lambda row: [wording.sentence(reason) for reason in reasons_of(row)],
+            lambda verdict, row: Reason(verdict, row, list(map(wording.sentence, reasons_of(row)))),
         )
     ]
 
 
 def _worst_of(
-    ordered: Sequence[Row], verdict: str, sentences: Callable[[Row], Sequence[str]]
+    ordered: Sequence[Row], verdict: str, told: Callable[[str, Row], Reason]
 ) -> list[Reason]:
     """The first replicas with that verdict, and how many more there are."""
     rows = [row for row in ordered if row["verdict"] == verdict]
-    found = [Reason(verdict, row, sentences(row)) for row in rows[:NAMED_IN_WHY]]
+    found = [told(verdict, row) for row in rows[:NAMED_IN_WHY]]
     if len(rows) > NAMED_IN_WHY:
-        more = wording.plural(len(rows) - NAMED_IN_WHY, "replica", "replicas")
-        found.append(Reason(verdict, None, [f"And {more} more."]))
+        more = wording.plural(len(rows) - NAMED_IN_WHY, "more replica", "more replicas")
+        found.append(Reason(verdict, None, [f"And {more}."]))
     return found
 
 
-def _sentences(data: ReportData, row: Row, incidents: Sequence[Row]) -> list[str]:
-    found = [wording.sentence(reason) for reason in row["reasons"]]
-    if incidents:
-        longest = max(incidents, key=lambda one: (one["duration_s"], -one["start_ms"]))
-        found.append(
-            f"{wording.plural(int(row['incidents']), 'incident', 'incidents')}, the longest "
-            f"{wording.duration(longest['duration_s'])} from "
-            f"{wording.moment(longest['start_ms'], data.date)}: {cause(longest['cause'])}."
-        )
-    return found
+def _of_incidents(data: ReportData, row: Row, longest: Row) -> str:
+    """The cause stands behind it, as a link."""
+    count = wording.plural(int(row["incidents"]), "incident", "incidents")
+    lasted = wording.duration(longest["duration_s"])
+    begin = wording.moment(longest["start_ms"], data.date)
+    which = f"{count}, the longest lasted" if row["incidents"] > 1 else f"{count}, which lasted"
+    return f"{which} {lasted} from {begin}:"
 
 
 def cause(name: str) -> str:

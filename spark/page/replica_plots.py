@@ -55,7 +55,7 @@ class ReplicaPlots:
         incidents = [(one["start_ms"], one["end_ms"]) for one in self._incidents.get(key, ())]
         found = [
             plots.lag_over_time(minutes, span, objective_ms, incidents),
-            plots.state_bar({state: finite(row[f"state_{state}_s"]) for state in STATES}),
+            plots.state_bar(_states(row)),
             plots.percentile_ladder(
                 _histogram(row),
                 finite(row["lag_ms_max"]),
@@ -81,6 +81,13 @@ class ReplicaPlots:
         budget_s = (1 - availability_percent / 100) * length * 86_400
         periods = [_period(day, of_days) for day in dates[-length:]]
         return plots.burn_down_days(periods, budget_s, length)
+
+
+def _states(row: Row) -> dict[str, float | None]:
+    """Time in each state, and what was excluded, if anything was."""
+    states = {state: finite(row[f"state_{state}_s"]) for state in STATES}
+    excluded = finite(row["excluded_s"])
+    return states | ({"excluded": excluded} if excluded else {})
 
 
 def span_of(data: ReportData) -> Span:
@@ -112,6 +119,7 @@ def _minutes(rows: Iterable[Row], span: Span) -> list[plots.Minute]:
                 finite(row["unknown_ms"]) or 0,
                 finite(row["lag_ms_max"]),
                 finite(row["msgs_in"]),
+                finite(row["excluded_ms"]) or 0,
             )
     return found
 

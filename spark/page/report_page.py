@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +35,12 @@ from spark.figures.report_data import (
 from spark.page.comparisons import days_in_words, sheets
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
 from spark.page.headlines import Headline, day_headline, window_headline
+from spark.page.notices import excluded, excluded_kinds, notices
+from spark.page.open_incidents import open_incidents
 from spark.page.plot_shapes import Plot
-from spark.page.reasons import NAMED_IN_WHY, why_day, why_window
+from spark.page.reasons import cause, why_day, why_window
 from spark.page.replica_plots import ReplicaPlots, span_of
+from spark.page.runbook import RUNBOOK, link
 from spark.page.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
 from spark.vocabulary import GROUP, SYNC_RESULTS
 
@@ -97,6 +100,7 @@ def _environment() -> Environment:
         "name": wording.name,
         "excerpt": wording.excerpt,
         "sentence": wording.sentence,
+        "cause": cause,
     }
     environment.globals |= {
         "waited": _waited,
@@ -123,16 +127,27 @@ def _view(data: ReportData) -> dict[str, Any]:
     lengths = tuple(data.window_days)
     return {
         "headlines": [(one, _how_many(one)) for one in (day_headline(data), window)],
+        "open_now": open_incidents(data),
+        "runbook_of": _runbook_links(data),
+        "entries": [
+            (name, entry)
+            for name, entry in RUNBOOK.items()
+            if any(row["cause"] == name for row in data.incidents)
+        ],
         "window": _window(data),
         "counts": counts(data),
-        "notices": _notices(data),
+        "notices": notices(data, _window(data)),
         "whys": [
             ("Why", why_day(data, ordered)),
             (f"Why, over {window.span}", why_window(window)),
         ],
         "tiles": _tiles(data),
         "key_of": key_of,
-        "excluded": lambda row: _excluded([row]),
+        "ended": lambda row: _how_it_ended(row, data.date),
+        "still_open": {key_of(row) for row in data.incidents if row["open"]},
+        "any_excluded": any(finite(row["excluded_s"]) for row in data.replica_days),
+        "excluded_kinds": excluded_kinds,
+        "excluded": lambda row: excluded([row]),
         "anchors": anchors,
         "objectives": objectives,
         "moment": lambda epoch_ms: wording.moment(epoch_ms, data.date),
@@ -158,6 +173,17 @@ def _view(data: ReportData) -> dict[str, Any]:
     }
 
 
+def _runbook_links(data: ReportData) -> Callable[[Row], str | None]:
+    """The link of an incident's cause: into its objective's runbook, or the page's."""
+    names = {key_of(row): row["objective"] for row in data.replica_days}
+    urls = {row["name"]: row["runbook_url"] for row in data.objectives}
+
+    def of(row: Row) -> str | None:
+        return link(row["cause"], urls.get(names.get(key_of(row))))
+
+    return of
+
+
 def _window(data: ReportData) -> str:
     end = wording.moment(data.w1_ms, data.date)
     if data.w1_ms % 86_400_000 == 0:
@@ -171,63 +197,20 @@ def _part(rows: Sequence[Any], total: int | None = None) -> Part:
     return Part(shown, (len(rows) if total is None else total) - len(shown))
 
 
-def _notices(data: ReportData) -> list[str]:
-    """What a reader must know before the figures."""
-    found = []
-    if data.w1_ms - data.w0_ms != 86_400_000:
-        found.append(f"Part of a day: {_window(data)}.")
-    if data.revision > 1:
-        late = sum(int(row["late"] or 0) for row in data.replica_days)
-        why = f"{wording.plural(late, 'sample', 'samples')} came after the first one"
-        if not late:
-            why = (
-                "the first line of the next day told how this one ended, or the objectives changed"
-            )
-        found.append(f"Revised: this is revision {data.revision} of the day's result; {why}.")
-    if excluded := _excluded(data.replica_days):
-        found.append(f"Excluded, and neither good nor bad nor unknown: {excluded}.")
-    if waiting := data.waiting_groups:
-        names = ", ".join(
-            f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"
-            for row in waiting[:NAMED_IN_WHY]
-        )
-        rest = len(waiting) - NAMED_IN_WHY
-        more = f" and {rest:,} more" if rest > 0 else ""
-        found.append(
-            f"Insufficient data: no replica of {names}{more} is known, though a SYNC_MASTER waits "
-            "for its slaves."
-        )
-    if bad := counts(data)["bad_lines"]:
-        lines = wording.plural(bad, "bad line was", "bad lines were")
-        found.append(f"{lines} kept aside; what only such a line told is unknown.")
-    return found
-
-
 def _how_many(headline: Headline) -> str:
     if not headline.rows:
         return "no replica is known for this day"
     return headline.how_many
 
 
-def _excluded(rows: Sequence[Row]) -> str:
-    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded."""
-    seconds: dict[str, float] = {}
-    for row in rows:
-        for one in row.get("exclusions") or ():
-            seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
-    longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
-    texts = [
-        f"{wording.excerpt(reason)} ({wording.duration(seconds[reason])})"
-        for reason in longest_first[:NAMED_IN_WHY]
-    ]
-    if not texts:
+def _how_it_ended(row: Row, date: str) -> str:
+    """Host and reason of the connection that ended, where the dumps have them."""
+    peer, reason = row.get("peer"), row.get("disconnect_reason")
+    if reason is None:
         return ""
-    more = len(seconds) - len(texts)
-    texts += [f"and {wording.plural(more, 'more reason', 'more reasons')}"] if more else []
-    count = sum(1 for row in rows if row.get("exclusions"))
-    total = sum(finite(row.get("excluded_s")) or 0.0 for row in rows)
-    whose = wording.plural(count, "replica", "replicas")
-    return f"{wording.duration(total)} of {whose}: {', '.join(texts)}"
+    at = wording.moment(row.get("disconnect_ms"), date)
+    host = f" to {wording.isolated(peer)}" if peer else ""
+    return f" The connection{host} ended at {at}: {wording.excerpt(reason)}."
 
 
 def _tiles(data: ReportData) -> list[tuple[str, str, str]]:

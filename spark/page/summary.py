@@ -33,6 +33,7 @@ from spark.figures.report_data import (
     key_of,
     worst_first,
 )
+from spark.page import budget_steps
 from spark.page.headlines import window_headline
 from spark.vocabulary import GROUP
 
@@ -59,9 +60,10 @@ def summary_json(data: ReportData) -> bytes:
             "seconds": (data.w1_ms - data.w0_ms) / 1000,
         },
         "verdict": data.verdict,
-        "rolling": {"days": rolling.days, "verdict": rolling.verdict},
+        "rolling": {"days": rolling.days, "begun": rolling.begun, "verdict": rolling.verdict},
         "exit_on": data.exit_on,
         "exit_code": data.exit_code,
+        "budget_steps": budget_steps.for_programs(data),
         "revision": data.revision,
         "window_days": list(data.window_days),
         "counts": counts(data),

@@ -22,6 +22,12 @@ def test_the_last_value_of_a_key_counts() -> None:
             "".join(f"k{number}=1\n" for number in range(65)),
             "request 25 from x: 65 settings in one request, the limit is 64; split it",
         ),
+        ("#\n" * 4097, "request 25 from x: 4097 lines, the limit is 4096; split it"),
+        ("#\r" * 4097, "request 25 from x: 4097 lines, the limit is 4096; split it"),
+        (
+            "\n" * 250_000,
+            "request 25 from x: 250000 lines, the limit is 4096; split it",
+        ),
         (
             "a=1\nb=" + "1" * 1025,
             "request 25 from x: the value of 'b' has 1025 characters, the limit is 1024",

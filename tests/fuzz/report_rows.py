@@ -15,6 +15,7 @@ from spark.reported_day import midnight_ms
 from tests.fuzz.mutation import mutate_json
 from tests.fuzz.target import Stateless, Target
 from tests.spark.dump_lines_builder import DATE, T0, Life, replica
+from tests.spark.dumps.test_dump_line import version_2
 
 _DAY: Any = SimpleNamespace(date=DATE, needs=lambda _ts, _seq: True)
 
@@ -40,6 +41,7 @@ def _seeds() -> Sequence[bytes]:
         life.line(T0 + 10_000, replicas=[replica(lag_ms=20_000)]),
         life.restarted(T0 + 30_000).line(T0 + 31_000),
     ]
+    lines += [version_2(line) for line in lines]
     texts = [json.dumps(line).encode() for line in lines]
     return [*texts, b"\n".join(texts), gzip.compress(b"\n".join(texts)), b"", b"\x1f\x8b"]
 
@@ -52,6 +54,6 @@ ROWS = (
         seeds=_seeds,
         rooms=("spark",),
         mutate=mutate_json,
-        tokens=lambda: [b'"in_sync"', b'"v":1', b"null", b"\n", b"\x1f\x8b\x08"],
+        tokens=lambda: [b'"in_sync"', b'"v":1', b'"v":2', b"null", b"\n", b"\x1f\x8b\x08"],
     ),
 )

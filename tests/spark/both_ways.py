@@ -40,7 +40,7 @@ NOT_PLAIN = ("events", "reports")
 """Tables that the plain program does not make: texts, and a summary of others."""
 ONLY_SPARK = {
     "replica_days": {"dt", "late", "first_received", "reasons", "revision", "input_digest"},
-    "group_days": {"dt", "revision"},
+    "group_days": {"dt", "revision", "two_masters"},
     "windows": {"dt", "late"},
     "group_windows": {"dt"},
     "clusters": {"dt"},

@@ -16,7 +16,7 @@ import itertools
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 DATE: Final = datetime.date(2026, 3, 10)
 MIDNIGHT: Final = int(datetime.datetime(2026, 3, 10, tzinfo=datetime.UTC).timestamp()) * 1000
@@ -111,6 +111,8 @@ class Life:
     boot: str
     look_phase: int
     first_look_ms: int
+    version: int = 1
+    """Of the lines that it writes."""
     blind: list[Disturbance] = field(default_factory=list)
     """In which nobody looks: process `ha` or the whole machine stands still."""
     links: dict[str, Link] = field(default_factory=dict)
@@ -134,6 +136,25 @@ class Story:
     """(since, ms that the wall clock is ahead), ascending."""
     unwritten: list[Span] = field(default_factory=list)
     """The disk is full."""
+    skew: dict[int, int] = field(default_factory=dict)
+    """Machine -> ms that its wall clock is ahead all the time."""
+    sends: list[Any] = field(default_factory=list)
+    """day_objectives.Sends."""
+    copies: Any = None
+    """day_objectives.Copies of a slave that writes lines, too."""
+    rivals: list[Life] = field(default_factory=list)
+    """Masters of the same name beside those of `lives`."""
+    asks: set[str] = field(default_factory=set)
+    """Which of day_objectives.CRITERIA its objective sets."""
+    lag_p99_ms: int = 10_000
+    rpo_bytes: int = 1_000_000
+    sync_ok_percent: float = 99.9
+    metadata_age_ms: int = 60_000
+
+    @property
+    def skew_ms(self) -> int:
+        """How far two clocks may be apart."""
+        return max(self.skew.values(), default=0) - min([0, *self.skew.values()])
 
     def clock_offset(self, moment: int) -> int:
         """How far the wall clock is ahead, ms."""
@@ -183,6 +204,20 @@ class Story:
                     f" {at(lag.end)}"
                     for lag in link.lags
                 ]
+        found += [f"{life.boot[:8]} writes version {life.version}" for life in self.lives]
+        found += [f"machine {number} ahead by {ahead}" for number, ahead in self.skew.items()]
+        found += [
+            f"{at(life.start)} rival {life.boot[:8]} until {at(life.end)}, clean {life.clean}"
+            for life in self.rivals
+        ]
+        found += [
+            f"{at(each.start)} sends {each.result} every {each.every_ms} until {at(each.end)}"
+            for each in self.sends
+        ]
+        found.append(
+            f"asks {sorted(self.asks)}, lag p99 {self.lag_p99_ms}, rpo {self.rpo_bytes},"
+            f" sync {self.sync_ok_percent}, metadata {self.metadata_age_ms}"
+        )
         found += [f"{at(since)} clock ahead by {ahead}" for since, ahead in self.clock]
         found += [f"{at(a)} disk full until {at(b)}" for a, b in self.unwritten]
         return found

@@ -35,11 +35,16 @@ from tests.spark.day_events import (
     Story,
     random_story,
 )
-from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sync
+from tests.spark.day_objectives import BYTES_A_MS, counted, lag_at, most_lag, tell_more
+from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sends, sync
 
 STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
-BYTES_A_MS: Final = 10
-"""How fast producers write."""
+LAG_LE: Final = (
+    *(5, 10, 20, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 7_000),
+    *(10_000, 15_000, 20_000, 30_000, 45_000, 60_000, 120_000, 180_000, 300_000, 600_000),
+)
+RISK_LE: Final = (0, 10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000, 2_000_000, 10_000_000)
+SENDS: Final = sends()
 UNNAMED: Final = "10.0.0.7"
 """A slave by its ip, before it has told its name."""
 MONO_AT_START: Final = 77_000
@@ -166,7 +171,8 @@ class Day:
 
     @functools.cached_property
     def _starts(self) -> dict[str, int]:
-        return {life.boot: life.start for life in self.story.lives}
+        lives = [*self.story.lives, *self.story.rivals]
+        return {life.boot: life.start for life in lives}
 
     def write(self, root: Path) -> None:
         """Makes the files below `root`."""
@@ -184,7 +190,13 @@ class Day:
 def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
     """The day of this seed, of the broker group `name`; in a random window unless one is given."""
     story = random_story(seed, name, window)
-    chance = random.Random(f"lines {seed}")
+    tell_more(story)
+    return day_of(story)
+
+
+def day_of(story: Story) -> Day:
+    """What is left of the lines that brokers wrote of a story."""
+    chance = random.Random(f"lines {story.seed}")
     written = _Writer(story, chance).lines()
     return Day(story, _befallen(chance, _files(written, chance), story))
 
@@ -200,7 +212,10 @@ def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
             continue
         rows = [row for row in line["replicas"] if row["id"] == replica]
         if line["boot"] != boot:
-            is_from_zero = line["boot_ts"] >= story.w0 and day.moment_of(line) > known_from
+            moment = day.moment_of(line)
+            is_from_zero = line["boot_ts"] >= story.w0 and moment > known_from
+            # How long its boot was ago a clock that is wrong does not tell.
+            is_from_zero = is_from_zero and not story.clock_offset(moment)
             boot, before = line["boot"], 0 if is_from_zero else None
         is_inside = story.w0 <= line["ts"] < story.w1
         if not is_inside or any(row["id"] == UNNAMED for row in line["replicas"]):
@@ -229,6 +244,10 @@ class _Writer:
             if life.machine and self.chance.random() < 0.3:
                 found += self._of_slave(life)
             found += self._of_life(life)
+        for life in self.story.rivals:
+            found += self._of_life(life)
+        if self.story.copies is not None:
+            found += self._of_copies()
         return found
 
     def _moments(self, life: Life) -> Iterator[tuple[int, int]]:
@@ -258,17 +277,25 @@ class _Writer:
         }
         place = (life.machine, life.broker_id)
         prev_boot, prev_seq = self.last_on_disk.get(place, (None, None))
+        marks = _Marks(life, counters, looks)
         for seq, moment in self._moments(life):
+            if moment < life.end:
+                marks.pass_to(moment)
             if moment >= life.end or any(a <= moment < b for a, b in story.unwritten):
                 continue
             line = self._head(life, seq, moment, "ASYNC_MASTER")
             line |= {"prev_boot": prev_boot, "prev_seq": prev_seq}
             line["final"] = life.clean and moment == life.end - 1
-            has_looked = looks.before(moment) is not None
-            risk = max((link.lag_at(moment) for link in life.links.values()), default=0)
-            line["unreplicated_bytes"] = risk * BYTES_A_MS if has_looked else None
-            line["oldest_unreplicated_ms"] = risk if has_looked else None
-            blind = looks.blind_at(moment)
+            look, blind = looks.before(moment), looks.blind_at(moment)
+            has_looked = look is not None
+            if look is not None and blind is None:
+                seen = [link for name, link in life.links.items() if marks.has_row(name, moment)]
+                risk = min((link.lag_at(look) for link in seen), default=None)
+                whole = line["max_offset"]
+                line["unreplicated_bytes"] = whole if risk is None else risk * BYTES_A_MS
+                line["oldest_unreplicated_ms"] = risk or 0
+            else:
+                line["unreplicated_bytes"] = line["oldest_unreplicated_ms"] = None
             line["processes"] = [
                 {"name": "ha", "up": blind is None or blind.kind != "ha dead", "restarts": 0}
             ]
@@ -277,6 +304,10 @@ class _Writer:
                 for name in sorted(counters)
                 if has_looked and moment >= counters[name].first_row
             ]
+            if self.is_inexact and any(not row["lag_exact"] for row in line["replicas"]):
+                line["unreplicated_bytes"] = line["oldest_unreplicated_ms"] = None
+            if life.version == 2:
+                marks.add_to(line, moment)
             self._name_late(life, seq, line)
             found.append(line)
             self.last_on_disk[place] = life.boot, seq
@@ -285,12 +316,14 @@ class _Writer:
     def _head(self, life: Life, seq: int, moment: int, role: str) -> Line:
         story = self.story
         written = (moment - self.genesis) * BYTES_A_MS
+        ahead = story.skew.get(life.machine, 0)
+        sent = counted(story.sends, life.start, moment) if life in story.lives else {}
         return {
-            "v": 1,
-            "ts": moment + story.clock_offset(moment),
+            "v": life.version,
+            "ts": moment + story.clock_offset(moment) + ahead,
             "mono": moment - life.start + MONO_AT_START,
             "boot": life.boot,
-            "boot_ts": life.start + story.clock_offset(life.start),
+            "boot_ts": life.start + story.clock_offset(life.start) + ahead,
             "seq": seq,
             "prev_boot": None,
             "prev_seq": None,
@@ -308,7 +341,7 @@ class _Writer:
             "replicated_offset": written,
             "msgs_in": (moment - life.start) // 10,
             "bytes_in": (moment - life.start) * BYTES_A_MS,
-            "sync": sync(),
+            "sync": {**sync(), **sent},
             "ack_latency": ack_latency(),
             "unreplicated_bytes": 0,
             "oldest_unreplicated_ms": 0,
@@ -328,16 +361,18 @@ class _Writer:
         lag_ms = link.lag_at(look) + (0 if is_seen else moment - look)
         lag_bytes = lag_ms * BYTES_A_MS
         exact = not (self.is_inexact and lag_ms and self.chance.random() < 0.5)
+        ack_offset = ((look if is_seen else moment) - self.genesis) * BYTES_A_MS - lag_bytes
+        stood = (link.states[0][0] - self.genesis) * BYTES_A_MS
         return {
             "id": name,
             "connected": state != DISCONNECTED,
             "in_sync": state == IN_SYNC,
             "state": state,
-            "ack_offset": (moment - self.genesis) * BYTES_A_MS - lag_bytes,
+            "ack_offset": ack_offset,
             "lag_bytes": lag_bytes,
             "lag_ms": lag_ms if exact else round(lag_ms * self.chance.random()),
             "lag_exact": exact,
-            "transferred": 0,
+            "transferred": max(0, ack_offset - stood),
             "reconnects": 0,
             "rejected_acks": 0,
             "state_ms": counters.at(moment),
@@ -359,18 +394,136 @@ class _Writer:
             if is_first_row and seq > 1 and len(line["replicas"]) == 1:
                 row["id"] = UNNAMED
 
+    def _of_copies(self) -> list[Line]:
+        """Of the slave that copies metadata: a boot for each of its lives."""
+        story, copies, found = self.story, self.story.copies, []
+        prev: tuple[str | None, int | None] = (None, None)
+        version = self.chance.choice((1, 2, 2))
+        for number, (start, end) in enumerate(copies.lives):
+            boot = f"{story.seed % 2**32:08x}{number:04x}c0de"
+            life = Life(start, end, False, copies.broker_id, -1, boot, 0, 0, version=version)
+            seq, before, moment = 0, start, start + 40
+            while moment < end:
+                seq += 1
+                line = self._head(life, seq, moment, "SLAVE")
+                line |= {"prev_boot": prev[0], "prev_seq": prev[1]}
+                last = copies.last(moment)
+                age = None if last is None or last < start else moment - last
+                row = {"kind": "topics", "age_ms": age, "failures": 0}
+                if version == 2:
+                    line["since"] = before - start + MONO_AT_START
+                    line |= {"host": "10.0.0.1:10911", "lag_le": [1_000], "sends": SENDS}
+                    row["age_ms_max"] = None if age is None else copies.most(before, moment)
+                line["metadata"] = [row]
+                found.append(line)
+                before, moment = moment, moment + story.interval_ms
+            prev = (boot, seq) if seq else prev
+        return found
+
     def _of_slave(self, life: Life) -> list[Line]:
         """Some lines that this life's broker wrote while it was a slave."""
         interval = self.story.interval_ms
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
         start = life.start - 12 * interval
         slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
+        slave.version = 1
         found = []
         for seq in range(1, 12):
             line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
             found.append(line)
             self.last_on_disk[life.machine, life.broker_id] = boot, seq
         return found
+
+
+class _Marks:
+    """What version 2 counts between the lines of one life."""
+
+    def __init__(self, life: Life, counters: dict[str, _Counters], looks: _Looks) -> None:
+        self._life = life
+        self._counters = counters
+        self._looks = looks
+        self._counts = [0] * (len(RISK_LE) + 1)
+        self._passed = self._written = life.start
+        self._high = {name: self._high_looks(life.links[name]) for name in counters}
+
+    def has_row(self, name: str, moment: int) -> bool:
+        """Whether the master knows the replica."""
+        return name in self._counters and moment >= self._counters[name].first_row
+
+    def pass_to(self, moment: int) -> None:
+        """Another interval is over, whether its line can be written or not."""
+        bucket = bisect.bisect_left(RISK_LE, self._risk(self._passed, moment)[1])
+        self._counts[bucket] += 1
+        self._passed = moment
+
+    def add_to(self, line: Line, moment: int) -> None:
+        """The fields of a line that is written now."""
+        life, since = self._life, self._written
+        line["since"] = since - life.start + MONO_AT_START
+        line["host"] = f"10.0.0.{life.machine}:10911"
+        line["lag_le"] = list(LAG_LE)
+        line["sends"] = SENDS
+        line["exposure"] = None
+        if self._looks.before(moment) is not None:
+            at_least, at_most = self._risk(since, moment)
+            line["exposure"] = {
+                "bytes_at_least": at_least,
+                "bytes_at_most": at_most,
+                "ms_at_least": at_least // BYTES_A_MS,
+                "ms_at_most": at_most // BYTES_A_MS,
+                "le": list(RISK_LE),
+                "counts": list(self._counts),
+            }
+        for row in line["replicas"]:
+            link = life.links[row["id"]]
+            row["lag_ms_max"] = max(_most_lag_of(link, since, moment), row["lag_ms"])
+            row["lag_time"] = self._lag_time(row, moment)
+        self._written = moment
+
+    def _risk(self, start: int, end: int) -> tuple[int, int]:
+        """(at_least, at_most) bytes between two moments. Without a row, and while nobody looks, the
+        master knows no better than that all of its log may be at risk."""
+        life = self._life
+        is_seen = any(self.has_row(name, start) for name in self._counters)
+        is_blind = any(b.start <= end and b.end + LOOK_MS > start for b in life.blind)
+        true = most_lag(life, start, end) * BYTES_A_MS
+        if is_seen and not is_blind and all(self.has_row(name, start) for name in life.links):
+            return true, true
+        known = lag_at(life, end) * BYTES_A_MS if is_seen and not is_blind else 0
+        return min(known, true), max(true, 10**12)
+
+    def _high_looks(self, link: Link) -> list[tuple[int, int]]:
+        """(moment, bucket) of looks at which the lag of one in sync is not in the first bucket."""
+        found = []
+        for lag in link.lags:
+            look = self._looks.after(lag.start)
+            while look - LOOK_MS < lag.end and look < self._life.end:
+                ends = look - LOOK_MS, look
+                if link.state_at(ends[0]) == link.state_at(ends[1]) == IN_SYNC:
+                    bucket = bisect.bisect_left(LAG_LE, max(map(link.lag_at, ends)))
+                    if bucket and self._looks.blind_at(look) is None:
+                        found.append((look, bucket))
+                look += LOOK_MS
+        return sorted(dict(found).items())
+
+    def _lag_time(self, row: dict[str, Any], moment: int) -> list[int]:
+        look = self._looks.before(moment)
+        assert look is not None, "there is a row, so somebody has looked"
+        spent = [0] * (len(LAG_LE) + 1)
+        for at, bucket in self._high[row["id"]]:
+            if at <= look:
+                spent[bucket] += LOOK_MS
+        spent[0] = max(0, row["state_ms"][IN_SYNC] - sum(spent))
+        return spent
+
+
+def _most_lag_of(link: Link, start: int, end: int) -> int:
+    moments = {start, end}
+    for since, _ in link.states:
+        moments |= {since - 1, since}
+    for lag in link.lags:
+        moments |= {lag.start, lag.end - 1}
+    return max(link.lag_at(moment) for moment in moments if start <= moment <= end)
 
 
 # -- files -----------------------------------------------------------------------------------

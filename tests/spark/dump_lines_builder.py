@@ -8,6 +8,7 @@ write_dump(tmp_path, lines + [after.line(T0 + 31_000)])
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import gzip
 import json
@@ -23,6 +24,7 @@ T0 = int(datetime.datetime(2026, 3, 10, tzinfo=datetime.UTC).timestamp()) * 1000
 """DATE 00:00 UTC, epoch ms."""
 
 INTERVAL_MS = 5_000
+LAG_LE = (100, 1_000, 5_000, 10_000, 60_000, 600_000)
 ACK_LE = (0.001, 0.01, 0.1, 1.0)
 
 NO_TIME = {"in_sync": 0, "catching_up": 0, "disconnected": 0}
@@ -75,6 +77,24 @@ def ack_latency(counts: Sequence[int] = (0, 0, 0, 0, 0), total_s: float = 0.0) -
     return {"le": list(ACK_LE), "counts": list(counts), "sum": total_s}
 
 
+def sends(ok: int = 0, **others: int) -> Any:
+    """The counters of all answers to sends; `others` by result."""
+    results = ("flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
+    return {"ok": ok, **dict.fromkeys(results, 0), **others, "latency": ack_latency()}
+
+
+def exposure(at_least: int, at_most: int, looks: int = 0) -> Any:
+    """`looks`: counted in the first bucket, up to a million bytes."""
+    return {
+        "bytes_at_least": at_least,
+        "bytes_at_most": at_most,
+        "ms_at_least": 0,
+        "ms_at_most": 0,
+        "le": [1_000_000],
+        "counts": [looks, 0],
+    }
+
+
 @dataclass
 class Life:
     """One boot of one broker: numbers its lines, keeps its clocks.
@@ -93,8 +113,13 @@ class Life:
     seq: int = 0
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Of every line, unless the line has its own."""
+    marks: bool = False
+    """Lines of version 2: what a line shows held since the line before it."""
     _mono: int = 1_000_000
     """Of the last line."""
+    _since: int | None = None
+    """Monotonic time of the last line, if any."""
+    _lag_time: dict[str, list[int]] = field(default_factory=dict)
     _spent: dict[str, dict[str, int]] = field(default_factory=dict)
     """What the counters of each replica show."""
 
@@ -140,6 +165,8 @@ class Life:
 
     def _count(self, line: Line) -> None:
         """Rows without `state_ms` get counters that go with the states of the lines."""
+        if self.marks:
+            self._mark(line)
         passed_ms, self._mono = max(0, line["mono"] - self._mono), max(self._mono, line["mono"])
         rows = []
         for row in line.get("replicas") or []:
@@ -148,6 +175,26 @@ class Life:
             rows.append({"state_ms": dict(spent)} | row)
         if line.get("replicas"):
             line["replicas"] = rows
+
+    def _mark(self, line: Line) -> None:
+        """Version 2 on top of the line; what is not exact has no mark, and is not booked."""
+        risk, mono = line["unreplicated_bytes"], line["mono"]
+        since = self._since
+        if since is None:
+            since = max(0, mono - max(0, line["ts"] - self.start_ms))
+        self._since = mono
+        line |= {"v": 2, "since": min(since, mono), "host": "10.0.0.1:10911"}
+        line |= {"sends": sends(), "lag_le": list(LAG_LE)}
+        line["exposure"] = None if risk is None else exposure(risk, risk, self.seq)
+        for row in line.get("replicas") or []:
+            row["lag_ms_max"] = 10**9
+            spent = self._lag_time.setdefault(row["id"], [0] * (len(LAG_LE) + 1))
+            if row["lag_exact"] or not row["lag_bytes"]:
+                row["lag_ms_max"] = row["lag_ms"]
+                if row["state"] == "in_sync":
+                    bucket = bisect.bisect_left(LAG_LE, row["lag_ms"])
+                    spent[bucket] += max(0, mono - since)
+            row["lag_time"] = list(spent)
 
     def lines(self, first_ts: int, count: int, **fields: Any) -> list[Line]:
         """`count` lines, one an interval, the first at `first_ts`."""
@@ -166,6 +213,7 @@ class Life:
             "prev_boot": self.boot if proved else None,
             "prev_seq": self.seq if proved else None,
             "fields": self.fields,
+            "marks": self.marks,
         }
         return Life(**(values | changes))
 

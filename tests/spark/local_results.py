@@ -25,6 +25,9 @@ class LocalFiles:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)
 
+    def replace(self, path: str, content: bytes) -> None:
+        self.write(path, content)
+
     def delete(self, path: str) -> None:
         Path(path).unlink(missing_ok=True)
 

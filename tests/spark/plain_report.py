@@ -15,8 +15,9 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
+from tests.spark.plain_bounds import Past, lag_above, two_masters
 from tests.spark.plain_samples import (
     DAY_MS,
     HOUR_MS,
@@ -116,10 +117,15 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         elif sample.role == "SLAVE":
             slaves[sample.cluster, sample.broker, sample.broker_id].append(sample)
     streams = {group: in_order(samples, window) for group, samples in masters.items()}
+    of_slaves = {key: in_order(samples, window) for key, samples in slaves.items()}
+    pasts = {group: _past(group, streams, of_slaves) for group in everyone(masters, slaves)}
     metadata = {
-        (cluster, broker, f"{broker}:{broker_id}"): metadata_of(in_order(samples, window))
-        for (cluster, broker, broker_id), samples in slaves.items()
+        (cluster, broker, f"{broker}:{broker_id}"): metadata_of(
+            stream, pasts[cluster, broker], window
+        )
+        for (cluster, broker, broker_id), stream in of_slaves.items()
     }
+    both = {group: two_masters(stream, pasts[group], window) for group, stream in streams.items()}
     results = {date_of(day): day for day in history or []}
     earlier = [results[date] for date in sorted(results) if date < window.date]
     tables: Tables = {name: [] for name in ("replica_days", "group_days")}
@@ -127,14 +133,15 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
     tables["bad_lines"] = [{"file": file, "text": text} for file, text in found.bad_lines]
     tables["dt"] = [{"dt": window.date}]
     groups = {
-        group: group_day(group, stream, window)
+        group: group_day(group, stream, pasts[group], window)
         for group, stream in streams.items()
         if any(sample.in_window for sample in stream)
     }
     own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
     everybody = _replicas_of(question, streams, own_dumps, list(results.values()))
     for key, since in sorted(everybody.items()):
-        replica = _replica(question, key, streams.get(key[:2], []), since, earlier)
+        stream = streams.get(key[:2], [])
+        replica = _replica(question, key, stream, since, both.get(key[:2], []), earlier)
         replica.incidents = _incidents(replica)
         replica.minutes = _minutes(replica, window)
         day = _replica_day(replica, window, metadata.get(key, []), groups.get(key[:2]), earlier)
@@ -147,13 +154,31 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
             for p in replica.time.pieces
         ]
     for group in {key_of(row)[:2] for row in tables["replica_days"]} - groups.keys():
-        groups[group] = group_day(group, streams.get(group, []), window)
+        past = pasts.get(group, Past([]))
+        groups[group] = group_day(group, streams.get(group, []), past, window)
     for group, row in groups.items():
         verdicts = [d["verdict"] for d in tables["replica_days"] if key_of(d)[:2] == group]
         row["verdict"] = worst(verdicts)
         tables["group_days"].append(row)
     several_days(question.lengths, question.objectives, tables, earlier, window)
     return tables
+
+
+def everyone(masters: Groups, slaves: dict[tuple[str, str, int], list[Sample]]) -> set[Any]:
+    """All groups of which anybody wrote a line."""
+    return {*masters, *(key[:2] for key in slaves)}
+
+
+def _past(
+    group: tuple[str, str],
+    streams: dict[tuple[str, str], list[Sample]],
+    of_slaves: dict[tuple[str, str, int], list[Sample]],
+) -> Past:
+    found = list(streams.get(group, []))
+    for key, stream in of_slaves.items():
+        if key[:2] == group:
+            found += stream
+    return Past(found)
 
 
 def _replicas_of(
@@ -194,12 +219,17 @@ def _keys(days: list[Tables]) -> set[Key]:
 
 
 def _replica(
-    question: PlainQuestion, key: Key, stream: list[Sample], since: float, earlier: list[Tables]
+    question: PlainQuestion,
+    key: Key,
+    stream: list[Sample],
+    since: float,
+    both: list[tuple[float, float]],
+    earlier: list[Tables],
 ) -> Replica:
     window = question.window
     objective = next(o for o in question.objectives if o.matches(key))
     limit_ms = objective.lag_seconds * 1000
-    time = time_of(stream, Known(key[2], limit_ms, since, elsewhere(stream, key[2])), window)
+    time = time_of(stream, Known(key[2], limit_ms, since, elsewhere(stream, key[2]), both), window)
     maintenance = [
         (start, end, reason)
         for patterns, start, end, reason in question.exclusions
@@ -249,6 +279,7 @@ def _replica_day(
         "conflicts": sum(sample.conflict for sample in inside),
         "out_of_order": _out_of_order(replica.stream),
         "longest_gap_s": _longest_gap_ms(time.pieces) / 1000,
+        "leading_unknown_s": _leading_unknown_ms(time.pieces) / 1000,
         "clock_skew_ms": _clock_skew_ms(inside),
         "good_s": good,
         "bad_s": bad,
@@ -263,6 +294,17 @@ def _replica_day(
         lags = replica.lags(name, window.w0, window.w1)
         day |= {f"{name}_{figure}": value for figure, value in weighted(lags).items()}
         day[f"{name}_hist"] = histogram_of(lags)
+    day |= dict.fromkeys(("lag_p99_above_s", "lag_p99_unknown_s", "lag_p99_bounds_ms"))
+    if objective.lag_p99_seconds is not None and replica.stream:
+        left_out = [
+            (piece.start, piece.end)
+            for piece in time.pieces
+            if piece.quality == EXCLUDED or piece.state == "down"
+        ]
+        limit_ms = objective.lag_p99_seconds * 1000
+        day |= lag_above(replica.stream, replica.key[2], limit_ms, left_out, window)
+    unproved = [p for p in time.pieces if p.quality == UNKNOWN and p.state == "in_sync"]
+    day["lag_unproved_s"] = sum(p.length_ms for p in unproved) / 1000
     day |= _state_seconds(time, length_s - excluded)
     day |= _minute_counts(replica)
     day |= _incident_figures(replica.incidents, good)
@@ -302,6 +344,11 @@ def _out_of_order(stream: list[Sample]) -> int:
             count += 1
         latest[sample.boot] = max(sample.ts, latest.get(sample.boot, sample.ts))
     return count
+
+
+def _leading_unknown_ms(pieces: list[Piece]) -> float:
+    known = [piece.start for piece in pieces if piece.quality != UNKNOWN]
+    return min(known, default=pieces[-1].end) - pieces[0].start
 
 
 def _longest_gap_ms(pieces: list[Piece]) -> float:
@@ -457,7 +504,19 @@ def _incident(replica: Replica, number: int, run: list[Piece], *, is_open: bool)
         "open": is_open,
         "max_lag_ms": max((row["lag_ms"] for row in rows), default=None),
         "max_lag_bytes": max((row["lag_bytes"] for row in rows), default=None),
+        **_end_of_connection(rows, start, end),
     }
+
+
+def _end_of_connection(rows: list[Json], start: float, end: float) -> Json:
+    """The first one that ended in the incident, or up to 2.5 s before it."""
+    ends = [
+        (row["last_error"]["ts"], row["last_error"]["reason"], row["remote"])
+        for row in rows
+        if row.get("last_error") and start - 2_500 <= row["last_error"]["ts"] <= end
+    ]
+    found = min(ends, key=lambda each: each[0]) if ends else (None, None, None)
+    return dict(zip(("disconnect_ms", "disconnect_reason", "peer"), found, strict=True))
 
 
 def _cause(first: Piece, samples: list[Sample], replica: str) -> str:

@@ -210,6 +210,8 @@ def read_dumps(paths: list[Path], window: Window) -> Dumps:
                 found.bad_lines += [(file.name, text) for text in told]
     for same in texts.values():
         line = json.loads(min(same))
+        if line["v"] == 1:
+            line = _without_additions(line)
         found.samples.append(Sample(line, len(same) - 1, len(set(same)) > 1, window))
     return found
 
@@ -300,11 +302,67 @@ def _is_good(line: Json, date: datetime.date) -> bool:
         and all(_is_good_process(process) for process in line["processes"])
         and all(_is_good_row(row) for row in line.get("replicas") or [])
         and all(_is_good_kind(kind) for kind in line.get("metadata") or [])
-        and line["v"] == 1
+        and line["v"] in (1, 2)
+        and (line["v"] == 1 or _is_good_addition(line))
         and line["seq"] >= 1
         and line["interval_ms"] > 0
         and midnight(date) - HOUR_MS <= line["ts"] < midnight(date) + DAY_MS + HOUR_MS
     )
+
+
+NEW_FIELDS: Final = ("prev_digest", "since", "host", "exposure", "sends", "lag_le")
+NEW_OF_ROWS: Final = ("lag_ms_max", "lag_time", "remote", "last_error")
+SEND_RESULTS: Final = [*SYNC_RESULTS, "refused"]
+
+
+def _without_additions(line: Json) -> Json:
+    """A line of version 1, which did not know these names."""
+    line = {name: value for name, value in line.items() if name not in NEW_FIELDS}
+    for rows, names in (("replicas", NEW_OF_ROWS), ("metadata", ("age_ms_max",))):
+        if line.get(rows):
+            line[rows] = [{k: v for k, v in row.items() if k not in names} for row in line[rows]]
+    return line
+
+
+def _is_good_addition(line: Json) -> bool:
+    """What version 2 added: rows of replicas have all of theirs."""
+    mark, sends = line.get("exposure"), line.get("sends")
+    bounds = line.get("lag_le")
+    return (
+        _is_count(line.get("since"))
+        and line["since"] <= line["mono"]
+        and _is_text(line.get("host"))
+        and (line.get("prev_digest") is None or _is_text(line["prev_digest"]))
+        and (mark is None or _is_good_mark(mark))
+        and isinstance(sends, dict)
+        and _has(sends, _is_count, SEND_RESULTS)
+        and _is_good_latency(sends.get("latency"))
+        and isinstance(bounds, list)
+        and _are_counts(bounds)
+        and all(
+            _is_count(row.get("lag_ms_max"))
+            and _are_counts(row.get("lag_time"))
+            and len(row["lag_time"]) == len(bounds) + 1
+            for row in line.get("replicas") or []
+        )
+        and all(_is_count(kind.get("age_ms_max") or 0) for kind in line.get("metadata") or [])
+    )
+
+
+def _is_good_mark(mark: object) -> bool:
+    sizes = ["bytes_at_least", "bytes_at_most", "ms_at_least", "ms_at_most"]
+    return (
+        isinstance(mark, dict)
+        and _has(mark, _is_count, sizes)
+        and all(_are_counts(mark.get(name)) for name in ("le", "counts"))
+        and len(mark["counts"]) == len(mark["le"]) + 1
+        and mark["bytes_at_least"] <= mark["bytes_at_most"]
+        and mark["ms_at_least"] <= mark["ms_at_most"]
+    )
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_count, value))
 
 
 def _has(value: object, check: Callable[[object], bool], names: Sequence[str]) -> bool:

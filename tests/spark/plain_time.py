@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tests.spark.plain_bounds import counted_lag, never_above
 from tests.spark.plain_samples import STATES, Json, Sample, Window
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
@@ -21,6 +22,7 @@ CLOCK_SLACK_MS: Final = 1000
 BOOKED_LATE_MS: Final = 2500
 """By so much counters may rise faster than the clock: a silence of process `ha` is booked late."""
 FIRST_COPY: Final = "first copy"
+NOT_YET: Final = "did not exist yet"
 BETWEEN: Final = ("disconnected", "catching_up", "in_sync")
 """The order of states that are neither the sample's own nor its predecessor's."""
 
@@ -105,6 +107,14 @@ class Known:
     """Since when it is known."""
     other: tuple[int, int] | None
     """From when to when a master that was passed over had it."""
+    doubted: Sequence[tuple[float, float]] = ()
+    """Two masters at once."""
+
+    def unborn(self, start: float, end: float, sample: Sample) -> Piece:
+        """Time before its first row; of a replica without any row nobody knows."""
+        if self.since == math.inf:
+            return Piece(start, end, UNKNOWN, None, sample)
+        return Piece(start, end, EXCLUDED, None, sample, NOT_YET)
 
 
 def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
@@ -112,7 +122,7 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     told: list[Piece] = []
     extra: list[Extra] = []
     for sample in stream:
-        told += _down(sample, known.since)
+        told += _down(sample, known)
         row = sample.row(known.name)
         is_away = row is None or row["state"] == "disconnected"
         if is_away and known.other is not None:
@@ -121,23 +131,71 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
                 told.append(Piece(sample.start, sample.ts, UNKNOWN, None, sample))
                 continue
         if row is None:
+            if sample.ts <= known.since:
+                told.append(known.unborn(sample.start, sample.ts, sample))
+                continue
             covered = max(sample.start, sample.ts - sample.covered_ms)
-            quality, state = (BAD, "disconnected") if sample.ts > known.since else (UNKNOWN, None)
             told.append(Piece(sample.start, covered, UNKNOWN, None, sample))
-            told.append(Piece(covered, sample.ts, quality, state, sample))
+            told.append(Piece(covered, sample.ts, BAD, "disconnected", sample))
             continue
         laid_out, more = _laid_out(sample, row, known)
-        told += laid_out
+        told += _of_the_window(laid_out, sample, window)
         if sample.in_window:
             extra += more
-    return Time(_filled(told, window), extra)
+    pieces = _filled(told, window)
+    for start, end in known.doubted:
+        pieces = [part for piece in pieces for part in _in_doubt(piece, start, end)]
+    return Time(pieces, extra)
 
 
-def _down(sample: Sample, since: float) -> list[Piece]:
+def _in_doubt(piece: Piece, start: float, end: float) -> list[Piece]:
+    """Of two masters at once neither proves that anything was good."""
+    start, end = max(piece.start, start), min(piece.end, end)
+    if piece.quality != GOOD or start >= end:
+        return [piece]
+    parts = [
+        dataclasses.replace(piece, end=start),
+        dataclasses.replace(piece, start=start, end=end, quality=UNKNOWN, state=None),
+        dataclasses.replace(piece, start=end),
+    ]
+    return [part for part in parts if part.start < part.end]
+
+
+def _of_the_window(laid_out: list[Piece], sample: Sample, window: Window) -> list[Piece]:
+    """An interval across an edge of the window: when its states were, the counters do not say. What
+    of a quality finds no room outside was inside; the rest inside is unknown."""
+    laid_out = [piece for piece in laid_out if piece.start < piece.end]
+    start, end = max(sample.start, window.w0), min(sample.ts, window.w1)
+    if sample.in_window and sample.before is not None and sample.before.in_window:
+        return laid_out  # It lies in the window, whatever the wall clock says.
+    mine = [p for p in laid_out if p.quality != EXCLUDED]
+    length = sum(p.length_ms for p in mine)
+    if start >= end or len({p.quality for p in mine}) < 2:
+        return laid_out
+    first, last = min(p.start for p in mine), max(p.end for p in mine)
+    start, end = max(start, first), min(end, last)
+    if start >= end or (start, end) == (first, last):
+        return laid_out
+    outside = length - (end - start)
+    bad = max(0, sum(p.length_ms for p in mine if p.quality == BAD) - outside)
+    good = max(0, sum(p.length_ms for p in mine if p.quality == GOOD) - outside)
+    bad_ms = {
+        s: sum(p.length_ms for p in mine if (p.quality, p.state) == (BAD, s)) for s in BETWEEN
+    }
+    state = sorted(BETWEEN, key=lambda s: -bad_ms[s])[0]  # of equal ones the first
+    return [
+        *(p for p in laid_out if p.quality == EXCLUDED),
+        Piece(start, start + bad, BAD, state, sample),
+        Piece(start + bad, end - good, UNKNOWN, None, sample),
+        Piece(end - good, end, GOOD, "in_sync", sample),
+    ]
+
+
+def _down(sample: Sample, known: Known) -> list[Piece]:
     """Bad for whom was known by its end."""
-    if sample.down_end > since:
+    if sample.down_end > known.since:
         return [Piece(sample.down_start, sample.down_end, BAD, "down", sample)]
-    return [Piece(sample.down_start, sample.down_end, UNKNOWN, None, sample)]
+    return [known.unborn(sample.down_start, sample.down_end, sample)]
 
 
 def _filled(told: list[Piece], window: Window) -> list[Piece]:
@@ -207,7 +265,9 @@ def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], lis
         end = start
     both_in_sync = earlier is not None and earlier["state"] == row["state"] == "in_sync"
     if both_in_sync and end - sample.start <= CLOCK_SLACK_MS:
-        pieces += _judged(sample, row, known, sample.start, end, 0)
+        pieces += _judged(sample, row, known, sample.start, end, 0, is_counted=False)
+    elif earlier is None and sample.same_boot and sample.ts <= known.since:
+        pieces.append(known.unborn(sample.start, end, sample))
     else:
         pieces.append(Piece(sample.start, end, UNKNOWN, None, sample))
     return pieces, extra
@@ -224,10 +284,23 @@ def _order(row: Json, earlier: Json | None) -> list[str]:
 
 
 def _judged(
-    sample: Sample, row: Json, known: Known, x: float, y: float, untold: float
+    sample: Sample,
+    row: Json,
+    known: Known,
+    x: float,
+    y: float,
+    untold: float,
+    *,
+    is_counted: bool = True,
 ) -> list[Piece]:
     """Time in sync [x, y) of a sample, by its lag and its predecessor's. `untold`: so much of what
-    was before may have been in sync, too."""
+    was before may have been in sync, too. `is_counted`: the counters counted it."""
+    if never_above(sample, row, known.limit_ms):
+        return [Piece(x, y, GOOD, "in_sync", sample)] if x < y else []
+    by_lag = counted_lag(sample, known.name, known.limit_ms) if is_counted else None
+    if by_lag is not None:
+        parts = _by_lag_time(sample, row, known, x, y, by_lag)
+        return [Piece(a, b, quality, "in_sync", sample) for a, b, quality in parts if a < b]
     seen = max(x, min(y, sample.ts - sample.covered_ms))
     qualities = [(x, seen, UNKNOWN), *_seen_in_sync(sample, row, known, (seen, y), x - untold)]
     return [
@@ -237,6 +310,22 @@ def _judged(
     ]
 
 
+def _by_lag_time(
+    sample: Sample, row: Json, known: Known, x: float, y: float, by_lag: tuple[int, int]
+) -> list[tuple[float, float, str]]:
+    """Late time lies at the begin if that was late and the end was not, else at the end."""
+    good = min(y - x, by_lag[0])
+    bad = min(y - x - good, by_lag[1])
+    before = sample.before.row(known.name) if sample.before is not None else None
+    ends = [
+        each is not None and each["state"] == "in_sync" and each["lag_ms"] > known.limit_ms
+        for each in (before, row)
+    ]
+    if ends == [True, False]:
+        return [(x, x + bad, BAD), (x + bad, y - good, UNKNOWN), (y - good, y, GOOD)]
+    return [(x, x + good, GOOD), (x + good, y - bad, UNKNOWN), (y - bad, y, BAD)]
+
+
 def _seen_in_sync(
     sample: Sample, row: Json, known: Known, time: Interval, since: float
 ) -> list[tuple[float, float, str]]:
@@ -244,8 +333,6 @@ def _seen_in_sync(
     x, y = time
     limit, lag = known.limit_ms, row["lag_ms"]
     is_bound = row["lag_exact"] or row["lag_bytes"] == 0
-    if row["state"] == "in_sync" and limit < sample.interval_ms:
-        return [(x, y, BAD if lag > limit else GOOD if is_bound else UNKNOWN)]
     until = since + limit
     """So long the lag cannot have grown above the limit: it came in sync without one."""
     p_row = sample.before.row(known.name) if sample.before is not None else None

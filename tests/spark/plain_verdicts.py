@@ -10,9 +10,19 @@ import fnmatch
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from tests.spark.plain_bounds import (
+    Past,
+    at_risk,
+    exposure,
+    stood_at,
+    two_masters,
+)
+from tests.spark.plain_bounds import ages as bounds_of_ages
+from tests.spark.plain_bounds import sends as bounds_of_sends
 from tests.spark.plain_samples import (
     QUANTILES,
     SYNC_RESULTS,
@@ -112,7 +122,7 @@ def date_of(tables: Tables) -> datetime.date:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def group_day(group: tuple[str, str], stream: list[Sample], window: Window) -> Json:
+def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: Window) -> Json:
     """What is told of a broker group as a whole; the verdict is added by who knows it."""
     inside = [sample for sample in stream if sample.in_window]
     row: Json = {"cluster": group[0], "broker": group[1], "samples": len(inside)}
@@ -120,13 +130,15 @@ def group_day(group: tuple[str, str], stream: list[Sample], window: Window) -> J
     if not inside:  # its replicas are expected all the same
         return row
     row["role"] = inside[-1].role
-    for name in ("unreplicated_bytes", "oldest_unreplicated_ms"):
-        known = [(s.line[name], s.segment_ms) for s in stream if s.line[name] is not None]
+    stood = {boot: stood_at(stream, boot) for boot in {s.boot for s in stream}}
+    risks = [(s, at_risk(s, stood[s.boot])) for s in stream]
+    for place, name in enumerate(("unreplicated_bytes", "oldest_unreplicated_ms")):
+        known = [(risk[place], s.segment_ms) for s, risk in risks if risk[place] is not None]
         figures = weighted(known)
         row |= {f"{name}_max": figures["max"], f"{name}_p99": figures["p99"]}
         row[f"{name}_hist"] = histogram_of(known)
     exposed = [s for s in stream if s.line["unreplicated_bytes"] is not None and s.segment_ms]
-    byte_ms = sum(s.unreplicated_bytes * s.segment_ms for s in exposed)
+    byte_ms = sum((risk[0] or 0) * s.segment_ms for s, risk in risks)
     row["exposure_byte_s"] = byte_ms / 1000 if exposed else None
     row["exposure_covered_s"] = sum(s.segment_ms for s in exposed) / 1000
     results = {name: sum(_rise_of_sync(s, name) for s in inside) for name in SYNC_RESULTS}
@@ -134,9 +146,14 @@ def group_day(group: tuple[str, str], stream: list[Sample], window: Window) -> J
     sends = sum(results.values())
     row["sync_ok_ratio"] = results["ok"] / sends if sends else None
     row |= _ack_latency(inside)
+    row |= answers_of_sends(inside)
     row["msgs_in"] = sum(rise_of_field(sample, "msgs_in") for sample in inside)
     row["bytes_in"] = sum(rise_of_field(sample, "bytes_in") for sample in inside)
     row["restarts"] = sum(_is_restart(sample) for sample in inside)
+    row |= exposure(stream, past, window) | bounds_of_sends(stream, past, window)
+    both = two_masters(stream, past, window)
+    row["two_masters_s"] = sum(end - start for start, end in both) / 1000
+    row["ready_samples"] = sum(sample.ready for sample in inside)
     return row
 
 
@@ -145,6 +162,22 @@ def _is_restart(sample: Sample) -> bool:
     if sample.predecessor is not None:
         return not sample.same_boot
     return bool(sample.seq == 1 and sample.line.get("prev_boot"))
+
+
+def answers_of_sends(inside: list[Sample]) -> Json:
+    """Of all sends: known where every line of the window is of version 2."""
+    names = ("ok", "flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
+    if any(sample.line["v"] == 1 or not sample.line.get("sends") for sample in inside):
+        return {f"sends_{name}": None for name in names}
+    found: Json = {}
+    for name in names:
+        pairs = [(sample, sample.predecessor) for sample in inside]
+        counts = [
+            (each, before.line["sends"][name] if before and before.line.get("sends") else None)
+            for each, before in pairs
+        ]
+        found[f"sends_{name}"] = sum(rise(each, each.line["sends"][name], c) for each, c in counts)
+    return found
 
 
 def _rise_of_sync(sample: Sample, name: str) -> int:
@@ -193,7 +226,7 @@ def bucket_quantile(share: float, bounds: list[float], counts: list[int]) -> flo
     return None
 
 
-def metadata_of(stream: list[Sample]) -> list[Json]:
+def metadata_of(stream: list[Sample], past: Past, window: Window) -> list[Json]:
     """How stale a slave's copies were, by kind, from its own samples."""
     ages: dict[str, list[tuple[int, int]]] = defaultdict(list)
     failures: dict[str, int] = defaultdict(int)
@@ -212,6 +245,7 @@ def metadata_of(stream: list[Sample]) -> list[Json]:
             "p99_age_ms": weighted(ages[kind])["p99"],
             "failures": failures[kind],
             "covered_s": sum(length for _, length in ages[kind]) / 1000,
+            **bounds_of_ages(stream, kind, past, window),
         }
         for kind in sorted(failures.keys() | ages.keys())
     ]
@@ -226,31 +260,64 @@ def _kinds(sample: Sample | None) -> dict[str, Json]:
 
 
 def verdict_of(objective: PlainObjective, day: Json, group: Json | None) -> str:
-    """The worst of a replica's criteria."""
+    """The worst of a replica's criteria; two masters at once, and a broker that was never ready,
+    are met by nothing."""
     if day["excluded_s"] == day["window_s"]:
         return MET
-    covered = day["coverage"] * 100 >= objective.min_coverage_percent
+    told = group if group is not None and group["samples"] else None
     verdicts = [available(objective, day)]
+    if told is not None and (told["two_masters_s"] > 0 or told["ready_samples"] == 0):
+        verdicts.append(INSUFFICIENT)
     if objective.lag_p99_seconds is not None:
-        # A share of what is known: it says nothing when too little is known.
-        above = day["lag_ms_p99"] if covered else None
-        verdicts.append(_above(above, objective.lag_p99_seconds * 1000, covered))
-    sync_ok_percent = objective.sync_ok_of(group)
-    if sync_ok_percent is not None:
-        if group is None:
-            verdicts.append(INSUFFICIENT)
-        elif group["sync_ok_ratio"] is not None:
-            too_low = group["sync_ok_ratio"] * 100 < sync_ok_percent
-            verdicts.append(judged(too_low and covered, covered))
-    if objective.rpo_bytes is not None:
-        at_risk = group["unreplicated_bytes_max"] if group else None
-        exposed_s = group["exposure_covered_s"] if group else 0
-        also_covered = exposed_s / day["window_s"] * 100 >= objective.min_coverage_percent
-        verdicts.append(_above(at_risk, objective.rpo_bytes, covered and also_covered))
-    asked = objective.metadata_age_seconds is not None
-    if asked and (day["metadata"] or objective.metadata_required):
-        verdicts.append(_metadata_verdict(objective, day, covered))
+        verdicts.append(_lag_p99(day))
+    wanted = objective.sync_ok_of(group)
+    if wanted is not None:
+        verdicts += _sync_ok(told, wanted)
+    limit = objective.rpo_bytes
+    if limit is not None:
+        least, most = (told or {}).get("exposure_at_least"), (told or {}).get("exposure_at_most")
+        free_s = told["exposure_unbounded_s"] if told is not None else 0
+        verdicts.append(
+            judged((least or 0) > limit, most is not None and most <= limit and free_s == 0)
+        )
+    if objective.metadata_age_seconds is not None:
+        limit_ms = objective.metadata_age_seconds * 1000
+        kinds = day["metadata"]
+        if kinds or objective.metadata_required:
+            verdicts.append(
+                judged(
+                    any((kind["at_least_ms"] or 0) > limit_ms for kind in kinds),
+                    bool(kinds) and all(_is_young(kind, limit_ms) for kind in kinds),
+                )
+            )
     return worst(verdicts)
+
+
+def _is_young(kind: Json, limit_ms: float) -> bool:
+    most = kind["at_most_ms"]
+    return most is not None and bool(most <= limit_ms) and kind["unbounded_s"] == 0
+
+
+def _lag_p99(day: Json) -> str:
+    above, unknown = day["lag_p99_above_s"], day["lag_p99_unknown_s"]
+    if above is None:
+        return INSUFFICIENT
+    asked = day["window_s"] - day["excluded_s"] - day["state_down_s"]
+    allowed = round(asked / 100, 3)
+    return judged(above > allowed, asked > 0 and round(above + unknown, 6) <= allowed)
+
+
+def _sync_ok(group: Json | None, wanted: float) -> list[str]:
+    if group is None:
+        return [INSUFFICIENT]
+    ok = group["sync_ok_least"], group["sync_ok_most"]
+    failed = group["sync_failed_least"], group["sync_failed_most"]
+    if ok[1] + failed[1] == 0:
+        return []  # nobody sent synchronously
+    at_best = Fraction(ok[1], ok[1] + failed[0]) if ok[1] + failed[0] else Fraction(1)
+    at_worst = Fraction(ok[0], ok[0] + failed[1]) if ok[0] + failed[1] else Fraction(1)
+    share = Fraction(str(wanted)) / 100
+    return [judged(at_best < share, at_worst >= share)]
 
 
 def available(objective: PlainObjective, row: Json) -> str:
@@ -264,23 +331,7 @@ def available(objective: PlainObjective, row: Json) -> str:
     return judged(False, covered and at_worst <= row["budget_s"])
 
 
-def _metadata_verdict(objective: PlainObjective, day: Json, covered: bool) -> str:
-    """The slave's own samples have to cover the window, too."""
-    limit_ms = (objective.metadata_age_seconds or 0) * 1000
-    wanted_s = objective.min_coverage_percent / 100 * day["window_s"]
-    if any((kind["max_age_ms"] or 0) > limit_ms for kind in day["metadata"]):
-        return BREACHED
-    known = bool(day["metadata"]) and all(
-        kind["max_age_ms"] is not None and kind["covered_s"] >= wanted_s for kind in day["metadata"]
-    )
-    return judged(False, covered and known)
-
-
 def judged(breached: bool, covered: bool) -> str:
     if breached:
         return BREACHED
     return MET if covered else INSUFFICIENT
-
-
-def _above(value: float | None, limit: float, covered: bool) -> str:
-    return INSUFFICIENT if value is None else judged(value > limit, covered)

@@ -68,11 +68,14 @@ def several_days(
     """Adds windows, group_windows and clusters to D's tables."""
     every = {date_of(tables): tables for tables in [*earlier, today]}
     today["windows"], today["group_windows"] = [], []
+    begun = min(
+        date for date, tables in every.items() if tables["replica_days"] or date == window.date
+    )
     for length in lengths:
         days = {d: t for d, t in every.items() if 0 <= (window.date - d).days < length}
         for row in today["replica_days"]:
             objective = next(o for o in objectives if o.matches(key_of(row)))
-            found = _window_row(length, key_of(row), objective, days, window)
+            found = _window_row(length, key_of(row), objective, days, window, begun)
             found["forecast"] = _forecast(found, every, window) if length == max(lengths) else None
             today["windows"].append(found)
         today["group_windows"] += [_group_window(length, g, days, today) for g in groups_of(today)]
@@ -88,7 +91,12 @@ def groups_of(tables: Tables) -> list[tuple[str, str]]:
 
 
 def _window_row(
-    length: int, key: Key, objective: PlainObjective, days: Days, window: Window
+    length: int,
+    key: Key,
+    objective: PlainObjective,
+    days: Days,
+    window: Window,
+    begun: datetime.date,
 ) -> Json:
     rows = {
         date: row
@@ -97,21 +105,31 @@ def _window_row(
         if key_of(row) == key
     }
     every, today = list(rows.values()), rows[window.date]
-    window_s = (length - 1) * DAY_S + window.length_ms / 1000
+    # Before the first result of all, and before its first line, there is nothing to judge.
+    since = min(length, (window.date - begun).days + 1)
+    first = rows.get(begun, {"leading_unknown_s": 0, "window_s": 1})
+    is_later = (window.date - begun).days < length
+    silent = first["leading_unknown_s"] if is_later else 0
+    if silent == first["window_s"]:
+        silent = 0
+    window_s = round((since - 1) * DAY_S + window.length_ms / 1000 - silent, 3)
     result = named(key) | {"days": length, "window_s": window_s}
+    is_begun = since < length or silent
+    result["begun"] = begun.isoformat() if is_begun else None
     result |= {name: sum(row[name] for row in every) for name in (*ADDED, *SECONDS)}
     result |= {name: _largest(row[name] for row in every) for name in LARGEST}
     good, bad, excluded = result["good_s"], result["bad_s"], result["excluded_s"]
     budget = objective.budget_s(window_s - excluded)
     not_stored_s = window_s - sum(row["window_s"] for row in every)
-    minutes = (length - 1) * 1440 + sum(today[f"minutes_{q}"] for q in ("good", "bad", "unknown"))
+    minutes = (since - 1) * 1440 + sum(today[f"minutes_{q}"] for q in ("good", "bad", "unknown"))
+    minutes = minutes - int(silent // 60)
     gaps = [row["longest_gap_s"] for row in every]
     result |= {
         "days_with_data": sum(row["good_s"] + row["bad_s"] > 0 for row in every),
         "unknown_s": max(0.0, round(window_s - good - bad - excluded, 6)),
-        "state_unknown_s": not_stored_s + sum(row["state_unknown_s"] for row in every),
-        "minutes_unknown": minutes - result["minutes_good"] - result["minutes_bad"],
-        "longest_gap_s": max(gaps if len(rows) == length else [*gaps, DAY_S]),
+        "state_unknown_s": max(0, not_stored_s + sum(row["state_unknown_s"] for row in every)),
+        "minutes_unknown": max(0, minutes - result["minutes_good"] - result["minutes_bad"]),
+        "longest_gap_s": max(gaps if len(rows) == since else [*gaps, DAY_S]),
         "catch_up_mb_s": result["catch_up_bytes"] / 1e6 / result["catch_up_s"]
         if result["catch_up_s"]
         else None,
@@ -222,6 +240,8 @@ def _incidents(pieces: list[Piece]) -> Json:
 def _forecast(month: Json, days: Days, window: Window) -> str | None:
     if month["bad_s"] and month["budget_left_s"] <= 0:
         return "exhausted"
+    if month["begun"]:
+        return None
     week = [
         row
         for date, tables in days.items()
@@ -266,6 +286,16 @@ def _group_sums(rows: list[Json]) -> Json:
         values = [row[name] for row in told if row.get(name) is not None]
         result[name] = sum(values) if values else None
     result["samples"] = sum(row["samples"] for row in rows)
+    for name in (
+        "ok",
+        "flush_disk_timeout",
+        "flush_slave_timeout",
+        "slave_not_available",
+        "refused",
+    ):
+        values = [row.get(f"sends_{name}") for row in told]
+        is_known = bool(values) and None not in values
+        result[f"sends_{name}"] = sum(values) if is_known else None
     sends = sum(result[f"sync_{name}"] or 0 for name in SYNC_RESULTS)
     result["sync_ok_ratio"] = result["sync_ok"] / sends if sends else None
     return result | _acks(told)

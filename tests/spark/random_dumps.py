@@ -24,9 +24,11 @@ from tests.spark.dump_lines_builder import (
     Line,
     ack_latency,
     directory_of,
+    exposure,
     file_name,
     processes,
     replica,
+    sends,
 )
 
 OTHER_LE = (0.001, 0.05, 1.0, 2.0)
@@ -38,7 +40,7 @@ GARBAGE = (
     "[]",
     "not json at all",
     '{"v":1}',
-    '{"v":2,"ts":0}',
+    '{"v":3,"ts":0}',
     '"text"',
     "{}",
     "\u00e4\u00f6\u00fc \u2028 \\",
@@ -66,6 +68,7 @@ class _Replica:
 
     def begin_boot(self, now: int) -> None:
         self.transferred = self.reconnects = self.rejected = 0
+        self.lag_time = [0] * 4
         self.state_ms = {"in_sync": 0, "catching_up": 0, "disconnected": 0}
         self.looked_ms = max(now, self.comes_ms)
 
@@ -110,6 +113,7 @@ class _Replica:
         if chance.random() < 0.03:
             return None
         lag_bytes = max_offset - self.ack_offset
+        self.lag_time[chance.randrange(4) if self.lag_ms else 0] += passed_ms
         return replica(
             self.name,
             self.state,
@@ -117,6 +121,8 @@ class _Replica:
             lag_bytes=lag_bytes,
             lag_ms=self.lag_ms,
             lag_exact=chance.random() < 0.9,
+            lag_ms_max=max(self.lag_ms, chance.choice((0, 0, 800, 1_500, 600_000))),
+            lag_time=list(self.lag_time),
             transferred=self.transferred,
             reconnects=self.reconnects,
             rejected_acks=self.rejected,
@@ -149,6 +155,8 @@ class _Broker:
         self.sends_wait = chance.random() < 0.7
         self.ha_restarts = 0
         self.failures = dict.fromkeys(KINDS, 0)
+        self.looks = [0] * 4
+        self.is_new = chance.random() < 0.5
         for known in self.replicas:
             known.begin_boot(now)
 
@@ -226,6 +234,8 @@ class _Broker:
             oldest_unreplicated_ms=risk and chance.randrange(9_000),
             processes=processes(chance.random() > 0.02, self.ha_restarts),
         )
+        if self.is_new:
+            self._add_marks(line, passed_ms)
         rows = [known.row(now, passed_ms, self.max_offset) for known in self.replicas]
         if "replicas" in line or rows:
             line["replicas"] = [row for row in rows if row is not None]
@@ -233,12 +243,36 @@ class _Broker:
             line["metadata"] = self._metadata()
         return line
 
+    def _add_marks(self, line: Line, passed_ms: int) -> None:
+        """Version 2; its marks may not reach back to the line before, and may be missing."""
+        chance = self.chance
+        most = chance.choice((0, 100, 5_000, 9_999, 10**7))
+        self.looks[min(3, most // 3_000)] += 1
+        reach_ms = passed_ms + chance.choice((0, 0, 0, 300, -300, -5_000))
+        line |= {
+            "v": 2,
+            "since": max(0, line["mono"] - max(0, reach_ms)),
+            "host": "10.0.0.1:10911",
+            "sends": sends(),
+            "lag_le": [500, 1_000, 5_000],
+            "exposure": None,
+        }
+        if chance.random() < 0.9:
+            least = chance.choice((0, most // 2, most))
+            line["exposure"] = exposure(least, most) | {
+                "le": [2_999, 5_999, 8_999],
+                "counts": list(self.looks),
+            }
+
     def _metadata(self) -> list[dict[str, Any]]:
         chance, entries = self.chance, []
         for kind in KINDS[: chance.choice((4, 4, 4, 3))]:
             self.failures[kind] += chance.random() < 0.1
             age = None if chance.random() < 0.1 else chance.randrange(60_000)
-            entries.append({"kind": kind, "age_ms": age, "failures": self.failures[kind]})
+            entry = {"kind": kind, "age_ms": age, "failures": self.failures[kind]}
+            if age is not None and chance.random() < 0.8:
+                entry["age_ms_max"] = age + chance.choice((0, 0, 3_000, 60_000))
+            entries.append(entry)
         return entries
 
 
@@ -331,7 +365,7 @@ def _spoiled(chance: random.Random, line: Line) -> Line:
     elif what == 3:
         spoiled["ts"] += chance.choice((-1, 1)) * 3 * 86_400_000
     elif what == 4:
-        spoiled["v"] = 2
+        spoiled["v"] = chance.choice((0, 2, 3)) if spoiled["v"] == 1 else 3
     elif what == 5:
         spoiled["cluster"] = None
     elif what == 6:

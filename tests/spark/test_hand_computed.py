@@ -21,6 +21,7 @@ import pytest
 
 from tests.spark.both_ways import Question, core_tables_of, plain_tables, same
 from tests.spark.dump_lines_builder import (
+    LAG_LE,
     T0,
     Life,
     Line,
@@ -59,6 +60,7 @@ class Master:
             broker=name,
             boot=f"{boot:016x}",
             interval_ms=STEP_MS,
+            marks=True,
             **life,
         )
         self.replica = f"{name}:1"
@@ -226,7 +228,9 @@ def vague() -> list[Line]:
     """In the line of 11:00 the lag is at least 5 ms: it may be above the objective."""
     master = Master("vague").tell("09:55", "10:55").tell("11:00", lag_ms=5, acknowledged=1)
     lines = master.tell("11:05", "13:00", acknowledged=99_999).lines
-    lines[13]["replicas"][0]["lag_exact"] = False
+    lines[13]["replicas"][0] |= {"lag_exact": False, "lag_ms_max": 10**9}
+    for line in lines[13:]:  # looks at a lag that is not exact are not booked
+        line["replicas"][0]["lag_time"][0] -= STEP_MS
     return lines
 
 
@@ -235,7 +239,8 @@ def named() -> list[Line]:
     master = Master("named").tell("09:55", "13:00")
     for line in master.lines[10:]:
         name = "10.0.0.7" if line["ts"] < at("10:55") else "named:2"
-        line["replicas"].append(replica(name, state_ms={}))
+        marks = {"lag_ms_max": 0, "lag_time": [0] * (len(LAG_LE) + 1)}
+        line["replicas"].append(replica(name, state_ms={}, **marks))
     return master.lines
 
 
@@ -312,6 +317,9 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
                 "p99_age_ms": None,
                 "failures": 0,
                 "covered_s": 0,
+                "at_least_ms": None,
+                "at_most_ms": None,
+                "unbounded_s": 10_800,
             },
             {
                 "kind": "topics",
@@ -320,6 +328,11 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
                 "p99_age_ms": 61_000,
                 "failures": 36,
                 "covered_s": 10_800,
+                "at_least_ms": 61_000,
+                # Of version 1: between 11:55 and 12:00 the last success was 61 s before the line,
+                # the one before it 1 s before 11:55; 240 s lie between. After 12:05 1 s: 360 s.
+                "at_most_ms": 360_000,
+                "unbounded_s": 0,
             },
         ],
         "budget_s": 108,
@@ -369,16 +382,17 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
         "verdict": "breached",
     },
     "missing": {
-        # 12:00 follows 10:55 with lines missing: it speaks for 300 s only.
+        # 12:00 follows 10:55 with lines missing. How long it was in sync, and with what lag, its
+        # counters tell: all the time, and of at most 100 ms.
         "received": 24,
-        "longest_gap_s": 3_600,
-        "good_s": 7_200,
+        "longest_gap_s": 0,
+        "good_s": 10_800,
         "bad_s": 0,
-        "unknown_s": 3_600,
-        "coverage": 2 / 3,
+        "unknown_s": 0,
+        "coverage": 1,
         "availability": 1,
-        "minutes_good": 120,
-        "minutes_unknown": 60,
+        "minutes_good": 180,
+        "minutes_unknown": 0,
         # The counters went on meanwhile: nothing of them is lost.
         "state_in_sync_s": 10_800,
         "state_unknown_s": 0,
@@ -386,7 +400,7 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
         # All but 11:00 ... 11:55.
         "minutes_written": 24,
         "incidents": 0,
-        "verdict": "insufficient data",
+        "verdict": "met",
     },
     "proved": {
         # 10:00 ... 11:00 are 13 lines, 11:02 ... 12:57 are 24. 12:57 also speaks for 180 s.
@@ -459,15 +473,17 @@ REPLICA_DAYS: dict[str, dict[str, Any]] = {
         "verdict": "breached",
     },
     "added": {
-        # The line of 11:00 speaks for 10:55 - 11:00.
+        # The line of 11:00 speaks for 10:55 - 11:00; before that the lines show that it was not.
         "good_s": 7_500,
         "bad_s": 0,
-        "unknown_s": 3_300,
+        "unknown_s": 0,
+        "excluded_s": 3_300,
+        "exclusions": [{"reason": "did not exist yet", "seconds": 3_300}],
         "state_in_sync_s": 7_500,
         "state_disconnected_s": 0,
-        "state_unknown_s": 3_300,
+        "state_unknown_s": 0,
         "incidents": 0,
-        "verdict": "insufficient data",
+        "verdict": "met",
     },
     "torn": {
         # Until 11:00 all is well; then the first master lacks what the second one has.
@@ -575,7 +591,7 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Question:
         dumps / f"dt={DATE}" / f"cluster={CLUSTER}" / "broker=bad" / "1000-0-x-00000001.jsonl",
         [
             "torn {",
-            json.dumps(good | {"v": 2}),
+            json.dumps(good | {"v": 3}),
             json.dumps(good | {"ts": at("10:00") - 86_400_000}),
         ],
     )
@@ -649,8 +665,8 @@ def test_incidents(tables: Tables) -> None:
 
 
 def test_windows_of_one_known_day(tables: Tables) -> None:
-    # 6 whole days and 3 hours, of which 2 h 30 min were good and 30 min bad: 1 % of
-    # 6 x 86,400 s + 10,800 s are 5,292 s.
+    # The first result of all: 3 hours, of which 2 h 30 min were good and 30 min bad. 1 % of
+    # 10,800 s are 108 s: nobody claims the six days before.
     (row,) = [r for r in tables["windows"] if r["broker"] == "stopped" and r["days"] == 7]
     wanted = {
         "days_with_data": 1,
@@ -660,14 +676,16 @@ def test_windows_of_one_known_day(tables: Tables) -> None:
         "lag_ms_max": 1_200_000,
         "incidents": 1,
         "mttr_s": 1_800,
-        "budget_s": 5_292,
-        "budget_left_s": 3_492,
-        "budget_used_ratio": 1_800 / 5_292,
+        "begun": "2026-03-10",
+        "window_s": 10_800,
+        "budget_s": 108,
+        "budget_left_s": -1_692,
+        "budget_used_ratio": 1_800 / 108,
+        "verdict": "breached",
     }
     assert wrong(row, wanted) == {}
-    # 1 % of 29 x 86,400 s + 10,800 s: 25,164 s. Three known hours say nothing of a month.
     (row,) = [r for r in tables["windows"] if r["broker"] == "stopped" and r["days"] == 30]
-    assert wrong(row, {"budget_s": 25_164, "forecast": None}) == {}
+    assert wrong(row, {"budget_s": 108, "forecast": "exhausted"}) == {}
 
 
 def test_bad_lines(tables: Tables) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from store.compaction.position_checkpoint import PositionCheckpoint
 from store.control_slots import MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.mapped_file_queue import list_store_files
+from tests.support.archives import unpack
 from tests.support.compaction_client import Ledger
 from tests.support.compaction_life import QUEUE_SIZE, TOPIC, CompactionLife
 from tests.support.deadline import wait_until
@@ -67,8 +67,7 @@ def wait_compacted(life: CompactionLife) -> None:
 
 
 def unpacked(name: str, target: Path) -> Path:
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    unpack(GOLDEN / f"{name}.tar.xz", target)
     return target
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from store.timer.timer_checkpoint import (
 from store.timer.timer_log import BLANK, BLANK_MAGIC, TimerLog, TimerUnit
 from store.timer.timer_metrics import TimerMetrics, load_timer_metrics
 from store.timer.timer_wheel import WHEEL_SIZE, TimerWheel, TimerWheelReader
+from tests.support.archives import unpack
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "timer-5.3.3"
 
@@ -24,8 +24,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "timer-5.3.3"
 @pytest.fixture(scope="module")
 def java_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("java")
-    with tarfile.open(GOLDEN / "store-clean-stop.tar.xz") as archive:
-        archive.extractall(target, filter="data")
+    unpack(GOLDEN / "store-clean-stop.tar.xz", target)
     return target / "store"
 
 

@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import shutil
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from store.timer.timer_slots import (
     TIMER_STOP_ENQUEUE,
     TIMER_WRITE_TIME_MS,
 )
+from tests.support.archives import unpack
 from tests.support.manual_clock import ManualClock
 from tests.support.timer_life import START_MS, TimerLife
 
@@ -506,8 +506,7 @@ JAVA_SIZES = {
 
 
 def java_store(tmp_path: Path, name: str) -> Path:
-    with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(GOLDEN / f"{name}.tar.xz", tmp_path)
     return next(tmp_path.glob("store*"))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.support.archives import unpack
 from tests.tools.mqadmin_bench import Bench
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "compaction-5.3.3"
@@ -16,8 +16,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "compaction-5.3.3"
 @pytest.fixture
 def java_file(tmp_path: Path) -> Path:
     """Compacted by Java: zeros follow its last message."""
-    with tarfile.open(GOLDEN / "compacted.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(GOLDEN / "compacted.tar.xz", tmp_path)
     return tmp_path / "compaction" / "compactionLog" / "Compacted" / "1" / f"{0:020}"
 
 

@@ -182,6 +182,26 @@ def test_a_line_that_was_not_written_is_in_no_chain(
     assert world.written_ms == world.clock.monotonic_ms() - 2 * INTERVAL_MS
 
 
+def test_a_line_that_could_not_be_cut_off_goes_when_it_is_compressed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was written whole, but no disk said so: the next line does not follow it."""
+    dump = world.dump()
+    world.turn(dump, 2)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "ftruncate", fail)
+    world.turn(dump, 1)
+    monkeypatch.undo()
+    world.turn(dump, 3)
+    assert dump.failures == 1
+    assert [line["seq"] for line in world.lines()] == [1, 2, 4, 5, 6]
+    assert is_unbroken(chain_of(world))
+
+
 def test_a_torn_line_is_no_predecessor(world: World) -> None:
     first = world.dump()
     world.turn(first, 2)

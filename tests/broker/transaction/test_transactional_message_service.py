@@ -206,14 +206,14 @@ def test_halves_without_group_or_home_reach_the_discard_topic(
 ) -> None:
     store_half(world, b"REAL_TOPIC\x01T\x02REAL_QID\x010")
     store_half(world, b"PGROUP\x01P")
-    store_half(world, f"PGROUP\x01P\x02REAL_TOPIC\x01{'t' * 128}\x02REAL_QID\x010".encode())
+    store_half(world, f"PGROUP\x01P\x02REAL_TOPIC\x01{'t' * 256}\x02REAL_QID\x010".encode())
     producer = world.connect()
     world.round()
     assert producer.sent == []
     _, homeless, unstorable = world.messages(TRANS_HALF_TOPIC)[:3]
     assert caplog.messages[-3:] == [
         f"half at {homeless.phy_offset}: its real topic is missing",
-        f"half at {unstorable.phy_offset}: cannot be checked: topic of 128 bytes (limit 127)",
+        f"half at {unstorable.phy_offset}: cannot be checked: topic of 256 bytes (limit 255)",
         "producer group : no producer is connected, 1 undecided half message(s)",
     ]
     for _ in range(world.check_max):

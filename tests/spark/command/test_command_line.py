@@ -15,7 +15,8 @@ import pytest
 
 from spark.command import command_line
 from spark.command.catch_up import CatchUp
-from spark.command.command_line import main, worst
+from spark.command.command_line import main
+from spark.figures.report_data import worst_exit_code
 from spark.job.java_home import JavaError, find_java
 from tests.spark.dump_lines_builder import T0, Life, every, replica, write_dump
 from tests.spark.local_results import LocalFiles, report
@@ -49,7 +50,7 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 
 def write_day(root: Path, day: int, state: str = "in_sync", first_ms: int = 0) -> None:
     """A day of samples, one each ten minutes; `day` counts from 2026-03-10."""
-    life = Life(start_ms=T0 + day * DAY_MS + first_ms, interval_ms=INTERVAL_MS)
+    life = Life(start_ms=T0 + day * DAY_MS + first_ms, interval_ms=INTERVAL_MS, marks=True)
     life.boot = f"{day + 1:016x}"
     first = T0 + day * DAY_MS + first_ms
     moments = every(first, T0 + (day + 1) * DAY_MS, INTERVAL_MS)  # the last one closes the day
@@ -60,7 +61,18 @@ def write_day(root: Path, day: int, state: str = "in_sync", first_ms: int = 0) -
 
 
 def test_the_worst_of_several_dates_counts() -> None:
-    assert [worst(codes) for codes in ([0, 0], [0, 2], [2, 1], [1, 3, 0], [])] == [0, 2, 1, 3, 0]
+    codes: tuple[list[int], ...] = (
+        [0, 0],
+        [0, 2],
+        [2, 1],
+        [1, 3, 0],
+        [],
+        [1, 10, 2],
+        [99, 10],
+        [99, 3],
+        [0, 10],
+    )
+    assert list(map(worst_exit_code, codes)) == [0, 2, 1, 3, 0, 10, 99, 3, 10]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +223,9 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     missed = run(*arguments)
     told = missed.stdout.splitlines()
     page = out / "report" / "dt=2026-03-10" / "report.html"
-    assert told[0].startswith("2026-03-10 met: 1 replica; 30 days insuf"), missed.stderr
+    assert told[0].startswith("2026-03-10 met: 1 replica; 30 days (begun 1 day ago) met"), (
+        missed.stderr
+    )
     assert told[0].endswith(f"; page: {page}")
     assert [line.split(":")[0] for line in told[1:]] == [
         "2026-03-11 breached",
@@ -220,6 +234,11 @@ def test_nights_that_were_missed(tmp_path: Path) -> None:
     assert "c/b/b:1: " in told[1]
     assert missed.returncode == 1
     assert page.exists()
+    calendar = (out / "index.html").read_text(encoding="utf-8")
+    assert [f'href="report/dt=2026-03-{day}/report.html"' in calendar for day in (10, 11, 12)] == [
+        *(True, True, True),
+    ]
+    assert not (out / ".index.html.crc").exists()
     lines = missed.stderr.splitlines()
     assert lines[0].startswith("mqreport: objectives: ")
     assert lines[1].startswith("mqreport: starting Spark on Java ")
@@ -445,6 +464,6 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     page = tmp_path / "out" / "report" / "dt=2026-03-10" / "report.html"
     assert result.returncode == 0, result.stderr[-3000:]
     last = result.stdout.splitlines()[-1]
-    assert last.startswith("2026-03-10 met: 1 replica; 30 days insufficient data: ")
+    assert last.startswith("2026-03-10 met: 1 replica; 30 days (begun 1 day ago) met; ")
     assert last.endswith(f"; page: {page}")
     assert "<h1" in page.read_text()

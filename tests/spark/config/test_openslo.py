@@ -41,6 +41,9 @@ expect: [{cluster: c, broker: b, replica: "b:1"}]
 retired: [{broker: old-*}]
 windows: [7, 28]
 exit_on: both
+error_budget_policy:
+  - {at_percent: 12.5, label: look}
+  - {at_percent: 100, label: "freeze: all", exit_code: 10, notify: true}
 maintenance:
   - {from: 2026-12-01T22:00:00Z, to: 2026-12-02T02:00:00.500Z, broker: orders-*, reason: "disks: 1"}
   - {weekly: "sunday 23:00-01:00", reason: weekly}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
     Objective,
+    PolicyStep,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
@@ -56,7 +57,8 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     """Every commented-out setting, with the comment sign taken away."""
     text = (ROOT / "conf" / "sla.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^(\s*)# (?=\s*(- )?[a-z_0-9]+: )", r"\1", text, flags=re.MULTILINE)
-    text = re.sub(r"^# (?=expect:|retired:|maintenance:|  )", "", text, flags=re.MULTILINE)
+    sections = "expect:|retired:|maintenance:|error_budget_policy:|  "
+    text = re.sub(rf"^# (?={sections})", "", text, flags=re.MULTILINE)
     config = parse_sla(text, "x")
     orders = config.objectives[0]
     assert orders.name == "orders"
@@ -67,6 +69,10 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert config.retired == (ReplicaPattern("prod-1", "old-*"),)
     assert "\nwindows: [7, 30]\n" in text
     assert "\nexit_on: day\n" in text
+    assert config.budget_policy == (
+        PolicyStep(50, "slow down releases"),
+        PolicyStep(100, "freeze", exit_code=1, notify=True),
+    )
     assert (orders.first_copy_hours, orders.runbook_url) == (
         Objective("x").first_copy_hours,
         "https://wiki.example.com/replication",
@@ -100,6 +106,9 @@ retired: [{broker: old}]
 windows: [30, 90, 7]
 exit_on: both
 maintenance: [{from: 2026-12-01 00:00, to: 2026-12-01T02:00+01:00, cluster: c, reason: why}]
+error_budget_policy:
+- {at_percent: 100, label: freeze, exit_code: 10, notify: true}
+- {at_percent: 12.5, label: look}
 """,
         "sla.yaml",
     )
@@ -130,6 +139,7 @@ maintenance: [{from: 2026-12-01 00:00, to: 2026-12-01T02:00+01:00, cluster: c, r
         "sla.yaml",
         (Exclusion(("c", "*", "*"), "why", (ms("2026-12-01T00:00Z"), ms("2026-12-01T01:00Z"))),),
         "both",
+        budget_policy=(PolicyStep(12.5, "look"), PolicyStep(100, "freeze", 10, True)),
     )
     # Executors of Spark get it.
     assert pickle.loads(pickle.dumps(config)) == config
@@ -322,6 +332,60 @@ objectives:
                 f"sla.yaml:3: runbook_url is '{value}': write a whole address, https://host/path",
             )
             for value in ("wiki/x", "javascript:alert(1)", "ftp://h/x", "http://h:x/", "http://")
+        ),
+        *(
+            (
+                f"error_budget_policy:\n- {{at_percent: 50, label: slow}}\n- {step}",
+                f"sla.yaml:3: {told}",
+            )
+            for step, told in (
+                ("{at_percent: 100}", "error_budget_policy: this entry lacks label"),
+                ("{label: x}", "error_budget_policy: this entry lacks at_percent"),
+                (
+                    "{at_percent: 0, label: x}",
+                    "at_percent is 0: it must be above 0 and at most 1,000 percent",
+                ),
+                (
+                    "{at_percent: 100%, label: x}",
+                    "at_percent is '100%': write a plain number of percent, without a unit or"
+                    " quotes",
+                ),
+                (
+                    "{at_percent: 100, label: x, exit_code: 3}",
+                    "exit_code is '3': it must be 1, 2, or a code of its own from 10 to 99",
+                ),
+                (
+                    "{at_percent: 100, label: x, exit_code: 0}",
+                    "exit_code is '0': it must be 1, 2, or a code of its own from 10 to 99",
+                ),
+                (
+                    '{at_percent: 100, label: x, exit_code: "1"}',
+                    "exit_code is '1': it must be 1, 2, or a code of its own from 10 to 99",
+                ),
+                (
+                    "{at_percent: 100, label: x, notify: please}",
+                    "notify is 'please': write true or false",
+                ),
+                (
+                    '{at_percent: 100, label: "a\\nb"}',
+                    "label is 'a\\nb': it must be one line of at most 80 printable characters",
+                ),
+                (
+                    "{at_percent: 50.0, label: x}",
+                    "error_budget_policy: at_percent 50 is already used by the step in line 2;"
+                    " give each its own",
+                ),
+                (
+                    "{at_percent: 100, label: slow}",
+                    "error_budget_policy: the label 'slow' is already used by the step in line 2;"
+                    " give each its own",
+                ),
+                (
+                    "{at: 100, label: x, at_percent: 100}",
+                    "error_budget_policy: unknown key 'at'; known are at_percent, label,"
+                    " exit_code, notify",
+                ),
+            )
         ),
         ("exit_on: week", "sla.yaml:1: exit_on is 'week': write day or window or both"),
         ("exit_on: [day]", "sla.yaml:1: exit_on is a list: write day or window or both"),

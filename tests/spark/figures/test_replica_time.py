@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from spark.dumps.dump_line import FileLines
-from spark.figures.replica_time import Asked, ReplicaTime, replica_time
+from spark.figures.replica_time import Asked, replica_time
 from spark.figures.sample_stream import read_samples
+from spark.figures.time_pieces import ReplicaTime
 from spark.reported_day import Day
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line
 from tests.spark.story import Story
@@ -223,14 +224,61 @@ def test_lag(case: str) -> None:
     assert sums(time_of(lines, minutes=1)) == expected
 
 
-def test_a_limit_below_the_interval_is_judged_at_samples() -> None:
+def test_a_limit_below_the_interval_leaves_unknown_what_no_line_saw() -> None:
+    """Of version 1: the lag may have passed 10 s between two lines that are 20 s apart."""
     story = Story(W0 - MINUTE, Life(start_ms=W0 - MINUTE, interval_ms=20_000))
     story.goes("in_sync", W0 - MINUTE)
     lines = [
         story.line(W0 + number * 20_000, lag_ms=lag_ms)
-        for number, lag_ms in enumerate([0, 9_000, 10_001, 9_000, 0, 0, 0], -1)
+        for number, lag_ms in enumerate([0, 9_000, 12_500, 9_000, 0, 0, 0], -1)
     ]
-    assert sums(time_of(lines, minutes=1.5)) == {"good": 70_000, "bad": 20_000}
+    # At 20 s it is 12.5 s: above 10 s since 2.5 s. From each line on it needs its time to get
+    # there; of the 10 s behind the line of 80 s all may have been behind 90 s.
+    expected = {"good": 1_000 + 0 + 1_000 + 10_000, "bad": 2_500, "unknown": 75_500}
+    assert sums(time_of(lines, minutes=1.5)) == expected
+
+
+def test_marks_and_counters_prove_what_lines_did_not_see() -> None:
+    """Of version 2: 3 s above the limit between two lines that are 20 s apart, and none."""
+    life = Life(start_ms=W0 - MINUTE, interval_ms=20_000, marks=True)
+    story = Story(W0 - MINUTE, life).goes("in_sync", W0 - MINUTE)
+    lines = [story.line(W0 + number * 20_000) for number in range(-1, 6)]
+    assert sums(time_of(lines, minutes=1.5)) == {"good": 90_000}
+    for line in lines[3:]:  # Of the 20 s before the line of 40 s, 3 s in (10 s, 60 s].
+        spent = line["replicas"][0]["lag_time"]
+        spent[0], spent[4] = spent[0] - 3_000, 3_000
+    lines[3]["replicas"][0]["lag_ms_max"] = 12_000
+    assert sums(time_of(lines, minutes=1.5)) == {"good": 87_000, "bad": 3_000}
+
+
+def test_a_limit_that_the_lines_do_not_count_by_leaves_its_bucket_unknown() -> None:
+    life = Life(start_ms=W0 - MINUTE, interval_ms=20_000, marks=True)
+    story = Story(W0 - MINUTE, life).goes("in_sync", W0 - MINUTE)
+    lines = [story.line(W0 + number * 20_000) for number in range(-1, 6)]
+    for line in lines[3:]:
+        line["lag_le"] = [5_000, 20_000]
+        line["replicas"][0]["lag_time"] = [line["replicas"][0]["lag_time"][0] - 3_000, 3_000, 0]
+    for line in lines[:3]:
+        line["lag_le"] = [5_000, 20_000]
+        line["replicas"][0]["lag_time"] = [line["replicas"][0]["lag_time"][0], 0, 0]
+    lines[3]["replicas"][0]["lag_ms_max"] = 12_000
+    assert sums(time_of(lines, minutes=1.5)) == {"good": 87_000, "unknown": 3_000}
+
+
+def test_a_hole_over_midnight_with_an_outage_in_it() -> None:
+    """300 s without lines, half of them outside; its counters tell of 184 s somewhere in it."""
+    story = Story(W0 - 10 * MINUTE).goes("in_sync", W0 - 10 * MINUTE)
+    story.goes("disconnected", W0 - 140_000).goes("in_sync", W0 + 44_000)
+    lines = [
+        *story.lines(W0 - 160_000, W0 - 150_000),
+        story.line(W0 + 150_000, skip=29),
+        *story.lines(W0 + 155_000, W0 + 605_000),
+    ]
+    found = sums(time_of(lines))
+    # In 150 s outside there is no room for 34 of the 184 s; nor for the 116 s in sync, which may
+    # all have been there.
+    assert found["bad"] == 34_000
+    assert found["unknown"] >= 116_000
 
 
 def test_a_lag_that_is_at_least_so_large() -> None:
@@ -256,10 +304,10 @@ def test_nobody_misses_a_new_replica() -> None:
     story = Story(W0 - MINUTE).goes("catching_up", W0 + 99_000).goes("in_sync", W0 + 121_000)
     lines = story.lines(W0 - 5_000, W0 + 605_000)
     found = time_of(lines, known_ms=W0 + 100_000)
-    assert sums(found) == {"unknown": 99_000, "bad": 22_000, "good": 479_000}
+    assert sums(found) == {"excluded": 99_000, "bad": 22_000, "good": 479_000}
     asked = {"known_ms": W0 + 100_000, "copy_since_ms": W0 + 100_000, "copy_ms": 3_600_000}
     found = time_of(lines, **asked)
-    assert sums(found) == {"unknown": 99_000, "excluded": 22_000, "good": 479_000}
+    assert sums(found) == {"excluded": 99_000 + 22_000, "good": 479_000}
     assert found.copy_since_ms is None
 
 
@@ -268,7 +316,7 @@ def test_a_first_copy_that_takes_longer_than_its_grace() -> None:
     asked = {"known_ms": W0 + 5_000, "copy_since_ms": W0 + 5_000}
     lines = story.lines(W0 - 5_000, W0 + 605_000)
     found = time_of(lines, copy_ms=300_000, **asked)
-    assert sums(found) == {"unknown": 1_000, "bad": 295_000, "excluded": 304_000}
+    assert sums(found) == {"bad": 295_000, "excluded": 1_000 + 304_000}
     assert found.copy_since_ms == W0 + 5_000
 
 

@@ -20,16 +20,46 @@ GOOD: dict[str, Any] = {
     "coverage": 1.0,
     "availability": 1.0,
     "samples": 17_280,
-    "exposure_covered_s": 86_400.0,
+    "ready_samples": 17_280,
+    "interval_s": 5.0,
+    "state_down_s": 0.0,
 }
 LITTLE = {"coverage": 0.5, "unknown_s": 43_200.0}
 NOTHING = {"coverage": 0.0, "unknown_s": 86_400.0, "availability": None, "samples": 0}
-THOUSAND = {"sync_flush_slave_timeout": 1, "sync_slave_not_available": 0}
-THOUSAND |= {"sync_flush_disk_timeout": 0, "sync_ok": 999}
 
 
-def kind(max_age_ms: int | None, covered_s: float = 86_400.0) -> dict[str, Any]:
-    return {"kind": "topics", "max_age_ms": max_age_ms, "failures": 0, "covered_s": covered_s}
+def sends(ok: int, failed: int, more: int = 0) -> dict[str, int]:
+    """`more`: so many of which nothing is known."""
+    return {
+        "sync_ok_least": ok,
+        "sync_ok_most": ok + more,
+        "sync_failed_least": failed,
+        "sync_failed_most": failed + more,
+    }
+
+
+def risk(at_least: int, at_most: int | None, unbounded_s: float = 0.0) -> dict[str, Any]:
+    return {
+        "exposure_at_least": at_least,
+        "exposure_at_most": at_most,
+        "exposure_unbounded_s": unbounded_s,
+        "exposure_unmarked": 0,
+    }
+
+
+def lag(above_s: float, unknown_s: float, **more: Any) -> dict[str, Any]:
+    """Of lag p99 within 2 s; 1 % of the day are 864 s."""
+    row = {"lag_p99_seconds": 2.0, "lag_p99_above_s": above_s, "lag_p99_unknown_s": unknown_s}
+    return row | more
+
+
+def kind(at_least_ms: int, at_most_ms: int | None, unbounded_s: float = 0.0) -> dict[str, Any]:
+    return {
+        "kind": "topics",
+        "at_least_ms": at_least_ms,
+        "at_most_ms": at_most_ms,
+        "unbounded_s": unbounded_s,
+    }
 
 
 CASES: list[tuple[dict[str, Any], str, list[str]]] = [
@@ -70,98 +100,117 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
         ["availability 99.768 % < 99.9 %: 100 s bad of 86.4 s allowed"],
     ),
     (NOTHING, I, ["availability not proved: 0 s bad and 1 d unknown"]),
-    # lag p99
-    ({"lag_p99_seconds": 2.0, "lag_ms_p99": 2_000}, M, ["availability", "lag p99 2 s, objective"]),
-    ({"lag_p99_seconds": 2.0, "lag_ms_p99": 2_001}, B, ["lag p99 2.001 s > 2 s"]),
+    # Of the time in sync it is the lag between two lines that nobody saw.
     (
-        LITTLE | {"lag_p99_seconds": 2.0, "lag_ms_p99": 0},
+        {"unknown_s": 40_000.0, "lag_unproved_s": 39_000.0, "interval_s": 60.0},
         I,
-        ["availability not proved", "coverage 50 %"],
+        [
+            "availability not proved: 0 s bad and 11 h 06 min unknown of 86.4 s allowed; in 10 h 50"
+            " min of it the replica was in sync, but that its lag stayed within 10 s between the"
+            " lines cannot be proved at this interval (60 s)"
+        ],
     ),
-    # A share of the little that is known proves nothing.
+    # lag p99: what is unknown counts as above it
+    (lag(0.0, 864.0), M, ["availability", "lag p99, objective 2 s: above it for at most 864 s"]),
+    (lag(464.0, 400.0), M, ["availability", "lag p99"]),
+    (lag(464.001, 400.0), I, ["lag p99, objective 2 s: not proved, 464.001 s above it and 6 min"]),
+    (lag(864.0, 80_000.0), I, ["lag p99, objective 2 s: not proved"]),
+    (lag(864.001, 0.0), B, ["lag p99, objective 2 s: above it for 864.001 s of 864 s allowed"]),
+    (lag(864.001, 80_000.0), B, ["lag p99, objective 2 s: above it"]),
+    (lag(8.0, 0.0, state_down_s=86_000.0, bad_s=86.0), B, ["lag p99, objective 2 s: above it"]),
     (
-        LITTLE | {"lag_p99_seconds": 2.0, "lag_ms_p99": 2_001},
+        lag(0.0, 900.0, interval_s=15.0, exposure_unmarked=17_280),
         I,
-        ["availability not proved", "coverage 50 %"],
+        [
+            "lag p99, objective 2 s: not proved, 0 s above it and 15 min unknown of 864 s allowed;"
+            " cannot be proved at this interval (15 s)"
+        ],
     ),
+    (lag(0.0, 900.0, interval_s=15.0, exposure_unmarked=1), I, ["lag p99, objective 2 s: not pro"]),
     (
-        {"coverage": 0.0007, "unknown_s": 86_340.0, "lag_p99_seconds": 2.0, "lag_ms_p99": 20_000},
+        lag(0.0, 900.0, lag_p99_bounds_ms=[1_500, 3_000]),
         I,
-        ["availability not proved", "coverage 0.07 %"],
+        [
+            "lag p99, objective 2 s: not proved, 0 s above it and 15 min unknown of 864 s allowed;"
+            " the lines count lags by other bounds (1.5 s and 3 s)"
+        ],
     ),
     ({"lag_p99_seconds": 2.0}, I, ["lag p99 not known, objective 2 s"]),
-    # sync ok
-    (THOUSAND | {"sync_ok_percent": 99.9, "sync_ok_ratio": 0.999}, M, ["availability", "sync ok"]),
+    # sync ok: unknown sends failed for met, and were answered well for breached
+    ({"sync_ok_percent": 99.9} | sends(999, 1), M, ["availability", "sync ok 99.9 %, objective"]),
     (
-        THOUSAND | {"sync_ok_percent": 99.95, "sync_ok_ratio": 0.999},
+        {"sync_ok_percent": 99.95} | sends(999, 1),
         B,
         ["sync ok 99.9 % < 99.95 %: 1 of 1000 sends failed"],
     ),
-    ({"sync_ok_percent": 99.9}, M, ["availability"]),  # nobody sent synchronously
-    (LITTLE | {"sync_ok_percent": 99.9}, I, ["availability not proved"]),
+    (
+        {"sync_ok_percent": 99.9} | sends(9_990, 1, more=10),
+        I,
+        [
+            "sync ok not proved, objective 99.9 %: 1 of 9991 sends failed, and 10 more may have",
+        ],
+    ),
+    ({"sync_ok_percent": 99.95} | sends(999, 1, more=1_000), I, ["sync ok not proved"]),
+    ({"sync_ok_percent": 99.95} | sends(999, 1, more=999), B, ["sync ok 99.9 % < 99.95 %"]),
+    ({"sync_ok_percent": 99.9} | sends(0, 0, more=5), I, ["sync ok not proved"]),
+    ({"sync_ok_percent": 99.9} | sends(0, 0), M, ["availability"]),  # nobody sent synchronously
     (
         NOTHING | {"sync_ok_percent": 99.9},
         I,
         ["availability not proved", "sync ok not known, objective 99.9 %"],
     ),
-    (
-        LITTLE | THOUSAND | {"sync_ok_percent": 99.9, "sync_ok_ratio": 0.999},
-        I,
-        ["availability not proved", "coverage"],
-    ),
-    (
-        LITTLE | THOUSAND | {"sync_ok_percent": 99.95, "sync_ok_ratio": 0.999},
-        I,
-        ["availability not proved", "coverage"],
-    ),
     # RPO
-    ({"rpo_bytes": 100, "unreplicated_bytes_max": 100}, M, ["availability", "unreplicated"]),
     (
-        {"rpo_bytes": 100, "unreplicated_bytes_max": 101},
-        B,
-        ["unreplicated at worst 101 bytes > 100 bytes"],
+        {"rpo_bytes": 100} | risk(100, 100),
+        M,
+        ["availability", "unreplicated at worst 100 bytes, objective 100 bytes"],
     ),
-    ({"rpo_bytes": 0, "unreplicated_bytes_max": 0}, M, ["availability", "unreplicated at worst 0"]),
+    ({"rpo_bytes": 100} | risk(0, 99), M, ["availability", "unreplicated at worst at most 99 b"]),
+    ({"rpo_bytes": 100} | risk(101, None), B, ["unreplicated at worst 101 bytes > 100 bytes"]),
+    (
+        {"rpo_bytes": 100} | risk(100, 101),
+        I,
+        ["unreplicated at worst between 100 and 101 bytes, objective 100 bytes"],
+    ),
+    (
+        {"rpo_bytes": 100} | risk(0, 101) | {"exposure_unmarked": 7},
+        I,
+        [
+            "unreplicated at worst between 0 and 101 bytes, objective 100 bytes; less cannot be"
+            " proved at this interval (5 s)"
+        ],
+    ),
+    (
+        {"rpo_bytes": 100} | risk(0, 1, unbounded_s=0.001),
+        I,
+        ["unreplicated bytes not known for 0.001 s, objective 100 bytes"],
+    ),
+    ({"rpo_bytes": 0} | risk(0, 0), M, ["availability", "unreplicated at worst 0"]),
     ({"rpo_bytes": 100}, I, ["unreplicated bytes not known, objective 100 bytes"]),
-    (
-        LITTLE | {"rpo_bytes": 100, "unreplicated_bytes_max": 1},
-        I,
-        ["availability not proved", "coverage"],
-    ),
     # One moment above the limit is proof enough.
-    (
-        LITTLE | {"rpo_bytes": 0, "unreplicated_bytes_max": 1},
-        B,
-        ["unreplicated", "availability not proved"],
-    ),
-    # The exposure has a coverage of its own: a master that says null says nothing.
-    (
-        {"rpo_bytes": 100, "unreplicated_bytes_max": 1, "exposure_covered_s": 43_200.0},
-        I,
-        ["unreplicated bytes known for 50 % < 99 % of the time"],
-    ),
+    (LITTLE | {"rpo_bytes": 0} | risk(1, 1), B, ["unreplicated", "availability not proved"]),
     # A SYNC_MASTER's sends have an objective unless the file says otherwise.
+    (sends(900, 100) | {"role": "SYNC_MASTER"}, B, ["sync ok 90 % < 99.9 %"]),
     (
-        THOUSAND | {"sync_ok": 900, "sync_ok_ratio": 0.9, "role": "SYNC_MASTER"},
-        B,
-        ["sync ok 90 % < 99.9 %"],
-    ),
-    (
-        THOUSAND
-        | {"sync_ok": 900, "sync_ok_ratio": 0.9, "role": "SYNC_MASTER", "sync_ok_given": True},
+        sends(900, 100) | {"role": "SYNC_MASTER", "sync_ok_given": True},
         M,
         ["availability"],
     ),
     # metadata age
     (
-        {"metadata_age_seconds": 60.0, "metadata": [kind(60_000), kind(5)]},
+        {"metadata_age_seconds": 60.0, "metadata": [kind(9, 60_000), kind(5, 5)]},
         M,
-        ["availability", "metadata age 60 s, objective 60 s"],
+        ["availability", "metadata age at most 60 s, objective 60 s"],
     ),
     (
-        {"metadata_age_seconds": 60.0, "metadata": [kind(5), kind(60_001)]},
+        {"metadata_age_seconds": 60.0, "metadata": [kind(5, 5), kind(60_001, 60_001)]},
         B,
         ["metadata age 60.001 s > 60 s"],
+    ),
+    (
+        {"metadata_age_seconds": 60.0, "metadata": [kind(5, 5), kind(6, 60_001)]},
+        I,
+        ["metadata age at worst between 0.006 and 60.001 s, objective 60 s: less cannot be proved"],
     ),
     ({"metadata_age_seconds": 60.0}, M, ["availability"]),  # no dump of the slave, none asked for
     ({"metadata_age_seconds": 60.0, "metadata": []}, M, ["availability"]),
@@ -172,17 +221,27 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
     ),
     ({"metadata_age_seconds": 60.0, "metadata_required": True, "metadata": []}, I, ["metadata"]),
     ({"metadata_required": True}, M, ["availability"]),  # the criterion is not set
-    ({"metadata_age_seconds": 60.0, "metadata": [kind(5), kind(None)]}, I, ["metadata age not"]),
-    ({"metadata_age_seconds": 60.0, "metadata": [kind(70_000), kind(None)]}, B, ["metadata age"]),
-    ({"metadata_age_seconds": 60.0, "metadata": [kind(5, 43_200.0)]}, I, ["metadata age not"]),
     (
-        LITTLE | {"metadata_age_seconds": 60.0, "metadata": [kind(5)]},
+        {"metadata_age_seconds": 60.0, "metadata": [kind(5, 5), kind(0, None, 86_400.0)]},
         I,
-        ["availability not proved", "coverage"],
+        ["metadata age not"],
     ),
+    ({"metadata_age_seconds": 60.0, "metadata": [kind(5, 5, 1.0)]}, I, ["metadata age not"]),
+    # What puts the whole day in doubt stands first, whatever else there is.
+    (
+        {"two_masters": "broker id 0 (boot a) and broker id 0 (boot b), from 10:00:00 to 10:05:00"},
+        I,
+        ["two masters at once: broker id 0 (boot a) and", "availability 100 %"],
+    ),
+    (
+        {"two_masters": "one and another", "bad_s": 100.0, "availability": 0.99768},
+        B,
+        ["two masters at once", "availability 99.768 %"],
+    ),
+    ({"ready_samples": 0}, I, ["no write was accepted: the broker was not ready in any", "avail"]),
     # the worst counts, breaches are told first
     (
-        LITTLE | {"rpo_bytes": 1, "unreplicated_bytes_max": 2, "lag_p99_seconds": 1.0},
+        LITTLE | {"rpo_bytes": 1} | risk(2, 2) | {"lag_p99_seconds": 1.0},
         B,
         ["unreplicated", "availability not proved", "lag p99 not known"],
     ),

@@ -292,6 +292,7 @@ def test_whatever_can_be_added_up() -> None:
         late=2,
         state_in_sync_s=80_000.0,
         state_down_s=400.0,
+        state_unknown_s=6_000.0,
         burn_1h=2.0,
         burn_3d=0.5,
         transferred_bytes=7,
@@ -310,6 +311,7 @@ def test_whatever_can_be_added_up() -> None:
         minutes_unknown=0,
         clock_skew_ms=9,
         state_in_sync_s=86_399.5,
+        state_unknown_s=0.5,
         burn_1h=1.5,
         transferred_bytes=1,
         catch_up_s=0.0,
@@ -543,3 +545,49 @@ def test_results_of_an_earlier_version_lack_columns() -> None:
     week = computed([yesterday, with_incident(0, 0, 1)])["b:1", 7]
     assert (week["incidents"], week["bad_s"], week["mttr_s"]) == (2, 3_610.0, 1_805.0)
     assert week["excluded_s"] == 0.0
+
+
+def begun(rows: list[Stored], date: str, days: int = 30) -> dict[str, Any]:
+    nothing = dict.fromkeys(TABLES["replica_days"])
+    every = [nothing | row for row in rows]
+    asked = Objective("default")
+    (row,) = replica_windows(every, asked, str(DATE), (days,), date)
+    return row
+
+
+def test_a_new_installation_is_judged_over_the_days_that_it_has() -> None:
+    """Installed at 15:00 two days before D: no day is claimed that nobody watched."""
+    dates = [str(DATE - datetime.timedelta(days=back)) for back in range(31)]
+    rows = [stored(0), stored(1), stored(2, unknown_s=54_000.0, leading_unknown_s=54_000.0)]
+    row = begun(rows, dates[2])
+    assert (row["days"], row["days_with_data"], row["begun"]) == (30, 3, dates[2])
+    assert row["window_s"] == 3 * DAY_S - 54_000
+    assert (row["unknown_s"], row["coverage"], row["minutes_unknown"]) == (0, 1.0, 0)
+    assert (row["budget_s"], row["verdict"]) == (205.2, "met")
+    # Whatever was unknown after its first line is unknown, and so is a day without a result.
+    rows[1] = stored(1, unknown_s=3_600.0)
+    assert begun(rows, dates[2])["verdict"] == "insufficient data"
+    assert begun([rows[0], rows[2]], dates[2])["unknown_s"] == DAY_S
+    # What is bad has the budget of these days, not of 30.
+    rows[1] = stored(1, bad_s=206.0)
+    assert (begun(rows, dates[2])["verdict"], begun(rows, dates[2])["forecast"]) == (
+        "breached",
+        "exhausted",
+    )
+    # A first date of which nothing at all is known has no first line.
+    rows = [stored(0), stored(1, unknown_s=DAY_S, leading_unknown_s=DAY_S)]
+    row = begun(rows, dates[1])
+    assert (row["window_s"], row["verdict"]) == (2 * DAY_S, "insufficient data")
+
+
+def test_a_window_that_has_all_its_days_says_nothing_of_a_beginning() -> None:
+    dates = [str(DATE - datetime.timedelta(days=back)) for back in range(31)]
+    rows = [stored(back) for back in range(30)]
+    assert begun(rows, dates[29])["begun"] is None
+    # An older result than the window's first day: days that are missing are unknown.
+    assert begun(rows[:3], dates[30])["unknown_s"] == 27 * DAY_S
+    rows[29] |= {"unknown_s": 60.0, "good_s": DAY_S - 60, "leading_unknown_s": 60.0}
+    assert (begun(rows, dates[29])["begun"], begun(rows, dates[29])["verdict"]) == (
+        dates[29],
+        "met",
+    )

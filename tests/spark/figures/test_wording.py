@@ -33,6 +33,8 @@ def test_durations(seconds: float | None, text: str) -> None:
 
 def test_lag_and_sizes() -> None:
     assert wording.lag(12.4) == "12\u00a0ms"
+    assert wording.lag(0.5) == "0.5\u00a0ms"
+    assert (wording.lag(0), wording.lag(4.12)) == ("0\u00a0ms", "4.12\u00a0ms")
     assert wording.lag(999.4) == "999\u00a0ms"
     assert wording.lag(999.6) == "1\u00a0s"
     assert wording.lag(1250) == "1.25\u00a0s"
@@ -73,6 +75,22 @@ def test_names_show_what_cannot_be_seen_and_stay_short() -> None:
 def test_a_reason_becomes_a_sentence() -> None:
     said = wording.sentence("coverage 63.3 % < 99 %: 8 h 48 min unknown")
     assert said == "Coverage 63.3\u00a0% < 99\u00a0%: 8\u00a0h 48\u00a0min unknown."
+
+
+def test_seconds_of_a_reason_are_told_as_people_count_them() -> None:
+    def said(reason: str) -> str:
+        return wording.spoken(reason).replace("\u00a0", " ")
+
+    assert said("availability 99.681 % < 99.9 %: 275 s bad of 86.4 s allowed") == (
+        "availability 99.681 % < 99.9 %: 4 min 35 s bad of 1 min 26.4 s allowed"
+    )
+    assert said("lag p99 0.128 s, objective 2 s") == "lag p99 0.128 s, objective 2 s"
+    # What is just above a limit does not read as the limit.
+    assert said("60.001 s > 60 s") == "1 min 00.001 s > 1 min"
+    assert said("86400 s of 3599.9996 s") == "1 d of 1 h"
+    assert said("8 h 48 min 5 s, 10 sends, broker-1:3600 s") == (
+        "8 h 48 min 5 s, 10 sends, broker-1:3600 s"
+    )
 
 
 def test_moments() -> None:

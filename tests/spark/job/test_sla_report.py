@@ -176,7 +176,7 @@ def test_the_first_lines_of_a_date_tell_how_the_day_before_ended(
 ) -> None:
     """Down since 23:40, proved by a start at 00:20: 20 minutes are yesterday's, known today."""
     out, dumps = str(tmp_path / "out"), tmp_path / "dumps"
-    life = Life(start_ms=T0 - 86_400_000 - 600_000, interval_ms=600_000)
+    life = Life(start_ms=T0 - 86_400_000 - 600_000, interval_ms=600_000, marks=True)
     lines = [life.line(ts) for ts in every(T0 - 86_400_000, T0 - 1_200_000, 600_000)]
     after = life.restarted(T0 + 1_200_000)
     write_dump(dumps, lines)

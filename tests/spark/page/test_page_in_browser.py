@@ -142,6 +142,33 @@ def test_wide_tables_scroll_by_keyboard(browser: Browser, page: Path) -> None:
     assert outline == "3px", "who has the focus is seen"
 
 
+@pytest.mark.parametrize("width", [768, 390])
+def test_a_table_that_is_cut_shows_it(browser: Browser, page: Path, width: int) -> None:
+    """A shadow on the side that has more of it, until there is no more; whose row it is stays in
+    sight, and so does the caption."""
+    browser.open(page, width)
+    box = "document.querySelector('[aria-labelledby=replicas-table]')"
+
+    def is_shaded() -> bool:
+        rect = browser.value(
+            f"(r => [r.right, r.top + scrollY, r.height])({box}.getBoundingClientRect())"
+        )
+        right, top, height = (round(number) for number in rect)
+        wide, tall, rgb = pixels(browser.screenshot(top=top, height=height))
+        edge = [rgb[(row * wide + right - 2) * 3 :][0] for row in range(4, tall - 4)]
+        return sum(red < 0xF0 for red in edge) > len(edge) // 2
+
+    assert is_shaded()
+    name = f"{box}.querySelector('.who').getBoundingClientRect().left"
+    caption = f"{box}.querySelector('caption span').getBoundingClientRect()"
+    before = browser.value(name)
+    assert browser.value(f"{caption}.right") <= width
+    browser.value(f"{box}.scrollLeft = 9999")
+    assert not is_shaded()
+    assert browser.value(name) == before
+    assert browser.value(f"{caption}.left") >= 0
+
+
 def test_it_prints(browser: Browser, page: Path) -> None:
     browser.open(page, 1280, dark=True)
     pdf = browser.pdf()

@@ -13,10 +13,11 @@ from spark.page.plot_shapes import (
     Band,
     LagScale,
     Span,
-    joined,
+    hatched,
     line,
+    round_per_cent,
+    round_seconds,
     round_up,
-    runs,
     stairs,
     steps,
     thinned,
@@ -81,9 +82,28 @@ def test_ticks_of_time_stand_at_round_times() -> None:
     assert [tick.at for tick in part.ticks()] == [0, 20, 40, 60, 80, 100]
 
 
-def test_runs_become_bands() -> None:
-    bands = runs([True, False, True, True], 4, 50)
-    assert [(band.left, band.width) for band in bands] == [(0, 25), (50, 50)]
+def test_a_hatch_is_as_wide_as_its_time_was_long() -> None:
+    def bands(*parts: float) -> list[tuple[float, float]]:
+        return [(band.left, band.width) for band in hatched(parts, 50)]
+
+    assert bands(1, 0, 1, 1) == [(0, 25), (50, 50)]
+    # Three seconds of a minute in a window of ten: half a per cent of it, not a tenth.
+    assert bands(*[0] * 4, 0.05, *[0] * 5) == [(44.75, 0.5)]
+    # What goes on over the end of a minute is one piece.
+    assert bands(0, 0.5, 1, 0.25) == [(37.5, 43.75)]
+    assert bands(*[0] * 1439, 1e-4) == [(99.9, 0.1)], "what is there is seen"
+    assert bands() == bands(0, 0) == []
+
+
+def test_marks_of_a_scale_are_round() -> None:
+    assert round_seconds(-188.6, 86.4) == [60, 0, -60, -120, -180]
+    assert round_seconds(0, 86.4) == [80, 60, 40, 20, 0]
+    assert round_seconds(0, 2592) == [2400, 1800, 1200, 600, 0]
+    assert round_seconds(0, 0.6) == [0.6, 0.4, 0.2, 0]
+    assert round_seconds(0, 0) == [0]
+    assert round_per_cent(38.3) == [30, 20, 10]
+    assert round_per_cent(100) == [100, 80, 60, 40, 20]
+    assert round_per_cent(0) == []
 
 
 def test_thousands_of_incidents_are_few_shapes() -> None:
@@ -95,12 +115,6 @@ def test_thousands_of_incidents_are_few_shapes() -> None:
     assert [band.left for band in thinned(apart, 0.2)] == [5, 10, 50]
     overlapping = [Band(5, 2, 0, 10, "slow"), Band(6, 4, 0, 10, "slow")]
     assert thinned(overlapping, 0.2) == [Band(5, 5, 0, 10, "slow")]
-
-
-def test_neighbours_of_a_line_join() -> None:
-    bands = [Band(0, 4.17, 0, 13, "unknown"), Band(4.17, 4.17, 0, 13, "unknown")]
-    assert joined(bands) == [Band(0, 8.34, 0, 13, "unknown")]
-    assert len(joined([bands[0], Band(4.17, 4.17, 14, 13, "unknown")])) == 2
 
 
 def test_round_up() -> None:
@@ -154,11 +168,8 @@ def test_the_budget_burns_by_bad_time_only() -> None:
     overspent = plots.burn_down_minutes([minute(bad_ms=60_000)] * 2, Span(DAY.start_ms, 2), 60)
     assert [rule.at for rule in overspent.rules] == [75]
     assert points(overspent.paths[0].d)[-1] == (2, 150)
-    assert [tick.label for tick in overspent.y_ticks][:3] == [
-        "1\u00a0min",
-        "0\u00a0s",
-        "−1\u00a0min",
-    ]
+    labels = [tick.label.replace("\u00a0", " ") for tick in overspent.y_ticks]
+    assert labels == ["1 min", "30 s", "0 s", "−30 s", "−1 min"]
 
 
 def test_no_budget_at_all() -> None:
@@ -207,7 +218,8 @@ def test_a_heat_map_hatches_what_is_unknown_and_tells_the_largest_lag() -> None:
     hours: list[Hour | None] = [None] * 24
     hours[0], hours[3] = hour(250, unknown_ms=60_000), hour(5, bad_ms=1000)
     plot = heat_map([("2026-03-14", hours)], 10_000)
-    assert [band.left for band in plot.bands] == [0, 16.67], "but for the fourth hour"
+    # A minute of the first hour, beside the hours without a row; not of the fourth.
+    assert [(band.left, band.width) for band in plot.bands] == [(4.1, 8.4), (16.67, 83.33)]
     assert plot.data is not None
     words = [cell.replace("\u00a0", " ") for cell in plot.data.rows[0]]
     assert words[1] == "250 ms, max 500 ms, unknown 1 min"
@@ -242,6 +254,25 @@ def test_bars_of_ack_latency_leave_out_empty_ends() -> None:
         ("> 100\u00a0ms", "10"),
     ]
     assert plot.paths[0].d == "M1 150h8v-150h-8zM21 150h8v-50h-8z"
+
+
+def test_the_bounds_of_buckets_below_a_millisecond_are_told() -> None:
+    plot = ack_histogram([0.0005, 0.001, 0.0025], [10, 20, 70, 0], [("p50", 0.0041)])
+    assert plot.data is not None
+    assert [row[0].replace("\u00a0", " ") for row in plot.data.rows] == [
+        *("≤ 0.5 ms", "≤ 1 ms", "≤ 2.5 ms"),
+    ]
+    assert [tick.label.replace("\u00a0", " ") for tick in plot.y_ticks] == ["60 %", "40 %", "20 %"]
+    assert "p50 4.1" in plot.alternative
+
+
+def test_excluded_time_is_dotted_beside_what_is_unknown() -> None:
+    minutes = [plots.Minute(30_000, 0, 0, 5, 1, 30_000), minute(None, unknown_ms=60_000)]
+    plot = plots.lag_over_time(minutes, Span(DAY.start_ms, 2), 10_000, [])
+    assert [(band.style, band.left, band.width) for band in plot.bands] == [
+        *(("excluded", 12.5, 25), ("unknown", 50, 50)),
+    ]
+    assert ("excluded", "excluded time") in plot.legend
 
 
 def test_a_lane_for_each_replica() -> None:

@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from spark.figures import wording
 from spark.figures.report_data import MET, ReportData, Row
+from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import report_page
+from spark.page.group_plots import CAUSES
 from spark.page.report_page import report_html
+from spark.page.runbook import RUNBOOK
+from spark.page.sends import sends_of
 from tests.spark.browser import digest_of_page
 from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
 from tests.spark.page_reader import Element, access_problems, contrast, palettes, read_page
@@ -78,8 +83,8 @@ def test_a_master_without_its_slaves_is_named_below_the_verdict() -> None:
     data = dataclasses.replace(demo, group_days=[*demo.group_days, alone, async_master])
     notices = [e.text() for e in page_of(data).walk() if "notice" in e.classes]
     assert notices[0] == (
-        "Insufficient data: no replica of <b2> of DefaultCluster is known, though a SYNC_MASTER "
-        "waits for its slaves."
+        "Insufficient data: <b2> of DefaultCluster waits for its slaves as a SYNC_MASTER, but no "
+        "replica of it is known."
     )
 
 
@@ -87,10 +92,15 @@ def test_the_verdict_comes_first_in_colour_word_and_sign() -> None:
     page = page_of(demo_report())
     day, window = (e for e in page.walk() if "verdict" in e.classes)
     assert "breached" in day.classes
-    assert day.text() == "✕ Breached Of 3 replicas, 1 breached, 1 with insufficient data, 1 met."
+    assert day.text() == (
+        "✕ Breached Of 3 replicas, 1 breached, 1 with insufficient data, 1 met. 257 of 273,880,570 "
+        "sends went wrong: 12 refused, 214 late at the replicas, 31 unproved (too few replicas)."
+    )
     assert "insufficient" in window.classes
     assert window.text() == (
-        "? Insufficient data, 30 days Of 3 replicas, 3 with insufficient data."
+        "? Insufficient data, 30 days Of 3 replicas, 3 with insufficient data. 3,598 of "
+        "3,834,327,980 sends went wrong: 168 refused, 2,996 late at the replicas, 434 unproved "
+        "(too few replicas)."
     )
     assert page.all("title")[0].text() == "Breached: replication report 2026-03-14"
     body = page.all("body")[0].text()
@@ -103,11 +113,13 @@ def test_why_in_sentences() -> None:
     why = next(e for e in page_of(demo_report()).walk() if "why" in e.classes)
     assert [item.text() for item in why.all("li")] == [
         "✕ Breached: broker-a:1 (DefaultCluster / broker-a). Availability 99.681 % < 99.9 %: "
-        "275 s bad of 86.4 s allowed. "
-        "3 incidents, the longest 3 min 20 s from 02:10:05: disconnected.",
+        "4 min 35 s bad of 1 min 26.4 s allowed. "
+        "3 incidents, the longest lasted 3 min 20 s from 02:10:05: disconnected. The connection to "
+        "\u2068192.0.2.3:58200\u2069 ended at 02:10:04: Connection reset by peer.",
         "? Insufficient data: broker-b:1 (DefaultCluster / broker-b). "
-        "Availability not proved: 0 s bad and 8 h 48 min unknown of 86.4 s allowed. "
-        "Coverage 63.333 % < 99 %: 8 h 48 min unknown.",
+        "Availability not proved: 0 s bad and 8 h 48 min unknown of 1 min 26.4 s allowed. "
+        "Lag p99, objective 2 s: not proved, 0 s above it and 8 h 48 min unknown of 14 min 24 s "
+        "allowed.",
     ]
 
 
@@ -124,9 +136,9 @@ def test_why_says_how_many_more_there_are() -> None:
     day, window = (e for e in page_of(large_report(12)).walk() if "why" in e.classes)
     items = [item.text() for item in day.all("li")]
     assert len(items) == 12
-    assert items[5] == "✕ Breached: And 3 replicas more."
-    assert items[11] == "? Insufficient data: And 3 replicas more."
-    assert window.all("li")[5].text() == "? Insufficient data: And 19 replicas more."
+    assert items[5] == "✕ Breached: And 3 more replicas."
+    assert items[11] == "? Insufficient data: And 3 more replicas."
+    assert window.all("li")[5].text() == "? Insufficient data: And 19 more replicas."
 
 
 def test_a_window_that_is_met_needs_no_reason() -> None:
@@ -135,7 +147,7 @@ def test_a_window_that_is_met_needs_no_reason() -> None:
     page = page_of(dataclasses.replace(demo, windows=met))
     assert len([e for e in page.walk() if "why" in e.classes]) == 1
     _, window = (e for e in page.walk() if "verdict" in e.classes)
-    assert window.text() == "✓ Met, 30 days Of 3 replicas, 3 met."
+    assert window.text().startswith("✓ Met, 30 days Of 3 replicas, 3 met. 3,598 of 3,834,327,980")
 
 
 def test_excluded_time_is_shown_with_its_reasons() -> None:
@@ -150,8 +162,8 @@ def test_excluded_time_is_shown_with_its_reasons() -> None:
     ]
     page = page_of(dataclasses.replace(demo, replica_days=rows))
     assert (
-        "Excluded, and neither good nor bad nor unknown: 3 h 30 min of 2 replicas: "
-        "new <disks> (2 h), weekly (1 h 30 min)."
+        "Excluded, as agreed: 3 h 30 min of 2 replicas: new <disks> (2 h), weekly (1 h 30 min). "
+        "It counts neither as good nor as bad."
     ) in page.all("header")[0].text()
     assert "Excluded: 1 h of 1 replica: new <disks> (1 h)." in section(page, "replica-1").text()
     assert "Excluded:" not in section(page, "replica-2").text()
@@ -159,6 +171,145 @@ def test_excluded_time_is_shown_with_its_reasons() -> None:
     rows[0] = {**first, "excluded_s": 420.0, "exclusions": many}
     header = page_of(dataclasses.replace(demo, replica_days=rows[:1])).all("header")[0].text()
     assert "reason 4 (1 min), and 2 more reasons." in header
+
+
+def opened(demo: ReportData, *open_at_ms: int) -> list[Row]:
+    """The demo's last incidents, left open: bad until these moments."""
+    kept = len(demo.incidents) - len(open_at_ms)
+    return [
+        *demo.incidents[:kept],
+        *(
+            {**row, "open": True, "end_ms": end_ms, "duration_s": (end_ms - row["start_ms"]) / 1000}
+            for row, end_ms in zip(demo.incidents[kept:], open_at_ms, strict=True)
+        ),
+    ]
+
+
+def test_what_is_still_going_on_stands_above_everything_else() -> None:
+    demo = demo_report()
+    data = dataclasses.replace(demo, incidents=opened(demo, demo.w1_ms - 3_600_000, demo.w1_ms))
+    header = page_of(data).all("header")[0]
+    box = section(header, "open")
+    assert box.all("h2")[0].text() == "Still going on"
+    going_on, not_seen = (item.text() for item in box.all("li"))
+    who, other = (f"{row['replica']} (DefaultCluster / broker-a)" for row in data.incidents[:-3:-1])
+    assert going_on == f"{who} {data.incidents[-1]['cause'].replace('_', ' ')} since " + (
+        f"{moment(data.incidents[-1])} ({lasted(data.incidents[-1])} so far)."
+    )
+    assert not_seen.startswith(f"Not seen to end: {other} ")
+    assert not_seen.endswith("; nothing good was seen since.")
+    assert header.text().index("Still going on") < header.text().index("✕ Breached")
+    only = dataclasses.replace(demo, incidents=opened(demo, demo.w1_ms - 3_600_000))
+    assert section(page_of(only), "open").all("h2")[0].text() == "Not seen to end"
+    assert "Still going on" not in page_of(demo).all("header")[0].text()
+    assert rows_of(page_of(data), "Every incident")[-1][2] == "still going on"
+    assert "still open" in " ".join(row[4] for row in rows_of(page_of(data), "Every replica"))
+
+
+def moment(row: Row) -> str:
+    return wording.moment(row["start_ms"], "2026-03-14")
+
+
+def lasted(row: Row) -> str:
+    return " ".join(wording.duration(row["duration_s"]).split())
+
+
+def test_a_new_installation_says_since_when_it_is_judged() -> None:
+    demo = demo_report()
+    begun = [{**row, "begun": "2026-03-12", "verdict": MET} for row in demo.windows]
+    page = page_of(dataclasses.replace(demo, windows=begun))
+    _, window = (e for e in page.walk() if "verdict" in e.classes)
+    assert window.text().startswith(
+        "✓ Met, 30 days begun 3 days ago Of 3 replicas, 3 met. Judged over the time since the first"
+        " result of 2026-03-12, not over 30 days."
+    )
+
+
+def test_a_first_copy_is_expected_and_told_apart_from_what_was_agreed() -> None:
+    demo = demo_report()
+    first, second, third = demo.replica_days
+    copy = [{"reason": FIRST_COPY, "seconds": 600.0}, {"reason": NOT_YET, "seconds": 30.0}]
+    rows = [
+        {**first, "excluded_s": 630.0, "exclusions": copy, "first_copy_since_ms": demo.w0_ms},
+        {**second, "excluded_s": 60.0, "exclusions": [{"reason": "disk", "seconds": 60.0}]},
+        third,
+    ]
+    page = page_of(dataclasses.replace(demo, replica_days=rows))
+    header = page.all("header")[0].text()
+    assert "Excluded, as agreed: 1 min of 1 replica: disk (1 min)." in header
+    assert (
+        "Expected of new replicas: 10 min 30 s of 1 replica: first copy (10 min), did not exist "
+        "yet (30 s)."
+    ) in header
+    name = f"\u2068{first['replica']}\u2069"
+    assert f"A first copy is still running: {name} (since 00:00:00)." in header
+    cells = {row[0].split()[0]: row[7] for row in rows_of(page, "Every replica")}
+    assert cells[first["replica"]] == "10 min 30 s first copy, not there yet"
+    assert cells[second["replica"]] == "1 min agreed"
+
+
+def test_each_cause_leads_to_what_to_do_about_it() -> None:
+    demo = demo_report()
+    page = page_of(demo)
+    ids = {e.attributes["id"] for e in page.walk() if "id" in e.attributes}
+    table = next(t for t in page.all("table") if "Every incident" in t.text())
+    found = {
+        a.text(): a.attributes["href"] for a in table.all("a") if "runbook" in str(a.attributes)
+    }
+    assert found == {
+        name: f"#runbook-{name.replace(' ', '_')}"
+        for name in ("disconnected", "slow", "master restart")
+    }
+    assert {href[1:] for href in found.values()} <= ids, "a link that leads nowhere"
+    why = next(e for e in page.walk() if "why" in e.classes)
+    assert "#runbook-disconnected" in {a.attributes["href"] for a in why.all("a")}
+    (objective,) = demo.objectives
+    own = "https://wiki.example.com/x"
+    data = dataclasses.replace(demo, objectives=[{**objective, "runbook_url": own}])
+    links = {a.attributes["href"] for a in page_of(data).all("a")}
+    assert f"{own}#disconnected" in links
+
+
+def test_the_runbook_has_every_cause_and_names_headings_that_are_there() -> None:
+    assert RUNBOOK.keys() == set(CAUSES)
+    for entry in RUNBOOK.values():
+        text = (PICTURE_DIRECTORY.parent / entry.heading[0]).read_text(encoding="utf-8")
+        headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
+        assert entry.heading[1] in headings
+
+
+def test_sends_refused_late_or_unproved_are_told_with_the_verdict() -> None:
+    rows = demo_report().group_days
+    unknown = {name: None for name in rows[0] if name.startswith("sends_")}
+    # Of a dump of version 1: only those that had to wait.
+    row, other = ({**each, **unknown} for each in rows)
+    none = {**row, "sync_flush_slave_timeout": 0, "sync_slave_not_available": 0}
+
+    def said(*groups: Row) -> str:
+        told = sends_of(groups)
+        assert told is not None
+        return told.sentence
+
+    assert said(none, other) == (
+        "None of 476,375 sends that waited for replicas or the disk was late or unproved. "
+        "The dumps do not count refused ones."
+    )
+    assert said(row) == (
+        "245 of 476,620 sends that waited for replicas or the disk went wrong: 214 late at the "
+        "replicas, 31 unproved (too few replicas). The dumps do not count refused ones."
+    )
+    assert said(other).startswith("There was no send that waited for replicas or the disk.")
+    counted = {f"sends_{name}": 0 for name in ("flush_slave_timeout", "flush_disk_timeout")}
+    counted |= {"sends_ok": 90, "sends_refused": 9, "sends_slave_not_available": 1}
+    assert said({**row, **counted}) == (
+        "10 of 100 sends went wrong: 9 refused, 1 unproved (too few replicas)."
+    )
+    # One group that counts all of them and one that does not: only what both count is promised.
+    both = sends_of([{**row, **counted}, none])
+    assert both is not None
+    assert not both.are_all
+    assert both.brief == "10 of 476,475 sends late or unproved"
+    assert sends_of([dict.fromkeys(row)]) is None
 
 
 def test_the_runbook_is_a_link() -> None:
@@ -181,8 +332,9 @@ def test_a_day_that_was_met_says_how_near_it_was() -> None:
     text = page_of(data).all("header")[0].text()
     assert "✓ Met Of 1 replica, 1 met." in text
     assert (
-        "The lowest availability of all. Availability 99.953 %, objective 99.9 %: 40 s bad of "
-        "86.4 s allowed. Lag p99 0.128 s, objective 2 s. 2 incidents"
+        "No replica had a lower availability. Availability 99.953 %, objective 99.9 %: 40 s bad of "
+        "1 min 26.4 s allowed. Lag p99, objective 2 s: above it for at most 25 s of 14 min 23.85 s "
+        "allowed. 2 incidents"
     ) in text
 
 
@@ -204,16 +356,16 @@ def test_tables_have_the_figures() -> None:
     ]
     assert unknown[6] == "8 h 48 min"
     assert len(rows_of(page, "Every incident")) == 5
-    sends = rows_of(page, "Sends that had")
+    sends = rows_of(page, "Sends that waited")
     assert [row[1] for row in sends] == ["1", "7", "30"] * 2
     assert sends[0][3:8] == ["476,620", "476,375", "214", "31", "0"]
     assert sends[2][3:8] == ["6,672,680", "6,669,250", "2,996", "434", "0"]
     risk = rows_of(page, "Data at risk")
     assert [row[1:3] for row in risk[:2]] == [["1", "SYNC_MASTER"], ["7", "SYNC_MASTER"]]
     assert [row[7] for row in risk[:3]] == ["710 MB × s", "4.97 GB × s", "9.94 GB × s"]
-    assert rows_of(page, "What the dumps tell")[1][4:6] == ["17,280", "10,944"]
+    assert rows_of(page, "How much of the window")[1][4:6] == ["17,280", "10,944"]
     assert rows_of(page, "Replicas that had to catch up")[0][4] == "61 MB/s"
-    ages = rows_of(page, "Age of what the slaves")
+    ages = rows_of(page, "Age of the metadata")
     assert len(ages) == 8
     assert ages[0][2:] == [
         "41.8 s",
@@ -229,7 +381,7 @@ def test_tables_have_the_figures() -> None:
     ]
     assert [row[-1] for row in rows_of(page, "The days that end")][:2] == ["–", "2026-05-01"]
     assert len(rows_of(page, "Restarts, changes")) == 3
-    assert rows_of(page, "Lines that were kept aside")[0][:3] == [
+    assert rows_of(page, "Lines that could not be read")[0][:3] == [
         "not one JSON object",
         "1",
         "1",
@@ -270,7 +422,7 @@ def test_a_replica_has_its_windows_beside_its_day() -> None:
     ]
     assert lag[0] == ["Lag p50", "29 ms", "29 ms", "29 ms"]
     states = rows_of(detail, "States, minutes")
-    assert states[4] == ["Unknown", "0 s", "0 s", "16 d"]
+    assert states[4] == ["Not recorded", "0 s", "0 s", "16 d"]
 
 
 def test_windows_are_those_of_sla_yaml() -> None:
@@ -298,7 +450,7 @@ def test_what_a_window_has_no_row_for_is_unknown() -> None:
     data = dataclasses.replace(demo_report(), windows=[], group_windows=[], clusters=[])
     page = page_of(data)
     assert rows_of(section(page, "replica-1"), "Lag and")[0] == ["Lag p50", "29 ms", "–", "–"]
-    assert rows_of(page, "Age of what the slaves")[0][6:] == ["–"] * 6
+    assert rows_of(page, "Age of the metadata")[0][6:] == ["–"] * 6
     assert access_problems(page) == []
 
 
@@ -330,12 +482,12 @@ def test_notices_of_a_part_of_a_day_and_of_a_revision() -> None:
     )
     header = page_of(data).all("header")[0].text()
     assert "Part of a day: 00:00:00 to 23:00:00 UTC." in header
-    assert "revision 3 of the day's result; 17 samples came after the first one." in header
-    assert "1 bad line was kept aside" in header
+    assert "revision 3 of this day's result; 17 samples arrived after the first." in header
+    assert "1 line could not be read and was set aside" in header
     revised = dataclasses.replace(demo, replica_days=[{**first, "revision": 2}, *others])
     assert (
-        "revision 2 of the day's result; the first line of the next day told how this one ended,"
-        " or the objectives changed."
+        "revision 2 of this day's result; the next day's first line showed how this day ended, or"
+        " the objectives changed."
     ) in page_of(revised).all("header")[0].text()
 
 
@@ -417,7 +569,7 @@ def test_nothing_comes_from_outside() -> None:
         r"https?://|//[a-z]|@import|src=|<script|<link|<img|<iframe|\son\w+=", html
     )
     assert not re.search(r"\sstyle=", html)
-    assert set(re.findall(r"url\(([^)]*)\)", html)) == {"#hatch"}
+    assert set(re.findall(r"url\(([^)]*)\)", html)) == {"#hatch", "#dots"}
     targets = {link.attributes["href"] for link in read_page(html.encode()).all("a")}
     files = {target for target in targets if not target.startswith("#")}
     assert files == {"replicas.csv", "incidents.csv", "summary.json"}

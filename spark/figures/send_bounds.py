@@ -1,0 +1,134 @@
+"""How many synchronous sends succeeded and failed at least and at most: bounds from both sides.
+
+Runs in the executors, over the masters' stream of a group. What a counter shows between two lines
+of the window is exact; what lies across its edges may belong to either day; what a killed broker
+answered after its last line nobody counted, and the log bounds it. The rule is in
+docs/sla_report.md ("Sends that nobody counted"). Must not know objectives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark.figures.sample_stream import Sample, Stream
+from spark.figures.two_masters import Ancestry
+from spark.reported_day import Day
+
+LEAST_RECORD_BYTES: Final = 91
+"""Of the commit log: every synchronous send stores a record before it is answered."""
+MOST_SENDS_A_MS: Final = 1_000
+"""No broker answers a million sends a second."""
+
+
+@dataclass(slots=True)
+class SendBounds:
+    """Counts of the window."""
+
+    ok_least: int = 0
+    ok_most: int = 0
+    failed_least: int = 0
+    failed_most: int = 0
+
+    def add(self, ok: int, failed: int, *, is_inside: bool) -> None:
+        """What a counter counted; not `is_inside`: perhaps not in the window."""
+        self.ok_most += ok
+        self.failed_most += failed
+        if is_inside:
+            self.ok_least += ok
+            self.failed_least += failed
+
+    def add_unknown(self, most: int) -> None:
+        """So many sends at most, of which nothing is known."""
+        self.ok_most += most
+        self.failed_most += most
+
+
+def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
+    """Of the whole window."""
+    found, samples = SendBounds(), stream.samples
+    inside: str | None = None
+    """The boot of which a sample was in the window: what follows was not before it, whatever the
+    wall clock says."""
+    for place, sample in enumerate(samples):
+        before = sample.boot_predecessor
+        if before is not None:
+            if sample.line.sync == before.line.sync:
+                pass  # nobody sent
+            elif sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == sample.line.boot:
+                _add_counted(found, sample, before.ts, before, day)
+            inside = sample.line.boot if sample.in_window else inside
+            continue
+        line = sample.line
+        inside = line.boot if sample.in_window else inside
+        if sample.ts >= day.w0_ms:
+            since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
+            _add_counted(found, sample, since_ms, None, day)
+        found.add_unknown(_before_boot(samples, place, ancestry, day))
+    if samples:
+        found.add_unknown(_of_gap(_true_ms(samples, len(samples) - 1), day.w1_ms, day))
+    return found
+
+
+def _add_counted(
+    found: SendBounds, sample: Sample, since_ms: int, before: Sample | None, day: Day
+) -> None:
+    """What the counters of a sample counted since `since_ms`."""
+    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
+        return
+    now, past = sample.line.sync, before.line.sync if before is not None else None
+    ok = max(0, now.ok - (past.ok if past else 0))
+    failed = (
+        max(0, now.flush_slave_timeout - (past.flush_slave_timeout if past else 0))
+        + max(0, now.slave_not_available - (past.slave_not_available if past else 0))
+        + max(0, now.flush_disk_timeout - (past.flush_disk_timeout if past else 0))
+    )
+    if ok or failed:
+        found.add(ok, failed, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
+
+
+def _before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day) -> int:
+    """At most so many sends were answered between the last line of the life before and the boot
+    whose first sample is at `place`."""
+    sample, before = samples[place], samples[place].predecessor
+    line = sample.line
+    if before is None:
+        return _of_gap(day.w0_ms, line.boot_ts, day)
+    since_ms = _true_ms(samples, place - 1)
+    if since_ms >= day.w1_ms or line.boot_ts <= day.w0_ms or ancestry.ended_in_order(sample):
+        return 0
+    # Where clocks contradict each other, a line could be missing all the same.
+    most = max(_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
+    if not ancestry.follows(sample):
+        return most
+    opened = next((each.line for each in _life_from(samples, place) if each.line.max_offset), None)
+    if opened is None:
+        return most
+    grown = opened.max_offset - opened.bytes_in - before.line.max_offset
+    return min(most, max(0, grown) // LEAST_RECORD_BYTES)
+
+
+def _true_ms(samples: Sequence[Sample], place: int) -> int:
+    """The moment of a sample by the monotonic clock, from the sample of its boot at which the wall
+    clock was least ahead: it may have been set forward since."""
+    line, ahead_ms = samples[place].line, samples[place].ts - samples[place].line.mono
+    while place >= 0 and samples[place].line.boot == line.boot:
+        ahead_ms = min(ahead_ms, samples[place].ts - samples[place].line.mono)
+        place -= 1
+    return line.mono + ahead_ms
+
+
+def _life_from(samples: list[Sample], place: int) -> list[Sample]:
+    boot, end = samples[place].line.boot, place
+    while end < len(samples) and samples[end].line.boot == boot and end - place < _LOOKED_AT:
+        end += 1
+    return samples[place:end]
+
+
+_LOOKED_AT: Final = 20
+"""So many lines of a boot may pass until its store is open."""
+
+
+def _of_gap(start_ms: int, end_ms: int, day: Day) -> int:
+    return max(0, min(end_ms, day.w1_ms) - max(start_ms, day.w0_ms)) * MOST_SENDS_A_MS

@@ -1,0 +1,147 @@
+"""Two masters of one name at a time: lives of which none can come from the other, that both wrote.
+
+Runs in the executors, over all distinct samples of a group. A restart and a failover are no two
+masters: a life that names another one's last line comes from it, and one that begins when another
+has ended follows it. Whatever else overlaps by more than clocks of hosts differ does; the rule is
+in docs/sla_report.md ("Two masters at once"). Must not know replicas, figures or objectives.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark.figures.sample_stream import GroupSamples, Sample
+from spark.reported_day import Day
+
+CLOCKS_MS: Final = 1_000
+"""So much may the clocks of two hosts differ: an overlap up to that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """[start_ms, end_ms) in which two lives wrote as master; each by one of its samples."""
+
+    start_ms: int
+    end_ms: int
+    one: Sample
+    other: Sample
+
+
+class Ancestry:
+    """Which lives come from which, by what each found on its disk at its start."""
+
+    def __init__(self, samples: GroupSamples) -> None:
+        self._before: Final[dict[str, tuple[str | None, int | None]]] = {}
+        self._last_seq: Final[dict[str, int]] = {}
+        for stream in (samples.masters, *samples.slaves.values()):
+            for sample in stream.samples:
+                line = sample.line
+                self._before.setdefault(line.boot, (line.prev_boot, line.prev_seq))
+                if line.seq > self._last_seq.get(line.boot, 0):
+                    self._last_seq[line.boot] = line.seq
+
+    def comes_from(self, young: str, old: str) -> bool:
+        """Whether boot `young` is a later life of the broker that `old` was one of. A life that
+        wrote on after the one that names it had begun is not its past: a copied disk."""
+        boot, seen = young, {young}
+        while boot in self._before:
+            before, seq = self._before[boot]
+            if before is None or before in seen or self._last_seq.get(before, 0) > (seq or 0):
+                return False
+            if before == old:
+                return True
+            seen.add(before)
+            boot = before
+        return False
+
+    def follows(self, sample: Sample) -> bool:
+        """Whether a boot's first sample comes from the life before it in the stream directly."""
+        before, line = sample.predecessor, sample.line
+        return (
+            before is not None
+            and line.prev_boot == before.line.boot
+            and (line.prev_seq or 0) >= before.line.seq
+        )
+
+    def ended_in_order(self, sample: Sample) -> bool:
+        """Whether the life before this first sample of a boot is its own past, and wrote its last
+        line at an orderly stop: nothing is missing between the two."""
+        before = sample.predecessor
+        return sample.proved and before is not None and before.line.final
+
+
+def overlaps(samples: GroupSamples, ancestry: Ancestry, day: Day) -> list[Overlap]:
+    """Those that have a part in the window, clipped to it, by their beginning."""
+    lives = sorted(
+        _lives(samples.masters.samples), key=lambda life: (_begin_ms(life), life[0].line.boot)
+    )
+    found: list[Overlap] = []
+    running: list[Sequence[Sample]] = []
+    for life in lives:
+        begin_ms = _begin_ms(life)
+        running = [each for each in running if each[-1].ts - begin_ms > CLOCKS_MS]
+        for each in running:
+            end_ms = min(each[-1].ts, life[-1].ts)
+            one, other = each[0].line.boot, life[0].line.boot
+            if end_ms - begin_ms <= CLOCKS_MS or ancestry.comes_from(other, one):
+                continue
+            if not ancestry.comes_from(one, other):
+                found.append(Overlap(begin_ms, end_ms, each[-1], life[0]))
+        running.append(life)
+    return [
+        Overlap(max(each.start_ms, day.w0_ms), min(each.end_ms, day.w1_ms), each.one, each.other)
+        for each in found
+        if each.start_ms < day.w1_ms and each.end_ms > day.w0_ms
+    ]
+
+
+def _lives(samples: Iterable[Sample]) -> Iterable[list[Sample]]:
+    lives: dict[str, list[Sample]] = {}
+    for sample in samples:
+        lives.setdefault(sample.line.boot, []).append(sample)
+    return lives.values()
+
+
+def _begin_ms(life: Sequence[Sample]) -> int:
+    first = life[0]
+    return min(first.ts, first.line.boot_ts) if first.line.seq == 1 else first.ts
+
+
+def joined(found: Iterable[Overlap]) -> list[tuple[int, int]]:
+    """Their spans, ascending and apart from each other."""
+    spans: list[tuple[int, int]] = []
+    for each in sorted(found, key=lambda overlap: overlap.start_ms):
+        if spans and each.start_ms <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], each.end_ms)
+        else:
+            spans.append((each.start_ms, each.end_ms))
+    return spans
+
+
+def told(found: Sequence[Overlap]) -> str | None:
+    """The first of them in words, and how many more there are."""
+    if not found:
+        return None
+    first = found[0]
+    brokers = " and ".join(map(_broker, (first.one, first.other)))
+    more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{brokers}, from {_clock(first.start_ms)} to {_clock(first.end_ms)} UTC{more}"
+
+
+def _broker(sample: Sample) -> str:
+    line = sample.line
+    host = f"{line.host}, " if line.host else ""
+    return f"broker id {line.broker_id} ({host}boot {line.boot})"
+
+
+def _clock(ms: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(ms // 1000, datetime.UTC):%H:%M:%S}"
+
+
+def columns(found: Sequence[Overlap]) -> Mapping[str, float | str | None]:
+    """Of table group_days."""
+    seconds = sum(end - start for start, end in joined(found)) / 1000
+    return {"two_masters_s": seconds, "two_masters": told(found)}

@@ -1,0 +1,183 @@
+"""The calendar without a browser: days, weeks, months, trend and worst week, as their days have
+them; what the history keeps, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import re
+
+import pytest
+
+from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
+from spark.page.calendar_page import MAX_GROUPS, calendar_html
+from spark.page.history import HistoryError, from_json, result_of, to_json
+from spark.page.summary import summary_json
+from tests.spark.calendar_days import GROUP, days_of
+from tests.spark.demo_report import demo_report, large_report
+from tests.spark.page_reader import Element, access_problems, read_page
+
+# 2026-02-23 is a Monday: weeks 9 to 11.
+THREE_WEEKS = days_of("2026-02-23", "mmmmmmmbbmimmmmmm-mm")
+
+
+def page_of(letters: str, first: str = "2026-02-23", **others: object) -> Element:
+    return read_page(calendar_html(days_of(first, letters)))
+
+
+def by_id(page: Element, name: str) -> Element:
+    return next(e for e in page.walk() if e.attributes.get("id") == name)
+
+
+def test_each_day_leads_to_its_report_with_its_verdict() -> None:
+    page = read_page(calendar_html(THREE_WEEKS))
+    found = {
+        a.attributes["href"]: a.text()
+        for table in page.all("table")
+        if "month" in table.classes
+        for a in table.all("a")
+    }
+    assert len(found) == len(THREE_WEEKS) == 19
+    assert found["report/dt=2026-03-02/report.html"] == "2 ✕Breached"
+    assert found["report/dt=2026-03-05/report.html"] == "5 ?Insufficient data"
+    assert found["report/dt=2026-02-23/report.html"] == "23 ✓Met"
+    assert "report/dt=2026-03-12/report.html" not in found
+    march = by_id(page, "m-2026-03")
+    assert "12 no report" in march.text()
+
+
+def test_a_day_stands_below_its_weekday_and_beside_its_week() -> None:
+    table = by_id(read_page(calendar_html(THREE_WEEKS)), "m-2026-03").all("table")[0]
+    rows = [[cell.text() for cell in row.all("th", "td")] for row in table.all("tr")]
+    assert rows[0] == ["Week", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun", "Whole week"]
+    assert rows[1][:2] == ["W09", ""], "the first of March 2026 is a Sunday"
+    assert rows[1][7] == "1 ✓Met"
+    assert rows[2][:3] == ["W10", "2 ✕Breached", "3 ✕Breached"]
+    assert rows[2][8] == "✕ Breached, 10 min 40 s bad", "2 x 300 s and 4 x 10 s"
+    # A week that lies in two months has the same sum in both.
+    february = by_id(read_page(calendar_html(THREE_WEEKS)), "m-2026-02").all("table")[0]
+    last = [cell.text() for cell in february.all("tr")[-1].all("th", "td")]
+    assert (last[0], last[8]) == (rows[1][0], rows[1][8])
+
+
+def test_one_goes_from_month_to_month() -> None:
+    page = page_of("m" * 70, "2026-01-10")
+    steps = {
+        name: [a.attributes["href"] for a in by_id(page, name).all("ul")[0].all("a")]
+        for name in ("m-2026-01", "m-2026-02", "m-2026-03")
+    }
+    assert steps == {
+        "m-2026-03": ["#m-2026-02"],
+        "m-2026-02": ["#m-2026-01", "#m-2026-03"],
+        "m-2026-01": ["#m-2026-02"],
+    }
+    months = [s.attributes["id"] for s in page.all("section") if "id" in s.attributes]
+    assert months == ["m-2026-03", "m-2026-02", "m-2026-01"], "the last one first"
+    assert access_problems(page) == []
+
+
+def test_the_worst_week_and_the_trend() -> None:
+    header = read_page(calendar_html(THREE_WEEKS)).all("header")[0].text()
+    assert (
+        "The worst week of all: 2026-W10 (2 March 2026 to 8 March 2026): 2 days breached, 1 with "
+        "insufficient data, 10 min 40 s bad."
+    ) in header
+    assert "The last 28 days: 16 of 19 reported days met, 12 min 40 s bad" in header
+    assert "6 sends refused, late or unproved" in header
+    assert "There are no earlier days to compare them with." in header
+    for letters, word in (("b" * 28 + "m" * 28, "better"), ("m" * 28 + "b" * 28, "worse")):
+        assert f"Trend: {word}." in page_of(letters).all("header")[0].text()
+    assert "Trend: unchanged." in page_of("m" * 56).all("header")[0].text()
+    assert "No week had a day that was not met." in page_of("mmm").all("header")[0].text()
+
+
+def test_the_last_day_stands_first() -> None:
+    header = page_of("mmb").all("header")[0]
+    day, window = (e for e in header.walk() if "verdict" in e.classes)
+    assert "breached" in day.classes
+    assert day.text().startswith(
+        "✕ Breached The last day: 25 February 2026. 5 min bad, 0 s unknown"
+    )
+    assert "met" in window.classes
+    assert window.text() == "✓ Met, 30 days The 30 days that end with it."
+    html = calendar_html([]).decode()
+    assert "No day has a report yet." in html
+    assert access_problems(read_page(html.encode())) == []
+
+
+def test_groups_stand_by_day_the_worst_first() -> None:
+    groups = [(GROUP[0], f"broker-{n:02d}") for n in range(MAX_GROUPS + 5)]
+    page = read_page(calendar_html(days_of("2026-03-01", "bim", groups)))
+    (matrix,) = (t for t in page.all("table") if "matrix" in t.classes)
+    rows = [[c.text() for c in row.all("th", "td")] for row in matrix.all("tr")]
+    assert rows[1][:6] == ["broker-00 DefaultCluster", "✕ Breached", "✕", "?", "✓", "–"]
+    assert rows[2][:6] == ["broker-01 DefaultCluster", "✓ Met", "✓", "✓", "✓", "–"]
+    assert len(rows) == MAX_GROUPS + 1
+    assert "The 30 worst groups are shown, 5 more have" in page.text()
+
+
+def test_years_stay_a_small_page() -> None:
+    groups = [(GROUP[0], f"broker-{n:04d}") for n in range(1000)]
+    days = days_of("2023-01-01", "m" * 1200, groups)
+    assert len(calendar_html(days)) < 1_500_000
+    assert len(to_json(days)) < 2_500_000
+
+
+def test_nothing_comes_from_outside_and_names_stay_text() -> None:
+    evil = ("<script>alert(1)</script>", "\u202e</style><img src=x>")
+    html = calendar_html(days_of("2026-03-01", "bm", [evil])).decode()
+    assert not re.search(r"https?://|@import|src=x>|<script|<link|<img|\sstyle=|\son\w+=", html)
+    assert [e.tag for e in read_page(html.encode()).walk()] == [
+        e.tag for e in read_page(calendar_html(days_of("2026-03-01", "bm"))).walk()
+    ]
+
+
+def test_what_is_kept_of_a_summary() -> None:
+    result = result_of(json.loads(summary_json(demo_report())))
+    assert (str(result.date), result.verdict, result.length_s) == ("2026-03-14", BREACHED, 86_400)
+    assert (result.window_days, result.window_verdict) == (30, INSUFFICIENT)
+    assert (result.bad_s, result.unknown_s) == (275 + 40, 31_680)
+    assert (result.incidents, result.sends, result.sends_failed) == (5, 273_880_570, 257)
+    assert result.groups == {
+        ("DefaultCluster", "broker-a"): BREACHED,
+        ("DefaultCluster", "broker-b"): INSUFFICIENT,
+    }
+
+
+def test_a_history_is_what_was_entered() -> None:
+    groups = [GROUP, ("c", "b\ud800"), ("c", "later")]
+    days = [*days_of("2026-03-01", "bim", groups[:2]), *days_of("2026-03-08", "m", groups)]
+    assert from_json(to_json(days[::-1]).decode()) == days
+    assert to_json(days) == to_json(days[::-1])
+    large = result_of(json.loads(summary_json(large_report(500))))
+    assert from_json(to_json([large]).decode()) == [large]
+    assert large.groups[("DefaultCluster", "broker-0000")] in (MET, BREACHED, INSUFFICIENT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"version": 2, "groups": [], "days": {}}'),
+        '{"version": 1, "groups": [], "days": {"x": {}}}',
+        to_json(days_of("2026-03-01", "b")).decode().replace('"b"', '"bb"'),
+        to_json(days_of("2026-03-01", "b")).decode().replace('"b"', '"x"'),
+        to_json(days_of("2026-03-01", "b")).decode().replace('"breached"', '"good"'),
+    ],
+)
+def test_what_is_no_history_is_refused(text: str) -> None:
+    with pytest.raises(HistoryError):
+        from_json(text)
+
+
+def test_a_date_reported_in_part_says_so() -> None:
+    (day,) = days_of("2026-03-01", "m")
+    part = dataclasses.replace(day, length_s=600.0)
+    assert "reported in part" in read_page(calendar_html([part])).all("header")[0].text()
+
+
+def test_dates_are_those_of_the_days() -> None:
+    assert [day.date for day in days_of("2026-02-27", "m-b")] == [
+        datetime.date(2026, 2, 27),
+        datetime.date(2026, 3, 1),
+    ]
