@@ -732,6 +732,24 @@ def test_a_life_inserted_before_the_report(
     assert found == code
 
 
+def test_a_life_inserted_that_names_a_later_one(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest life is followed by none yet: it is named, though it began after this one."""
+    shutil.rmtree(place.out / "evidence")
+    last = read_lines(files_of(place.dumps, 2)[-1])[-1]
+    digest = hashlib.sha256(last).hexdigest()
+    seq = json.loads(last)["seq"]
+    named = {"prev_boot": B3, "prev_seq": seq, "prev_digest": digest}
+    a_life(place, previous=lambda before: named)
+    for date in dates():
+        place.appends(date)
+    place.signs()
+    capsys.readouterr()
+    assert place.verifies() == 2
+    assert f"{OF_B}{'f' * 16}: began before {OF_B}{B3}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["part-9", "part-9.orc", "more/part-9.parquet"])
 def test_files_that_a_reader_of_a_table_would_read(
     name: str, place: Place, capsys: pytest.CaptureFixture[str]
