@@ -1,9 +1,9 @@
 """MetadataAges: how old a slave's copies of its master's metadata are, and how old they became.
 
 Pure: times are arguments. Who copies leaves the wall clock's time of the last success in the
-control page; here it is only told whether there was another success since the last look, and where
-it lies between the two looks. From then on the monotonic clock counts: a wall clock that is set
-makes nothing younger or older. Owned by: the thread that takes the snapshots of the dump.
+control page (when it asked). That is read once for each success, and is no earlier than the one
+before. From then on the monotonic clock counts: a wall clock that is set makes nothing younger or
+older. Owned by: the thread that takes the snapshots of the dump.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class MetadataAges:
     """See the module."""
 
     def __init__(self) -> None:
-        self._looked_ms: dict[SyncKind, int] = {}
         self._seen: dict[SyncKind, _Success] = {}
         self._written: dict[SyncKind, _Success] = {}
         """The last success of each kind: as the last look saw it, and as that did whose line was
@@ -46,16 +45,14 @@ class MetadataAges:
     def look(self, kind: SyncKind, stamp_ms: int, now_ms: int, mono_ms: int) -> Ages | None:
         """`stamp_ms`: wall clock of the last success, 0 without one, and then None is returned;
         `now_ms` and `mono_ms`: both clocks now."""
-        looked_ms = self._looked_ms.get(kind)
-        self._looked_ms[kind] = mono_ms
         if not stamp_ms:
             return None
         seen = self._seen.get(kind)
         if seen is None or seen.stamp_ms != stamp_ms:
             age_ms = max(now_ms - stamp_ms, 0)
-            if looked_ms is not None:
-                since_ms = mono_ms - looked_ms
-                age_ms = since_ms if stamp_ms > now_ms else min(age_ms, since_ms)
+            if seen is not None:  # What was copied later was asked for later.
+                most_ms = mono_ms - seen.mono_ms
+                age_ms = most_ms if stamp_ms > now_ms else min(age_ms, most_ms)
             seen = self._seen[kind] = _Success(stamp_ms, mono_ms - age_ms)
         age_ms = mono_ms - seen.mono_ms
         before = self._written.get(kind)
