@@ -97,7 +97,10 @@ class _GroupReport:
         days, windows = [], []
         for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
             objective = objective_of(self._context.sla, (*self._group, name))
-            row = self._replica_day(name, known, objective, group_row)
+            time = self._time(name, known, objective)
+            if time.is_unborn:
+                continue
+            row = self._replica_day(name, time, objective, group_row)
             row |= revision.columns(row)
             days.append(row)
             windows += self._replica_windows(row, objective)
@@ -122,9 +125,8 @@ class _GroupReport:
         return [row for row in self._stored[table] if row["dt"] < self._date]
 
     def _replica_day(
-        self, name: str, known: KnownReplica, objective: Objective, group_row: Row
+        self, name: str, time: ReplicaTime, objective: Objective, group_row: Row
     ) -> Row:
-        time = self._time(name, known, objective)
         of_day = ReplicaDay(self._figures, name, time)
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
         row |= of_day.lag_p99_columns(objective.lag_p99_seconds)

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark.config.objectives import Objective
-from spark.figures.criteria import criteria
+from spark.figures.criteria import Criterion, criteria, of_sends
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
+from spark.figures.time_pieces import FIRST_COPY
 from spark.vocabulary import GROUP, MINUTE_MS, SYNC_MASTER
 
 Row = Mapping[str, Any]
@@ -28,9 +29,14 @@ def judged(row: Row, objective: Objective, group: Row | None) -> tuple[str, list
     without a sample of the group.
     """
     if row["excluded_s"] >= row["window_s"]:
-        reasons = ", ".join(f"{each['reason']}" for each in row["exclusions"])
-        return MET, [f"nothing was promised: all of it is excluded ({reasons})"]
-    found = list(criteria(row, objective, group))
+        reasons = [each["reason"] for each in row["exclusions"]]
+        nothing = f"nothing was promised: all of it is excluded ({', '.join(reasons)})"
+        if FIRST_COPY not in reasons:
+            return MET, [nothing]
+        # Nothing of the replica; but those who send did not ask whether it is copied.
+        found = [Criterion(MET, "", "", nothing), *of_sends(objective, group)]
+    else:
+        found = list(criteria(row, objective, group))
     doubts = list(_doubts(group)) if group is not None else []
     breaches = [each.breach for each in found if each.verdict == BREACHED]
     gaps = [each.gap for each in found if each.verdict == INSUFFICIENT]
