@@ -51,6 +51,9 @@ REGION_SIZE: Final = _SLOTS_AT + 8 * _SLOT_COUNT
 _KEPT_BYTES: Final = 1 << 20
 _KEPT_SLOTS: Final = 1 << 14
 """What only __overflow__ series and those without labels may use of a region."""
+_HIDDEN_SLOTS: Final = 1 << 17
+"""Of one metric; beyond, its hidden series make room before fresh slots are taken: a thousand names
+of series with thousands of slots would fill the region for all metrics."""
 _GENERATION: Final = 0
 _ENDS: Final = 1
 _ENTRY: Final = struct.Struct("=IHH")
@@ -234,10 +237,11 @@ class MetricSlots:
 
     def _make(self, metric: str, labels: Labels, size: int) -> int | None:
         """Fresh slots, or those of the series that was hidden longest ago where the metric, or the
-        region, has no fresh ones for it; None: no room."""
+        region, has no fresh ones for it, or much is hidden; None: no room."""
         hidden = self._hidden.get(metric, {})
         used = _count(self._shown[metric], labels) + _count(hidden, labels)
-        if self._is_kept(labels) or used < self._max_series:
+        is_fresh = used < self._max_series and len(hidden) * size < _HIDDEN_SLOTS
+        if self._is_kept(labels) or is_fresh:
             first, limit = self._slots_used, _SLOT_COUNT
             limit -= 0 if self._is_kept(labels) else _KEPT_SLOTS
             if first + size <= limit and self._append(_Entry(metric, labels, first, size)):

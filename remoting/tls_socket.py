@@ -5,6 +5,8 @@ TLS records are received or sent with one system call. Knows bytes, but no frame
 
     recv_into, send, sendmsg   as a socket's; at most CHUNK_SIZE bytes are encrypted by one call
     has_more                   recv_into gives bytes that the socket's readiness does not announce
+    recv_into                  reads the socket once at most: a peer that only sends TLS's own
+                               messages (key updates) holds up nobody, and is closed soon
     after BlockingIOError      the next send must offer the same bytes again: they are encrypted,
                                and count as sent when the last of them has left
 """
@@ -22,6 +24,12 @@ from remoting.selector_loop import EVENT_READ, EVENT_WRITE
 CHUNK_SIZE: Final = 64 << 10
 """Four full records, so that a large response needs few calls. Limits the size of a copy; a busy
 connection keeps buffers of about this size in each direction."""
+_IDLE_LIMIT: Final = 64 << 10
+"""Encrypted bytes beyond twice the decrypted ones. Records of 29 bytes and more, and no client has
+shorter frames, stay within twice; what does not is key updates, which cost 40 us each."""
+_OWN_LIMIT: Final = 2 * CHUNK_SIZE
+"""Bytes that wait behind those that the socket did not accept: the caller's, once, and TLS's own
+messages. The latter are not counted by anybody else."""
 
 Buffer = bytes | memoryview
 
@@ -35,6 +43,7 @@ class TlsSocket:
 
     __slots__ = (
         "_ended",
+        "_idle",
         "_incoming",
         "_outgoing",
         "_receive",
@@ -65,6 +74,8 @@ class TlsSocket:
         self._taken = 0
         """Number of the caller's bytes that are encrypted but not reported as sent."""
         self._ended = False
+        self._idle = 0
+        """Encrypted bytes beyond twice the decrypted ones, lately."""
         self.has_more = False
 
     # -- socket interface -------------------------------------------------------------------------
@@ -87,13 +98,24 @@ class TlsSocket:
         Raises BlockingIOError, TlsError, OSError.
         """
         self.has_more = False
-        count = self._decrypt(view)
-        while not count and not self._ended:
-            self._receive_more()
+        count, received = self._decrypt(view), 0
+        if not count and not self._ended:
+            received = self._receive_more()
             count = self._decrypt(view)
         self._push()  # TLS's own messages, such as the response to a key update.
+        self._judge(received, count)
+        if not count and not self._ended:
+            raise BlockingIOError
         self.has_more = self._ended or count == len(view)
         return count
+
+    def _judge(self, received: int, decrypted: int) -> None:
+        """Raises TlsError: the peer sends TLS's own messages without end, or reads none of ours."""
+        self._idle = max(self._idle + received - 2 * decrypted, 0)
+        if self._idle > _IDLE_LIMIT:
+            raise TlsError("the peer sends key updates or empty records in place of data")
+        if self._outgoing.pending > _OWN_LIMIT:
+            raise TlsError("the peer does not read the answers to its key updates")
 
     def send(self, data: Buffer, /) -> int:
         """`sendmsg` of one piece."""
@@ -154,13 +176,14 @@ class TlsSocket:
 
     # -- internals --------------------------------------------------------------------------------
 
-    def _receive_more(self) -> None:
+    def _receive_more(self) -> int:
         count = self._sock.recv_into(self._receive)
         if count:
             self._incoming.write(self._receive[:count])
         else:
             # Also without a close notification: frames have a length, so truncation is detected.
             self._ended = True
+        return count
 
     def _decrypt(self, view: memoryview) -> int:
         filled, size = 0, len(view)

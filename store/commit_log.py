@@ -84,7 +84,10 @@ class TopicLog:
 
     __slots__ = ("magic", "name", "name_bytes", "next_offsets")
 
-    def __init__(self, name: str, *, writes_v2: bool) -> None:
+    def __init__(
+        self, name: str, next_offsets: dict[int, int] | None = None, *, writes_v2: bool
+    ) -> None:
+        """next_offsets: by queue id; kept and changed here. Raises MessageIllegalError."""
         encoded = name.encode()
         limit = topic_limit(name, writes_v2=writes_v2)
         if len(encoded) > limit:
@@ -96,7 +99,7 @@ class TopicLog:
             raise MessageIllegalError(f"topic name {name[:40]!a} cannot be a directory name")
         self.name = name
         self.magic, self.name_bytes = encode_topic(encoded)
-        self.next_offsets: dict[int, int] = {}
+        self.next_offsets: dict[int, int] = {} if next_offsets is None else next_offsets
 
 
 def own_record(
@@ -164,6 +167,8 @@ class CommitLog:
         self._pending: list[bytes] = []
         """What was put since the last commit, in pieces."""
         self._topics: dict[str, TopicLog] = {}
+        self._next_offsets: dict[str, dict[int, int]] = {}
+        """By topic and queue id; also of names that the settings allow no more."""
         self.lmq: Final = (
             LmqDispatch(self.topic, most_light_queues, room)
             if most_light_queues is not None
@@ -189,7 +194,7 @@ class CommitLog:
         """
         self.store_host = store_host
         if self.lmq is not None:
-            self.lmq.take_up(self._topics.values())
+            self.lmq.take_up(name for name, queues in self._next_offsets.items() if queues)
         self.position = self._committed = self._counters[MAX_PHY_OFFSET]
         zero_unpublished(self._directories, self._file_size, self._page)
         try:
@@ -224,19 +229,24 @@ class CommitLog:
         """The writer's entry of a topic, made on first use. MessageIllegalError: not storable."""
         entry = self._topics.get(name)
         if entry is None:
-            entry = self._topics[name] = TopicLog(name, writes_v2=self._writes_v2)
+            offsets = self._next_offsets.get(name)
+            entry = TopicLog(name, offsets, writes_v2=self._writes_v2)
+            self._topics[name], self._next_offsets[name] = entry, entry.next_offsets
         return entry
+
+    def next_offsets(self, name: str) -> dict[int, int]:
+        """Of each queue of a topic that is stored, the next record's offset, to be changed. Of any
+        name: records may be there of one that is not storable here."""
+        return self._next_offsets.setdefault(name, {})
 
     def next_offset(self, name: str, queue_id: int) -> int | None:
         """The queue offset of the next record; None for a queue without records."""
-        entry = self._topics.get(name)
-        return None if entry is None else entry.next_offsets.get(queue_id)
+        offsets = self._next_offsets.get(name)
+        return None if offsets is None else offsets.get(queue_id)
 
     def forget_topic(self, name: str) -> None:
         """The topic's queues were deleted: the next record of each starts at offset 0."""
-        entry = self._topics.get(name)
-        if entry is not None:
-            entry.next_offsets.clear()
+        self._next_offsets.get(name, {}).clear()
         if self.lmq is not None:
             self.lmq.forget(name)
 

@@ -74,11 +74,9 @@ class LmqDispatch:
         """Light queues that hold records or held some (lmqConsumeQueueNum)."""
         return len(self._queues)
 
-    def take_up(self, entries: Iterable[QueueOwner]) -> None:
-        """The light ones among `entries` exist."""
-        for entry in entries:
-            if is_lmq(entry.name) and entry.next_offsets:
-                self._queues.add(entry.name)
+    def take_up(self, names: Iterable[str]) -> None:
+        """The light ones among `names` exist."""
+        self._queues.update(filter(is_lmq, names))
 
     def made(self, topic: str) -> None:
         """A record of `topic` itself makes its queue."""

@@ -47,7 +47,7 @@ def rebuild_topic_queue_table(
     for topic, queue_id, _row in table:
         max_offset = table.offsets(topic, queue_id)[1]
         if max_offset:
-            commit_log.topic(topic).next_offsets[queue_id] = max_offset
+            commit_log.next_offsets(topic)[queue_id] = max_offset
     _skip_lost(commit_log, reader.fences)
     walked = 0
     guard = RecordGuard(ReadBy.LOG_START)
@@ -62,7 +62,7 @@ def _skip_lost(commit_log: CommitLog, fences: LogFences) -> None:
     """What records inside of fences had, or may have had, is not given again."""
     for fence in fences:
         for topic, queue_id, following in fence.queues:
-            offsets = commit_log.topic(topic).next_offsets
+            offsets = commit_log.next_offsets(topic)
             if 0 < following - offsets.get(queue_id, following) <= FARTHEST_GUESS:
                 offsets[queue_id] = following
 
@@ -78,7 +78,7 @@ def claim_queue_offsets(commit_log: CommitLog, data: memoryview) -> int:
     most_ahead = sum(inner_num(record.sys_flag, record.properties) for record in records)
     for record in records:
         if record.sys_flag & TRANSACTION_MASK in _COUNTED:
-            offsets = commit_log.topic(record.topic).next_offsets
+            offsets = commit_log.next_offsets(record.topic)
             following = offsets.get(record.queue_id, 0)
             if 0 <= record.queue_offset - following < most_ahead:
                 offsets[record.queue_id] = _following(record)
@@ -131,7 +131,7 @@ def _raise_offset(commit_log: CommitLog, record: Message) -> None:
     """A queue offset of 0 means that the queue was deleted and made again."""
     if record.sys_flag & TRANSACTION_MASK not in _COUNTED:
         return
-    offsets = commit_log.topic(record.topic).next_offsets
+    offsets = commit_log.next_offsets(record.topic)
     following = _following(record)
     if record.queue_offset == 0 or following > offsets.get(record.queue_id, 0):
         offsets[record.queue_id] = following

@@ -125,9 +125,11 @@ class BrokerContainer:
         """
         if self.is_stopping:
             raise _system_error("start broker failed, the broker container stops")
+        # Not under the lock: a file system that hangs holds up nobody else.
+        contained = self._load_added(path)
         try:
             with self._adding:
-                broker = self._spawn_beside(path, [each.contained for each in self.brokers()])
+                broker = self._spawn_beside(contained, [each.contained for each in self.brokers()])
             if not self._await_serving(broker):
                 raise BrokerStartError(
                     f"{broker.identity.canonical_name}: it was removed meanwhile"
@@ -136,13 +138,21 @@ class BrokerContainer:
             raise _system_error(f"start broker failed, {error}") from error
         return broker.identity
 
-    def _spawn_beside(self, path: Path, there: Sequence[ContainedOptions]) -> ContainedBroker:
-        """Raises RequestError, BrokerStartError."""
+    def _load_added(self, path: Path) -> ContainedOptions:
+        """Raises RequestError."""
         try:
-            contained = self._load(path)
-            _check_new(contained, there)
+            return self._load(path)
         except UnreadableSettingsError as error:
             raise _system_error(f"addBroker properties empty: {error}") from error
+        except BrokerSettingsError as error:
+            raise _system_error(str(error)) from error
+
+    def _spawn_beside(
+        self, contained: ContainedOptions, there: Sequence[ContainedOptions]
+    ) -> ContainedBroker:
+        """Raises RequestError, BrokerStartError."""
+        try:
+            _check_new(contained, there)
         except BrokerSettingsError as error:
             raise _system_error(str(error)) from error
         try:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from spark.command.output import PROGRAM
-from spark.command.webhook import AddressError, Webhook
+from spark.command.receiver import ALWAYS, CHANGE, FORMATS, JSON, OCCASIONS, Receiver, receiver_of
+from spark.command.webhook import AddressError
 from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force
 from spark.config.objectives import EXIT_POLICIES, SlaConfig
 from spark.config.sla_config import default_sla, read_sla
@@ -54,7 +55,7 @@ class Options:
     between: tuple[float, float] | None
     catch_up: int | None
     settings: Mapping[str, str]
-    notify: Webhook | None = None
+    notify: Receiver | None = None
     edges: tuple[float | str, float | str] | None = None
     """`--between` with FIRST or LAST in it, of which spark/command/first_and_last.py makes
     `between`."""
@@ -97,7 +98,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         edges=edges,
         catch_up=given.catch_up,
         settings=dict(given.conf),
-        notify=_webhook(given.notify, environment),
+        notify=_receiver(given, environment),
     )
 
 
@@ -183,6 +184,17 @@ def _parser() -> argparse.ArgumentParser:
         help=f"POST the verdict to this URL as JSON; to keep it out of ps, give @FILE, a file that"
         f" holds it, or set {NOTIFY_VARIABLE}",
     )
+    notification.add_argument(
+        "--notify-on",
+        choices=OCCASIONS,
+        help=f"{CHANGE}: only when a verdict or a step of the error-budget policy differs from what"
+        f" was told last (default: {ALWAYS})",
+    )
+    notification.add_argument(
+        "--notify-format",
+        choices=FORMATS,
+        help=f"what is posted (default: {JSON}); or in front of the URL: slack+https://...",
+    )
     engine = parser.add_argument_group("Spark (under spark-submit these are its own options)")
     engine.add_argument("--master", help="local[*] (default), local[2], yarn, k8s://...")
     engine.add_argument(
@@ -258,8 +270,9 @@ def _setting(text: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def _webhook(given: str | None, environment: Mapping[str, str]) -> Webhook | None:
-    """Where the verdict goes. Errors name the source of the address, never the address."""
+def _receiver(options: argparse.Namespace, environment: Mapping[str, str]) -> Receiver | None:
+    """Who is told the verdict. Errors name the source of the address, never the address."""
+    given: str | None = options.notify
     source, address = "--notify", given
     if given is None:
         source, address = NOTIFY_VARIABLE, environment.get(NOTIFY_VARIABLE) or None
@@ -271,8 +284,13 @@ def _webhook(given: str | None, environment: Mapping[str, str]) -> Webhook | Non
             raise UsageError(f"{source}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise UsageError(f"{source}: is not UTF-8 text") from error
+    if address is None:
+        for flag, value in (("on", options.notify_on), ("format", options.notify_format)):
+            if value is not None:
+                raise UsageError(f"--notify-{flag} {value}: nobody is told; give --notify URL")
+        return None
     try:
-        return None if address is None else Webhook(address)
+        return receiver_of(address, options.notify_format, options.notify_on)
     except AddressError as error:
         raise UsageError(f"{source}: {error}") from error
 

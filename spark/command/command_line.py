@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final
 
@@ -27,14 +27,11 @@ from spark.command import (
 from spark.command.arguments import Options, UsageError, parse_arguments
 from spark.command.output import PROGRAM, complain, say
 from spark.command.progress import Reporter, make_reporter
-from spark.command.webhook import message_of_failure
 from spark.config.sla_config import SlaError
-from spark.figures.report_data import BREACHED, EXIT_CODES, EXIT_ERROR, INSUFFICIENT, MET
+from spark.figures.report_data import EXIT_ERROR, worst_exit_code
 from spark.job.java_home import JavaError
 
 EXIT_INTERRUPTED: Final = 130
-_WORST_FIRST: Final = (EXIT_ERROR, EXIT_CODES[BREACHED], EXIT_CODES[INSUFFICIENT])
-"""Of several dates the first of these that occurs counts."""
 
 
 def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
@@ -81,8 +78,9 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
     # Imported now: help and mistakes in the arguments need no PySpark.
     from spark.command.days import parse_date, window
     from spark.command.first_and_last import resolved
+    from spark.command.notifier import tell_failure
     from spark.command.preflight import check_paths
-    from spark.command.report_run import ReportRun, RunError, notify
+    from spark.command.report_run import ReportRun, RunError
     from spark.job.hadoop_files import FilesError
     from spark.job.spark_session import SessionError, was_interrupted
     from spark.reported_day import InputError
@@ -97,22 +95,16 @@ def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int
         options = resolved(options, last)
         reporter.note(f"objectives: {options.sla.source}")
         with ReportRun(options, reporter, now_ms) as run:
-            return worst(run.exit_codes(last))
+            return worst_exit_code(run.exit_codes(last))
     except (InputError, FilesError, JavaError, SessionError, RunError) as error:
         if was_interrupted(error):
             raise KeyboardInterrupt from error
         reporter.note(str(error))
-        notify(options.notify, message_of_failure(date, str(error)), reporter)
+        tell_failure(options.notify, date, str(error), reporter, now_ms())
         return EXIT_ERROR
     except Exception:  # a bug, which main shows
-        notify(options.notify, message_of_failure(date, "a bug in mqreport"), reporter)
+        tell_failure(options.notify, date, "a bug in mqreport", reporter, now_ms())
         raise
-
-
-def worst(codes: Iterable[int]) -> int:
-    """The exit code of several reports."""
-    found = set(codes)
-    return next((code for code in _WORST_FIRST if code in found), EXIT_CODES[MET])
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

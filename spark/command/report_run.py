@@ -14,10 +14,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -25,12 +25,12 @@ from pyspark.sql import SparkSession
 from spark.command.arguments import Options
 from spark.command.catch_up import CatchUp
 from spark.command.days import window
+from spark.command.notifier import Notifier
 from spark.command.output import say
 from spark.command.progress import Reporter
-from spark.command.webhook import Webhook, message_of, message_of_failure
 from spark.figures.report_data import EXIT_ERROR, ReportData
 from spark.job.class_archive import ClassArchive
-from spark.job.hadoop_files import HadoopFiles
+from spark.job.hadoop_files import FilesError, HadoopFiles
 from spark.job.java_home import cache_directory, find_java
 from spark.job.results import report_directory, summary_path
 from spark.job.sla_report import ReportRequest, groups_to_revise, run
@@ -44,6 +44,7 @@ from spark.job.spark_session import (
     was_interrupted,
 )
 from spark.page.headlines import one_line
+from spark.reported_day import InputError
 
 _MAX_REASONS: Final = 3
 _ARCHIVE_S: Final = 180.0
@@ -66,6 +67,9 @@ class ReportRun:
         self._log: Path
         self._keep_log = False
         self._has_reported = False
+        self._notifier = Notifier(
+            options.notify, lambda: self._files, options.out, reporter, now_ms
+        )
         self._open = contextlib.ExitStack()
         self._spark: SparkSession
         self._files: HadoopFiles
@@ -94,6 +98,13 @@ class ReportRun:
 
         Raises InputError and FilesError, which would affect every other date as well.
         """
+        try:
+            return self._exit_codes(last)
+        except (InputError, FilesError):  # who gets it tells it
+            self._notifier.remember_failure(str(last))
+            raise
+
+    def _exit_codes(self, last: datetime.date) -> list[int]:
         options, count = self._options, self._options.catch_up
         if count is None:
             return self._report(last)
@@ -142,7 +153,7 @@ class ReportRun:
             self._keep_log = True
             why = f"Spark failed: {explain(error, self._log)}"
             self._reporter.note(f"{date}: {why}")
-            notify(self._options.notify, message_of_failure(str(date), why), self._reporter)
+            self._notifier.tell_failure(str(date), why)
             return None
 
     def _told(self, data: ReportData | None) -> int:
@@ -154,7 +165,7 @@ class ReportRun:
         line = verdict_line(data, page)
         if not say(sys.stdout, line):
             self._reporter.note(f"cannot write to stdout: {line}")
-        notify(self._options.notify, message_of(data, page), self._reporter)
+        self._notifier.tell(data, page)
         return data.exit_code
 
     def _compute(self, date: datetime.date) -> ReportData:
@@ -211,13 +222,6 @@ class ReportRun:
             self._reporter.note(f"Spark's log: {self._log}")
         else:
             shutil.rmtree(self._scratch, ignore_errors=True)
-
-
-def notify(webhook: Webhook | None, message: Mapping[str, Any], reporter: Reporter) -> None:
-    """Posts to the webhook, if there is one. A failure is only noted."""
-    failure = webhook.find_failure(message) if webhook is not None else None
-    if failure is not None:
-        reporter.note(f"{message['date']}: notification failed: {failure}")
 
 
 def _scratch_directory() -> Path:

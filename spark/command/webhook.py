@@ -13,7 +13,7 @@ import queue
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, Final
@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from spark.config.sla_values import is_web_address
 from spark.figures.report_data import EXIT_ERROR, ReportData
+from spark.page import budget_steps
 from spark.page.headlines import day_headline, one_line, short_reasons, window_headline
 
 VERSION: Final = 1
@@ -57,15 +58,20 @@ class Webhook:
         parts = urlsplit(self.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
-    def find_failure(self, message: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> str | None:
-        """Posts `message`; None when it was accepted, else why not.
+    def find_failure(
+        self,
+        message: Mapping[str, Any] | Sequence[Any],
+        timeout_s: float = TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
+    ) -> str | None:
+        """Posts `message` as JSON; None when it was accepted, else why not.
 
         Waits `timeout_s` at most, whatever the other side does: a late POST continues in a
         daemon thread.
         """
         outcome: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(
-            target=lambda: outcome.put(self._post(message, timeout_s)),
+            target=lambda: outcome.put(self._post(message, headers or {}, timeout_s)),
             name="webhook",
             daemon=True,
         ).start()
@@ -75,10 +81,15 @@ class Webhook:
             failure = _late(timeout_s)
         return None if failure is None else f"{self.shown}: {failure}"
 
-    def _post(self, message: Mapping[str, Any], timeout_s: float) -> str | None:
+    def _post(
+        self,
+        message: Mapping[str, Any] | Sequence[Any],
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> str | None:
         opener = urllib.request.build_opener(_NoRedirects)
         try:
-            with opener.open(self._request(message), timeout=timeout_s):
+            with opener.open(self._request(message, headers), timeout=timeout_s):
                 return None
         except urllib.error.HTTPError as error:
             error.close()
@@ -94,13 +105,15 @@ class Webhook:
                 return _late(timeout_s)
             return str(getattr(reason, "strerror", None) or type(reason).__name__)
 
-    def _request(self, message: Mapping[str, Any]) -> urllib.request.Request:
+    def _request(
+        self, message: Mapping[str, Any] | Sequence[Any], more: Mapping[str, str]
+    ) -> urllib.request.Request:
         parts = urlsplit(self.address)
         name, _, host = parts.netloc.rpartition("@")
         path, query = quote(parts.path or "/", _ALLOWED), quote(parts.query, _ALLOWED)
         url = urlunsplit((parts.scheme, host, path, query, ""))
         body = json.dumps(message, ensure_ascii=True).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "mqreport"}
+        headers = {"Content-Type": "application/json", "User-Agent": "mqreport", **more}
         if name:  # urllib would take it for a part of the host's name
             user, _, password = name.partition(":")
             plain = f"{unquote(user)}:{unquote(password)}".encode()
@@ -126,6 +139,7 @@ def message_of(data: ReportData, page: str) -> dict[str, Any]:
             "verdict": window.verdict,
             "reasons": short_reasons(data, window),
         },
+        "budget_steps": budget_steps.for_programs(data),
         "revision": data.revision,
         "exit_on": data.exit_on,
         "exit_code": data.exit_code,

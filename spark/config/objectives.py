@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark.config import calendar_periods
 from spark.config.exclusion_log import Entry
 from spark.config.exclusions import Exclusion
 
@@ -22,6 +23,9 @@ replicas promises that they answer, as often as they are promised to be in sync.
 EXIT_POLICIES: Final = ("day", "window", "both")
 """Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
 
+STEP_EXIT_CODES: Final = (*(1, 2), *range(10, 100))
+"""Exit codes that a step of the error-budget policy may have: those of verdicts, or its own."""
+
 
 def pattern_regex(pattern: str) -> str:
     """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
@@ -29,6 +33,23 @@ def pattern_regex(pattern: str) -> str:
     `*` is any text, `?` one character, `|` stands between alternatives; case counts.
     """
     return "^(?:" + "|".join(glob_regex(item, any_one=".") for item in alternatives(pattern)) + ")$"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSends:
+    """At most `percent` of the answers to sends may come later than `ms` after the request."""
+
+    ms: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAvailability:
+    """So many copies in sync, the master's own included, make the group available; `percent` of
+    the time, None: as often as each replica."""
+
+    in_sync_replicas: int = 2
+    percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,9 @@ class Objective:
     sync_ok_given: bool = False
     """Whether the file says something of `sync_ok_percent`, if only that it is switched off."""
     runbook_url: str | None = None
+    sends_ok_percent: float | None = None
+    sends_slower_than: SlowSends | None = None
+    group_availability: GroupAvailability | None = None
 
     @property
     def patterns(self) -> tuple[str, str, str]:
@@ -93,10 +117,25 @@ class ReplicaPattern:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyStep:
+    """What is agreed to happen once `at_percent` of the longest window's budget are used up.
+
+    `exit_code`: one of STEP_EXIT_CODES, or None: the verdict's own. `notify`: whether reaching or
+    leaving the step is told."""
+
+    at_percent: float
+    label: str
+    exit_code: int | None = None
+    notify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SlaConfig:
     """A whole sla.yaml. The last objective matches everything; the first that matches counts.
 
-    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES."""
+    `windows`: days, ascending; `calendars`: of calendar_periods.CALENDARS, in that order, of the
+    days of `timezone`. `exit_policy`: one of EXIT_POLICIES. `budget_policy`: by `at_percent`,
+    ascending."""
 
     objectives: tuple[Objective, ...]
     expect: tuple[ReplicaName, ...] = ()
@@ -105,11 +144,14 @@ class SlaConfig:
     source: str = "built-in defaults"
     exclusions: tuple[Exclusion, ...] = ()
     exit_policy: str = EXIT_POLICIES[0]
+    calendars: tuple[str, ...] = ()
+    timezone: str = calendar_periods.UTC
     log: tuple[Entry, ...] = ()
     """Exclusions and annotations after the event; `exclusions` has those in force."""
     text: bytes = field(default=b"", compare=False, repr=False)
     """What was read; empty for the built-in defaults. Kept with the evidence."""
     exclusion_log: bytes = field(default=b"", compare=False, repr=False)
+    budget_policy: tuple[PolicyStep, ...] = ()
 
 
 def alternatives(pattern: str) -> list[str]:

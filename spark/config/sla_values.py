@@ -6,8 +6,9 @@ before Spark is started.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,8 +16,10 @@ from urllib.parse import urlsplit
 import yaml
 
 from spark.config.exclusions import WEEKDAYS
+from spark.config.objectives import STEP_EXIT_CODES
 from spark.vocabulary import DAY_MS
 
+_MAX_COPIES: Final = 100
 _MAX_BYTES: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _STR_TAG: Final = "tag:yaml.org,2002:str"
@@ -25,6 +28,7 @@ _NULL_TAG: Final = "tag:yaml.org,2002:null"
 _CLOCK_TIME: Final = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _WEEKLY: Final = re.compile(rf"(\w+) ({_CLOCK_TIME})-({_CLOCK_TIME}|24:00)")
 SWITCHED_OFF: Final = "off"
+_MAX_LABEL: Final = 80
 
 
 class ValueReader:
@@ -57,6 +61,34 @@ class ValueReader:
         way_out = f'write it in quotes: "{node.value}"' if is_scalar else "write a text"
         self.problem(node, f"{key} is {shown(node)}: {way_out}")
         return None
+
+    def pairs(
+        self, node: yaml.Node, known: Sequence[str], where: str
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
+        if not isinstance(node, yaml.MappingNode):
+            expected = ", ".join(f"{key}:" for key in known)
+            self.problem(node, f"{where}{shown(node)} is not a mapping; expected keys: {expected}")
+            return {}
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key_node, value in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else shown(key_node)
+            if key not in known:
+                self.problem(key_node, f"{where}unknown key {key!r}{_nearest(key, known)}")
+            elif key in found:
+                first = found[key][0].start_mark.line + 1
+                self.problem(
+                    key_node,
+                    f"{where}{key} is given twice, first in line {first}; remove one of them",
+                )
+            else:
+                found[key] = (key_node, value)
+        return found
+
+
+def _nearest(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 
 
 Parser = Callable[["ValueReader", str, yaml.Node], Any]
@@ -95,9 +127,71 @@ def whole_bytes(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
     return int(value)
 
 
+def copies(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+    """A number of copies, the master's own included: with 1 no replica is needed."""
+    value = reader.number(key, node, "copies")
+    if value is None:
+        return None
+    if not 2 <= value <= _MAX_COPIES or value != int(value):
+        limits = (
+            f"a whole number, at least 2 (the master and one replica) and at most {_MAX_COPIES}"
+        )
+        reader.problem(node, f"{key} is {node.value}: it must be {limits}")
+        return None
+    return int(value)
+
+
+def mapping(
+    make: Callable[..., Any],
+    parsers: Mapping[str, Parser],
+    *,
+    required: Sequence[str],
+    words: Mapping[str, Any] | None = None,
+) -> Parser:
+    """Parser of a mapping with these keys, of which `make` makes a value; or one of some words."""
+    known = words or {}
+
+    def parse(reader: ValueReader, key: str, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode) and node.value in known:
+            return known[node.value]
+        example = "{" + ", ".join(f"{name}: …" for name in parsers) + "}"
+        if not isinstance(node, yaml.MappingNode):
+            ways = " or ".join([*known, example])
+            reader.problem(node, f"{key} is {shown(node)}: write {ways}")
+            return None
+        pairs = reader.pairs(node, tuple(parsers), f"{key}: ")
+        if missing := [name for name in required if name not in pairs]:
+            reader.problem(node, f"{key} lacks {' and '.join(missing)}: write {example}")
+            return None
+        values = {name: parsers[name](reader, name, value) for name, (_, value) in pairs.items()}
+        return None if None in values.values() else make(**values)
+
+    return parse
+
+
 def text(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
     """A text that is not empty."""
     return reader.text(key, node)
+
+
+def label(reader: ValueReader, key: str, node: yaml.Node) -> str | None:
+    """A short text that can be printed, for a line."""
+    label = reader.text(key, node)
+    if label is not None and not (len(label) <= _MAX_LABEL and label.isprintable()):
+        limits = f"one line of at most {_MAX_LABEL} printable characters"
+        reader.problem(node, f"{key} is {label!r}: it must be {limits}")
+        return None
+    return label
+
+
+def step_exit_code(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+    """One of STEP_EXIT_CODES."""
+    text = node.value if isinstance(node, yaml.ScalarNode) and node.style is None else ""
+    if text not in map(str, STEP_EXIT_CODES):
+        known = "1, 2, or a code of its own from 10 to 99"
+        reader.problem(node, f"{key} is {shown(node)}: it must be {known}")
+        return None
+    return int(text)
 
 
 def exact_name(reader: ValueReader, key: str, node: yaml.Node) -> str | None:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark.config.objectives import PolicyStep
 from spark.figures import result_tables
+from spark.figures.budget_policy import ReachedStep, reached_steps, steps_up_to
 from spark.figures.result_tables import METADATA_FIGURES, TABLES
 from spark.vocabulary import REPLICA, SYNC_MASTER
 
@@ -48,6 +50,7 @@ METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""
 GROUP_DAY_COLUMNS = _shown("group_days")
 WINDOW_COLUMNS = _shown("windows")
+CALENDAR_WINDOW_COLUMNS = _shown("calendar_windows")
 GROUP_WINDOW_COLUMNS = _shown("group_windows")
 CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
@@ -71,6 +74,9 @@ OBJECTIVE_COLUMNS = (
     "first_copy_hours",
     "sync_ok_given",
     "runbook_url",
+    "sends_ok_percent",
+    "sends_slower_than",
+    "group_availability",
 )
 
 
@@ -84,8 +90,8 @@ class ReportData:
 
     `date` is YYYY-MM-DD (UTC), the window [w0_ms, w1_ms) epoch ms, `verdict` one of EXIT_CODES.
     - `replica_days`, `group_days`, `windows` and `group_windows` (of `window_days` each),
-      `clusters` (of 1 day and of those): every row of the date, without histograms; but a plotted
-      replica's day has `lag_ms_hist` (bucket -> ms).
+      `clusters` (of 1 day and of those), `calendar_windows`: every row of the date, without
+      histograms; but a plotted replica's day has `lag_ms_hist` (bucket -> ms).
     - `incidents`, `events`: rows of the date, perhaps not all; `total` says how many it has.
     - `bad_lines`: one row for each reason: `lines` and `files` are counts, with one example.
     - `minutes` of the date, `hours` and `days` of up to 30 days that end with the date, with
@@ -103,6 +109,7 @@ class ReportData:
     replica_days: Sequence[Row] = ()
     group_days: Sequence[Row] = ()
     windows: Sequence[Row] = ()
+    calendar_windows: Sequence[Row] = ()
     group_windows: Sequence[Row] = ()
     clusters: Sequence[Row] = ()
     incidents: Sequence[Row] = ()
@@ -119,6 +126,7 @@ class ReportData:
     """Exclusions and annotations after the event that touch the window: who, when, why."""
     exit_on: str = "day"
     """Whose verdict the exit code tells: one of `sla_config.EXIT_POLICIES`."""
+    budget_policy: Sequence[PolicyStep] = ()
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
@@ -132,10 +140,18 @@ class ReportData:
 
     @property
     def exit_code(self) -> int:
-        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names."""
+        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names; or what a
+        step of the error-budget policy says, if that is worse."""
         verdicts = {"day": [self.verdict], "window": [self.window_verdict]}
         counted = verdicts.get(self.exit_on, [self.verdict, self.window_verdict])
-        return EXIT_CODES[min(counted, key=SEVERITY.__getitem__)]
+        steps = steps_up_to(self.budget_steps, self.budget_policy)
+        of_steps = [step.exit_code for step in steps if step.exit_code is not None]
+        return worst_exit_code([*(EXIT_CODES[verdict] for verdict in counted), *of_steps])
+
+    @property
+    def budget_steps(self) -> list[ReachedStep]:
+        """Of each replica that reached one, its highest step; the most used budget first."""
+        return reached_steps(self.longest_windows, self.budget_policy)
 
     @property
     def longest_window(self) -> int:
@@ -189,6 +205,7 @@ _REQUIRED = {
     "replica_days": REPLICA_DAY_COLUMNS,
     "group_days": GROUP_DAY_COLUMNS,
     "windows": WINDOW_COLUMNS,
+    "calendar_windows": CALENDAR_WINDOW_COLUMNS,
     "group_windows": GROUP_WINDOW_COLUMNS,
     "clusters": CLUSTER_COLUMNS,
     "incidents": INCIDENT_COLUMNS,
@@ -199,6 +216,13 @@ _REQUIRED = {
     "days": DAY_COLUMNS,
     "objectives": OBJECTIVE_COLUMNS,
 }
+
+
+def worst_exit_code(codes: Iterable[int]) -> int:
+    """Of several: 3, then a step's own code (the largest), 1, 2, 0."""
+    ranks = {EXIT_ERROR: -100, EXIT_CODES[BREACHED]: 1, EXIT_CODES[INSUFFICIENT]: 2}
+    ranks[EXIT_CODES[MET]] = 3
+    return min(codes, key=lambda code: ranks.get(code, -code), default=EXIT_CODES[MET])
 
 
 def key_of(row: Row) -> ReplicaKey:

@@ -20,7 +20,7 @@ from spark.figures.report_data import (
     key_of,
     worst_first,
 )
-from spark.page import open_incidents
+from spark.page import budget_steps, open_incidents
 from spark.page.sends import Sends, sends_of
 
 _MAX_REASONS = 3
@@ -118,6 +118,7 @@ def one_line(data: ReportData) -> str:
     text = f"{data.date} {day.verdict}{revised}: {why}; {window.span} {window.verdict}"
     if reasons := short_reasons(data, window):
         text += f": {'; '.join(reasons)}"
+    text = "; ".join([text, *budget_steps.by_label(data)])
     return " ".join(text.split())  # no line breaks
 
 

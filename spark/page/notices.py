@@ -12,6 +12,7 @@ from typing import Final
 from spark.figures import wording
 from spark.figures.report_data import ReportData, Row, key_of
 from spark.figures.time_pieces import FIRST_COPY, NOT_YET
+from spark.page import budget_steps
 from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
 
@@ -46,6 +47,7 @@ def notices(data: ReportData, window: str) -> list[str]:
         rest = len(copying) - NAMED_IN_WHY
         more = f" and {rest:,} more" if rest > 0 else ""
         found.append(f"A first copy is still running: {names}{more}.")
+    found += budget_steps.notices(data)
     if waiting := data.waiting_groups:
         names = ", ".join(
             f"{wording.name(row['broker'])} of {wording.name(row['cluster'])}"

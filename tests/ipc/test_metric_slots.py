@@ -227,6 +227,18 @@ def test_hidden_series_make_room_the_oldest_first(world: World) -> None:
     assert world.slots(max_series=3).series(IN) == slots.series(IN)
 
 
+def test_hidden_rings_leave_room_for_all_metrics(world: World) -> None:
+    """Slots of 2,048 for each name that a slave ever gave itself."""
+    slots = world.slots(max_series=10_000)
+    for n in range(2_000):
+        slots.find("ring", (f"broker-a:{n}",), 2_048)
+        if n >= 64:
+            slots.hide("ring", (f"broker-a:{n - 64}",))
+    slots.values[slots.find(IN, ("late",))] += 1
+    assert world.read() == {("late",): [1.0]}
+    assert len(world.read("ring")) == 64
+
+
 def test_a_gauge_s_overflow_goes_and_keeps_its_slot(world: World) -> None:
     slots = world.slots(max_series=2)
     everything = (OVERFLOW,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import select
 import socket
@@ -26,6 +27,7 @@ from remoting.tls_config import TlsConfig
 from remoting.tls_connection import TlsConnection
 from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
+from tests.support.key_updates import KeyUpdates, logging_context
 from tests.support.readiness import events_of
 from tests.support.tls_files import Authority, client_context
 
@@ -533,3 +535,19 @@ def test_new_files_are_for_new_connections(files: Authority) -> None:
             assert ask(first) == b"body"
     finally:
         world.stop()
+
+
+def test_a_flood_of_key_updates_is_closed_and_holds_up_nobody(world: World, tmp_path: Path) -> None:
+    key_log = tmp_path / "keys"
+    with world.secure(logging_context(key_log)) as hostile, world.secure() as other:
+        cipher = hostile.cipher()
+        assert cipher is not None
+        flood = KeyUpdates(cipher[0], key_log).updates(10_000)
+        with socket.socket(fileno=hostile.detach()) as raw:
+            with contextlib.suppress(OSError):
+                raw.sendall(flood)
+            assert ask(other) == b"body"
+            wait_until(lambda: world.closed)
+        words = "read failed: the peer sends key updates or empty records in place of data"
+        assert world.closed == [words]
+        assert ask(other) == b"body"

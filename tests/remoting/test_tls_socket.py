@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from remoting.selector_loop import EVENT_READ, EVENT_WRITE
 from remoting.tls_socket import CHUNK_SIZE, TlsError, TlsSocket
+from tests.support.key_updates import UPDATE_SIZE, KeyUpdates, logging_context
 from tests.support.tls_files import Authority, client_context, server_context
 
 
@@ -275,3 +276,66 @@ def test_it_stands_for_its_socket(contexts: tuple[ssl.SSLContext, ssl.SSLContext
         assert found == (ours.getpeername(), ours.getsockname())
         end.close()
         assert ours.fileno() == -1
+
+
+# -- messages of TLS itself -----------------------------------------------------------------------
+
+
+def updating(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], key_log: Path
+) -> tuple[Ends, KeyUpdates]:
+    """Ends whose client the test writes records for, behind its back."""
+    ends = Ends((logging_context(key_log), contexts[1])).shake()
+    return ends, KeyUpdates(ends.client._tls.cipher()[0], key_log)
+
+
+def test_key_updates_are_answered_and_change_nothing(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], tmp_path: Path
+) -> None:
+    ends, records = updating(contexts, tmp_path / "keys")
+    # Far more than are refused in a row.
+    for _ in range(20):
+        ends.wires[1]._arrived += records.updates(300) + records.data(b"x" * 16_000)
+        found = b""
+        while len(found) < 16_000:
+            found += receive(ends.server)
+        assert found == b"x" * 16_000
+    answered = len(ends.wires[0]._arrived) // UPDATE_SIZE
+    assert answered >= 20 * 300 - 1, "OpenSSL holds the last one back"
+
+
+@pytest.mark.parametrize("wants_answer", [True, False])
+def test_nothing_but_key_updates(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], tmp_path: Path, wants_answer: bool
+) -> None:
+    """14 s of the loop were had for 8 MB, of anybody who could connect."""
+    ends, records = updating(contexts, tmp_path / "keys")
+    ends.wires[1]._arrived += records.updates(10_000, wants_answer=wants_answer)
+    view = memoryview(bytearray(1 << 16))
+    with pytest.raises(BlockingIOError):
+        ends.server.recv_into(view)
+    left = len(ends.wires[1]._arrived)
+    assert left == 10_000 * UPDATE_SIZE - CHUNK_SIZE, "one read, then it is others' turn"
+    with pytest.raises(TlsError, match="key updates or empty records in place of data"):
+        ends.server.recv_into(view)
+
+
+def test_answers_to_key_updates_do_not_pile_up(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], tmp_path: Path
+) -> None:
+    """The client sends enough data among them, and reads nothing."""
+    ends, records = updating(contexts, tmp_path / "keys")
+    ends.wires[1]._capacity = ends.wires[0]._capacity = 0
+    view, largest = memoryview(bytearray(1 << 20)), 0
+
+    def send_on() -> None:
+        nonlocal largest
+        for _ in range(100):
+            ends.wires[1]._arrived += records.updates(300) + records.data(b"x" * 16_000)
+            while ends.wires[1]._arrived:
+                ends.server.recv_into(view)
+                largest = max(largest, ends.server._outgoing.pending)
+
+    with pytest.raises(TlsError, match="does not read the answers to its key updates"):
+        send_on()
+    assert CHUNK_SIZE < largest <= 2 * CHUNK_SIZE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -175,6 +176,24 @@ def test_a_long_start_holds_up_no_other(tmp_path: Path) -> None:
         assert "it was removed meanwhile" in adding.result()[1]
         assert container.supervisors() == {}
         assert add(container, slow) == (0, "")
+        assert container.terminate() == 0
+
+
+def test_a_file_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    """Every later addBroker waited for it: the settings were read under the lock of all."""
+    os.mkfifo(tmp_path / "pipe")
+    hanging = broker_file(tmp_path, "h", **{"tls.config.file": tmp_path / "pipe"})
+    with our_container(tmp_path) as container, ThreadPoolExecutor(2) as pool:
+        container.start()
+        first = pool.submit(add, container, hanging)
+        time.sleep(1)
+        second = pool.submit(add, container, tmp_path / "none.conf")
+        try:
+            assert "addBroker properties empty" in second.result(20)[1]
+            assert not first.done()
+        finally:
+            (tmp_path / "pipe").write_text("tls.test.mode.enable=perhaps\n")
+        assert "tls.test.mode.enable" in first.result(20)[1]
         assert container.terminate() == 0
 
 

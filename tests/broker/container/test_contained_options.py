@@ -154,6 +154,17 @@ def test_what_is_no_plain_file_is_not_opened(files: Files, kind: str) -> None:
         load_contained_options(path, options, NAMESRV, HOME)
 
 
+@pytest.mark.timeout(20)
+def test_a_plain_file_without_an_end_is_not_read_to_it(files: Files) -> None:
+    """20 GiB of zeros, which take no room on the disk, ended the container."""
+    path = files.root / "sparse.conf"
+    with path.open("wb") as file:
+        file.truncate(20 << 30)
+    options = load_container_options([], HOME)
+    with pytest.raises(UnreadableSettingsError, match="over 1048576 bytes: this is no settings"):
+        load_contained_options(path, options, NAMESRV, HOME)
+
+
 def test_a_nul_is_refused_with_its_place(files: Files) -> None:
     options = load_container_options([], HOME)
     with pytest.raises(UnreadableSettingsError, match=r"'/x\\x00y': embedded null byte"):

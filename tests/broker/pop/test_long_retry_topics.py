@@ -101,6 +101,39 @@ def test_with_the_setting_off_such_a_pop_is_refused(tmp_path: Path) -> None:
             assert "at most 127" in answer.remark
 
 
+@pytest.mark.parametrize("way", ["orderly", "crash"])
+def test_with_the_setting_turned_off_the_broker_starts_again(tmp_path: Path, way: str) -> None:
+    """It ended six times, and for good: what is stored is of a name that is not storable now."""
+    other = {"popCkStayBufferTime": 100, "brokerName": "b"}
+    with OurBroker(tmp_path, **other) as broker:
+        broker.start()
+        with broker.client(timeout_s=20) as frames:
+            client = PopClient(frames, GROUP, "b")
+            send(frames, 3)
+            pop_all(client, 3)
+            again = pop_all(client, 3)
+            assert {one.topic for one in again} == {RETRY}
+            wait_until(lambda: frames.offset(30, RETRY, 0) == 6)
+        broker.terminate() if way == "orderly" else broker.crash()
+    with OurBroker(tmp_path, **other, autoMessageVersionOnTopicLen="false") as broker:
+        broker.start()
+        with broker.client(timeout_s=20) as frames:
+            assert PopClient(frames, GROUP, "b").pop(TOPIC).code == 29
+            assert len(frames.pull(RETRY, 0, 0).messages) == 6
+            assert frames.send("other", 0, b"x").code == 0
+        broker.terminate()
+    with OurBroker(tmp_path, **other) as broker:
+        broker.start()
+        with broker.client(timeout_s=20) as frames:
+            assert frames.offset(30, RETRY, 0) == 6
+            client = PopClient(frames, GROUP, "b")
+            assert len(pop_all(client, 3)) == 3
+            wait_until(lambda: frames.offset(30, RETRY, 0) == 9)
+        broker.terminate()
+        report = broker.check()
+        assert report.is_clean, report.lines()
+
+
 def test_a_slave_takes_them_and_hands_them_out_as_master(tmp_path: Path) -> None:
     """With V2 names, too, a slave that judges each record doubts none."""
     group = Group(tmp_path)

@@ -15,7 +15,8 @@ import pytest
 
 from spark.command import command_line
 from spark.command.catch_up import CatchUp
-from spark.command.command_line import main, worst
+from spark.command.command_line import main
+from spark.figures.report_data import worst_exit_code
 from spark.job.java_home import JavaError, find_java
 from tests.spark.dump_lines_builder import T0, Life, every, replica, write_dump
 from tests.spark.local_results import LocalFiles, report
@@ -60,7 +61,18 @@ def write_day(root: Path, day: int, state: str = "in_sync", first_ms: int = 0) -
 
 
 def test_the_worst_of_several_dates_counts() -> None:
-    assert [worst(codes) for codes in ([0, 0], [0, 2], [2, 1], [1, 3, 0], [])] == [0, 2, 1, 3, 0]
+    codes: tuple[list[int], ...] = (
+        [0, 0],
+        [0, 2],
+        [2, 1],
+        [1, 3, 0],
+        [],
+        [1, 10, 2],
+        [99, 10],
+        [99, 3],
+        [0, 10],
+    )
+    assert list(map(worst_exit_code, codes)) == [0, 2, 1, 3, 0, 10, 99, 3, 10]
 
 
 @pytest.mark.parametrize(

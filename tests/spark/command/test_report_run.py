@@ -13,9 +13,8 @@ from py4j.protocol import Py4JNetworkError
 
 from spark.command import report_run
 from spark.command.arguments import parse_arguments
-from spark.command.progress import LineReporter
 from spark.command.report_run import ReportRun, RunError, _locked, _scratch_directory, verdict_line
-from spark.config.sla_config import EXIT_POLICIES
+from spark.config.objectives import EXIT_POLICIES
 from spark.figures.report_data import (
     EXIT_ERROR,
     GROUP_DAY_COLUMNS,
@@ -25,6 +24,7 @@ from spark.figures.report_data import (
 )
 from tests.spark.local_results import LocalFiles, dumps
 from tests.spark.local_results import report as stored_report
+from tests.spark.told_reports import Notes
 
 
 def day(replica: str, verdict: str, bad_s: float = 0.0, *reasons: str) -> dict[str, Any]:
@@ -173,18 +173,6 @@ def test_a_full_scratch_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     with pytest.raises(RunError, match=r"No usable temporary .*; make room, or set TMPDIR"):
         _scratch_directory()
-
-
-class Notes(LineReporter):
-    """Remembers what was told."""
-
-    def __init__(self) -> None:
-        super().__init__("mqreport", None)
-        self.told: list[str] = []
-
-    def note(self, text: str) -> None:
-        """See Reporter."""
-        self.told.append(text)
 
 
 def test_a_second_try_tells_the_breach_that_the_first_one_found(

@@ -7,9 +7,6 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +14,12 @@ import pytest
 
 from spark.command.arguments import UsageError, parse_arguments
 from spark.command.command_line import main
+from spark.command.notifier import tell_failure
 from spark.command.progress import LineReporter
-from spark.command.report_run import notify
+from spark.command.receiver import Receiver
 from spark.command.webhook import AddressError, Webhook, message_of, message_of_failure
 from tests.spark.demo_report import demo_report, large_report
+from tests.spark.hook_server import HookServer, receiving
 
 PATHS = ["--dumps", "a", "--out", "o"]
 MESSAGE = {"date": "2026-03-14", "text": "grün"}
@@ -31,52 +30,8 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 
-@dataclass
-class Receiver:
-    """What a server got; it answers `status`, with these headers."""
-
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
-    port: int = 0
-
-    def address(self, rest: str = "/hook", user: str = "") -> str:
-        return f"http://{user}127.0.0.1:{self.port}{rest}"
-
-
-@contextlib.contextmanager
-def receiving(receiver: Receiver) -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.requests.append(("POST", self.path, dict(self.headers), body))
-            self.send_response(receiver.status)
-            for name, value in receiver.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_GET(self) -> None:
-            receiver.requests.append(("GET", self.path, dict(self.headers), b""))
-            self.send_error(404)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_what_is_posted() -> None:
-    with receiving(Receiver(status=204)) as receiver:
+    with receiving(HookServer(status=204)) as receiver:
         assert Webhook(receiver.address("/a/b?token=1&x=ß")).find_failure(MESSAGE) is None
     ((method, path, headers, body),) = receiver.requests
     assert (method, path) == ("POST", "/a/b?token=1&x=%C3%9F")
@@ -86,7 +41,7 @@ def test_what_is_posted() -> None:
 
 
 def test_user_and_password_become_a_header() -> None:
-    with receiving(Receiver()) as receiver:
+    with receiving(HookServer()) as receiver:
         address = receiver.address(user="me:p%40ss@")
         assert Webhook(address).find_failure(MESSAGE) is None
     # base64 of me:p@ss
@@ -96,7 +51,7 @@ def test_user_and_password_become_a_header() -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
 def test_an_answer_that_is_no_success(status: int) -> None:
-    with receiving(Receiver(status)) as receiver:
+    with receiving(HookServer(status)) as receiver:
         failure = Webhook(receiver.address("/secret", "me:word@")).find_failure(MESSAGE)
     assert failure == f"http://127.0.0.1:{receiver.port}/…: answered {status}"
 
@@ -104,7 +59,7 @@ def test_an_answer_that_is_no_success(status: int) -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/", "/elsewhere"])
 def test_redirects_are_not_followed(status: int, target: str) -> None:
-    with receiving(Receiver(status, {"Location": target})) as receiver:
+    with receiving(HookServer(status, {"Location": target})) as receiver:
         failure = Webhook(receiver.address()).find_failure(MESSAGE)
     assert failure is not None
     assert failure.endswith(f"answered {status}, a redirect: give the address that it leads to")
@@ -197,7 +152,8 @@ def test_no_text_has_the_secrets() -> None:
 
 def test_a_name_that_cannot_be_one_is_a_note_only(capsys: pytest.CaptureFixture[str]) -> None:
     name = "a" * 70
-    notify(Webhook(f"http://{name}ß/x"), MESSAGE, LineReporter("mqreport", sys.stderr))
+    receiver = Receiver(Webhook(f"http://{name}ß/x"))
+    tell_failure(receiver, "2026-03-14", "x", LineReporter("mqreport", sys.stderr), 0)
     told = capsys.readouterr().err
     assert told.startswith(f"mqreport: 2026-03-14: notification failed: http://{name}ß/…: ")
 
@@ -205,7 +161,7 @@ def test_a_name_that_cannot_be_one_is_a_note_only(capsys: pytest.CaptureFixture[
 def test_where_the_address_may_come_from(tmp_path: Path) -> None:
     def address(*arguments: str, **environment: str) -> str | None:
         found = parse_arguments([*PATHS, *arguments], environment).notify
-        return None if found is None else found.address
+        return None if found is None else found.webhook.address
 
     held = tmp_path / "url"
     held.write_text("https://h/from-file\n")
@@ -253,6 +209,7 @@ def test_the_message_of_a_report() -> None:
         ],
         "revision": 1,
         "exit_on": "day",
+        "budget_steps": [],
         "exit_code": 1,
         "page": "/o/report.html",
     }
@@ -264,20 +221,22 @@ def test_the_message_of_a_report() -> None:
 
 
 def test_a_report_that_cannot_be_made_is_told_too(tmp_path: Path) -> None:
-    with receiving(Receiver()) as receiver:
+    with receiving(HookServer()) as receiver:
         asked = ["--dumps", str(tmp_path), "--out", str(tmp_path), "--date", "2026-04-01"]
         now_ms = 1_772_000_000_000  # 2026-02-25
         assert main([*asked, "--notify", receiver.address()], lambda: now_ms) == 3
     message = json.loads(receiver.requests[0][3])
     assert (message["date"], message["verdict"], message["exit_code"]) == ("2026-04-01", None, 3)
+    key = message.pop("key")
     assert message == message_of_failure("2026-04-01", message["error"])
+    assert receiver.requests[0][2]["Idempotency-Key"] == f'"{key}"'
 
 
 def test_a_report_that_cannot_be_told_of_is_the_same_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--dumps", str(tmp_path), "--out", str(tmp_path), "--date", "2026-04-01"]
-    with receiving(Receiver(500)) as receiver:
+    with receiving(HookServer(500)) as receiver:
         code = main([*asked, "--notify", receiver.address("/secret")], lambda: 1_772_000_000_000)
     assert code == main(asked, lambda: 1_772_000_000_000) == 3
     told = capsys.readouterr().err

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
+    GroupAvailability,
     Objective,
+    PolicyStep,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
+    SlowSends,
     is_named_by,
     pattern_regex,
 )
@@ -56,7 +59,8 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     """Every commented-out setting, with the comment sign taken away."""
     text = (ROOT / "conf" / "sla.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^(\s*)# (?=\s*(- )?[a-z_0-9]+: )", r"\1", text, flags=re.MULTILINE)
-    text = re.sub(r"^# (?=expect:|retired:|maintenance:|  )", "", text, flags=re.MULTILINE)
+    sections = "expect:|retired:|maintenance:|error_budget_policy:|  "
+    text = re.sub(rf"^# (?={sections})", "", text, flags=re.MULTILINE)
     config = parse_sla(text, "x")
     orders = config.objectives[0]
     assert orders.name == "orders"
@@ -65,8 +69,16 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert None not in (orders.lag_p99_seconds, orders.sync_ok_percent, orders.metadata_age_seconds)
     assert config.expect == (ReplicaName("prod-1", "orders-1", "orders-1:1"),)
     assert config.retired == (ReplicaPattern("prod-1", "old-*"),)
-    assert "\nwindows: [7, 30]\n" in text
+    assert "\nwindows: [7, 30, month, quarter]\n" in text
+    assert (config.calendars, config.timezone) == (("month", "quarter"), "Europe/Berlin")
+    assert orders.sends_ok_percent == 99.95
+    assert orders.sends_slower_than == SlowSends(100, 1)
+    assert orders.group_availability == GroupAvailability(2)
     assert "\nexit_on: day\n" in text
+    assert config.budget_policy == (
+        PolicyStep(50, "slow down releases"),
+        PolicyStep(100, "freeze", exit_code=1, notify=True),
+    )
     assert (orders.first_copy_hours, orders.runbook_url) == (
         Objective("x").first_copy_hours,
         "https://wiki.example.com/replication",
@@ -100,6 +112,9 @@ retired: [{broker: old}]
 windows: [30, 90, 7]
 exit_on: both
 maintenance: [{from: 2026-12-01 00:00, to: 2026-12-01T02:00+01:00, cluster: c, reason: why}]
+error_budget_policy:
+- {at_percent: 100, label: freeze, exit_code: 10, notify: true}
+- {at_percent: 12.5, label: look}
 """,
         "sla.yaml",
     )
@@ -130,6 +145,7 @@ maintenance: [{from: 2026-12-01 00:00, to: 2026-12-01T02:00+01:00, cluster: c, r
         "sla.yaml",
         (Exclusion(("c", "*", "*"), "why", (ms("2026-12-01T00:00Z"), ms("2026-12-01T01:00Z"))),),
         "both",
+        budget_policy=(PolicyStep(12.5, "look"), PolicyStep(100, "freeze", 10, True)),
     )
     # Executors of Spark get it.
     assert pickle.loads(pickle.dumps(config)) == config
@@ -200,7 +216,7 @@ objectives:
         ),
         (
             "zzz: 1",
-            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, expect, retired",
+            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, timezone, expect",
         ),
         (
             "objectives:\n- name: a\n  broker: b\n\n  broker: c",
@@ -275,7 +291,29 @@ objectives:
             )
             for value in ("1", "91", "-7", "7.5", "1e999")
         ),
-        ("windows:\n- 7\n- week", "sla.yaml:3: windows is 'week': write a plain number of days"),
+        (
+            "windows:\n- 7\n- year",
+            "sla.yaml:3: windows has 'year': write a number of days, or week, month, quarter",
+        ),
+        ("windows:\n- 7d", "sla.yaml:2: windows is '7d': write a plain number of days"),
+        ("windows:\n- 7\n- month\n- month", "sla.yaml:4: windows has month twice, first in line 3"),
+        (
+            "windows: [month]",
+            "sla.yaml:1: windows has 0 numbers of days: it must have 1 to 4; write a list of days",
+        ),
+        (
+            "windows: [7, month]\ntimezone: Europe/Berln",
+            "sla.yaml:2: timezone is 'Europe/Berln': write the name of a time zone of the IANA"
+            " database; did you mean Europe/Berlin?",
+        ),
+        (
+            "windows: [7, month]\ntimezone: Asia/Kolkata",
+            "sla.yaml:2: timezone is 'Asia/Kolkata': days of Asia/Kolkata do not begin at a whole",
+        ),
+        (
+            "timezone: Europe/Berlin",
+            "sla.yaml:1: timezone has no effect without one of week, month, quarter in windows",
+        ),
         ("windows:\n- 7\n- 30\n- 7.0", "sla.yaml:4: windows has 7 twice, first in line 2;"),
         (
             "objectives:\n- name: all\n- name: orders\n  broker: o-*",
@@ -322,6 +360,60 @@ objectives:
                 f"sla.yaml:3: runbook_url is '{value}': write a whole address, https://host/path",
             )
             for value in ("wiki/x", "javascript:alert(1)", "ftp://h/x", "http://h:x/", "http://")
+        ),
+        *(
+            (
+                f"error_budget_policy:\n- {{at_percent: 50, label: slow}}\n- {step}",
+                f"sla.yaml:3: {told}",
+            )
+            for step, told in (
+                ("{at_percent: 100}", "error_budget_policy: this entry lacks label"),
+                ("{label: x}", "error_budget_policy: this entry lacks at_percent"),
+                (
+                    "{at_percent: 0, label: x}",
+                    "at_percent is 0: it must be above 0 and at most 1,000 percent",
+                ),
+                (
+                    "{at_percent: 100%, label: x}",
+                    "at_percent is '100%': write a plain number of percent, without a unit or"
+                    " quotes",
+                ),
+                (
+                    "{at_percent: 100, label: x, exit_code: 3}",
+                    "exit_code is '3': it must be 1, 2, or a code of its own from 10 to 99",
+                ),
+                (
+                    "{at_percent: 100, label: x, exit_code: 0}",
+                    "exit_code is '0': it must be 1, 2, or a code of its own from 10 to 99",
+                ),
+                (
+                    '{at_percent: 100, label: x, exit_code: "1"}',
+                    "exit_code is '1': it must be 1, 2, or a code of its own from 10 to 99",
+                ),
+                (
+                    "{at_percent: 100, label: x, notify: please}",
+                    "notify is 'please': write true or false",
+                ),
+                (
+                    '{at_percent: 100, label: "a\\nb"}',
+                    "label is 'a\\nb': it must be one line of at most 80 printable characters",
+                ),
+                (
+                    "{at_percent: 50.0, label: x}",
+                    "error_budget_policy: at_percent 50 is already used by the step in line 2;"
+                    " give each its own",
+                ),
+                (
+                    "{at_percent: 100, label: slow}",
+                    "error_budget_policy: the label 'slow' is already used by the step in line 2;"
+                    " give each its own",
+                ),
+                (
+                    "{at: 100, label: x, at_percent: 100}",
+                    "error_budget_policy: unknown key 'at'; known are at_percent, label,"
+                    " exit_code, notify",
+                ),
+            )
         ),
         ("exit_on: week", "sla.yaml:1: exit_on is 'week': write day or window or both"),
         ("exit_on: [day]", "sla.yaml:1: exit_on is a list: write day or window or both"),
@@ -443,3 +535,40 @@ def test_a_star_is_any_text() -> None:
     """Names are the brokers': a line break in one must not leave its replica without objective."""
     assert is_named_by(("*", "a*b", "*"), ("", "a\nb", "x\n"))
     assert not is_named_by(("*", "a?b", "x"), ("", "a\nb", "y"))
+
+
+def test_calendar_periods_beside_rolling_windows() -> None:
+    config = parse_sla("windows: [quarter, 30, month]\ntimezone: Europe/Berlin", "sla.yaml")
+    assert (config.windows, config.calendars) == ((30,), ("month", "quarter"))
+    assert config.timezone == "Europe/Berlin"
+    assert (default_sla().calendars, default_sla().timezone) == ((), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("sends_ok_percent: 101", "sends_ok_percent is 101: it must be above 0 and at most 100"),
+        ("sends_slower_than: 5", "sends_slower_than is '5': write {ms: …, percent: …}"),
+        ("sends_slower_than: {ms: 5}", "sends_slower_than lacks percent: write {ms: …, percent: …"),
+        ("sends_slower_than: {ms: 0, percent: 1}", "ms is 0: it must be above 0 and at most"),
+        (
+            "sends_slower_than: {ms: 5, per: 1}",
+            "sends_slower_than: unknown key 'per'; did you mean",
+        ),
+        (
+            "group_availability: all",
+            "group_availability is 'all': write any or {in_sync_replicas: …, percent: …}",
+        ),
+        (
+            "group_availability: {in_sync_replicas: 1}",
+            "in_sync_replicas is 1: it must be a whole number, at least 2 (the master and one",
+        ),
+        ("group_availability: {percent: 99}", "group_availability lacks in_sync_replicas: write"),
+    ],
+)
+def test_mistakes_in_promises_of_contracts(entry: str, expected: str) -> None:
+    with pytest.raises(SlaError) as caught:
+        parse_sla(f"objectives:\n- name: a\n  {entry}", "sla.yaml")
+    assert any(f"sla.yaml:3: {expected}" in problem for problem in caught.value.problems), (
+        caught.value.problems
+    )

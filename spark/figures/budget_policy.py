@@ -1,0 +1,63 @@
+"""The error-budget policy: which step each replica has reached in the longest window.
+
+Plain functions on the driver over rows of table `windows`; what a step means for the exit code is
+said in docs/nightly.md. Must not know Spark, YAML or the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark.config.objectives import PolicyStep
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedStep:
+    """A replica and the highest step that its budget has reached; `used_ratio` is a part of 1."""
+
+    cluster: str
+    broker: str
+    replica: str
+    used_ratio: float
+    days: int
+    step: PolicyStep
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """(cluster, broker, replica)."""
+        return self.cluster, self.broker, self.replica
+
+
+def reached_steps(
+    windows: Iterable[Mapping[str, Any]], policy: Sequence[PolicyStep]
+) -> list[ReachedStep]:
+    """The most used budget first. `windows`: rows with the names, `days` and `budget_used_ratio`
+    (known bad time / budget; None without a budget); `policy`: ascending."""
+    found = []
+    for row in windows if policy else ():
+        step = _highest(row["budget_used_ratio"], policy)
+        if step is not None:
+            names = (row["cluster"], row["broker"], row["replica"])
+            found.append(ReachedStep(*names, row["budget_used_ratio"], row["days"], step))
+    return sorted(found, key=lambda one: (-one.used_ratio, one.key))
+
+
+def steps_up_to(
+    reached: Sequence[ReachedStep], policy: Sequence[PolicyStep]
+) -> Sequence[PolicyStep]:
+    """Every step that some replica has reached: who is at 100 % has passed 50 %."""
+    highest = max((one.step.at_percent for one in reached), default=0.0)
+    return [step for step in policy if step.at_percent <= highest]
+
+
+def _highest(used_ratio: float | None, policy: Sequence[PolicyStep]) -> PolicyStep | None:
+    if used_ratio is None:
+        return None
+    used_percent = round(used_ratio * 100, 9)  # 0.07 * 100 is more than 7
+    return max(
+        (step for step in policy if used_percent >= step.at_percent),
+        key=lambda step: step.at_percent,
+        default=None,
+    )
