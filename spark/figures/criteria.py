@@ -38,16 +38,21 @@ def criteria(row: Row, objective: Objective, group: Row | None) -> Iterator[Crit
     yield _availability(row, objective)
     if objective.lag_p99_seconds is not None:
         yield _lag_p99(row, group, objective.lag_p99_seconds)
+    yield from of_sends(objective, group)
     known = group if group is not None and group["samples"] else None
-    role = group["role"] if group is not None else None
-    wanted = objective.sync_ok_wanted(is_sync_master=role == SYNC_MASTER)
-    if wanted is not None:
-        yield from _sync_ok(known, wanted)
     if objective.rpo_bytes is not None:
         yield _rpo(row, known, objective.rpo_bytes)
     limit = objective.metadata_age_seconds
     if limit is not None and (row["metadata"] or objective.metadata_required):
         yield _metadata_age(row, limit)
+
+
+def of_sends(objective: Objective, group: Row | None) -> Iterator[Criterion]:
+    """Of the group's synchronous sends, if the objective asks for them and there were any."""
+    role = group["role"] if group is not None else None
+    wanted = objective.sync_ok_wanted(is_sync_master=role == SYNC_MASTER)
+    if wanted is not None:
+        yield from _sync_ok(group if group is not None and group["samples"] else None, wanted)
 
 
 def availability_verdict(bad_s: float, unknown_s: float, budget: float, *, is_covered: bool) -> str:

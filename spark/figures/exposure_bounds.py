@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark.dumps.dump_line import Line
 from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
@@ -115,13 +116,16 @@ class _Bounds:
     def run(self) -> ExposureBounds:
         """All of it."""
         acked: int | None = None
+        first_boot = ""
         for place, sample in enumerate(self._samples):
             line, end = sample.line, self._ends[place]
             is_same_log = sample.same_boot or self._ancestry.follows(sample)
             if not is_same_log:
-                acked = self._stood.get(line.boot)
-            if line.max_offset:
-                self._opened.setdefault(line.boot, line.max_offset)
+                acked, first_boot = self._stood.get(line.boot), line.boot
+            if line.max_offset and line.boot not in self._opened:
+                self._opened[line.boot] = line.max_offset
+                if line.boot != first_boot:
+                    acked = self._kept_by_recovery(line, acked)
             grown = self._grown(sample, end, acked, is_same_log=is_same_log)
             if not sample.same_boot and is_same_log:
                 self._bound_before(sample, grown)
@@ -136,6 +140,12 @@ class _Bounds:
                 self._prove(sample)
         self.found.close(self._day)
         return self.found
+
+    @staticmethod
+    def _kept_by_recovery(line: Line, acked: int | None) -> int | None:
+        """What of the log was acknowledged is, after a loss of its end, at most what its life began
+        with: what is written there since is not what a replica had there before."""
+        return None if acked is None else min(acked, max(0, line.max_offset - line.bytes_in))
 
     def _bound_before(self, sample: Sample, at_most: int | None) -> None:
         """Between the last line of the life before and the boot."""

@@ -39,7 +39,7 @@ def group_availability(
         return None
     sums = _sums(list(times.values()), asked.in_sync_replicas - 1)
     window_ms = day.window_ms - sums[EXCLUDED]
-    # Bad time that the wall clock has no room for: the other replicas' state then nobody knows.
+    # What the wall clock has no room for: the other replicas' state then nobody knows.
     hidden_ms = sum(extra.ms for time in times.values() for extra in time.extras)
     bad_ms = sums[BAD]
     good_ms = max(0, sums[GOOD] - hidden_ms)

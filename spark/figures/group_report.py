@@ -135,7 +135,9 @@ class _GroupReport:
         found = {}
         for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
             objective = objective_of(self._context.sla, (*self._group, name))
-            found[name] = objective, self._time(name, known, objective)
+            time = self._time(name, known, objective)
+            if not time.is_unborn:
+                found[name] = objective, time
         return found
 
     def _availability(self, times: Mapping[str, tuple[Objective, ReplicaTime]]) -> dict[str, Row]:

@@ -16,7 +16,9 @@ from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.reported_day import Day
 from spark.vocabulary import STATES
 
-_DISCONNECTED = STATES[2]
+_IN_SYNC, _DISCONNECTED = STATES[0], STATES[2]
+_REST_MS = 1_000
+"""So much of an interval may be left over: counters are looked at five times a second."""
 
 
 def counted_lag(
@@ -44,6 +46,28 @@ def counted_lag(
             elif place and bounds[place - 1] >= limit_ms:
                 above_ms += this - that
     return below_ms, above_ms
+
+
+def hidden_doubt_ms(sample: Sample, replica: str, limit_ms: float) -> int:
+    """What the wall clock has no room for, as it was set back (`hidden_ms`), counts unless all of
+    it is proved good: in sync throughout, with a lag of at most `limit_ms`."""
+    row, before = sample.rows.get(replica), sample.boot_predecessor
+    past = before.rows.get(replica) if before is not None else None
+    if not sample.hidden_ms or row is None or past is None:
+        return sample.hidden_ms
+    now, then = row.state_ms, past.state_ms
+    is_in_sync = (
+        row.state == past.state == _IN_SYNC
+        and now.disconnected == then.disconnected
+        and now.catching_up == then.catching_up
+        and now.in_sync - then.in_sync >= sample.span_ms - _REST_MS
+    )
+    if row.lag_ms_max is not None:
+        is_within = row.lag_ms_max <= limit_ms and mark_reaches(sample)
+    else:
+        was_sure = past.lag_exact or not past.lag_bytes
+        is_within = was_sure and past.lag_ms + sample.span_ms <= limit_ms
+    return 0 if is_in_sync and is_within else sample.hidden_ms
 
 
 @dataclass(slots=True)
@@ -74,6 +98,8 @@ def lag_bounds(
     place = 0
     for sample in stream.samples:
         row = sample.rows.get(replica)
+        if sample.hidden_ms and sample.in_window and not _is_within(left_out, sample.ts):
+            found.asked_ms += hidden_doubt_ms(sample, replica, limit_ms)
         start_ms, end_ms = max(sample.start_ms, day.w0_ms), min(sample.ts, day.w1_ms)
         if row is None or start_ms >= end_ms:
             continue
@@ -101,6 +127,10 @@ def _overlap_ms(spans: Sequence[tuple[int, int]], place: int, start_ms: int, end
         found += max(0, min(end_ms, spans[place][1]) - max(start_ms, spans[place][0]))
         place += 1
     return found
+
+
+def _is_within(spans: Sequence[tuple[int, int]], ts: int) -> bool:
+    return any(start_ms <= ts < end_ms for start_ms, end_ms in spans)
 
 
 def _of_interval(

@@ -81,12 +81,17 @@ class ReplicaDay:
                 states[piece.state] += piece.length_ms
             if piece.quality == GOOD and first_good_ms is None:
                 first_good_ms = piece.start_ms
+        hidden_ms = 0
         for extra in self._time.extras:
+            if extra.quality == UNKNOWN:
+                hidden_ms += extra.ms
+                continue
             sums[BAD] += extra.ms
-            states[extra.state] += extra.ms
+            if extra.state is not None:
+                states[extra.state] += extra.ms
         window_ms = self._day.window_ms - sums[EXCLUDED]
         bad_ms = min(sums[BAD], window_ms)
-        good_ms = min(sums[GOOD], window_ms - bad_ms)
+        good_ms = min(sums[GOOD], max(0, window_ms - bad_ms - hidden_ms))
         judged_ms = good_ms + bad_ms
         return {
             "window_s": self._day.window_ms / 1000,
@@ -216,7 +221,7 @@ class ReplicaDay:
                 found[between][place] = MINUTE_MS
             found[last][place] += end_ms - last * MINUTE_MS
         for extra in self._time.extras:
-            found[(extra.ts - first) // MINUTE_MS][1] += extra.ms
+            found[(extra.ts - first) // MINUTE_MS][_QUALITIES.index(extra.quality)] += extra.ms
         return found
 
     def minute_rows(self) -> Iterable[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from spark.dumps.dump_line import ReplicaRow
 from spark.figures.lag_judge import LagJudge
+from spark.figures.lag_marks import hidden_doubt_ms
 from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.figures.time_pieces import (
     BAD,
@@ -104,13 +105,17 @@ class _Builder:
                 good is not None
                 and good.end_ms == sample.start_ms
                 and sample.ts <= w1_ms
+                and not sample.hidden_ms
                 and row is not None
                 and row_before is not None
                 and self._is_calm(sample, row, row_before)
             ):
                 good.end_ms = sample.ts
                 continue
+            told = len(self.extras)
             self._add(sample, row, row_before)
+            if (sample.hidden_ms or sample.hidden_down_ms) and sample.in_window:
+                self._add_hidden(sample, sum(extra.ms for extra in self.extras[told:]))
             good = self._known[-1] if self._known and self._known[-1].quality == GOOD else None
 
     def _add(self, sample: Sample, row: ReplicaRow | None, row_before: ReplicaRow | None) -> None:
@@ -131,6 +136,16 @@ class _Builder:
             self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
         else:
             self._add_counted(sample, row, row_before)
+
+    def _add_hidden(self, sample: Sample, bad_ms: int) -> None:
+        """What a clock that was set back has no room for is unknown, but for what is proved:
+        `bad_ms` of it were bad."""
+        if sample.ts <= self._asked.known_ms:
+            return
+        hidden_ms = hidden_doubt_ms(sample, self._asked.replica, self._asked.limit_ms)
+        hidden_ms = max(0, hidden_ms - bad_ms) + sample.hidden_down_ms
+        if hidden_ms:
+            self.extras.append(Extra(sample.ts, hidden_ms, None, UNKNOWN))
 
     def _is_calm(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow) -> bool:
         """The way of nearly all samples, in one look: nothing but in sync, and never late."""

@@ -16,10 +16,12 @@ import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
 from spark.reported_day import Day, midnight_ms
-from spark.vocabulary import MASTER_ROLES
+from spark.vocabulary import DAY_MS, MASTER_ROLES
 
 _HAIR_MS: Final = 10
 """What the two clocks of a line may be apart, being read one after the other in whole ms."""
+_SET_BACK_MS: Final = 1_000
+"""A wall clock that goes back by up to so much is corrected, not set."""
 _HASHED_AT_ONCE: Final = 256
 """Lines: few enough to stay in a processor's cache between joining and hashing."""
 _DIGEST_DIGITS: Final = 16
@@ -40,6 +42,9 @@ class Sample(msgspec.Struct, eq=False):
     down_ms: [down_ms, boot_ts) is proved down time; null without
     span_ms: by the monotonic clock, what its counters can have counted since the predecessor of
         its boot, or since the boot began
+    hidden_ms: so much of span_ms (a day at most) the wall clock has no room for, as it was set
+        back; 0 where another broker told of the time. hidden_down_ms: the same between the life
+        before and its boot
     is_free: no other boot told of a part of its interval
     overtaken: a boot before its own tells of its moment
     out_of_order: its boot had a later `ts` before
@@ -60,6 +65,8 @@ class Sample(msgspec.Struct, eq=False):
     spoken_ms: int = 0
     down_ms: int | None = None
     span_ms: int = 0
+    hidden_ms: int = 0
+    hidden_down_ms: int = 0
     is_free: bool = True
     overtaken: bool = False
     out_of_order: bool = False
@@ -234,13 +241,20 @@ def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
     wrong."""
     told_by_others = latest = 0
     closing: list[tuple[Sample, int]] = []
+    is_one_broker = True
     for of_boot in lives:
         told = told_by_others
+        is_one_broker = is_one_broker and _continues(of_boot[0])
+        _hide_down(of_boot[0], told, is_one_broker=is_one_broker)
         for each in _by_ts(of_boot):
             if each.ts >= w1_ms:
                 closing.append((each, told_by_others))
                 continue
             _place(each, told, told_by_others)
+            if is_one_broker or each.is_free:
+                hidden_ms = each.span_ms - (each.ts - each.start_ms)
+                if hidden_ms > _SET_BACK_MS and _asks(each):
+                    each.hidden_ms = min(hidden_ms, DAY_MS)
             if each.ts > told:
                 told = each.ts
         told_by_others = latest = told
@@ -249,13 +263,35 @@ def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
         latest = max(latest, each.ts)
 
 
+def _continues(first: Sample) -> bool:
+    """Whether a life is the next one of the broker before it in the stream."""
+    before = first.predecessor
+    return before is None or first.line.prev_boot == before.line.boot
+
+
+def _asks(sample: Sample) -> bool:
+    """What a sample counted since its predecessor, or since its boot if it began at 0 then."""
+    return sample.same_boot or sample.from_zero
+
+
+def _hide_down(first: Sample, told: int, *, is_one_broker: bool) -> None:
+    """Time between two lives that the wall clock has no room for."""
+    before, boot_ts = first.predecessor, min(first.line.boot_ts, first.ts)
+    if before is None or not is_one_broker:
+        return
+    shown_ms = max(0, boot_ts - told)
+    hidden_ms = abs(boot_ts - before.ts) - shown_ms
+    first.hidden_down_ms = min(hidden_ms, DAY_MS) if hidden_ms > _SET_BACK_MS else 0
+
+
 def mark_reaches(sample: Sample) -> bool:
     """Whether the marks of a line (version 2: largest values since `since`) count from the begin of
     its interval on, so that nothing of it is unseen."""
     since = sample.line.since
     if since is None:
         return False
-    return sample.ts - (sample.line.mono - since) - sample.start_ms <= _HAIR_MS
+    start_ms = sample.start_ms - sample.hidden_ms
+    return sample.ts - (sample.line.mono - since) - start_ms <= _HAIR_MS
 
 
 def _by_ts(of_boot: Sequence[Sample]) -> Sequence[Sample]:

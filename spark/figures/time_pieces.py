@@ -43,11 +43,12 @@ class Piece:
 
 @dataclass(slots=True)
 class Extra:
-    """Bad time for which the wall clock has no room: it counts at `ts`."""
+    """Bad or unknown time for which the wall clock has no room: it counts at `ts`."""
 
     ts: int
     ms: int
-    state: str
+    state: str | None
+    quality: str = BAD
 
 
 @dataclass(slots=True)
@@ -58,6 +59,11 @@ class ReplicaTime:
     pieces: list[Piece]
     extras: list[Extra] = field(default_factory=list)
     copy_since_ms: int | None = None
+
+    @property
+    def is_unborn(self) -> bool:
+        """Whether the replica did not exist in any of the window."""
+        return all(piece.reason == NOT_YET for piece in self.pieces)
 
 
 Part = tuple[int, int, str, str | None]

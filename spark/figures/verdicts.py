@@ -13,9 +13,10 @@ from typing import Any
 
 from spark.config.objectives import Objective
 from spark.figures.contract_criteria import contract_criteria
-from spark.figures.criteria import criteria
+from spark.figures.criteria import Criterion, criteria, of_sends
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
+from spark.figures.time_pieces import FIRST_COPY
 from spark.vocabulary import GROUP, MINUTE_MS, SYNC_MASTER
 
 Row = Mapping[str, Any]
@@ -31,12 +32,17 @@ def judged(
     without a sample of the group. `availability`: the row of group_availability of this objective.
     """
     if row["excluded_s"] >= row["window_s"]:
-        reasons = ", ".join(f"{each['reason']}" for each in row["exclusions"])
-        return MET, [f"nothing was promised: all of it is excluded ({reasons})"]
-    found = [
-        *criteria(row, objective, group),
-        *contract_criteria(objective, group, availability),
-    ]
+        reasons = [each["reason"] for each in row["exclusions"]]
+        nothing = f"nothing was promised: all of it is excluded ({', '.join(reasons)})"
+        if FIRST_COPY not in reasons:
+            return MET, [nothing]
+        # Nothing of the replica; but those who send did not ask whether it is copied.
+        found = [Criterion(MET, "", "", nothing), *of_sends(objective, group)]
+    else:
+        found = [
+            *criteria(row, objective, group),
+            *contract_criteria(objective, group, availability),
+        ]
     doubts = list(_doubts(group)) if group is not None else []
     breaches = [each.breach for each in found if each.verdict == BREACHED]
     gaps = [each.gap for each in found if each.verdict == INSUFFICIENT]

@@ -16,6 +16,7 @@ from tests.spark.plain_samples import Json, Sample, Window
 CLOCKS_MS: Final = 1_000
 LEAST_RECORD: Final = 91
 MOST_SENDS_A_MS: Final = 1_000
+REST_MS: Final = 1_000
 HAIR_MS: Final = 10
 SEEN_AGO_MS: Final = 1_000
 """What a line shows process `ha` may have seen so long before."""
@@ -108,7 +109,7 @@ def marked_since(sample: Sample) -> int | None:
 def is_marked(sample: Sample) -> bool:
     """Its marks reach to the begin of its interval."""
     since = marked_since(sample)
-    return since is not None and since <= sample.start + HAIR_MS
+    return since is not None and since <= sample.start - sample.hidden_ms + HAIR_MS
 
 
 # -- sends -----------------------------------------------------------------------------------
@@ -246,8 +247,15 @@ def _acked(stream: list[Sample], logs: list[int], stood: dict[str, int | None]) 
     """Up to where some replica had the log before each sample's interval, at least."""
     best: dict[int, int | None] = {}
     found: list[int | None] = []
+    begun: dict[int, str] = {}
+    opened: set[str] = set()
     for sample, log in zip(stream, logs, strict=True):
         known = best.setdefault(log, stood[sample.boot])
+        is_first_life = begun.setdefault(log, sample.boot) == sample.boot
+        if sample.max_offset and sample.boot not in opened:
+            opened.add(sample.boot)
+            if not is_first_life and known is not None:  # recovery may have cut the log
+                best[log] = known = min(known, max(0, sample.max_offset - sample.bytes_in))
         found.append(known)
         if sample.max_offset and sample.rows:
             furthest = max(row["ack_offset"] for row in sample.rows.values())
@@ -331,6 +339,25 @@ def never_above(sample: Sample, row: Json, limit: float) -> bool:
     return largest is not None and largest <= limit and is_marked(sample)
 
 
+def hidden_doubt(sample: Sample, name: str, limit: float) -> int:
+    """What has no room by the wall clock, unless it was in sync throughout and within the limit."""
+    row, before = sample.row(name), sample.before
+    past = before.row(name) if before is not None else None
+    if row is None or past is None or not sample.hidden_ms:
+        return sample.hidden_ms
+    rises = {state: ms - past["state_ms"][state] for state, ms in row["state_ms"].items()}
+    if row["state"] != "in_sync" or past["state"] != "in_sync":
+        return sample.hidden_ms
+    if rises["disconnected"] or rises["catching_up"]:
+        return sample.hidden_ms
+    if rises["in_sync"] < sample.mono_ms - REST_MS:
+        return sample.hidden_ms
+    if row.get("lag_ms_max") is not None:
+        return 0 if never_above(sample, row, limit) else sample.hidden_ms
+    is_sure = past["lag_exact"] or past["lag_bytes"] == 0
+    return 0 if is_sure and past["lag_ms"] + sample.mono_ms <= limit else sample.hidden_ms
+
+
 def lag_above(
     stream: list[Sample], name: str, limit: float, left_out: Sequence[Span], window: Window
 ) -> Json:
@@ -340,6 +367,8 @@ def lag_above(
     neighbours: list[int] | None = None
     for sample in stream:
         row = sample.row(name)
+        if sample.in_window and not any(a <= sample.ts < b for a, b in left_out):
+            asked += hidden_doubt(sample, name, limit)
         start, end = max(sample.start, window.w0), min(sample.ts, window.w1)
         if row is None or start >= end:
             continue

@@ -42,6 +42,7 @@ from tests.spark.plain_time import (
     BAD,
     EXCLUDED,
     GOOD,
+    NOT_YET,
     UNKNOWN,
     Known,
     Piece,
@@ -142,6 +143,8 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
     for key, since in sorted(everybody.items()):
         stream = streams.get(key[:2], [])
         replica = _replica(question, key, stream, since, both.get(key[:2], []), earlier)
+        if all(piece.reason == NOT_YET for piece in replica.time.pieces):
+            continue  # it came behind the window
         replica.incidents = _incidents(replica)
         replica.minutes = _minutes(replica, window)
         day = _replica_day(replica, window, metadata.get(key, []), groups.get(key[:2]), earlier)

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 REACH_MS: Final = 2 * HOUR_MS
+SET_BACK_MS: Final = 1_000
 """How far before the window a sample serves as a predecessor, and behind it as the closing one."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -97,6 +98,10 @@ class Sample:
     proved: bool = False
     start: int = 0
     """Its interval is [start, ts)."""
+    hidden_ms: int = 0
+    """So much time the wall clock has no room for: it was set back. `hidden_down_ms`: between the
+    life before and its boot."""
+    hidden_down_ms: int = 0
     down_start: int = 0
     down_end: int = 0
 
@@ -451,7 +456,27 @@ def in_order(samples: list[Sample], window: Window) -> list[Sample]:
                 told = _later(told, sample.ts)
             _lay_out(sample)
         told_by_others = told
+    _hide(stream)
     return stream
+
+
+def _hide(stream: list[Sample]) -> None:
+    """What a clock that was set back by more than a second has no room for: of one broker's lives
+    that follow each other, or where no other one told of the time."""
+    is_one_broker = True
+    for sample in stream:
+        last = sample.predecessor
+        if last is not None and not sample.same_boot:
+            is_one_broker = is_one_broker and sample.line.get("prev_boot") == last.boot
+            boot = min(sample.boot_ts, sample.ts)
+            hidden = abs(boot - last.ts) - max(0, boot - (sample.told_by_others or 0))
+            if is_one_broker and hidden > SET_BACK_MS:
+                sample.hidden_down_ms = min(hidden, DAY_MS)
+        span = sample.mono_ms if sample.same_boot else sample.since_boot_ms
+        hidden = span - (sample.ts - sample.start)
+        is_asked = sample.same_boot or sample.from_zero
+        if is_asked and hidden > SET_BACK_MS and (is_one_broker or not sample.others_told):
+            sample.hidden_ms = 0 if sample.is_closing else min(hidden, DAY_MS)
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.spark.plain_bounds import counted_lag, never_above
+from tests.spark.plain_bounds import counted_lag, hidden_doubt, never_above
 from tests.spark.plain_samples import STATES, Json, Sample, Window
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
@@ -52,11 +52,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class Extra:
-    """Time out of sync that the wall clock has no room for; it counts at `ts`."""
+    """Time out of sync, or unknown, that the wall clock has no room for; it counts at `ts`."""
 
     ts: int
     length_ms: float
-    state: str
+    state: str | None
+    quality: str = BAD
 
 
 @dataclass
@@ -70,7 +71,9 @@ class Time:
     def told_ms(self, start: float, end: float) -> dict[str, float]:
         """The pieces of [start, end), by quality, and extra time on top."""
         told = {q: self._of_quality(q, start, end) for q in (GOOD, BAD, UNKNOWN, EXCLUDED)}
-        told[BAD] += sum(extra.length_ms for extra in self.extra if start <= extra.ts < end)
+        for extra in self.extra:
+            if start <= extra.ts < end:
+                told[extra.quality] += extra.length_ms
         return told
 
     def total_ms(self, start: float, end: float) -> dict[str, float]:
@@ -79,7 +82,10 @@ class Time:
         excluded, good = told[EXCLUDED], told[GOOD]
         left = end - start - excluded
         bad = min(left, told[BAD])
-        good = min(left - bad, good)
+        hidden: float = sum(
+            e.length_ms for e in self.extra if start <= e.ts < end and e.quality == UNKNOWN
+        )
+        good = min(max(0, left - bad - hidden), good)
         return {GOOD: good, BAD: bad, UNKNOWN: left - bad - good, EXCLUDED: excluded}
 
     def _of_quality(self, quality: str, start: float, end: float) -> float:
@@ -124,6 +130,8 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     for sample in stream:
         told += _down(sample, known)
         row = sample.row(known.name)
+        if sample.in_window and sample.ts > known.since:
+            extra += _hidden(sample, known, window)
         is_away = row is None or row["state"] == "disconnected"
         if is_away and known.other is not None:
             first, last = known.other
@@ -146,6 +154,22 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     for start, end in known.doubted:
         pieces = [part for piece in pieces for part in _in_doubt(piece, start, end)]
     return Time(pieces, extra)
+
+
+def _hidden(sample: Sample, known: Known, window: Window) -> list[Extra]:
+    """Unknown time that a clock that was set back has no room for, less what is bad of it."""
+    row, bad = sample.row(known.name), 0.0
+    is_elsewhere = (
+        known.other is not None
+        and sample.start < known.other[1]
+        and sample.ts >= known.other[0]
+        and (row is None or row["state"] == "disconnected")
+    )
+    if row is not None and not is_elsewhere and sample.ts > window.w0:
+        bad = sum(extra.length_ms for extra in _laid_out(sample, row, known)[1])
+    hidden = max(0.0, hidden_doubt(sample, known.name, known.limit_ms) - bad)
+    hidden += sample.hidden_down_ms
+    return [Extra(sample.ts, hidden, None, UNKNOWN)] if hidden else []
 
 
 def _in_doubt(piece: Piece, start: float, end: float) -> list[Piece]:

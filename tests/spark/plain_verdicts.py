@@ -262,12 +262,17 @@ def _kinds(sample: Sample | None) -> dict[str, Json]:
 def verdict_of(objective: PlainObjective, day: Json, group: Json | None) -> str:
     """The worst of a replica's criteria; two masters at once, and a broker that was never ready,
     are met by nothing."""
-    if day["excluded_s"] == day["window_s"]:
-        return MET
     told = group if group is not None and group["samples"] else None
-    verdicts = [available(objective, day)]
+    is_copy = "first copy" in [each["reason"] for each in day["exclusions"]]
+    is_excluded = day["excluded_s"] == day["window_s"]
+    if is_excluded and not is_copy:
+        return MET
+    verdicts = [MET if is_excluded else available(objective, day)]
     if told is not None and (told["two_masters_s"] > 0 or told["ready_samples"] == 0):
         verdicts.append(INSUFFICIENT)
+    if is_excluded:
+        wanted = objective.sync_ok_of(group)
+        return worst(verdicts if wanted is None else [*verdicts, *_sync_ok(told, wanted)])
     if objective.lag_p99_seconds is not None:
         verdicts.append(_lag_p99(day))
     wanted = objective.sync_ok_of(group)
