@@ -427,7 +427,7 @@ HA_LINKS_REFUSED: Final = _counter(
 )
 SLAVE_SYNC_AGE: Final = _gauge(
     "rocketmq_slave_sync_age_seconds",
-    "time since a kind of metadata was last copied from the master",
+    "time since the copy of a kind of metadata that is in force was asked for",
     ("kind",),
 )
 SLAVE_SYNC_FAILURES: Final = _counter(

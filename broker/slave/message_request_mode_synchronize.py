@@ -9,10 +9,11 @@ nothing.
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final
 
 from broker.json_config_manager import parse_object
 from broker.out.broker_outer_api import BrokerAnswerError
+from broker.slave.remote_log import TableSource
 from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from remoting.body.message_request_mode import MessageRequestModeSerializeWrapper
 from remoting.errors import RemotingError
@@ -21,13 +22,6 @@ from remoting.request_code import RequestCode
 log = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 3_000
-
-
-class TableSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
 
 
 class MessageRequestModeSynchronize:

@@ -44,6 +44,13 @@ class MasterRefusesError(Exception):
     """The master responded with an error (access control, an internal error)."""
 
 
+class TableSource(Protocol):
+    """The part of BrokerOuterAPI used here."""
+
+    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
+        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
+
+
 class AskingClient(Protocol):
     """The part of RemotingClient used here."""
 
@@ -57,6 +64,18 @@ class AskingClient(Protocol):
 def runtime_request() -> RemotingCommand:
     """28."""
     return RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+def fetch_log_end(source: TableSource, address: str, timeout_ms: int) -> int:
+    """Where the log of the broker at "ip:port" ends now (28). What it said of itself before rests
+    on records below.
+
+    Raises RemotingError, BrokerAnswerError, ValueError."""
+    body = source.get_table(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms)
+    try:
+        return read_bounds(body or b"").max_offset
+    except ValueError as error:
+        raise ValueError(f"broker {address}: invalid response to 28: {error}") from error
 
 
 def read_facts(address: str, response: RemotingCommand, *, who: str = "master") -> MasterFacts:

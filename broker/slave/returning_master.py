@@ -29,7 +29,7 @@ from broker.schedule.schedule_offset_manager import (
     parse_delay_offset_table,
 )
 from broker.slave.group_members import MemberAddress
-from broker.slave.slave_synchronize import TableSource
+from broker.slave.remote_log import TableSource
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingError
 from remoting.request_code import RequestCode

@@ -16,6 +16,12 @@ by any thread. Follows SlaveSynchronize of RocketMQ, except for these rules:
   empty table never deletes anything here, and a new master deletes nothing that it has not listed
   before. Queues are deleted once the local log has reached the offset where the master's ended at
   that time, since records that arrive later would recreate them.
+- Consumer offsets and delay offsets rest on records of the master's log: a popped message's offset
+  on its check point, a delay level's on what was delivered. They may be ahead of the local log, so
+  a copied table counts once the local log has reached where the master's ended after the table was
+  taken (28; Java answers it, too), and its age counts from when it was asked for. Until then it
+  waits, and no other is fetched: each newer one would wait for more. A new link ends the wait.
+  RocketMQ takes both at once, and a slave that is promoted then passes over messages.
 - Consumer offsets: see `merged_offset`. The master's previous table is dropped when a round fails
   and when the master changes, so that a master that returns after a crash with slightly old offsets
   does not look like a reset.
@@ -32,14 +38,14 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from broker.json_config_manager import JsonConfigManager, parse_object
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
 from broker.out.broker_outer_api import BrokerAnswerError
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.settings.broker_config import BrokerConfig
-from broker.slave.remote_log import read_bounds
+from broker.slave.remote_log import TableSource, fetch_log_end
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -52,12 +58,15 @@ from remoting.body.subscription_group_config import SubscriptionGroupWrapper
 from remoting.body.topic_config import TopicConfigSerializeWrapper
 from remoting.errors import RemotingError, RequestError
 from remoting.request_code import RequestCode
-from store.control_slots import DISPATCHED_OFFSET
+from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 3_000
 """Timeout of each request, as in RocketMQ."""
+
+_LOOK_MS: Final = 100
+"""How often it is looked whether the local log has come to where a waiting table counts."""
 
 VIP_DISTANCE: Final = 2
 """The VIP port is the main port minus this."""
@@ -68,6 +77,7 @@ class SyncStatus:
     """Status of one kind. Times are wall clock ms, 0 = never."""
 
     last_success_ms: int = 0
+    """When the table that counts now was asked for."""
     failures: int = 0
     last_error_ms: int = 0
     last_error: str | None = None
@@ -76,13 +86,6 @@ class SyncStatus:
 
 class SlaveSyncError(Exception):
     """A table was copied, but not all resulting changes could be made."""
-
-
-class TableSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
 
 
 _TROUBLE: Final = (
@@ -95,6 +98,20 @@ _TROUBLE: Final = (
     SlaveSyncError,
 )
 """Errors of the network, of another broker's response, of process `store` and of the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A copied table that counts once the local log has reached `log_end`."""
+
+    log_end: int
+    """Where the master's log ended after the table was taken."""
+    asked_ms: int
+    """Wall clock, before the table was asked for."""
+    link: int
+    """Which link it was asked for under: a master that was started anew may have another log."""
+    take: Callable[[], None]
+    """Put it in force and save it."""
 
 
 @dataclass(slots=True)
@@ -191,6 +208,11 @@ class SlaveSynchronize:
         self._queues_to_delete: dict[str, int | None] = {}
         """Topics to the offset that the local log must reach first; None: not known yet."""
         self._seen_offsets: dict[str, dict[int, int]] = {}
+        self._waiting: dict[SyncKind, _Waiting] = {}
+        self._links = 0
+        """How many links to a master have opened."""
+        self._is_looking = False
+        """Whether a look at what waits is scheduled."""
         # The page outlives this process, so counting continues.
         self._status = {
             kind: SyncStatus(
@@ -230,6 +252,7 @@ class SlaveSynchronize:
     def link_opened(self) -> None:
         """The HA link is up, which makes its master ours: with a round at once, unless the last one
         copied everything. Any thread."""
+        self._links += 1
         if self._executor is not None:
             self._is_wanted = True
             self._executor.submit("slave-synchronize-now", self._sync_unless_complete)
@@ -265,6 +288,7 @@ class SlaveSynchronize:
         one was asked for and this one lacks something; does nothing without a master or during
         another round."""
         if not self._lock.acquire(blocking=False):
+            self._is_wanted = True
             return
         try:
             done: str | None = None
@@ -287,8 +311,8 @@ class SlaveSynchronize:
             self._compare_logs()
         for kind, sync in (
             (SyncKind.TOPICS, self._sync_topics),
-            (SyncKind.CONSUMER_OFFSETS, self._sync_consumer_offsets),
-            (SyncKind.DELAY_OFFSETS, self._sync_delay_offsets),
+            (SyncKind.CONSUMER_OFFSETS, self._fetch_consumer_offsets),
+            (SyncKind.DELAY_OFFSETS, self._fetch_delay_offsets),
             (SyncKind.SUBSCRIPTION_GROUPS, self._sync_groups),
         ):
             if master == self._master:
@@ -315,27 +339,91 @@ class SlaveSynchronize:
         self._known_topics, self._known_groups = _Followed(), _Followed()
         self._queues_to_delete.clear()
         self._seen_offsets.clear()
+        self._waiting.clear()
 
-    def _sync(self, kind: SyncKind, sync: Callable[[str], None], master: str) -> None:
+    def _sync(
+        self, kind: SyncKind, sync: Callable[[str], Callable[[], None] | None], master: str
+    ) -> None:
+        """sync: copies a table of the master; returns how to put it in force, if that has to wait
+        for the local log."""
         try:
             for objection in (self._distrust, self._objection):
                 if objection is not None:
                     raise SlaveSyncError(objection)
             if self._looked_at != master:
                 raise SlaveSyncError("the local log has not been compared with the master's yet")
-            sync(master)
+            self._take_waiting(kind, master)
+            if kind not in self._waiting:
+                asked_ms, link = self._clock.now_ms(), self._links
+                take = sync(master)
+                if take is None:
+                    self._succeeded(kind, master, asked_ms)
+                else:
+                    log_end = fetch_log_end(self._api, master, TIMEOUT_MS)
+                    self._waiting[kind] = _Waiting(log_end, asked_ms, link, take)
+                    self._take_waiting(kind, master)
         except _TROUBLE as error:
             self._is_silent |= isinstance(error, RemotingError)
+            if isinstance(error, RemotingError | BrokerAnswerError):
+                self._seen_offsets.clear()
             self._is_complete = False
             self._failed(kind, master, error)
-        else:
-            self._succeeded(kind, master)
 
-    def _succeeded(self, kind: SyncKind, master: str) -> None:
+    def _take_waiting(self, kind: SyncKind, master: str) -> None:
+        """Put the table that waits in force, if the local log has come so far. Raises
+        SlaveSyncError."""
+        waiting = self._waiting.get(kind)
+        if waiting is None:
+            return
+        if waiting.link != self._links:
+            del self._waiting[kind]
+            return
+        if self._counters[MAX_PHY_OFFSET] < waiting.log_end:
+            self._is_complete = False
+            self._look_later()
+            return
+        del self._waiting[kind]
+        waiting.take()
+        self._succeeded(kind, master, waiting.asked_ms)
+
+    def _look_later(self) -> None:
+        if self._executor is not None and not self._is_looking:
+            self._is_looking = True
+            self._executor.schedule(
+                "slave-synchronize-waiting", self._look, first_delay_ms=_LOOK_MS, period_ms=None
+            )
+
+    def _look(self) -> None:
+        """Between rounds: whether the local log has come to where waiting tables count. The last
+        one ends the round that copied it."""
+        self._is_looking = False
+        if not self._lock.acquire(blocking=False):
+            self._look_later()
+            return
+        try:
+            self._take_all_waiting()
+        finally:
+            self._lock.release()
+        if self._is_wanted:
+            self._sync_unless_complete()
+
+    def _take_all_waiting(self) -> None:
+        master = self._followed_master
+        if master is None or master != self._master or not self._belongs(master):
+            return  # The next round begins anew.
+        before = len(self._waiting)
+        for kind in list(self._waiting):
+            try:
+                self._take_waiting(kind, master)
+            except SlaveSyncError as error:
+                self._failed(kind, master, error)
+        if before and not self._waiting and self._and_then is not None:
+            self._and_then(master)
+
+    def _succeeded(self, kind: SyncKind, master: str, asked_ms: int) -> None:
         old = self._status[kind]
-        now_ms = self._clock.now_ms()
-        self._status[kind] = replace(old, last_success_ms=now_ms)
-        self._counters[SLAVE_SYNC_SUCCESS + kind] = now_ms
+        self._status[kind] = replace(old, last_success_ms=asked_ms)
+        self._counters[SLAVE_SYNC_SUCCESS + kind] = asked_ms
         if old.last_success_ms <= old.last_error_ms:
             log.info("master %s: %s copied", master, kind.name)
 
@@ -429,8 +517,7 @@ class SlaveSynchronize:
         new = [topic for topic, end in self._queues_to_delete.items() if end is None]
         if not new:
             return
-        body = self._api.get_table(master, RequestCode.GET_BROKER_RUNTIME_INFO, TIMEOUT_MS)
-        end = read_bounds(body or b"").max_offset
+        end = fetch_log_end(self._api, master, TIMEOUT_MS)
         self._queues_to_delete.update(dict.fromkeys(new, end))
         log.info(
             "topics %s: deleted on the master; deleting their queues once the local log is "
@@ -455,28 +542,39 @@ class SlaveSynchronize:
 
     # -- offsets --------------------------------------------------------------------------------
 
-    def _sync_consumer_offsets(self, master: str) -> None:
-        try:
-            body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
-        except (RemotingError, BrokerAnswerError):
-            self._seen_offsets.clear()
-            raise
-        if body is not None:
-            table = parse_offset_table(parse_object(body))
-            self._offsets.merge_from_master(table, self._seen_offsets)
-            # Old offsets of a row that disappears are kept: if recreated, it starts below them.
-            self._seen_offsets.update(table)
-            gone_topics, gone_groups = self._known_topics.gone, self._known_groups.gone
-            if gone_topics or gone_groups:
-                self._offsets.forget(gone_topics, gone_groups, keep=table)
-                gone_topics.clear()
-                gone_groups.clear()
+    def _fetch_consumer_offsets(self, master: str) -> Callable[[], None] | None:
+        body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
+        if body is None:
+            return None
+        table = parse_offset_table(parse_object(body))
+        topics, groups = self._known_topics.gone.copy(), self._known_groups.gone.copy()
+        return lambda: self._take_consumer_offsets(table, topics, groups)
+
+    def _take_consumer_offsets(
+        self, table: dict[str, dict[int, int]], topics: set[str], groups: set[str]
+    ) -> None:
+        """topics, groups: those that were gone when the table was asked for. One that came back
+        since then is none."""
+        self._offsets.merge_from_master(table, self._seen_offsets)
+        # Old offsets of a row that disappears are kept: if recreated, it starts below them.
+        self._seen_offsets.update(table)
+        topics &= self._known_topics.gone
+        groups &= self._known_groups.gone
+        if topics or groups:
+            self._offsets.forget(topics, groups, keep=table)
+            self._known_topics.gone -= topics
+            self._known_groups.gone -= groups
         self._save(self._offsets)
 
-    def _sync_delay_offsets(self, master: str) -> None:
+    def _fetch_delay_offsets(self, master: str) -> Callable[[], None] | None:
         body = self._api.get_table(master, RequestCode.GET_ALL_DELAY_OFFSET, TIMEOUT_MS)
-        if body is not None:
-            self._delay_offsets.replace_all(parse_delay_offset_table(parse_object(body)))
+        if body is None:
+            return None
+        table = parse_delay_offset_table(parse_object(body))
+        return lambda: self._take_delay_offsets(table)
+
+    def _take_delay_offsets(self, table: dict[int, int]) -> None:
+        self._delay_offsets.replace_all(table)
         self._save(self._delay_offsets)
 
     @staticmethod

@@ -2,9 +2,10 @@
 
 Runs at the end of SlaveSynchronize's rounds. The slave's own `store` enters the timers that it
 replicates; what is delivered it knows from here only, and a promoted slave goes on from there. A
-read time counts once our log holds what the master's held when it said it: so a slave that is
-promoted before it has received the last deliveries makes them itself. (RocketMQ takes it over at
-once and may lose them.) The metrics (61) are counted by our own `store`. Corresponds to
+read time counts once our log holds what the master's held when it said it, or, from a master that
+does not say where its log ended (Java), what it held after that (28): so a slave that is promoted
+before it has received the last deliveries makes them itself. (RocketMQ takes it over at once and
+may lose them.) The metrics (61) are counted by our own `store`. Corresponds to
 SlaveSynchronize.syncTimerCheckPoint of RocketMQ.
 """
 
@@ -15,6 +16,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from broker.out.broker_outer_api import BrokerAnswerError, TimerCheckPointAnswer
+from broker.slave.remote_log import TableSource, fetch_log_end
 from remoting.errors import RemotingError
 from store.control_slots import MAX_PHY_OFFSET
 from store.timer.timer_checkpoint import TimerCheckpoint
@@ -26,7 +28,7 @@ _TIMEOUT_MS: Final = 3_000
 _MOST_WAITING: Final = 100
 
 
-class CheckPointSource(Protocol):
+class CheckPointSource(TableSource, Protocol):
     """The part of BrokerOuterAPI used here."""
 
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
@@ -55,6 +57,7 @@ class TimerSynchronize:
         try:
             answer = self._api.get_timer_check_point(master, _TIMEOUT_MS)
             found = TimerCheckpoint.decode(answer.body)
+            log_end = answer.log_end or fetch_log_end(self._api, master, _TIMEOUT_MS)
         except (RemotingError, BrokerAnswerError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
             again, self._last_problem = problem == self._last_problem, problem
@@ -65,6 +68,6 @@ class TimerSynchronize:
         self._counters[TIMER_MASTER_QUEUE_OFFSET] = max(found.master_timer_queue_offset, 0)
         if len(self._waiting) == _MOST_WAITING:
             self._waiting.pop()
-        self._waiting.append((answer.log_end, max(found.last_read_time_ms, 0)))
+        self._waiting.append((log_end, max(found.last_read_time_ms, 0)))
         while self._waiting and self._waiting[0][0] <= self._counters[MAX_PHY_OFFSET]:
             self._counters[TIMER_READ_TIME_MS] = self._waiting.popleft()[1]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark.config import calendar_periods
 from spark.config.exclusion_log import Entry
 from spark.config.exclusions import Exclusion
 
@@ -35,6 +36,23 @@ def pattern_regex(pattern: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowSends:
+    """At most `percent` of the answers to sends may come later than `ms` after the request."""
+
+    ms: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAvailability:
+    """So many copies in sync, the master's own included, make the group available; `percent` of
+    the time, None: as often as each replica."""
+
+    in_sync_replicas: int = 2
+    percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Objective:
     """What is promised for the replicas that its three patterns match; None: not judged."""
 
@@ -55,6 +73,9 @@ class Objective:
     sync_ok_given: bool = False
     """Whether the file says something of `sync_ok_percent`, if only that it is switched off."""
     runbook_url: str | None = None
+    sends_ok_percent: float | None = None
+    sends_slower_than: SlowSends | None = None
+    group_availability: GroupAvailability | None = None
 
     @property
     def patterns(self) -> tuple[str, str, str]:
@@ -112,8 +133,9 @@ class PolicyStep:
 class SlaConfig:
     """A whole sla.yaml. The last objective matches everything; the first that matches counts.
 
-    `windows`: days, ascending. `exit_policy`: one of EXIT_POLICIES. `budget_policy`: by
-    `at_percent`, ascending."""
+    `windows`: days, ascending; `calendars`: of calendar_periods.CALENDARS, in that order, of the
+    days of `timezone`. `exit_policy`: one of EXIT_POLICIES. `budget_policy`: by `at_percent`,
+    ascending."""
 
     objectives: tuple[Objective, ...]
     expect: tuple[ReplicaName, ...] = ()
@@ -122,6 +144,8 @@ class SlaConfig:
     source: str = "built-in defaults"
     exclusions: tuple[Exclusion, ...] = ()
     exit_policy: str = EXIT_POLICIES[0]
+    calendars: tuple[str, ...] = ()
+    timezone: str = calendar_periods.UTC
     log: tuple[Entry, ...] = ()
     """Exclusions and annotations after the event; `exclusions` has those in force."""
     text: bytes = field(default=b"", compare=False, repr=False)

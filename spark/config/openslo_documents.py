@@ -20,6 +20,7 @@ import yaml
 from spark.config.objectives import Objective, SlaConfig
 from spark.config.openslo_queries import CRITERIA, queries_of
 from spark.config.openslo_reader import OpenSloError, read_documents
+from spark.config.openslo_windows import CALENDAR_DURATIONS, CALENDAR_START
 from spark.config.sla_config import parse_sla
 from spark.config.sla_text import objective_entry, settings
 
@@ -109,11 +110,20 @@ def _slo(
                     }
                 },
             },
-            "timeWindow": [{"duration": f"{sla.windows[-1]}d", "isRolling": True}],
+            "timeWindow": [_time_window(sla)],
             "budgetingMethod": "Occurrences",
             "objectives": [{"displayName": objective.name, "targetPercent": percent}],
         },
     }
+
+
+def _time_window(sla: SlaConfig) -> dict[str, Any]:
+    """There is one: the longest calendar period, without any the longest rolling window."""
+    if not sla.calendars:
+        return {"duration": f"{sla.windows[-1]}d", "isRolling": True}
+    calendar = {"startTime": CALENDAR_START, "timeZone": sla.timezone}
+    duration = CALENDAR_DURATIONS[sla.calendars[-1]]
+    return {"duration": duration, "isRolling": False, "calendar": calendar}
 
 
 def _annotations(values: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -7,14 +7,15 @@ descriptions, display names, connection details.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
+from spark.config.calendar_periods import CALENDARS
 from spark.config.objectives import DEFAULT_WINDOWS
 from spark.config.openslo_queries import Patterns, find_criterion, is_written_for
+from spark.config.openslo_windows import TimeWindow, WindowRefusedError, time_window
 
 _KINDS: Final = ("SLO", "SLI", "Service", "DataSource")
 _SLO_KEYS: Final = {
@@ -24,13 +25,13 @@ _SLO_KEYS: Final = {
 _OBJECTIVE_KEYS: Final = {"displayName", "target", "targetPercent"}
 _OF_OBJECTIVE: Final = {
     *("lag_seconds", "min_coverage_percent", "lag_p99_seconds", "sync_ok_percent", "rpo_bytes"),
+    *("sends_ok_percent", "sends_slower_than", "group_availability"),
     *("metadata_age_seconds", "metadata_required", "first_copy_hours", "runbook_url"),
 }
 _TEXTS: Final = {"objective", "runbook_url"}
 _OF_FILE: Final = {
-    *("windows", "expect", "retired", "maintenance", "exit_on", "error_budget_policy"),
+    *("windows", "timezone", "expect", "retired", "maintenance", "exit_on", "error_budget_policy"),
 }
-_DAYS: Final = {"d": 1, "w": 7}
 
 
 class OpenSloError(Exception):
@@ -52,7 +53,7 @@ class _Slo:
     patterns: Patterns
     queries: Mapping[str, str]
     percent: float
-    days: int
+    window: TimeWindow
     name: str
     annotations: dict[str, Any] = field(default_factory=dict)
 
@@ -178,9 +179,12 @@ class _Documents:
         metadata = document["metadata"]
         annotations = self._annotations(document, {"objective", *_OF_OBJECTIVE})
         name = str(annotations.pop("objective", metadata.get("displayName") or metadata["name"]))
-        return _Slo(
-            label, *found, queries, _percent(spec.get("objectives")), _days(spec), name, annotations
-        )
+        percent = _percent(spec.get("objectives"))
+        try:
+            window = time_window(spec.get("timeWindow"))
+        except WindowRefusedError as refused:
+            raise _RefusedError(str(refused)) from None
+        return _Slo(label, *found, queries, percent, window, name, annotations)
 
     def _ratio_metric(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         indicator = spec.get("indicator")
@@ -235,23 +239,36 @@ class _Documents:
             )
 
     def _windows(self, slos: Sequence[_Slo]) -> dict[str, Any]:
-        """The common time window as the longest one of sla.yaml."""
-        days = {slo.days for slo in slos}
-        if len(days) > 1:
-            different = ", ".join(f"{day}d" for day in sorted(days))
+        """The common time window as the longest one of its kind in sla.yaml."""
+        found = {slo.window for slo in slos}
+        if len(found) > 1:
+            different = ", ".join(sorted(map(str, found)))
             raise OpenSloError(
                 [f"the SLOs have different time windows: {different}; give them one"]
             )
-        longest = days.pop()
-        written = self._sections.get("windows")
-        if written is None:
-            shorter = [day for day in DEFAULT_WINDOWS if day < longest]
-            return {"windows": [*shorter, longest]}
-        if not isinstance(written, list) or longest not in written or longest != max(written):
+        window = found.pop()
+        written, timezone = self._sections.get("windows"), self._sections.get("timezone")
+        if timezone is not None and window.timezone != timezone:
             raise OpenSloError(
-                [f"the SLOs have a time window of {longest}d, {self._prefix}windows says {written}"]
+                [f"the SLOs have a time window of {window}, {self._prefix}timezone is {timezone}"]
             )
-        return {}
+        of_zone = {} if window.timezone is None else {"timezone": window.timezone}
+        if written is None:
+            shorter = [day for day in DEFAULT_WINDOWS if not window.days or day < window.days]
+            return {"windows": [*shorter, window.days or window.calendar], **of_zone}
+        if not isinstance(written, list) or not _is_longest(window, written):
+            raise OpenSloError(
+                [f"the SLOs have a time window of {window}, {self._prefix}windows says {written}"]
+            )
+        return of_zone
+
+
+def _is_longest(window: TimeWindow, written: Sequence[Any]) -> bool:
+    """Whether it is what an export of these windows would say."""
+    calendars = [name for name in CALENDARS if name in written]
+    if window.calendar is not None or calendars:
+        return calendars[-1:] == [window.calendar]
+    return window.days in written and window.days == max(written)
 
 
 def _value(text: str) -> Any:
@@ -295,21 +312,6 @@ def _percent(objectives: Any) -> float:
     # Decimal: 0.9995 is 99.95 %, and not what binary fractions make of it.
     scale = 100 if "target" in objective else 1
     return float(Decimal(repr(targets[0])) * scale)
-
-
-def _days(spec: Mapping[str, Any]) -> int:
-    windows = spec.get("timeWindow")
-    if not isinstance(windows, list) or len(windows) != 1 or not isinstance(windows[0], Mapping):
-        raise _RefusedError("spec.timeWindow needs exactly one entry")
-    (window,) = windows
-    if window.get("calendar") is not None or window.get("isRolling") is not True:
-        raise _RefusedError("spec.timeWindow: only a rolling one is judged (isRolling: true)")
-    match = re.fullmatch(r"([1-9]\d{0,3})([dw])", str(window.get("duration")))
-    if match is None:
-        raise _RefusedError(
-            f"spec.timeWindow has duration {window.get('duration')!r}: write days or weeks, 30d"
-        )
-    return int(match[1]) * _DAYS[match[2]]
 
 
 def _index_of(slo: _Slo, objectives: Sequence[_Slo]) -> int | None:

@@ -8,7 +8,6 @@ said in docs/sla_report.md.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,16 +15,19 @@ from typing import Any, Final
 
 import yaml
 
-from spark.config import sla_values
+from spark.config import calendar_periods, sla_values
+from spark.config.calendar_periods import CALENDARS
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
     DEFAULT_WINDOWS,
     EXIT_POLICIES,
+    GroupAvailability,
     Objective,
     PolicyStep,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
+    SlowSends,
     alternatives,
     glob_regex,
 )
@@ -109,6 +111,24 @@ _OBJECTIVE: Final[Mapping[str, Parser]] = {
     "metadata_required": sla_values.flag,
     "first_copy_hours": sla_values.number(0, _MONTH_S / 3600, "hours"),
     "runbook_url": sla_values.web_address,
+    "sends_ok_percent": sla_values.number(0, 100, "percent", open_end="low"),
+    "sends_slower_than": sla_values.mapping(
+        SlowSends,
+        {
+            "ms": sla_values.number(0, _MONTH_S * 1000, "milliseconds", open_end="low"),
+            "percent": sla_values.number(0, 100, "percent", open_end="high"),
+        },
+        required=("ms", "percent"),
+    ),
+    "group_availability": sla_values.mapping(
+        GroupAvailability,
+        {
+            "in_sync_replicas": sla_values.copies,
+            "percent": sla_values.number(0, 100, "percent", open_end="both"),
+        },
+        required=("in_sync_replicas",),
+        words={"any": GroupAvailability()},
+    ),
 }
 _MAINTENANCE: Final[Mapping[str, Parser]] = {
     "from": sla_values.moment,
@@ -125,7 +145,7 @@ _POLICY_STEP: Final[Mapping[str, Parser]] = {
 }
 _EVERYTHING: Final = ("*", "*", "*")
 _SECTIONS: Final = (
-    *("objectives", "windows", "expect", "retired", "maintenance", "exit_on"),
+    *("objectives", "windows", "timezone", "expect", "retired", "maintenance", "exit_on"),
     "error_budget_policy",
 )
 
@@ -137,7 +157,7 @@ class _Reader(ValueReader):
         """What the file says; of no use when there are problems."""
         if root is None:
             return dataclasses.replace(default_sla(), source=self._source)
-        sections = {key: value for key, (_, value) in self._pairs(root, _SECTIONS, "").items()}
+        sections = {key: value for key, (_, value) in self.pairs(root, _SECTIONS, "").items()}
         objectives = self._objectives(sections.get("objectives"))
         retired = [
             (ReplicaPattern(**values), node)
@@ -151,7 +171,8 @@ class _Reader(ValueReader):
                     " a broker or a replica",
                 )
         expect = self._expected(sections.get("expect"), [pattern for pattern, _ in retired])
-        windows = self._windows(sections.get("windows"))
+        windows, calendars = self._windows(sections.get("windows"))
+        timezone = self._timezone(sections.get("timezone"), calendars)
         return SlaConfig(
             objectives,
             expect,
@@ -160,31 +181,10 @@ class _Reader(ValueReader):
             self._source,
             self._exclusions(sections.get("maintenance")),
             self._exit_policy(sections.get("exit_on")),
+            calendars,
+            timezone,
             budget_policy=self._budget_policy(sections.get("error_budget_policy")),
         )
-
-    def _pairs(
-        self, node: yaml.Node, known: Sequence[str], where: str
-    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
-        if not isinstance(node, yaml.MappingNode):
-            expected = ", ".join(f"{key}:" for key in known)
-            self.problem(node, f"{where}{shown(node)} is not a mapping; expected keys: {expected}")
-            return {}
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for key_node, value in node.value:
-            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else shown(key_node)
-            if key not in known:
-                self.problem(key_node, f"{where}unknown key {key!r}{_nearest(key, known)}")
-            elif key in found:
-                first = found[key][0].start_mark.line + 1
-                self.problem(
-                    key_node,
-                    f"{where}{key} is given twice, first in line {first}; remove one of them",
-                )
-            else:
-                found[key] = (key_node, value)
-        return found
 
     def _entries(
         self,
@@ -202,7 +202,7 @@ class _Reader(ValueReader):
             )
             return
         for entry in node.value:
-            pairs = self._pairs(entry, tuple(parsers), f"{section}: ")
+            pairs = self.pairs(entry, tuple(parsers), f"{section}: ")
             if isinstance(entry, yaml.MappingNode):
                 missing = [key for key in required if key not in pairs]
                 if missing:
@@ -244,31 +244,61 @@ class _Reader(ValueReader):
             text = "metadata_required: true has no effect without metadata_age_seconds"
             self.problem(entry, f"{text}; set it as well")
 
-    def _windows(self, node: yaml.Node | None) -> tuple[int, ...]:
-        """Days of each window, ascending."""
+    def _windows(self, node: yaml.Node | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Days of each rolling window, ascending, and the calendar periods, shortest first."""
         if node is None or is_empty(node):
-            return DEFAULT_WINDOWS
+            return DEFAULT_WINDOWS, ()
         example = f"write a list of days, like [{', '.join(map(str, DEFAULT_WINDOWS))}]"
         if not isinstance(node, yaml.SequenceNode):
             self.problem(node, f"windows is {shown(node)}: {example}")
-            return DEFAULT_WINDOWS
-        if not 1 <= len(node.value) <= _MAX_WINDOWS:
-            text = f"windows has {len(node.value)} entries: it must have 1 to {_MAX_WINDOWS}"
-            self.problem(node, f"{text}; {example}")
-        found: dict[int, int] = {}
+            return DEFAULT_WINDOWS, ()
+        found: dict[int | str, int] = {}
+        count = 0
         for item in node.value:
-            days = self.number("windows", item, "days")
-            if days is None:
-                continue
-            if not 2 <= days <= _MAX_WINDOW_DAYS or days != int(days):
-                limits = f"a whole number of days, at least 2 and at most {_MAX_WINDOW_DAYS}"
-                self.problem(item, f"windows has {item.value}: it must be {limits}")
-            elif int(days) in found:
-                text = f"windows has {int(days)} twice, first in line {found[int(days)]}"
+            is_calendar = isinstance(item, yaml.ScalarNode) and item.value in CALENDARS
+            count += not is_calendar
+            length = item.value if is_calendar else self._days(item)
+            if length in found:
+                text = f"windows has {length} twice, first in line {found[length]}"
                 self.problem(item, f"{text}; remove one of them")
-            else:
-                found[int(days)] = item.start_mark.line + 1
-        return tuple(sorted(found))
+            elif length is not None:
+                found[length] = item.start_mark.line + 1
+        if not 1 <= count <= _MAX_WINDOWS:
+            text = f"windows has {count} entries: it must have 1 to {_MAX_WINDOWS}"
+            if count != len(node.value):
+                text = f"windows has {count} numbers of days: it must have 1 to {_MAX_WINDOWS}"
+            self.problem(node, f"{text}; {example}")
+        days = sorted(length for length in found if isinstance(length, int))
+        return tuple(days), tuple(name for name in CALENDARS if name in found)
+
+    def _days(self, item: yaml.Node) -> int | None:
+        if isinstance(item, yaml.ScalarNode) and item.value.isalpha():
+            known = ", ".join(CALENDARS)
+            self.problem(item, f"windows has {item.value!r}: write a number of days, or {known}")
+            return None
+        days = self.number("windows", item, "days")
+        if days is None:
+            return None
+        if not 2 <= days <= _MAX_WINDOW_DAYS or days != int(days):
+            limits = f"a whole number of days, at least 2 and at most {_MAX_WINDOW_DAYS}"
+            self.problem(item, f"windows has {shown(item)[1:-1]}: it must be {limits}")
+            return None
+        return int(days)
+
+    def _timezone(self, node: yaml.Node | None, calendars: Sequence[str]) -> str:
+        """Of the calendar periods."""
+        if node is None or is_empty(node):
+            return calendar_periods.UTC
+        name = self.text("timezone", node)
+        if name is None:
+            return calendar_periods.UTC
+        if problem := calendar_periods.timezone_problem(name):
+            self.problem(node, f"timezone is {name!r}: {problem}")
+            return calendar_periods.UTC
+        if not calendars and not self.problems:
+            text = f"timezone has no effect without one of {', '.join(CALENDARS)} in windows"
+            self.problem(node, f"{text}; add one, or remove it")
+        return name
 
     def _exclusions(self, node: yaml.Node | None) -> tuple[Exclusion, ...]:
         found = []
@@ -340,11 +370,6 @@ def _objective(values: Mapping[str, Any]) -> Objective:
         "sync_ok_given": sync_ok is not None,
     }
     return Objective(**{"name": "", **values, **changed})
-
-
-def _nearest(key: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key.lower(), known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 
 
 def _covers(earlier: Sequence[str], later: Sequence[str]) -> bool:

@@ -6,13 +6,14 @@ default is left out; reading the text again gives equal objectives.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import yaml
 
+from spark.config.calendar_periods import UTC
 from spark.config.exclusions import WEEKDAYS, Exclusion
 from spark.config.objectives import (
     DEFAULT_WINDOWS,
@@ -36,7 +37,8 @@ def sla_text(sla: SlaConfig) -> str:
 def settings(sla: SlaConfig) -> dict[str, Any]:
     """The sections beside the objectives, as far as they say anything."""
     found: dict[str, Any] = {
-        "windows": list(sla.windows) if sla.windows != DEFAULT_WINDOWS else None,
+        "windows": _windows(sla),
+        "timezone": sla.timezone if sla.timezone != UTC else None,
         "expect": [asdict(name) for name in sla.expect],
         "retired": [_names(pattern.patterns) for pattern in sla.retired],
         "maintenance": [_maintenance(one) for one in sla.exclusions],
@@ -50,9 +52,17 @@ def objective_entry(objective: Objective) -> dict[str, Any]:
     """An entry of `objectives`: its name, and what is not as it is without being written."""
     defaults = {field.name: field.default for field in fields(Objective)}
     entry = {key: value for key, value in asdict(objective).items() if value != defaults[key]}
+    for key in ("sends_slower_than", "group_availability"):
+        if key in entry:
+            entry[key] = {name: v for name, v in entry[key].items() if v is not None}
     if entry.pop("sync_ok_given", False) and objective.sync_ok_percent is None:
         entry["sync_ok_percent"] = SWITCHED_OFF
     return {"name": objective.name, **entry}
+
+
+def _windows(sla: SlaConfig) -> list[int | str] | None:
+    is_default = sla.windows == DEFAULT_WINDOWS and not sla.calendars
+    return None if is_default else [*sla.windows, *sla.calendars]
 
 
 def _policy_step(step: PolicyStep) -> dict[str, Any]:
@@ -77,7 +87,8 @@ def _maintenance(exclusion: Exclusion) -> Mapping[str, str]:
 
 
 def _moment(epoch_ms: int) -> str:
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    moment = datetime.datetime.fromtimestamp(epoch_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _clock_time(day_ms: int) -> str:

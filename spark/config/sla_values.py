@@ -6,8 +6,9 @@ before Spark is started.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from spark.config.exclusions import WEEKDAYS
 from spark.config.objectives import STEP_EXIT_CODES
 from spark.vocabulary import DAY_MS
 
+_MAX_COPIES: Final = 100
 _MAX_BYTES: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _STR_TAG: Final = "tag:yaml.org,2002:str"
@@ -60,6 +62,34 @@ class ValueReader:
         self.problem(node, f"{key} is {shown(node)}: {way_out}")
         return None
 
+    def pairs(
+        self, node: yaml.Node, known: Sequence[str], where: str
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Key and value nodes of a mapping by key; unknown and repeated keys are problems."""
+        if not isinstance(node, yaml.MappingNode):
+            expected = ", ".join(f"{key}:" for key in known)
+            self.problem(node, f"{where}{shown(node)} is not a mapping; expected keys: {expected}")
+            return {}
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key_node, value in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else shown(key_node)
+            if key not in known:
+                self.problem(key_node, f"{where}unknown key {key!r}{_nearest(key, known)}")
+            elif key in found:
+                first = found[key][0].start_mark.line + 1
+                self.problem(
+                    key_node,
+                    f"{where}{key} is given twice, first in line {first}; remove one of them",
+                )
+            else:
+                found[key] = (key_node, value)
+        return found
+
+
+def _nearest(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+
 
 Parser = Callable[["ValueReader", str, yaml.Node], Any]
 """Gives None, and notes a problem, for what cannot be used."""
@@ -95,6 +125,48 @@ def whole_bytes(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
         reader.problem(node, f"{key} is {node.value}: it must be {limits}")
         return None
     return int(value)
+
+
+def copies(reader: ValueReader, key: str, node: yaml.Node) -> int | None:
+    """A number of copies, the master's own included: with 1 no replica is needed."""
+    value = reader.number(key, node, "copies")
+    if value is None:
+        return None
+    if not 2 <= value <= _MAX_COPIES or value != int(value):
+        limits = (
+            f"a whole number, at least 2 (the master and one replica) and at most {_MAX_COPIES}"
+        )
+        reader.problem(node, f"{key} is {node.value}: it must be {limits}")
+        return None
+    return int(value)
+
+
+def mapping(
+    make: Callable[..., Any],
+    parsers: Mapping[str, Parser],
+    *,
+    required: Sequence[str],
+    words: Mapping[str, Any] | None = None,
+) -> Parser:
+    """Parser of a mapping with these keys, of which `make` makes a value; or one of some words."""
+    known = words or {}
+
+    def parse(reader: ValueReader, key: str, node: yaml.Node) -> Any:
+        if isinstance(node, yaml.ScalarNode) and node.value in known:
+            return known[node.value]
+        example = "{" + ", ".join(f"{name}: …" for name in parsers) + "}"
+        if not isinstance(node, yaml.MappingNode):
+            ways = " or ".join([*known, example])
+            reader.problem(node, f"{key} is {shown(node)}: write {ways}")
+            return None
+        pairs = reader.pairs(node, tuple(parsers), f"{key}: ")
+        if missing := [name for name in required if name not in pairs]:
+            reader.problem(node, f"{key} lacks {' and '.join(missing)}: write {example}")
+            return None
+        values = {name: parsers[name](reader, name, value) for name, (_, value) in pairs.items()}
+        return None if None in values.values() else make(**values)
+
+    return parse
 
 
 def text(reader: ValueReader, key: str, node: yaml.Node) -> str | None:

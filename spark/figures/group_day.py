@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from spark.figures.age_bounds import AgeBounds, age_bounds, first_of_kind
+from spark.figures.answer_bounds import answer_bounds
 from spark.figures.distributions import (
     Weights,
     ack_figures,
@@ -206,8 +207,27 @@ def _bounds(group: GroupFigures) -> Row:
         "sync_ok_most": sent.ok_most,
         "sync_failed_least": sent.failed_least,
         "sync_failed_most": sent.failed_most,
+        **_answers(group),
         **columns(group.overlaps),
         "ready_samples": sum([sample.line.ready for sample in group.stream.inside]),
+    }
+
+
+def _answers(group: GroupFigures) -> Row:
+    """All sends of clients."""
+    found = answer_bounds(group.stream, group.ancestry, group.day)
+    if not found.le:
+        return {"sends_uncounted": found.uncounted}
+    return {
+        "sends_ok_least": found.ok_least,
+        "sends_ok_most": found.ok_most,
+        "sends_failed_least": found.failed_least,
+        "sends_failed_most": found.failed_most,
+        "sends_le": found.le,
+        "sends_least": found.least,
+        "sends_most": found.most,
+        "sends_unmeasured": found.unmeasured,
+        "sends_uncounted": found.uncounted,
     }
 
 

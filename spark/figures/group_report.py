@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from spark.config.objectives import Objective, SlaConfig, is_named_by
 from spark.dumps.dump_line import FileLines
+from spark.figures.calendar_windows import calendar_windows
 from spark.figures.events import events
+from spark.figures.group_availability import group_availability
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
 from spark.figures.replica_names import KnownReplica, known_replicas
@@ -39,8 +41,9 @@ Tables = dict[str, list[tuple[Any, ...]]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
 
 OF_GROUPS: Final = (
-    *("replica_days", "group_days", "windows", "group_windows", "incidents", "events"),
-    *("minutes", "hours", "bad_lines"),
+    *("replica_days", "group_days", "group_availability"),
+    *("windows", "calendar_windows", "group_windows"),
+    *("incidents", "events", "minutes", "hours", "bad_lines"),
 )
 """The tables that this module fills."""
 
@@ -51,8 +54,8 @@ def group_rows(
     """Table -> rows in the order of its columns (spark/figures/result_tables.py), without `dt`.
 
     `stored`: rows with `dt` of "replica_days" and "group_days" of the dates that the windows and
-    the last results reach, D's own included, and of "minutes" with bad time of the three days
-    before D.
+    the last results reach, D's own included, of "minutes" with bad time of the three days before
+    D, and of "hours" of the dates in which calendar periods begin.
     """
     with _no_collector():
         return _GroupReport(group, read_samples(files, context.day), stored, context).tables()
@@ -86,6 +89,8 @@ class _GroupReport:
         self._date: Final = str(context.day.date)
         self._figures: Final = GroupFigures(samples, context.day)
         self._tables: Final[Tables] = {name: [] for name in OF_GROUPS}
+        self._hours: Final[dict[str, list[Row]]] = {}
+        """Replica -> its rows of `hours` of D."""
 
     def tables(self) -> Tables:
         """All rows of the group."""
@@ -95,12 +100,16 @@ class _GroupReport:
         group_row = dict.fromkeys(TABLES["group_days"]) | group_row
         revision = Revision(self._own_rows(), is_reported=self._context.is_reported)
         days, windows = [], []
-        for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
-            objective = objective_of(self._context.sla, (*self._group, name))
-            row = self._replica_day(name, known, objective, group_row)
+        times = self._times()
+        availability = self._availability(times)
+        for name, (objective, time) in times.items():
+            row = self._replica_day(
+                name, time, objective, group_row, availability.get(objective.name)
+            )
             row |= revision.columns(row)
             days.append(row)
             windows += self._replica_windows(row, objective)
+            self._put("calendar_windows", self._calendar_windows(row, objective))
         self._put("replica_days", days)
         self._put("windows", windows)
         if days or group_row["samples"]:
@@ -119,12 +128,35 @@ class _GroupReport:
         return [row for row in self._stored["replica_days"] if row["dt"] == self._date]
 
     def _before(self, table: str) -> list[Mapping[str, Any]]:
-        return [row for row in self._stored[table] if row["dt"] < self._date]
+        return [row for row in self._stored.get(table, ()) if row["dt"] < self._date]
+
+    def _times(self) -> dict[str, tuple[Objective, ReplicaTime]]:
+        """Of each replica, by its name."""
+        found = {}
+        for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
+            objective = objective_of(self._context.sla, (*self._group, name))
+            found[name] = objective, self._time(name, known, objective)
+        return found
+
+    def _availability(self, times: Mapping[str, tuple[Objective, ReplicaTime]]) -> dict[str, Row]:
+        """Objective -> its row of group_availability."""
+        found = {}
+        laid_out = {name: time for name, (_, time) in times.items()}
+        for objective in {each.name: each for each, _ in times.values()}.values():
+            row = group_availability(objective, laid_out, self._day)
+            if row is not None:
+                found[objective.name] = row
+        self._put("group_availability", (self._key | row for row in found.values()))
+        return found
 
     def _replica_day(
-        self, name: str, known: KnownReplica, objective: Objective, group_row: Row
+        self,
+        name: str,
+        time: ReplicaTime,
+        objective: Objective,
+        group_row: Row,
+        availability: Row | None,
     ) -> Row:
-        time = self._time(name, known, objective)
         of_day = ReplicaDay(self._figures, name, time)
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
         row |= of_day.lag_p99_columns(objective.lag_p99_seconds)
@@ -141,9 +173,10 @@ class _GroupReport:
             if each["replica"] == name
         )
         row |= burn_rates(today, before, objective.availability_percent)
-        row["verdict"], row["reasons"] = judged(row, objective, group_row)
+        row["verdict"], row["reasons"] = judged(row, objective, group_row, availability)
         key = (*self._group, name)
         self._tables["minutes"] += [(*key, *each) for each in of_day.minute_rows()]
+        self._hours[name] = of_day.hours
         self._put("hours", (self._key | {"replica": name} | each for each in of_day.hours))
         self._put("incidents", (self._key | {"replica": name} | each for each in of_day.incidents))
         return row
@@ -182,6 +215,22 @@ class _GroupReport:
         days = [*before, row | {"dt": self._date}]
         begun = min([*self._context.result_dates[:1], self._date])
         return replica_windows(days, objective, self._date, self._context.sla.windows, begun)
+
+    def _calendar_windows(self, row: Row, objective: Objective) -> Iterator[Row]:
+        if not self._context.periods:
+            return
+        key = self._key | {"replica": row["replica"]}
+        days = [day for day in self._before("replica_days") if day["replica"] == row["replica"]]
+        hours = [each for each in self._before("hours") if each["replica"] == row["replica"]]
+        hours += self._hours[row["replica"]]
+        for window in calendar_windows(
+            [*days, row | {"dt": self._date}],
+            hours,
+            objective,
+            self._day,
+            self._context.periods,
+        ):
+            yield key | window
 
 
 def objective_of(sla: SlaConfig, key: tuple[str, str, str]) -> Objective:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark.config.calendar_periods import Period
 from spark.config.objectives import SlaConfig
 from spark.reported_day import Day
 
@@ -16,10 +17,11 @@ class Context:
     """The date D and its window, the objectives, and what earlier runs left.
 
     `is_reported`: D has a result of the same window. `result_dates`: the dates before D that have
-    a result, ascending, YYYY-MM-DD.
+    a result, ascending, YYYY-MM-DD. `periods`: the calendar periods in which D begins.
     """
 
     day: Day
     sla: SlaConfig
     is_reported: bool
     result_dates: tuple[str, ...]
+    periods: tuple[Period, ...] = ()

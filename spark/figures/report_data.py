@@ -50,6 +50,7 @@ METADATA_COLUMNS = tuple(METADATA_FIGURES)
 """Of each element of `metadata` of a replica's day."""
 GROUP_DAY_COLUMNS = _shown("group_days")
 WINDOW_COLUMNS = _shown("windows")
+CALENDAR_WINDOW_COLUMNS = _shown("calendar_windows")
 GROUP_WINDOW_COLUMNS = _shown("group_windows")
 CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
@@ -73,6 +74,9 @@ OBJECTIVE_COLUMNS = (
     "first_copy_hours",
     "sync_ok_given",
     "runbook_url",
+    "sends_ok_percent",
+    "sends_slower_than",
+    "group_availability",
 )
 
 
@@ -86,8 +90,8 @@ class ReportData:
 
     `date` is YYYY-MM-DD (UTC), the window [w0_ms, w1_ms) epoch ms, `verdict` one of EXIT_CODES.
     - `replica_days`, `group_days`, `windows` and `group_windows` (of `window_days` each),
-      `clusters` (of 1 day and of those): every row of the date, without histograms; but a plotted
-      replica's day has `lag_ms_hist` (bucket -> ms).
+      `clusters` (of 1 day and of those), `calendar_windows`: every row of the date, without
+      histograms; but a plotted replica's day has `lag_ms_hist` (bucket -> ms).
     - `incidents`, `events`: rows of the date, perhaps not all; `total` says how many it has.
     - `bad_lines`: one row for each reason: `lines` and `files` are counts, with one example.
     - `minutes` of the date, `hours` and `days` of up to 30 days that end with the date, with
@@ -105,6 +109,7 @@ class ReportData:
     replica_days: Sequence[Row] = ()
     group_days: Sequence[Row] = ()
     windows: Sequence[Row] = ()
+    calendar_windows: Sequence[Row] = ()
     group_windows: Sequence[Row] = ()
     clusters: Sequence[Row] = ()
     incidents: Sequence[Row] = ()
@@ -200,6 +205,7 @@ _REQUIRED = {
     "replica_days": REPLICA_DAY_COLUMNS,
     "group_days": GROUP_DAY_COLUMNS,
     "windows": WINDOW_COLUMNS,
+    "calendar_windows": CALENDAR_WINDOW_COLUMNS,
     "group_windows": GROUP_WINDOW_COLUMNS,
     "clusters": CLUSTER_COLUMNS,
     "incidents": INCIDENT_COLUMNS,

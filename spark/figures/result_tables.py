@@ -123,6 +123,11 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("bigint", "exposure_at_least", "exposure_at_most", "exposure_unmarked")
     | _columns("double", "exposure_unbounded_s")
     | _columns("bigint", "sync_ok_least", "sync_ok_most", "sync_failed_least", "sync_failed_most")
+    | _columns("bigint", "sends_ok_least", "sends_ok_most")
+    | _columns("bigint", "sends_failed_least", "sends_failed_most")
+    | _columns("array<double>", "sends_le")
+    | _columns("array<bigint>", "sends_least", "sends_most")
+    | _columns("bigint", "sends_unmeasured", "sends_uncounted")
     | _columns("double", "two_masters_s")
     | _columns("string", "two_masters")
     | _columns("bigint", "ready_samples")
@@ -130,6 +135,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _SENDS
     | _columns("map<int,bigint>", "unreplicated_bytes_hist", "oldest_unreplicated_ms_hist")
     | _columns("bigint", "revision"),
+    "group_availability": _GROUP_COLUMNS
+    | _columns("string", "objective")
+    | _columns("int", "in_sync_replicas", "replicas")
+    | _columns("string", "verdict", "reason")
+    | _columns("double", "window_s")
+    | _KNOWN
+    | _columns("double", "availability_percent", "budget_s", "budget_left_s", "budget_used_ratio"),
     "windows": _KEY_COLUMNS
     | _columns("int", "days", "days_with_data")
     | _columns("string", "begun", "verdict")
@@ -148,6 +160,15 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _BUDGET
     | _columns("string", "forecast")
     | _LAG_HISTOGRAMS,
+    "calendar_windows": _KEY_COLUMNS
+    | _columns("string", "period", "name", "timezone")
+    | _columns("bigint", "from_ms", "to_ms", "until_ms")
+    | _columns("boolean", "final")
+    | _columns("int", "days_with_data")
+    | _columns("string", "verdict", "reason")
+    | _columns("double", "window_s", "open_s")
+    | _KNOWN
+    | _columns("double", "budget_s", "budget_left_s", "budget_used_ratio"),
     "group_windows": _GROUP_COLUMNS
     | _columns("int", "days", "days_with_data")
     | _columns("string", "verdict")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark.figures.sample_stream import Sample, Stream
 from spark.figures.two_masters import Ancestry
@@ -65,9 +65,9 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
         if sample.ts >= day.w0_ms:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
-        found.add_unknown(_before_boot(samples, place, ancestry, day))
+        found.add_unknown(before_boot(samples, place, ancestry, day).stored)
     if samples:
-        found.add_unknown(_of_gap(_true_ms(samples, len(samples) - 1), day.w1_ms, day))
+        found.add_unknown(most_of_gap(true_ms(samples, len(samples) - 1), day.w1_ms, day))
     return found
 
 
@@ -88,28 +88,35 @@ def _add_counted(
         found.add(ok, failed, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
 
 
-def _before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day) -> int:
-    """At most so many sends were answered between the last line of the life before and the boot
-    whose first sample is at `place`."""
+class Uncounted(NamedTuple):
+    """At most so many sends were answered, and so many of them stored a record."""
+
+    answered: int
+    stored: int
+
+
+def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day) -> Uncounted:
+    """Between the last line of the life before and the boot whose first sample is at `place`."""
     sample, before = samples[place], samples[place].predecessor
     line = sample.line
     if before is None:
-        return _of_gap(day.w0_ms, line.boot_ts, day)
-    since_ms = _true_ms(samples, place - 1)
+        most = most_of_gap(day.w0_ms, line.boot_ts, day)
+        return Uncounted(most, most)
+    since_ms = true_ms(samples, place - 1)
     if since_ms >= day.w1_ms or line.boot_ts <= day.w0_ms or ancestry.ended_in_order(sample):
-        return 0
+        return Uncounted(0, 0)
     # Where clocks contradict each other, a line could be missing all the same.
-    most = max(_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
+    most = max(most_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
     if not ancestry.follows(sample):
-        return most
+        return Uncounted(most, most)
     opened = next((each.line for each in _life_from(samples, place) if each.line.max_offset), None)
     if opened is None:
-        return most
+        return Uncounted(most, most)
     grown = opened.max_offset - opened.bytes_in - before.line.max_offset
-    return min(most, max(0, grown) // LEAST_RECORD_BYTES)
+    return Uncounted(most, min(most, max(0, grown) // LEAST_RECORD_BYTES))
 
 
-def _true_ms(samples: Sequence[Sample], place: int) -> int:
+def true_ms(samples: Sequence[Sample], place: int) -> int:
     """The moment of a sample by the monotonic clock, from the sample of its boot at which the wall
     clock was least ahead: it may have been set forward since."""
     line, ahead_ms = samples[place].line, samples[place].ts - samples[place].line.mono
@@ -130,5 +137,6 @@ _LOOKED_AT: Final = 20
 """So many lines of a boot may pass until its store is open."""
 
 
-def _of_gap(start_ms: int, end_ms: int, day: Day) -> int:
+def most_of_gap(start_ms: int, end_ms: int, day: Day) -> int:
+    """So many sends at most were answered in a span of time, clipped to the window."""
     return max(0, min(end_ms, day.w1_ms) - max(start_ms, day.w0_ms)) * MOST_SENDS_A_MS

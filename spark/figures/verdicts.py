@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark.config.objectives import Objective
+from spark.figures.contract_criteria import contract_criteria
 from spark.figures.criteria import criteria
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
@@ -20,17 +21,22 @@ from spark.vocabulary import GROUP, MINUTE_MS, SYNC_MASTER
 Row = Mapping[str, Any]
 
 
-def judged(row: Row, objective: Objective, group: Row | None) -> tuple[str, list[str]]:
+def judged(
+    row: Row, objective: Objective, group: Row | None, availability: Row | None = None
+) -> tuple[str, list[str]]:
     """The verdict of a replica's day, and the reasons: texts on what puts the whole day in doubt,
     on what is breached, then on what is not known; for `met` on how each criterion was met.
 
     `row` has the columns of replica_days up to the budget, `group` those of group_days; None
-    without a sample of the group.
+    without a sample of the group. `availability`: the row of group_availability of this objective.
     """
     if row["excluded_s"] >= row["window_s"]:
         reasons = ", ".join(f"{each['reason']}" for each in row["exclusions"])
         return MET, [f"nothing was promised: all of it is excluded ({reasons})"]
-    found = list(criteria(row, objective, group))
+    found = [
+        *criteria(row, objective, group),
+        *contract_criteria(objective, group, availability),
+    ]
     doubts = list(_doubts(group)) if group is not None else []
     breaches = [each.breach for each in found if each.verdict == BREACHED]
     gaps = [each.gap for each in found if each.verdict == INSUFFICIENT]

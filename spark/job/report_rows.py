@@ -58,6 +58,7 @@ def report_data(
         ],
         group_days=_shown(groups, "group_days"),
         windows=_shown(groups, "windows"),
+        calendar_windows=_shown(groups, "calendar_windows"),
         group_windows=_shown(groups, "group_windows"),
         clusters=in_order(of_several["clusters"]),
         incidents=first_rows(groups.rows("incidents"), "-bad_s", "start_ms", *REPLICA),
@@ -99,6 +100,13 @@ def dates_until(date: datetime.date, count: int) -> list[str]:
     return [str(date - datetime.timedelta(days=back)) for back in range(count)]
 
 
+def dates_since(date: datetime.date, dates: Sequence[str]) -> list[str]:
+    """The dates from the earliest of `dates` up to `date`; none without any."""
+    if not dates:
+        return []
+    return dates_until(date, (date - datetime.date.fromisoformat(min(dates))).days + 1)
+
+
 def in_order(rows: Iterable[Row]) -> list[Row]:
     """Rows of one table, in an order that does not depend on how they were computed."""
     found = list(rows)
@@ -107,7 +115,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
 
 
 _ORDER: Final = (
-    *("cluster", "broker", "replica", "days", "dt", "number", "minute", "hour", "ts"),
+    *("cluster", "broker", "replica", "days", "from_ms", "dt", "number", "minute", "hour", "ts"),
     *("broker_id", "kind", "reason", "text"),
 )
 

@@ -27,7 +27,7 @@ _DATE: Final = re.compile(r"/dt=(\d{4}-\d\d-\d\d)(?=/)")
 _LINES: Final = "lines"
 _EXPECTED: Final = "expected"
 _BAD_LINES: Final = "bad_lines"
-STORED: Final = ("replica_days", "group_days", "minutes")
+STORED: Final = ("replica_days", "group_days", "minutes", "hours")
 """Tables of which a group needs its stored rows."""
 
 

@@ -16,7 +16,9 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.config.calendar_periods import periods_of
 from spark.config.objectives import SlaConfig
+from spark.figures.calendar_windows import first_dates
 from spark.figures.group_report import OF_GROUPS, row_tuple
 from spark.figures.report_context import Context
 from spark.figures.report_data import INSUFFICIENT, ReportData
@@ -26,7 +28,7 @@ from spark.job.calendar_files import update_calendar
 from spark.job.evidence_job import append_evidence
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_job import GroupTables, Row, compute, frame_of
-from spark.job.report_rows import dates_until, report_data
+from spark.job.report_rows import dates_since, dates_until, report_data
 from spark.job.results import Results, StagedDay, report_directory, summary_path
 from spark.page.report_page import report_html
 from spark.page.summary import incidents_csv, replicas_csv, summary_json
@@ -102,6 +104,7 @@ class _Pipeline:
         self._date = str(request.day.date)
         self._request = request
         self._sla = request.sla
+        self._periods = periods_of(request.day.date, request.sla.calendars, request.sla.timezone)
         self._begin_stage = begin_stage
         self._cleanup = cleanup
         self._results = Results(spark, request.out)
@@ -139,7 +142,7 @@ class _Pipeline:
 
     def _context(self) -> Context:
         before = tuple(date for date in self._results.dates("replica_days") if date < self._date)
-        return Context(self._day, self._sla, self._is_reported(), before)
+        return Context(self._day, self._sla, self._is_reported(), before, self._periods)
 
     def _is_reported(self) -> bool:
         """Whether there is a result of the same window already."""
@@ -151,14 +154,17 @@ class _Pipeline:
     def _stored(self) -> dict[str, DataFrame]:
         """What groups need of earlier results, and of D's own: see spark/job/report_tasks.py."""
         in_windows = dates_until(self._day.date, max(self._sla.windows))
+        begins = first_dates(self._periods)
+        in_periods = dates_since(self._day.date, begins)
         last = [date for date in self._results.dates("replica_days") if date < self._date]
         burning = dates_until(self._day.date, _BURN_DAYS + 1)[1:]
         frames = {
             "replica_days": self._results.read(
-                "replica_days", [*in_windows, *last[-REMEMBERED_RESULTS:]]
+                "replica_days", [*in_windows, *in_periods, *last[-REMEMBERED_RESULTS:]]
             ),
             "group_days": self._results.read("group_days", in_windows),
             "minutes": self._results.read("minutes", burning),
+            "hours": self._results.read("hours", begins),
         }
         found = {table: frame for table, frame in frames.items() if frame is not None}
         if "minutes" in found:

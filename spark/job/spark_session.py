@@ -55,6 +55,7 @@ LOCAL: Final = {
     # What is shuffled is compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
+    "spark.python.daemon.module": "spark.job.python_daemon",
     _JAVA_OPTIONS: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 """Further settings of a local master: two cores and 1 GB do a day of 200 broker groups."""

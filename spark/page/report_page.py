@@ -168,6 +168,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         "catch_ups": _part([row for row in ordered if row["catch_up_s"]]),
         "metadata": _part(_metadata(ordered, windows, lengths)),
         "windows": _part(_windows_in_order(ordered, windows)),
+        "calendar": _part(_calendar(data, ordered)),
         "events": _part(ordered_events(data), data.total("events")),
         "bad_lines": _part(ordered_bad_lines(data)),
     }
@@ -312,6 +313,14 @@ def _windows(data: ReportData) -> dict[ReplicaKey, dict[int, Row]]:
     for row in sorted(data.windows, key=lambda row: int(row["days"])):
         found.setdefault(key_of(row), {})[int(row["days"])] = row
     return found
+
+
+def _calendar(data: ReportData, ordered: Sequence[Row]) -> list[Row]:
+    """Each replica's calendar periods, the shortest first."""
+    found: dict[ReplicaKey, list[Row]] = {}
+    for row in sorted(data.calendar_windows, key=lambda row: float(row["window_s"])):
+        found.setdefault(key_of(row), []).append(row)
+    return [period for row in ordered for period in found.get(key_of(row), ())]
 
 
 def _windows_in_order(

@@ -15,6 +15,7 @@ from typing import Any
 
 from spark.figures.report_data import (
     BREACHED,
+    CALENDAR_WINDOW_COLUMNS,
     CLUSTER_COLUMNS,
     EVENT_COLUMNS,
     GROUP_DAY_COLUMNS,
@@ -43,12 +44,14 @@ METADATA_KINDS = ("topics", "consumer_offsets", "delay_offsets", "subscription_g
 _WINDOW_FIGURES = tuple(name for name in WINDOW_COLUMNS if name not in {*KEY, "days"})
 _CSV_WINDOW_FIGURES = tuple(name for name in _WINDOW_FIGURES if name != "metadata")
 _GROUP_WINDOW_FIGURES = tuple(n for n in GROUP_WINDOW_COLUMNS if n not in {*KEY, "days"})
+_CALENDAR_FIGURES = tuple(n for n in CALENDAR_WINDOW_COLUMNS if n not in {*KEY, "period"})
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def summary_json(data: ReportData) -> bytes:
     """UTF-8, one JSON object, a final newline; what is not known or not finite is null."""
     windows = _windows_of(data.windows, KEY, _WINDOW_FIGURES)
+    calendar = _calendar_of(data)
     of_groups = _windows_of(data.group_windows, GROUP, _GROUP_WINDOW_FIGURES)
     rolling = window_headline(data)
     summary = {
@@ -72,7 +75,11 @@ def summary_json(data: ReportData) -> bytes:
             for row in sorted(data.objectives, key=lambda row: str(row["name"]))
         ],
         "replicas": [
-            _pick(row, REPLICA_DAY_COLUMNS) | {"windows": windows.get(key_of(row), {})}
+            _pick(row, REPLICA_DAY_COLUMNS)
+            | {
+                "windows": windows.get(key_of(row), {}),
+                "calendar": calendar.get(key_of(row), {}),
+            }
             for row in worst_first(data.replica_days)
         ],
         "groups": [
@@ -195,6 +202,14 @@ def _windows_of(
     for row in sorted(rows, key=lambda row: (*(row[name] for name in key), int(row["days"]))):
         name = tuple(row[name] for name in key)
         found.setdefault(name, {})[str(row["days"])] = _pick(row, figures)
+    return found
+
+
+def _calendar_of(data: ReportData) -> dict[tuple[str, ...], dict[str, dict[str, Any]]]:
+    """Of each replica: period -> figures."""
+    found: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for row in data.calendar_windows:
+        found.setdefault(key_of(row), {})[row["period"]] = _pick(row, _CALENDAR_FIGURES)
     return found
 
 

@@ -12,6 +12,10 @@ from Spark's event log the bytes read, shuffled and spilled, and the seconds of 
 each of the report's stages: together they are the whole time. Figures also go to --json. Dumps of
 200 groups take 0.4 GB of disk; they are removed unless --dir names a directory for them: what is
 there already is used again.
+
+--past 0 30 300 measures something else instead: the report of a day of each of --groups with so
+many days before it in the stored results (tests/bench/report_history.py).
+--groups 1000 --interval 60 is the large run, --groups 3 --interval 300 that of a busy machine.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.measuring import MIB, OUT_DIR
+from tests.bench.report_history import growth, with_past_days
 from tests.interop.processes import process_tree
 from tests.spark.generate_dumps import Shape, Written, generate
 from tests.support.stolen_time import StolenTime
@@ -144,6 +149,8 @@ def main(arguments: list[str]) -> int:
     """Measures; 1 when a report could not be computed."""
     given = _parse(arguments)
     checkouts = {"": ROOT} | ({" of the other checkout": given.checkout} if given.checkout else {})
+    if given.past:
+        return history(given)
     runs = []
     with tempfile.TemporaryDirectory(prefix="bench-report-") as scratch:
         root = given.dir or Path(scratch)
@@ -169,6 +176,34 @@ def main(arguments: list[str]) -> int:
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps([asdict(run) for run in runs], indent=1), encoding="utf-8")
     return 0 if all(run.exit_code in (0, 1, 2) for run in runs) else 1
+
+
+def history(given: argparse.Namespace) -> int:
+    """The runs of --past; 1 when a report could not be computed."""
+    with tempfile.TemporaryDirectory(prefix="bench-report-") as scratch:
+        root = given.dir or Path(scratch)
+        codes = {code for groups in given.groups for code in _history(given, groups, root)}
+    return 0 if codes <= {0, 1, 2} else 1
+
+
+def _history(given: argparse.Namespace, groups: int, root: Path) -> set[int]:
+    """Those of so many groups; their exit codes."""
+    directory, command = root / f"history-{groups}", Command(given.master, given.memory)
+    written = dumps(_shape(given, groups, directory / "dumps", days=1))
+    first = measure(directory, written, FIRST_DATE, command, f"{groups} groups, first")
+    show(first)
+    codes = {first.exit_code}
+
+    def report(days: int) -> float:
+        with_past_days(directory / "out", FIRST_DATE, days)
+        name = f"{groups} groups, {days} days before"
+        run = measure(directory, written, FIRST_DATE, command, name, keeps_results=True)
+        codes.add(run.exit_code)
+        show(run)
+        return run.cpu_s
+
+    print(f"{groups} groups:", *growth(report, given.past), sep="\n", flush=True)
+    return codes
 
 
 def ten_minutes(given: argparse.Namespace, out: Path) -> Written:
@@ -209,6 +244,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--days", type=int, default=1, help="the last one is reported")
     parser.add_argument("--interval", type=int, default=5, help="seconds between lines (5)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--past", type=int, nargs="+", help="days of stored results before it")
     parser.add_argument("--checkout", type=Path, help="another checkout to measure, too")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", help="of the driver, such as 4g (the report's own default)")
@@ -280,11 +316,17 @@ class Command:
 
 
 def measure(
-    directory: Path, written: Written, date: datetime.date, command: Command, name: str
+    directory: Path,
+    written: Written,
+    date: datetime.date,
+    command: Command,
+    name: str,
+    *,
+    keeps_results: bool = False,
 ) -> Run:
     """The report of `date` from directory/dumps into directory/out, as the command does it."""
     out, events = directory / "out", directory / "events"
-    for fresh in (out, events):
+    for fresh in (events,) if keeps_results else (out, events):
         shutil.rmtree(fresh, ignore_errors=True)
     events.mkdir(parents=True)
     words = command.words(date, directory / "dumps", out, events)

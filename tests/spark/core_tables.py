@@ -11,10 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from spark.config.calendar_periods import periods_of
 from spark.config.objectives import SlaConfig
 from spark.config.sla_config import default_sla
 from spark.dumps.dump_files import Group, split_by_group
 from spark.dumps.dump_line import FileLines
+from spark.figures.calendar_windows import first_dates
 from spark.figures.group_report import OF_GROUPS, row_tuple
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
@@ -53,8 +55,9 @@ def core_tables(
     asked, date = sla or default_sla(), str(day.date)
     dates = [tables["dt"][0]["dt"] for tables in history]
     before = tuple(sorted({each for each in dates if each < date}))
-    context = Context(day, asked, date in dates, before)
-    items = [*_stored(history, date), *_of_files(roots, day)]
+    periods = periods_of(day.date, asked.calendars, asked.timezone)
+    context = Context(day, asked, date in dates, before, periods)
+    items = [*_stored(history, date, first_dates(periods)), *_of_files(roots, day)]
     items += [item_of_expected((each.cluster, each.broker)) for each in asked.expect]
     found: Tables = {name: [] for name in OF_GROUPS}
     for rows in rows_of_part(items, context):
@@ -71,11 +74,13 @@ def core_tables(
     return found
 
 
-def _stored(history: Sequence[Tables], date: str) -> Iterator[Item]:
+def _stored(history: Sequence[Tables], date: str, begins: Sequence[str]) -> Iterator[Item]:
     for tables in history:
         for table in STORED:
             for row in tables[table]:
-                if table != "minutes" or (row["bad_ms"] and row["dt"] < date):
+                if table == "minutes" and not (row["bad_ms"] and row["dt"] < date):
+                    continue
+                if table != "hours" or row["dt"] in begins:
                     yield item_of_row(table, row)
 
 

@@ -462,6 +462,15 @@ def _group(broker: str, role: str, verdict: str, replicas: list[Replica]) -> dic
         "sync_ok_most": sum(shape) if sync else 0,
         "sync_failed_least": 245 if sync else 0,
         "sync_failed_most": 245 if sync else 0,
+        "sends_ok_least": messages,
+        "sends_ok_most": messages,
+        "sends_failed_least": 245 if sync else 0,
+        "sends_failed_most": 245 if sync else 0,
+        "sends_le": le,
+        "sends_least": list(shape),
+        "sends_most": list(shape),
+        "sends_unmeasured": 0,
+        "sends_uncounted": 0,
         "two_masters_s": 0.0,
         "two_masters": None,
         "ready_samples": STEPS - replicas[0].seconds("unknown") // STEP_S,
@@ -564,6 +573,9 @@ def demo_objective() -> dict[str, Any]:
         "first_copy_hours": 24.0,
         "sync_ok_given": True,
         "runbook_url": None,
+        "sends_ok_percent": None,
+        "sends_slower_than": None,
+        "group_availability": None,
     }
 
 

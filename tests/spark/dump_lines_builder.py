@@ -77,10 +77,10 @@ def ack_latency(counts: Sequence[int] = (0, 0, 0, 0, 0), total_s: float = 0.0) -
     return {"le": list(ACK_LE), "counts": list(counts), "sum": total_s}
 
 
-def sends(ok: int = 0, **others: int) -> Any:
+def sends(ok: int = 0, latency: Any = None, **others: int) -> Any:
     """The counters of all answers to sends; `others` by result."""
     results = ("flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
-    return {"ok": ok, **dict.fromkeys(results, 0), **others, "latency": ack_latency()}
+    return {"ok": ok, **dict.fromkeys(results, 0), **others, "latency": latency or ack_latency()}
 
 
 def exposure(at_least: int, at_most: int, looks: int = 0) -> Any:
@@ -184,7 +184,7 @@ class Life:
             since = max(0, mono - max(0, line["ts"] - self.start_ms))
         self._since = mono
         line |= {"v": 2, "since": min(since, mono), "host": "10.0.0.1:10911"}
-        line |= {"sends": sends(), "lag_le": list(LAG_LE)}
+        line |= {"sends": line.get("sends") or sends(), "lag_le": list(LAG_LE)}
         line["exposure"] = None if risk is None else exposure(risk, risk, self.seq)
         for row in line.get("replicas") or []:
             row["lag_ms_max"] = 10**9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from remoting.body.kv_table import KVTable
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from remoting.errors import RemotingConnectError
 from remoting.remoting_client import RemotingClient
+from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode
-from remoting.request_processor import Route
+from remoting.request_processor import ConnectionLike, Route
+from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
-from store.control_slots import DISPATCHED_OFFSET
+from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from tests.broker.broker_fakes import CONFIG, GOLDEN_CONFIG, golden, json_of
 from tests.broker.processor_world import World as ProcessorWorld
 from tests.remoting.fake_peer import FakePeer
@@ -42,6 +45,8 @@ CODES = {
     DELAYS: RequestCode.GET_ALL_DELAY_OFFSET,
     GROUPS: RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
 }
+ROUND = [21, 43, 28, 45, 28, 201]
+"""The requests of a round; 28: where the log ended after a table of offsets was taken."""
 REMARKS = {
     TOPICS: "No topic in this broker",
     OFFSETS: "No consumer offset in this broker",
@@ -210,8 +215,9 @@ def test_rhythm(world: World) -> None:
     for wait_ms, rounds in ((0, 1), (9_999, 1), (1, 2), (10_000, 3)):
         world.clock.advance(wait_ms)
         world.executor.run_due()
-        assert len(world.api.calls) == rounds * 4
-    assert world.api.calls[:4] == [(VIP, 21), (MASTER, 43), (MASTER, 45), (MASTER, 201)]
+        assert len(world.api.calls) == rounds * len(ROUND)
+    assert world.api.calls[0] == (VIP, 21)
+    assert world.api.calls[1 : len(ROUND)] == [(MASTER, code) for code in ROUND[1:]]
 
 
 def test_the_interval_is_a_setting(world: World) -> None:
@@ -220,7 +226,7 @@ def test_the_interval_is_a_setting(world: World) -> None:
     for wait_ms in (0, 500):
         world.clock.advance(wait_ms)
         executor.run_due()
-    assert len(world.api.calls) == 8
+    assert len(world.api.calls) == 2 * len(ROUND)
 
 
 @pytest.mark.parametrize("address", [None, OWN])
@@ -236,7 +242,7 @@ def test_a_master_that_changes_within_a_round_ends_it(world: World) -> None:
     world.round()
     assert world.api.calls[0] == (VIP, 21)
     assert {broker for broker, _ in world.api.calls[1:]} == {"10.0.0.3:10909", "10.0.0.3:10911"}
-    assert [code for _, code in world.api.calls[1:]] == [21, 43, 45, 201]
+    assert [code for _, code in world.api.calls[1:]] == ROUND
 
 
 def test_a_new_master_is_copied_from_at_once(world: World) -> None:
@@ -244,7 +250,7 @@ def test_a_new_master_is_copied_from_at_once(world: World) -> None:
     world.api.calls.clear()
     world.sync.set_master_address("10.0.0.3:10911")
     world.executor.run_due()
-    assert [code for _, code in world.api.calls] == [21, 43, 45, 201]
+    assert [code for _, code in world.api.calls] == ROUND
     world.api.calls.clear()
     world.sync.link_opened()
     world.executor.run_due()
@@ -258,7 +264,7 @@ def test_what_failed_is_copied_again_when_the_link_is_up(world: World) -> None:
     world.api.calls.clear()
     world.sync.link_opened()
     world.executor.run_due()
-    assert len(world.api.calls) == 4
+    assert [code for _, code in world.api.calls] == [21, 43, 45, 28, 201]
 
 
 def test_a_link_that_opens_within_a_round_that_fails_is_not_forgotten(world: World) -> None:
@@ -297,7 +303,7 @@ def test_a_silent_master_is_told_of_once_a_round(world: World) -> None:
 def test_one_round_at_a_time(world: World) -> None:
     world.api.on_call = lambda _broker, code: world.sync.sync_all() if code == 43 else None
     world.round()
-    assert len(world.api.calls) == 4
+    assert len(world.api.calls) == len(ROUND)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +418,7 @@ def test_nothing_is_taken_over_while_the_logs_do_not_belong_together(world: Worl
     assert world.compared == [], "process ha goes on comparing"
     world.sync.logs_compared(MASTER, None)
     world.round()
-    assert len(world.api.calls) == 4
+    assert len(world.api.calls) == len(ROUND)
 
 
 def test_nothing_is_taken_over_before_the_logs_were_compared(world: World) -> None:
@@ -423,7 +429,7 @@ def test_nothing_is_taken_over_before_the_logs_were_compared(world: World) -> No
     assert "not been compared with the master's yet" in str(world.status(TOPICS).last_error)
     world.round()
     world.round()
-    assert len(world.api.calls) == 8
+    assert len(world.api.calls) == 2 * len(ROUND)
     assert world.compared == [MASTER], "once is enough"
 
 
@@ -606,7 +612,8 @@ def test_the_queues_go_when_the_last_record_of_the_topic_has_come(
         world.round()
         assert world.deleted == deleted
     assert world.status(TOPICS).failures == 0
-    assert [code for _, code in world.api.calls].count(28) == 2, "once for each"
+    asked = pairwise(code for _, code in world.api.calls)
+    assert list(asked).count((21, 28)) == 2, "once for each"
 
 
 def test_a_topic_that_comes_back_in_time_keeps_its_queues(world: World) -> None:
@@ -898,7 +905,121 @@ def test_delay_offsets_are_the_masters_whatever_was_here(world: World) -> None:
     assert world.saved("delayOffset.json") == {"offsetTable": {"1": 7}}
 
 
+# -- offsets wait for the log --------------------------------------------------------------------
+
+
+def await_log(world: World) -> None:
+    """The first copy is made, and the log stands at 5,000. From then on the master is ahead."""
+    world.page.counters[MAX_PHY_OFFSET] = world.api.log_end = 5_000
+    world.round()
+    world.api.log_end = 7_000
+    world.master.commit("g", "t", 9)
+    world.master.schedule_offsets.update_offset(3, 4)
+
+
+def copied(world: World) -> tuple[int | None, int | None]:
+    slave = world.slave
+    return slave.offsets.query_offset("g", "t", 0), slave.schedule_offsets.find_offset(3)
+
+
+def test_a_table_counts_once_the_log_holds_what_it_rests_on(world: World) -> None:
+    """What was popped is behind the offset, and its check point is not here yet."""
+    await_log(world)
+    before_ms = world.status(OFFSETS).last_success_ms
+    world.round()
+    asked_ms = world.clock.now
+    for end in (5_000, 6_999):
+        world.page.counters[MAX_PHY_OFFSET] = end
+        world.clock.advance(100)
+        world.executor.run_due()
+        assert copied(world) == (None, None)
+        assert {world.status(kind).last_success_ms for kind in (OFFSETS, DELAYS)} == {before_ms}
+    world.page.counters[MAX_PHY_OFFSET] = 7_000
+    world.clock.advance(100)
+    world.executor.run_due()
+    assert copied(world) == (9, 4)
+    assert world.saved("delayOffset.json") == {"offsetTable": {"3": 4}}
+    for kind in (OFFSETS, DELAYS):
+        assert world.status(kind).last_success_ms == asked_ms < world.clock.now
+        assert world.page.counters[SLAVE_SYNC_SUCCESS + kind] == asked_ms
+        assert world.status(kind).failures == 0
+
+
+def test_the_end_is_asked_for_after_the_table(world: World) -> None:
+    """What the master stores in between may be what the table rests on."""
+    await_log(world)
+
+    def store_more(_broker: str, code: int) -> None:
+        if code in (43, 45):
+            world.api.log_end += 1_000
+
+    world.api.on_call = store_more
+    world.page.counters[MAX_PHY_OFFSET] = 7_000
+    world.round()
+    assert copied(world) == (None, None)
+
+
+def test_a_slave_that_is_always_behind_copies_nevertheless(world: World) -> None:
+    """A table that is replaced by a newer one in each round would never count."""
+    await_log(world)
+    for offset in range(10, 16):
+        world.round()
+        world.page.counters[MAX_PHY_OFFSET] = world.api.log_end
+        world.api.log_end += 1_000
+        world.master.commit("g", "t", offset)
+    assert copied(world)[0] in range(9, 16)
+
+
+def test_the_last_waiting_table_ends_its_round(world: World) -> None:
+    """What follows a round (replica.json, the timers' check point) waits for no other one."""
+    await_log(world)
+    followed: list[str] = []
+    world.sync._and_then = followed.append
+    world.round()
+    assert followed == [MASTER]
+    world.page.counters[MAX_PHY_OFFSET] = 7_000
+    world.clock.advance(100)
+    world.executor.run_due()
+    assert followed[1:2] == [MASTER]
+
+
+@pytest.mark.parametrize("change", ["link", "master", "objection"])
+def test_what_waits_ends_with_its_link_and_its_master(world: World, change: str) -> None:
+    await_log(world)
+    world.round()
+    if change == "link":
+        world.sync.link_opened()
+    elif change == "master":
+        world.sync.set_master_address("10.0.0.3:10911")
+    else:
+        world.sync.logs_compared(MASTER, "diverged")
+    world.page.counters[MAX_PHY_OFFSET] = 7_000
+    world.api.log_end = 9_000
+    world.clock.advance(200)
+    world.executor.run_due()
+    assert copied(world) == (None, None)
+
+
+def test_a_master_that_does_not_say_where_its_log_ends(world: World) -> None:
+    await_log(world)
+    world.api.answers[MASTER, RequestCode.GET_BROKER_RUNTIME_INFO] = BrokerAnswerError("code 1")
+    world.round()
+    assert copied(world) == (None, None)
+    assert world.status(OFFSETS).last_error == "BrokerAnswerError: code 1"
+    assert world.status(GROUPS).failures == 0
+
+
 # -- over real sockets ---------------------------------------------------------------------------
+
+
+class LogEnd:
+    """28: an empty log."""
+
+    def process_request(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        table = {"commitLogMinOffset": "0", "commitLogMaxOffset": "0"}
+        return request.response(ResponseCode.SUCCESS, body=KVTable(table=table).to_json_bytes())
 
 
 class Served:
@@ -908,6 +1029,7 @@ class Served:
         self.loop = SelectorLoop("master-loop")
         processors = (master.admin_topic(), master.admin_offset(), master.admin_group())
         routes = {code: Route(each) for each in processors for code in each.table}
+        routes[RequestCode.GET_BROKER_RUNTIME_INFO] = Route(LogEnd())
         self.server = RemotingServer(self.loop, routes)
         self.listening, self._vip = listen_alone()
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"

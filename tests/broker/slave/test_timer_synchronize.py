@@ -8,6 +8,8 @@ import pytest
 
 from broker.out.broker_outer_api import BrokerAnswerError, TimerCheckPointAnswer
 from broker.slave.timer_synchronize import TimerSynchronize
+from remoting.body.kv_table import KVTable
+from remoting.request_code import RequestCode
 from store.control_slots import MAX_PHY_OFFSET
 from store.timer.timer_slots import TIMER_MASTER_QUEUE_OFFSET, TIMER_READ_TIME_MS
 from tests.support.shared_memory import close_page, fresh_page
@@ -27,11 +29,17 @@ GOLDEN = bytes.fromhex(
 class Master:
     def __init__(self) -> None:
         self.answer: TimerCheckPointAnswer | None = TimerCheckPointAnswer(GOLDEN, 0)
+        self.log_end = 0
 
     def get_timer_check_point(self, _broker: str, _timeout_ms: int) -> TimerCheckPointAnswer:
         if self.answer is None:
             raise BrokerAnswerError("code 3")
         return self.answer
+
+    def get_table(self, _broker: str, code: RequestCode, _timeout_ms: int) -> bytes | None:
+        assert code == RequestCode.GET_BROKER_RUNTIME_INFO
+        table = {"commitLogMinOffset": "0", "commitLogMaxOffset": str(self.log_end)}
+        return KVTable(table=table).to_json_bytes()
 
 
 @pytest.fixture
@@ -45,6 +53,18 @@ def test_a_java_master(counters: memoryview) -> None:
     TimerSynchronize(Master(), counters).sync("m:1")
     assert counters[TIMER_READ_TIME_MS] == 0x1A205AC6D60
     assert counters[TIMER_MASTER_QUEUE_OFFSET] == 0x57
+
+
+def test_the_read_time_of_a_java_master_waits_for_the_log(counters: memoryview) -> None:
+    """It does not say where its log ended, so that is asked for (28)."""
+    master = Master()
+    master.log_end, counters[MAX_PHY_OFFSET] = 1_000, 999
+    sync = TimerSynchronize(master, counters)
+    sync.sync("m:1")
+    assert counters[TIMER_READ_TIME_MS] == 0
+    counters[MAX_PHY_OFFSET] = 1_000
+    sync.sync("m:1")
+    assert counters[TIMER_READ_TIME_MS] == 0x1A205AC6D60
 
 
 def test_a_read_time_waits_for_the_log(counters: memoryview) -> None:

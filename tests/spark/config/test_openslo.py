@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.command.command_line import main
+from spark.config.objectives import SlaConfig
 from spark.config.openslo_documents import documents, documents_text, read_sla_of
 from spark.config.openslo_reader import OpenSloError, read_documents
-from spark.config.sla_config import SlaConfig, SlaError, default_sla, parse_sla
+from spark.config.sla_config import SlaError, default_sla, parse_sla
 from spark.config.sla_text import sla_text
 
 EVERYTHING = """
@@ -102,7 +103,24 @@ def round_trip(sla: SlaConfig, directory: Path) -> SlaConfig:
     return read(documents_text(sla), directory)
 
 
-@pytest.mark.parametrize("text", ["", EVERYTHING], ids=["default", "everything"])
+CONTRACT = """
+objectives:
+  - name: a
+    cluster: c
+    sends_ok_percent: 99.95
+    sends_slower_than: {ms: 100, percent: 1}
+    group_availability: {in_sync_replicas: 3, percent: 99.99}
+  - {name: b, broker: x, group_availability: any}
+windows: [7, 30, month, quarter]
+timezone: America/New_York
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", EVERYTHING, CONTRACT, "windows: [30, week]"],
+    ids=["default", "everything", "contract", "week"],
+)
 def test_what_is_written_comes_back(text: str, tmp_path: Path) -> None:
     sla = parse_sla(text, "x")
     back = round_trip(sla, tmp_path)
@@ -229,7 +247,29 @@ def changed(old: str, new: str) -> str:
         ),
         (
             changed("4w, isRolling: true", "4w, calendar: {timeZone: UTC}"),
-            "spec.timeWindow: only a rolling one is judged (isRolling: true)",
+            "spec.timeWindow has duration '4w': calendar windows have one of 1w, 1M, 1Q",
+        ),
+        (
+            changed("4w, isRolling: true", "4w, isRolling: false"),
+            "spec.timeWindow: write isRolling: true, or isRolling: false and a calendar",
+        ),
+        (
+            changed("4w, isRolling: true", "1M, isRolling: false, calendar: {timeZone: UTC}"),
+            "spec.timeWindow: calendar.startTime is 'None': it must be the midnight at which a",
+        ),
+        (
+            changed(
+                "4w, isRolling: true",
+                "1Q, isRolling: false, calendar: {startTime: 2026-02-01 00:00:00, timeZone: UTC}",
+            ),
+            "calendar.startTime is '2026-02-01 00:00:00': it must be the midnight at which a quart",
+        ),
+        (
+            changed(
+                "4w, isRolling: true",
+                "1w, isRolling: false, calendar: {startTime: 2024-01-01 00:00:00, timeZone: Mars}",
+            ),
+            "calendar.timeZone is 'Mars': write the name of a time zone of the IANA database",
         ),
         (changed("{target: 0.9995}", ""), "spec.objectives needs exactly one entry"),
         (
@@ -286,6 +326,45 @@ def test_sends_need_the_availability_of_the_same_groups(tmp_path: Path) -> None:
     found = [document for document in documents(sla) if "a-availability" not in str(document)]
     with pytest.raises(OpenSloError, match="no SLO for the availability of the same broker groups"):
         read(yaml.safe_dump_all(found), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("duration", "start", "calendar"),
+    [
+        ("1M", "2026-02-01 00:00:00", "month"),
+        ("1Q", "'2025-10-01 00:00:00'", "quarter"),
+        ("1w", "2026-11-23 00:00:00", "week"),
+    ],
+)
+def test_calendar_windows_of_others(
+    duration: str, start: str, calendar: str, tmp_path: Path
+) -> None:
+    window = f"{{startTime: {start}, timeZone: America/New_York}}"
+    text = changed("4w, isRolling: true", f"{duration}, isRolling: false, calendar: {window}")
+    found = read(text, tmp_path)
+    assert (found.windows, found.calendars) == ((7, 30), (calendar,))
+    assert found.timezone == "America/New_York"
+
+
+def test_a_calendar_window_is_written_as_the_specification_says() -> None:
+    text = "windows: [7, week, month, 28]\ntimezone: Europe/Berlin"
+    _, slo = documents(parse_sla(text, "x"))
+    assert slo["spec"]["timeWindow"] == [
+        {
+            "duration": "1M",
+            "isRolling": False,
+            "calendar": {"startTime": "2024-01-01 00:00:00", "timeZone": "Europe/Berlin"},
+        }
+    ]
+
+
+def test_a_zone_that_contradicts_the_annotation(tmp_path: Path) -> None:
+    text = "windows: [7, month]\ntimezone: Europe/Berlin"
+    written = documents_text(parse_sla(text, "x"))
+    changed_zone = written.replace("timeZone: Europe/Berlin", "timeZone: Europe/Paris")
+    assert changed_zone != written
+    with pytest.raises(OpenSloError, match=r"month in Europe/Paris, .*timezone is Europe"):
+        read(changed_zone, tmp_path)
 
 
 def test_different_windows(tmp_path: Path) -> None:

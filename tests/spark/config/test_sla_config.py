@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import (
+    GroupAvailability,
     Objective,
     PolicyStep,
     ReplicaName,
     ReplicaPattern,
     SlaConfig,
+    SlowSends,
     is_named_by,
     pattern_regex,
 )
@@ -67,7 +69,11 @@ def test_the_examples_in_the_shipped_file_are_right() -> None:
     assert None not in (orders.lag_p99_seconds, orders.sync_ok_percent, orders.metadata_age_seconds)
     assert config.expect == (ReplicaName("prod-1", "orders-1", "orders-1:1"),)
     assert config.retired == (ReplicaPattern("prod-1", "old-*"),)
-    assert "\nwindows: [7, 30]\n" in text
+    assert "\nwindows: [7, 30, month, quarter]\n" in text
+    assert (config.calendars, config.timezone) == (("month", "quarter"), "Europe/Berlin")
+    assert orders.sends_ok_percent == 99.95
+    assert orders.sends_slower_than == SlowSends(100, 1)
+    assert orders.group_availability == GroupAvailability(2)
     assert "\nexit_on: day\n" in text
     assert config.budget_policy == (
         PolicyStep(50, "slow down releases"),
@@ -210,7 +216,7 @@ objectives:
         ),
         (
             "zzz: 1",
-            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, expect, retired",
+            "sla.yaml:1: unknown key 'zzz'; known are objectives, windows, timezone, expect",
         ),
         (
             "objectives:\n- name: a\n  broker: b\n\n  broker: c",
@@ -285,7 +291,29 @@ objectives:
             )
             for value in ("1", "91", "-7", "7.5", "1e999")
         ),
-        ("windows:\n- 7\n- week", "sla.yaml:3: windows is 'week': write a plain number of days"),
+        (
+            "windows:\n- 7\n- year",
+            "sla.yaml:3: windows has 'year': write a number of days, or week, month, quarter",
+        ),
+        ("windows:\n- 7d", "sla.yaml:2: windows is '7d': write a plain number of days"),
+        ("windows:\n- 7\n- month\n- month", "sla.yaml:4: windows has month twice, first in line 3"),
+        (
+            "windows: [month]",
+            "sla.yaml:1: windows has 0 numbers of days: it must have 1 to 4; write a list of days",
+        ),
+        (
+            "windows: [7, month]\ntimezone: Europe/Berln",
+            "sla.yaml:2: timezone is 'Europe/Berln': write the name of a time zone of the IANA"
+            " database; did you mean Europe/Berlin?",
+        ),
+        (
+            "windows: [7, month]\ntimezone: Asia/Kolkata",
+            "sla.yaml:2: timezone is 'Asia/Kolkata': days of Asia/Kolkata do not begin at a whole",
+        ),
+        (
+            "timezone: Europe/Berlin",
+            "sla.yaml:1: timezone has no effect without one of week, month, quarter in windows",
+        ),
         ("windows:\n- 7\n- 30\n- 7.0", "sla.yaml:4: windows has 7 twice, first in line 2;"),
         (
             "objectives:\n- name: all\n- name: orders\n  broker: o-*",
@@ -507,3 +535,40 @@ def test_a_star_is_any_text() -> None:
     """Names are the brokers': a line break in one must not leave its replica without objective."""
     assert is_named_by(("*", "a*b", "*"), ("", "a\nb", "x\n"))
     assert not is_named_by(("*", "a?b", "x"), ("", "a\nb", "y"))
+
+
+def test_calendar_periods_beside_rolling_windows() -> None:
+    config = parse_sla("windows: [quarter, 30, month]\ntimezone: Europe/Berlin", "sla.yaml")
+    assert (config.windows, config.calendars) == ((30,), ("month", "quarter"))
+    assert config.timezone == "Europe/Berlin"
+    assert (default_sla().calendars, default_sla().timezone) == ((), "UTC")
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("sends_ok_percent: 101", "sends_ok_percent is 101: it must be above 0 and at most 100"),
+        ("sends_slower_than: 5", "sends_slower_than is '5': write {ms: …, percent: …}"),
+        ("sends_slower_than: {ms: 5}", "sends_slower_than lacks percent: write {ms: …, percent: …"),
+        ("sends_slower_than: {ms: 0, percent: 1}", "ms is 0: it must be above 0 and at most"),
+        (
+            "sends_slower_than: {ms: 5, per: 1}",
+            "sends_slower_than: unknown key 'per'; did you mean",
+        ),
+        (
+            "group_availability: all",
+            "group_availability is 'all': write any or {in_sync_replicas: …, percent: …}",
+        ),
+        (
+            "group_availability: {in_sync_replicas: 1}",
+            "in_sync_replicas is 1: it must be a whole number, at least 2 (the master and one",
+        ),
+        ("group_availability: {percent: 99}", "group_availability lacks in_sync_replicas: write"),
+    ],
+)
+def test_mistakes_in_promises_of_contracts(entry: str, expected: str) -> None:
+    with pytest.raises(SlaError) as caught:
+        parse_sla(f"objectives:\n- name: a\n  {entry}", "sla.yaml")
+    assert any(f"sla.yaml:3: {expected}" in problem for problem in caught.value.problems), (
+        caught.value.problems
+    )

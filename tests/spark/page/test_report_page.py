@@ -641,3 +641,43 @@ def test_the_pictures_in_the_documentation_show_this_page(name: str) -> None:
         "another page; draw it anew: UPDATE_PICTURES=1 .venv/bin/python -m pytest "
         "tests/spark/page/test_page_in_browser.py -k pictures"
     )
+
+
+def test_calendar_periods_are_shown_as_far_as_they_have_come() -> None:
+    demo = demo_report()
+    row = {
+        **{name: demo.replica_days[0][name] for name in ("cluster", "broker", "replica")},
+        "period": "month",
+        "name": "2026-11",
+        "timezone": "Europe/Berlin",
+        "verdict": "met",
+        "from_ms": 0,
+        "to_ms": 1,
+        "until_ms": 1,
+        "final": False,
+        "days_with_data": 10,
+        "reason": "",
+        "window_s": 2_592_000.0,
+        "open_s": 1_728_000.0,
+        "excluded_s": 0.0,
+        "good_s": 863_400.0,
+        "bad_s": 600.0,
+        "unknown_s": 0.0,
+        "coverage": 1.0,
+        "availability": 0.9993,
+        "budget_s": 2_592.0,
+        "budget_left_s": 1_992.0,
+        "budget_used_ratio": 0.23,
+    }
+    page = page_of(dataclasses.replace(demo, calendar_windows=[row]))
+    caption = (
+        "Weeks, months and quarters as far as they have come, in the days of Europe/Berlin;"
+        " the budget is that of the whole period"
+    )
+    (found,) = rows_of(page, caption)
+    assert found[1] == "2026-11, so far"
+    assert "Met" in found[2]
+    assert [text.replace("\u00a0", " ") for text in found[3:]] == [
+        *("99.93 %", "10 min", "0 s", "43 min 12 s", "33 min 12 s", "20 d"),
+    ]
+    assert access_problems(page) == []
