@@ -82,7 +82,9 @@ class GroupTransferService(ServiceThread):
     # -- connections ---------------------------------------------------------------------------
 
     def add(self, progress: SlaveProgress) -> None:
-        """A connection is admitted."""
+        """A connection is admitted. What its handshake says that it has counts as a report does:
+        it ends what was at risk before."""
+        log_end = self._counters[MAX_PHY_OFFSET]
         replica = self._registry.connected(progress)
         log.info(
             "replica %s: connected from %s, starts at %s, %s bytes behind",
@@ -91,6 +93,7 @@ class GroupTransferService(ServiceThread):
             progress.start_offset,
             progress.lag_bytes(self._counters[MAX_PHY_OFFSET]),
         )
+        self.notify_transfer_some(progress, log_end)
         self.evaluate()
         self.wakeup()
 

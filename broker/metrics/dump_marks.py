@@ -30,6 +30,8 @@ LAG_LE_MS: Final = (
 )
 """Upper bounds of the time in sync by lag. Those that objectives name: another limit leaves the
 time of its bucket unknown."""
+_LATE_MS: Final = 1_000
+"""A look that comes later may have missed a lag that matters: looks are 200 ms apart."""
 _EXPOSURE: Final = "dump_exposure"
 _LOOKS: Final = "dump_exposure_looks"
 _LAG: Final = "dump_lag"
@@ -122,9 +124,11 @@ class DumpMarks:
             # It may have grown as time went by, and fallen just before this look.
             lag_ms = max(lag_ms, before.lag_ms + passed_ms)
         if before is not None and before.is_in_sync and before.exact and now.exact:
-            longer_ms = max(before.lag_ms, now.lag_ms)
-            if passed_ms <= GAP_MS:
-                values[times + bisect_left(LAG_LE_MS, longer_ms)] += passed_ms
+            longer = bisect_left(LAG_LE_MS, max(before.lag_ms, now.lag_ms))
+            # Of what a late look did not see it tells only where that changes nothing.
+            is_sure = passed_ms <= _LATE_MS or longer == bisect_left(LAG_LE_MS, lag_ms)
+            if is_sure and passed_ms <= GAP_MS:
+                values[times + longer] += passed_ms
         ring = self._slots.find(_LAG, labels, self._lag.size)
         self._lag.write(values, ring, now_ms, (lag_ms,))
         self._write_link(now.link, replica.last_error_ms)

@@ -17,6 +17,7 @@ import msgspec
 
 from broker.metrics import metrics_table as table
 from broker.metrics.dump_marks import EXPOSURE_LE, LAG_LE_MS, DumpMarksReader, Link
+from broker.metrics.metadata_ages import MetadataAges
 from broker.metrics.remoting_metrics import SYNC_RESULTS
 from broker.metrics.replica_view import Rows
 from broker.settings.changed_settings import ChangedSettings
@@ -147,10 +148,7 @@ class ReplicationSnapshot:
         interval_ms = options.supervisor.metrics_dump_interval_seconds * 1000
         self._marks = DumpMarksReader(interval_ms)
         self._written_ms = -1
-        self._seen_ms: dict[SyncKind, int] = {}
-        self._written_seen_ms: dict[SyncKind, int] = {}
-        """When each kind of metadata had last been copied: as the last snapshot saw it, and as the
-        last one did whose line was written."""
+        self._ages = MetadataAges()
         self._messages_in = _RisingTotal()
         self._bytes_in = _RisingTotal()
 
@@ -160,8 +158,8 @@ class ReplicationSnapshot:
         counters = self._counters
         snapshot = self._metrics.look()
         if written_ms != self._written_ms:
-            self._written_ms, self._written_seen_ms = written_ms, self._seen_ms
-            self._seen_ms = {}
+            self._written_ms = written_ms
+            self._ages.written()
         since_ms = self._marks.since_ms(written_ms, self._clock.monotonic_ms())
         return {
             "since": max(since_ms - _LOOK_MS, 0),
@@ -213,29 +211,20 @@ class ReplicationSnapshot:
         return rows
 
     def _metadata(self) -> list[Json]:
-        now_ms = self._clock.now_ms()
+        now_ms, mono_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         rows = []
         for kind in SyncKind:
-            last_ms = self._counters[SLAVE_SYNC_SUCCESS + kind]
-            age_ms = max(now_ms - last_ms, 0) if last_ms else None
+            stamp_ms = self._counters[SLAVE_SYNC_SUCCESS + kind]
+            ages = self._ages.look(kind, stamp_ms, now_ms, mono_ms)
             rows.append(
                 {
                     "kind": kind.label,
-                    "age_ms": age_ms,
-                    "age_ms_max": self._oldest_ms(kind, last_ms, age_ms),
+                    "age_ms": None if ages is None else ages.now,
+                    "age_ms_max": None if ages is None else ages.largest,
                     "failures": self._counters[SLAVE_SYNC_FAILURES + kind],
                 }
             )
         return rows
-
-    def _oldest_ms(self, kind: SyncKind, last_ms: int, age_ms: int | None) -> int | None:
-        """Largest age since the last line that was written: just before a success, or now. Of
-        several successes since then the time from the first to the last is an upper bound."""
-        before_ms = self._written_seen_ms.get(kind, 0)
-        self._seen_ms[kind] = last_ms
-        if age_ms is None or not before_ms:
-            return age_ms
-        return max(age_ms, last_ms - before_ms)
 
 
 def _value(snapshot: SeriesReader, metric: table.Metric) -> float | None:

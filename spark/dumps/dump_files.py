@@ -63,11 +63,16 @@ _DECODER: Final = msgspec.json.Decoder(_Head)
 
 def read_lines(content: bytes) -> tuple[list[bytes], str]:
     """The lines of a file, gzip of any number of members or plain, without their ends; and why it
-    breaks off, "" when it does not. A file that breaks off has no last line that is torn."""
+    breaks off, "" when it does not. A file that breaks off has no last line that is torn.
+
+    A line ends with `\\n` alone, as in spark/evidence/dump_chain.py: what is read is covered."""
     text, damage = file_text(content)
-    if damage:
-        text = text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1]
-    return text.splitlines(), damage
+    lines = text.split(b"\n")
+    if damage or not lines[-1]:
+        lines.pop()
+    if b"\r" in text:
+        lines = [line.removesuffix(b"\r") for line in lines]
+    return lines, damage
 
 
 def file_text(content: bytes) -> tuple[bytes, str]:

@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -117,12 +117,17 @@ _DECODER: Final = msgspec.json.Decoder(_Head)
 
 
 def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], list[str]]:
-    """The lines of a file (gzip or plain) by life, and its problems. What stands behind the last
-    line break of a plain file is not a line yet."""
+    """The lines of a file (gzip or plain) by life, and its problems.
+
+    They are those that the report reads, the last one also without a line break; only JSON that
+    is not whole is no line yet there, as it is being written."""
     text, damage = file_text(content)
     found: dict[Life, Stretch] = {}
     problems: list[str] = []
     *lines, rest = text.split(b"\n")
+    is_torn = bool(rest) and (bool(damage) or not _is_json(rest))
+    if rest and not is_torn:
+        lines.append(rest)
     for number, line in enumerate(lines, 1):
         try:
             head = _DECODER.decode(line)
@@ -148,9 +153,17 @@ def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], l
         )
     if damage:
         problems.append(f"{file}: breaks off: {damage}")
-    elif rest and content[:2] == b"\x1f\x8b":
+    elif is_torn and (b"\r" in rest or content[:2] == b"\x1f\x8b"):
         problems.append(f"{file}: its last line is incomplete")
     return found, problems
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def record_of(life: Life, stretches: Iterable[Stretch]) -> LifeRecord:
@@ -238,10 +251,51 @@ def join(records: Sequence[tuple[datetime.date, LifeRecord]]) -> Iterator[Join]:
                 yield Join(True, _broken(life, before.last_seq, after.first_seq))
         first = parts[0]
         if first.is_chained and not (began_before[life] and first.first_seq > 1):
-            before_it = lives.get(life._replace(boot=first.prev_boot or ""))
+            before_it = lives.get(_before(first))
             found = _join_of_lives(first, before_it[-1] if before_it else None, life in on_first)
             if found is not None:
                 yield found
+    yield from _branches([parts[0] for parts in lives.values()], on_first)
+
+
+def _before(record: LifeRecord) -> Life:
+    """The life that a life says was before it; every line of it says so."""
+    return record.life._replace(boot=record.prev_boot or "")
+
+
+def _branches(firsts: Iterable[LifeRecord], on_first_date: Collection[Life]) -> Iterator[Join]:
+    """Where the lives of a broker are not one behind the other: a life can be put in between with
+    right digests, and no line behind it changed, but then two follow the same one, or it follows
+    none. `firsts`: the first record of each life."""
+    brokers: dict[Life, list[LifeRecord]] = defaultdict(list)
+    for first in firsts:
+        if first.is_chained:
+            brokers[first.life._replace(boot="")].append(first)
+    for _, some in sorted(brokers.items()):
+        some.sort(key=lambda record: (record.boot_ts, record.life))
+        there = {record.life: record for record in some}
+        followers: dict[str, LifeRecord] = {}
+        begins = 0
+        for first in some:
+            life, before = first.life, there.get(_before(first))
+            if before is None:
+                begins += 1
+                if begins > 1 and first.prev_boot is None:
+                    yield Join(False, f"{life}: names no life before it, and {some[0].life} was")
+                elif begins > 1 and life in on_first_date:
+                    yield Join(False, _not_there(first))
+            elif before.boot_ts > first.boot_ts:
+                text = f"{life}: began before {before.life}, which it names as the life before it"
+                yield Join(False, text)
+            if first.prev_boot is not None:
+                other = followers.setdefault(first.prev_boot, first)
+                if other is not first:
+                    text = f"{life}: names the same line before it as boot {other.life.boot}"
+                    yield Join(True, f"{text}: one of them was inserted, or a store was copied")
+
+
+def _not_there(first: LifeRecord) -> str:
+    return f"{first.life}: the life before it, {first.prev_boot}, is not there"
 
 
 def _join_of_lives(
@@ -261,7 +315,7 @@ def _join_of_lives(
     if last is None:
         if is_on_first_date:
             return None
-        return Join(False, f"{life}: the life before it, {first.prev_boot}, is not there")
+        return Join(False, _not_there(first))
     named = first.prev_seq or 0
     if last.last_seq < named:
         text = f"line {last.last_seq + 1}: missing, with all up to {named}, the life's last one"

@@ -198,7 +198,7 @@ def _results(
                     yield Finding(code, f"{date}: {path}: is missing")
                 elif _file_digest(path) != expected:
                     yield Finding(EDITED, f"{date}: {path}: was changed")
-            elif sorted(map(_file_digest, path.glob("*.parquet"))) != sorted(expected):
+            elif sorted(map(_file_digest, _files_of_table(path))) != sorted(expected):
                 yield Finding(EDITED, f"{date}: {path}: was changed")
     for path in sorted((asked.out / "report").glob("dt=*")):
         found = _date_of(path)
@@ -206,6 +206,16 @@ def _results(
             continue
         if found not in links and (path / "summary.json").exists():
             yield Finding(EDITED, f"{found}: {path}: no link is about it")
+
+
+def _files_of_table(path: Path) -> Iterator[Path]:
+    """All that a reader of the table may take for its files, at any depth and of any suffix; Spark
+    leaves out names that begin so."""
+    for file in path.rglob("*"):
+        if file.name.startswith((".", "_")) and file.suffix != ".parquet":
+            continue
+        if file.is_symlink() or not file.is_dir():
+            yield file
 
 
 def _file_digest(path: Path) -> str:

@@ -122,6 +122,57 @@ def test_marks_hold_what_happened(tmp_path: Path, seed: int) -> None:
     world.close()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_marks_hold_while_replicas_come_and_go(tmp_path: Path, seed: int) -> None:
+    """Three slaves; each says at its handshake that it has all of the log."""
+    chance = random.Random(seed)
+    world = Marked(tmp_path)
+    world.write(3)
+    live: dict[int, SlaveProgress] = {}
+    for _ in range(150):
+        what, slave = chance.random(), chance.randrange(1, 4)
+        if what < 0.35:
+            world.write(chance.choice((1, 1, 3, 40)))
+        elif what < 0.5 and slave in live:
+            world.report(live[slave])
+        elif what < 0.58 and slave in live:
+            world.leave(live.pop(slave))
+        elif what < 0.66 and slave not in live:
+            live[slave] = world.connect(slave)
+            world.furthest = world.log.end
+            world.note()
+        elif what >= 0.66:
+            world.look(200 * chance.randrange(1, 8))
+            ms = chance.choice((2_000, 5_000, 9_000))
+            found = world.since(ms)
+            assert found.bytes_at_most >= world.worst(ms), seed
+            assert found.bytes_at_least <= world.worst(ms + SLACK_MS), seed
+    world.close()
+
+
+@pytest.mark.parametrize("knew_it", [True, False])
+def test_what_was_at_risk_until_a_replica_connected(world: Marked, knew_it: bool) -> None:
+    """It says at the handshake what it has: that ends the exposure as a report does."""
+    if knew_it:
+        slave = world.connect(1)
+        world.report(slave)
+        world.look()
+        world.leave(slave)
+    world.furthest = world.log.end
+    world.look(2_000)
+    before = world.log.end
+    world.write(40)
+    at_risk = world.log.end - before
+    world.clock.advance(100)
+    world.connect(1)
+    world.furthest = world.log.end
+    world.note()
+    world.look()
+    found = world.since(400)
+    assert world.worst(400) == at_risk > 0
+    assert found.bytes_at_least <= at_risk <= found.bytes_at_most
+
+
 def test_looks_are_counted_by_what_was_at_risk(world: Marked) -> None:
     slave = world.connect(1)
     world.report(slave)
@@ -178,6 +229,27 @@ def test_time_in_sync_by_lag(world: Marked) -> None:
     assert 3_000 <= largest["b:1"] <= 3_400
     largest = world.marks.largest_lags(world.reader, world.marks.since_ms(now_ms, now_ms))
     assert largest["b:1"] == 0
+
+
+@pytest.mark.parametrize("gap_ms", [1_100, 1_900])
+def test_time_between_late_looks_is_not_called_in_time(world: Marked, gap_ms: int) -> None:
+    """Process `ha` came late, by less than a gap: the replica lagged meanwhile, and no look saw."""
+    slave = world.connect(1)
+    world.report(slave)
+    world.look(1_000)
+    before = world.marks.lag_times(world.reader)["b:1"]
+    world.write()
+    world.clock.advance(gap_ms - 200)
+    world.report(slave)
+    world.look()
+    times = world.marks.lag_times(world.reader)["b:1"]
+    in_time = LAG_LE_MS.index(1_000) + 1
+    assert sum(before) == sum(before[:in_time]) > 0
+    assert times[:in_time] == before[:in_time]
+    world.clock.advance(gap_ms - 200)
+    world.look()
+    later = world.marks.lag_times(world.reader)["b:1"]
+    assert sum(later) == sum(times) + gap_ms, "nothing was written: it lagged at no moment"
 
 
 def test_why_the_last_connection_ended(world: Marked) -> None:

@@ -432,3 +432,51 @@ def test_the_largest_age_of_metadata_since_the_last_written_line() -> None:
     broker.clock.advance(5_000)
     assert ages(second_ms) == (12_000, 12_000)
     broker.close()
+
+
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_the_age_of_metadata_while_the_wall_clock_is_set(step_ms: int) -> None:
+    """The truth is the monotonic time since the copy, whatever the wall clock says."""
+    broker = Broker(brokerRole="SLAVE", brokerId="1")
+    clock, counters = broker.clock, broker.page.counters
+
+    def ages(written_ms: int) -> tuple[int, int]:
+        row = broker.take(written_ms)["metadata"][0]
+        return row["age_ms"], row["age_ms_max"]
+
+    counters[SLAVE_SYNC_SUCCESS] = clock.now_ms()
+    assert ages(0) == (0, 0)
+    for passed_ms in (5_000, 10_000, 15_000):  # no copy succeeds
+        first_ms = clock.monotonic_ms()
+        clock.advance(5_000)
+        if passed_ms == 5_000:
+            clock.jump_to(clock.now_ms() + step_ms)
+        assert ages(first_ms) == (passed_ms, passed_ms)
+    second_ms = clock.monotonic_ms()
+    clock.advance(3_000)
+    counters[SLAVE_SYNC_SUCCESS] = clock.now_ms()
+    clock.advance(2_000)
+    assert ages(second_ms) == (2_000, 18_000)
+
+    third_ms = clock.monotonic_ms()
+    clock.advance(2_000)
+    counters[SLAVE_SYNC_SUCCESS] = clock.now_ms()
+    clock.jump_to(clock.now_ms() + step_ms)  # between the copy and the look
+    clock.advance(3_000)
+    age_ms, age_ms_max = ages(third_ms)
+    assert 3_000 <= age_ms <= 7_000, "it was copied since the copy before"
+    assert 4_000 <= age_ms_max <= 7_000
+    broker.close()
+
+
+def test_the_age_of_a_table_that_waited_for_the_log() -> None:
+    """It was asked for before the line before this one."""
+    broker = Broker(brokerRole="SLAVE", brokerId="1")
+    asked_ms = broker.clock.now_ms()
+    broker.page.counters[SLAVE_SYNC_SUCCESS] = asked_ms - 10_000
+    for _ in range(6):
+        broker.take()
+        broker.clock.advance(5_000)
+    broker.page.counters[SLAVE_SYNC_SUCCESS] = asked_ms
+    assert broker.take()["metadata"][0]["age_ms"] == 30_000
+    broker.close()

@@ -55,7 +55,7 @@ def bad(content: bytes, date: datetime.date = DATE) -> list[tuple[str, str]]:
         (b"", []),
         (gzipped(b""), []),
         (b"a\nb\n", [b"a", b"b"]),
-        (b"a\r\nb\rc", [b"a", b"b", b"c"]),
+        (b"a\r\nb\rc", [b"a", b"b\rc"]),
         (b"a\n\nb", [b"a", b"", b"b"]),
         (gzipped(b"a\nb"), [b"a", b"b"]),
         (gzipped(b"a\nb\n") + gzipped(b"") + gzipped(b"c\n"), [b"a", b"b", b"c"]),

@@ -5,6 +5,7 @@ The results are made up; that the job writes such evidence is test_evidence_job.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import gzip
 import hashlib
@@ -20,7 +21,8 @@ import pytest
 
 from spark.command.command_line import main
 from spark.config.exclusion_log import Entry, appended
-from spark.evidence.dump_chain import DateLines, digest_of_records
+from spark.dumps.dump_files import read_lines as read_lines_of_the_report
+from spark.evidence.dump_chain import DateLines, digest_of_records, stretches_of_file
 from spark.evidence.links import KIND, VERSION, link_name, next_link, sha256
 from tests.spark.dump_lines_builder import T0
 from tests.spark.evidence.chained_dumps import (
@@ -643,3 +645,119 @@ def test_bad_input(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
         == 3
     )
     assert "is no public key" in capsys.readouterr().err
+
+
+def after_the_last_line_break(place: Place) -> None:
+    """Lines about the outage, where a line that is being written would be."""
+    path = files_of(place.dumps, 1)[11]
+    lines = read_lines(path)
+    fields = json.loads(lines[-1])
+    assert fields["boot"] == B1
+    forged = [
+        json.dumps(fields | {"seq": fields["seq"] + n, "ts": fields["ts"] + n * 60_000}).encode()
+        for n in (1, 2)
+    ]
+    path.unlink()
+    path = path.with_suffix("")
+    path.write_bytes(b"".join(line + b"\n" for line in lines) + b"\r".join(forged))
+
+
+def one_after_the_last_line_break(place: Place) -> None:
+    after_the_last_line_break(place)
+    path = files_of(place.dumps, 1)[11]
+    path.write_bytes(path.read_bytes().partition(b"\r")[0])
+
+
+@pytest.mark.parametrize("edit", [after_the_last_line_break, one_after_the_last_line_break])
+def test_what_the_report_reads_is_what_the_chain_covers(
+    edit: Edit, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(place)
+    content = files_of(place.dumps, 1)[11].read_bytes()
+    read = set()
+    for line in read_lines_of_the_report(content)[0]:
+        with contextlib.suppress(ValueError):
+            json.loads(line)
+            read.add(sha256(line))
+    stretches, _ = stretches_of_file("f", content)
+    covered = {line.digest for stretch in stretches.values() for line in stretch.lines}
+    assert read == covered
+    assert place.verifies() == (0 if len(read) == 12 else 1), capsys.readouterr()
+
+
+def a_life(place: Place, *, previous: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """A life that never was, as good as it can be made with no other line touched: it fills the
+    time between the first life, which `previous` is asked about, and the second."""
+    path = files_of(place.dumps, 1)[11]
+    last = read_lines(path)[-1]
+    fields = json.loads(last)
+    assert (fields["boot"], fields["seq"]) == (B1, 212)
+    ts, digest = fields["ts"] + 10_000, hashlib.sha256(last).hexdigest()
+    before = {"prev_boot": B1, "prev_seq": 212, "prev_digest": digest}
+    fields |= {"boot": "f" * 16, "boot_ts": ts, "ts": ts, "seq": 1} | previous(before)
+    write_lines(
+        path.with_name("1159-0-ffffffff-00000001.jsonl.gz"),
+        [json.dumps(fields, separators=(",", ":")).encode()],
+    )
+
+
+@pytest.mark.parametrize(
+    ("previous", "code", "text"),
+    [
+        (lambda before: before, 1, f"{OF_B}{B2}: names the same line before it as"),
+        (dict.fromkeys, 2, f"{OF_B}{'f' * 16}: names no life before it"),
+        (lambda before: before | {"prev_boot": "e" * 16}, 2, "the life before it, eeee"),
+    ],
+)
+@pytest.mark.parametrize("first", [D1, D2])
+def test_a_life_inserted_before_the_report(
+    previous: Callable[[dict[str, Any]], dict[str, Any]],
+    code: int,
+    text: str,
+    first: datetime.date,
+    place: Place,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It hides an outage; every line behind it is as it was written."""
+    shutil.rmtree(place.out / "evidence")
+    a_life(place, previous=previous)
+    for date in dates():
+        if date >= first:
+            place.appends(date)
+    place.signs()
+    capsys.readouterr()
+    found = place.verifies("--from", str(first), "--all")
+    output = capsys.readouterr()
+    assert text in output.out + output.err
+    assert found == code
+
+
+def test_a_life_inserted_that_names_a_later_one(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest life is followed by none yet: it is named, though it began after this one."""
+    shutil.rmtree(place.out / "evidence")
+    last = read_lines(files_of(place.dumps, 2)[-1])[-1]
+    digest = hashlib.sha256(last).hexdigest()
+    seq = json.loads(last)["seq"]
+    named = {"prev_boot": B3, "prev_seq": seq, "prev_digest": digest}
+    a_life(place, previous=lambda before: named)
+    for date in dates():
+        place.appends(date)
+    place.signs()
+    capsys.readouterr()
+    assert place.verifies() == 2
+    assert f"{OF_B}{'f' * 16}: began before {OF_B}{B3}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["part-9", "part-9.orc", "more/part-9.parquet"])
+def test_files_that_a_reader_of_a_table_would_read(
+    name: str, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark reads each file of a table's directory, whatever its suffix; a window of later days
+    is made of these tables."""
+    path = place.out / f"parquet/replica_days/dt={D2}" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"PAR1")
+    assert place.verifies() == 1
+    assert f"parquet/replica_days/dt={D2}: was changed" in capsys.readouterr().out
