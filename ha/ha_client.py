@@ -136,7 +136,7 @@ class HAClient(ServiceThread):
         self._last_inspection_ms: int | None = None
         self._resync_trouble: str | None = None
         self._ignored_word: str | None = None
-        """Why an inspection was no reason to end the link, when that was logged last."""
+        """Why an inspection did not count, when that was logged last."""
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -233,8 +233,11 @@ class HAClient(ServiceThread):
         """None: a stop was requested meanwhile. Raises LinkClosedError: no reply."""
         self._state = HAClientState.INSPECTING
         position, low = self._log.position, self._log.min_phy_offset
+        self._uncompared.begin()
+        is_anothers = False
         while True:
-            asked = self._uncompared.question(position, low)
+            # Another one's word on each of the places would not count.
+            asked = position if is_anothers else self._uncompared.question(position, low)
             try:
                 found = self._selector.call(partial(self._inspect_master, asked, low))
             except StoreError as error:
@@ -245,6 +248,9 @@ class HAClient(ServiceThread):
             self._note_inspection(found, asked)
             if not self._uncompared.note(found, asked, position, goes_on=True):
                 return found
+            hello, address = self._hello, self._address
+            if hello is not None and address is not None and found.ha_address == address:
+                is_anothers = self._proof.find_objection(found, address, hello) is not None
 
     def _note_inspection(self, found: Inspection, position: int) -> None:
         text = f"{found.verdict.value}: {found.text}".removesuffix(": ")
@@ -334,6 +340,7 @@ class HAClient(ServiceThread):
                 report_key=connected.report_key,
             )
             self._note_hello(connected.hello)
+            self._settle(found, address, connected.hello)
             link.received = self._received
             self._link = link
             self._last_error.end()
@@ -348,6 +355,20 @@ class HAClient(ServiceThread):
                 self._link_lasted = lasted_ms >= self._config.ha_reconnect_interval
         finally:
             self._end_link(transport)
+
+    def _settle(self, found: Inspection, address: str, hello: MasterHello) -> None:
+        """Before the first byte: whether the comparison was with the log that is followed now."""
+        if found.verdict is not Verdict.GO or found.master_max < 0:
+            return
+        objection = self._proof.find_objection(found, address, hello)
+        self._uncompared.settle(self._log.position, is_masters_word=objection is None)
+        if objection is not None:
+            self._ignore(f"the link to {address} goes on without a comparison: {objection}")
+
+    def _ignore(self, text: str) -> None:
+        if text != self._ignored_word:
+            log.warning("%s", text)
+        self._ignored_word = text
 
     def _note_hello(self, hello: MasterHello) -> None:
         self._hello = hello
@@ -396,17 +417,19 @@ class HAClient(ServiceThread):
         if found is None:
             return
         self._note_inspection(found, self._asked)
+        divergence = find_divergence(found, self._log_ends())
+        hello, address = self._hello, self._address
+        assert hello is not None, "a link is open"
+        assert address is not None
+        objection = self._proof.find_objection(found, address, hello)
+        if objection is not None and (found.master_max >= 0 or divergence is not None):
+            if divergence is not None:
+                self._ignore(f"the link to {address} goes on: {objection}")
+            return
         if self._uncompared.note(found, self._asked, position, goes_on=False):
             renewed.ask_again()
             return
-        divergence = find_divergence(found, self._log_ends())
-        hello, address = self._hello, self._address
-        if divergence is None or hello is None or address is None:
-            return
-        if objection := self._proof.find_objection(found, address, hello):
-            if objection != self._ignored_word:
-                log.warning("the link to %s goes on: %s", address, objection)
-            self._ignored_word = objection
+        if divergence is None:
             return
         if divergence.loses_data or not renewed.has_moved(position):
             raise LinkClosedError(divergence.reason, divergence.text)

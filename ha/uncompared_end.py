@@ -4,7 +4,9 @@ With haMasterAddress and no name server, or where access control refuses the que
 follows a master whose log it cannot compare with its own. If ours held records that this master has
 lost, what is received then hides it: the last record is the master's from then on. So the next
 comparisons ask about the places at which we went on, from the lowest up, until an answer for each
-says that the logs belong together there. Each place counts: between two of them this broker may
+says that the logs belong together there. Only the master of the link counts, which its hello names:
+where somebody else answered (a slave of a slave, a stranger that is registered) nothing was
+compared. Each place counts: between two of them this broker may
 have been a master itself, or have followed another one. They are kept in
 `commitlog-uncompared.json` beside the log ({"phyOffsets": [...]}, ascending; older versions wrote
 the lowest as "phyOffset"), written before the link that goes on there is opened: a restart would
@@ -42,7 +44,22 @@ class UncomparedEnd:
         """A file that cannot be understood is told of, and counts for nothing."""
         self._path = path
         self._places = _read(path)
+        self._kept = self._places
+        """Those in the file."""
         self._low = 0
+
+    def begin(self) -> None:
+        """A new round before a link: what answers of the last one found is forgotten, unless
+        `settle` said whose they were."""
+        self._places = self._kept
+
+    def settle(self, end: int, *, is_masters_word: bool) -> None:
+        """The master of the link that goes on at `end` has said who it is. False: the answers were
+        somebody else's, and compared nothing."""
+        if is_masters_word:
+            self._write()
+        else:
+            self._keep([*(place for place in self._kept if place < end), end])
 
     def question(self, end: int, low: int) -> int:
         """Which end of ours the next inspection is about; `end` is the real one. low: where our log
@@ -59,15 +76,18 @@ class UncomparedEnd:
         nothing about our real end, ask again. (An end from before our log grew is no such place:
         asking again at once would never come to an end.)
 
-        goes_on: if nothing was compared, a link is opened now that goes on at `end`.
+        goes_on: before a link. If nothing was compared it goes on at `end`; else the file stays as
+        it is until `settle`.
         """
         if found.verdict is Verdict.GO and found.master_max < 0:
             if goes_on:
-                self._keep([*(place for place in self._places if place < end), end])
+                self._keep([*(place for place in self._kept if place < end), end])
             return False
         is_place = asked < end and asked == self._lowest(end)
         if found.verdict is Verdict.GO or (found.verdict in _TOO_LATE and is_place):
-            self._keep([place for place in self._places if asked < place < end])
+            self._places = [place for place in self._places if asked < place < end]
+            if not goes_on:
+                self._write()
             return is_place
         return False
 
@@ -75,9 +95,14 @@ class UncomparedEnd:
         if len(places) > _MOST_PLACES:
             log.error("%s: more than %s places to compare", self._path, _MOST_PLACES)
             del places[_MOST_PLACES - 1 : -1]
-        if places == self._places:
-            return
         self._places = places
+        self._write()
+
+    def _write(self) -> None:
+        places = self._places
+        if places == self._kept:
+            return
+        self._kept = places
         try:
             if places:
                 text = json.dumps({_OFFSETS: places, _OFFSET: places[0]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import ssl
@@ -15,6 +16,7 @@ from ha.refusals import RefusalReason
 from ha.transport import make_tls_context
 from tests.ha.master_world import MASTER, Certificates, FakeSlave, MasterWorld
 from tests.support.deadline import wait_until
+from tests.support.key_updates import KeyUpdates
 from tests.support.manual_clock import ManualClock
 
 SECRET = b"a secret of the group"
@@ -255,3 +257,36 @@ def test_a_tls_peer_where_tls_is_off(tmp_path: Path, certificates: Certificates)
         with pytest.raises(OSError):  # noqa: PT011 - reset, or end of stream
             FakeSlave(world.address, 0, tls=client)
         world.wait_for_refusal(RefusalReason.BEYOND_MAX)
+
+
+@pytest.mark.parametrize("reports_first", [False, True])
+def test_a_flood_of_key_updates_is_closed_and_holds_up_nobody(
+    tmp_path: Path,
+    certificates: Certificates,
+    caplog: pytest.LogCaptureFixture,
+    reports_first: bool,
+) -> None:
+    """By one who has a certificate. The accept thread, which is everybody's, was in one call of
+    TLS's for as long as the flood lasted; a served slave's was never closed."""
+    server = make_tls_context(certificates.config(), server_side=True)
+    client = make_tls_context(certificates.config(), server_side=False)
+    logging = make_tls_context(certificates.config(), server_side=False)
+    assert logging is not None
+    logging.keylog_filename = str(tmp_path / "keys")
+    with MasterWorld(tmp_path, tls=server) as world:
+        end = world.log.append(100)
+        with FakeSlave(world.address, tls=logging) as hostile:
+            assert isinstance(hostile.sock, ssl.SSLSocket)
+            cipher = hostile.sock.cipher()
+            assert cipher is not None
+            records = KeyUpdates(cipher[0], tmp_path / "keys")
+            flood = records.data(end.to_bytes(8)) if reports_first else b""
+            flood += records.updates(20_000, wants_answer=False)
+            with socket.socket(fileno=hostile.sock.detach()) as raw:
+                with contextlib.suppress(OSError):
+                    raw.sendall(flood)
+                with FakeSlave(world.address, 0, tls=client) as slave:
+                    slave.read_up_to(end)
+                    # Before its own end, which may be the one of the two that is logged.
+                    wait_until(lambda: "sends key updates or empty records" in caplog.text)
+        assert world.refusals()["network"] >= 1

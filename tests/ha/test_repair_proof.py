@@ -152,6 +152,65 @@ def test_an_open_link_does_not_end_on_another_ones_word(
         world.stop()
 
 
+def test_another_ones_word_is_no_comparison(tmp_path: Path) -> None:
+    """A slave of a slave, or a stranger that is registered: the logs agreed with somebody else's,
+    and what this peer sends would hide for ever that ours had parted from its."""
+    with ScriptedMaster() as master:
+        world = SlaveWorld(tmp_path, master, ha_trusted_addresses="127.0.0.1")
+        world.say(Verdict.GO, master_max=9_000)
+        link = connect(world, master)
+        link.frame(0, b"x" * 500)
+        assert link.reports_until(500)
+        world.say(Verdict.GO, master_address="127.0.0.9:10911")
+        link.close()
+        link = master.accept()
+        assert link.reports_until(500)
+        link.frame(500, b"y" * 500)
+        assert link.reports_until(1_000)
+        link.close()
+        link = master.accept()
+        assert link.reports_until(1_000), "the same stranger, asked about 500"
+        link.frame(1_000, b"z" * 500)
+        assert link.reports_until(1_500)
+        world.inspected.clear()
+        link.close()
+        assert master.accept().reports_until(1_500)
+        assert [asked for asked, _low in world.inspected] == [500, 1_500], "not all for nothing"
+        assert world.client.shutdown(2_000)
+        world.inspected.clear()
+        world.restart()
+        link = master.accept()
+        assert link.reports_until(1_500)
+        assert [asked for asked, _low in world.inspected] == [500, 1_000, 1_500]
+        world.inspected.clear()
+        facts = {"common_offset": 100, "master_min": 0}
+        world.say(Verdict.DIVERGED, master_address=MASTER_ADDRESS, **facts)
+        link.close()
+        world.wait_state(HAClientState.REFUSED)
+        assert world.inspected[0][0] == 500
+        world.stop()
+
+
+def test_nor_while_the_link_is_open(tmp_path: Path) -> None:
+    with ScriptedMaster() as master:
+        world = SlaveWorld(
+            tmp_path, master, ha_trusted_addresses="127.0.0.1", ha_send_heartbeat_interval=50
+        )
+        link = connect(world, master)
+        link.frame(0, b"x" * 500)
+        assert link.reports_until(500)
+        link.close()
+        link = master.accept()  # Blindly.
+        assert link.reports_until(500)
+        link.frame(500, b"y" * 500)
+        assert link.reports_until(1_000)
+        world.say(Verdict.GO, master_max=9_000, master_address="127.0.0.9:10911")
+        world.inspected.clear()
+        wait_until(lambda: len(world.inspected) >= 2)
+        assert {asked for asked, _low in world.inspected} == {500}
+        world.stop()
+
+
 def found_at(master_address: str | None) -> Inspection:
     return Inspection(verdict=Verdict.BELOW_MIN, master_address=master_address)
 

@@ -19,6 +19,7 @@ from ha.transport import HaTlsError, Transport, make_tls_context, open_transport
 from remoting.selector_seam import new_selector
 from tests.ha.master_world import Certificates
 from tests.support.deadline import wait_until
+from tests.support.key_updates import KeyUpdates
 
 
 @dataclass
@@ -257,3 +258,81 @@ def test_a_slave_refuses_a_master_of_another_authority(certificates: Certificate
         _shake_hands(pair)
     pair.master.close()
     pair.slave.close()
+
+
+# -- messages of TLS itself ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def updating(
+    certificates: Certificates, tmp_path: Path
+) -> Iterator[tuple[Transport, socket.socket, KeyUpdates]]:
+    """A master's end, and a member's socket, whose records the test writes."""
+    server, client = _connected()
+    contexts = [make_tls_context(certificates.config(), server_side=side) for side in (True, False)]
+    assert contexts[1] is not None
+    contexts[1].keylog_filename = str(tmp_path / "keys")
+    tls = contexts[1].wrap_socket(client, do_handshake_on_connect=False)
+    master = open_transport(server, contexts[0], server_side=True)
+    shaking = threading.Thread(target=tls.do_handshake)
+    shaking.start()
+    while master.handshake():
+        pass
+    shaking.join(10)
+    cipher = tls.cipher()
+    assert cipher is not None
+    raw = socket.socket(fileno=tls.detach())
+    raw.settimeout(10)
+    yield master, raw, KeyUpdates(cipher[0], tmp_path / "keys")
+    master.close()
+    raw.close()
+
+
+def _receive(transport: Transport, size: int) -> bytes:
+    """Waits for what is under way; OSError: the peer was found out."""
+    found: list[bytes] = []
+
+    def has_some() -> bool:
+        found.extend(filter(None, [transport.recv(size)]))
+        return bool(found)
+
+    wait_until(has_some)
+    return found[0]
+
+
+def test_reports_among_key_updates_arrive(
+    updating: tuple[Transport, socket.socket, KeyUpdates],
+) -> None:
+    """Far more in all than are refused in place of data."""
+    master, member, records = updating
+    for number in range(3_000):
+        report = number.to_bytes(8)
+        member.sendall(records.updates(1) + records.data(report))
+        assert _receive(master, 8) == report
+
+
+def test_one_call_reads_the_socket_once(
+    updating: tuple[Transport, socket.socket, KeyUpdates],
+) -> None:
+    master, member, records = updating
+    member.sendall(records.updates(5_000, wants_answer=False) + records.data(b"late"))
+    assert master.recv(8) is None, "data lies behind the flood, for another call"
+    with pytest.raises(OSError, match="key updates or empty records in place of data"):
+        _receive(master, 8)
+
+
+def test_answers_to_key_updates_do_not_pile_up(
+    updating: tuple[Transport, socket.socket, KeyUpdates],
+) -> None:
+    """The member sends enough data among them, and reads nothing."""
+    master, member, records = updating
+    master._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # type: ignore[attr-defined]
+    member.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
+    def go_on() -> None:
+        for _ in range(200):
+            member.sendall(records.updates(300) + records.data(b"x" * 16_000))
+            _receive(master, 16_000)
+
+    with pytest.raises(OSError, match="does not read the answers to its key updates"):
+        go_on()

@@ -96,10 +96,27 @@ def test_the_places_outlive_the_process_until_they_were_compared(tmp_path: Path)
     assert again.question(300, 0) == 100
     assert not again.note(found(Verdict.DIVERGED), 100, 300, goes_on=True)
     assert UncomparedEnd(path).question(300, 0) == 100
-    assert UncomparedEnd(path).note(COMPARED, 100, 300, goes_on=True)
-    assert UncomparedEnd(path).note(COMPARED, 200, 300, goes_on=True)
+    for asked in (100, 200):
+        assert again.note(COMPARED, asked, 300, goes_on=True)
+    assert not again.note(COMPARED, 300, 300, goes_on=True)
+    assert UncomparedEnd(path).question(300, 0) == 100, "by whom is not known yet"
+    again.settle(300, is_masters_word=True)
     assert not path.exists()
     assert UncomparedEnd(path).question(300, 0) == 300
+
+
+def test_what_another_one_compared_stays_to_be_compared(tmp_path: Path) -> None:
+    path = tmp_path / "uncompared.json"
+    end = UncomparedEnd(path)
+    end.note(BLIND, 100, 100, goes_on=True)
+    assert end.note(COMPARED, 100, 300, goes_on=True)
+    end.begin()
+    assert end.question(300, 0) == 100, "no link came of it"
+    assert end.note(COMPARED, 100, 300, goes_on=True)
+    end.note(BLIND, 300, 300, goes_on=True)
+    assert json.loads(path.read_text())["phyOffsets"] == [100, 300]
+    end.settle(400, is_masters_word=False)
+    assert json.loads(path.read_text())["phyOffsets"] == [100, 300, 400]
 
 
 def test_a_file_of_an_older_version_has_one_place(tmp_path: Path) -> None:
