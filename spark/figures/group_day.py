@@ -30,7 +30,7 @@ from spark.figures.send_answers import send_columns
 from spark.figures.send_bounds import send_bounds
 from spark.figures.two_masters import Ancestry, Overlap, columns, overlaps
 from spark.reported_day import Day
-from spark.vocabulary import MINUTE_MS, SYNC_RESULTS
+from spark.vocabulary import MINUTE_MS, SYNC_MASTER, SYNC_RESULTS
 
 Row = dict[str, Any]
 
@@ -179,11 +179,18 @@ def _clock_skew_ms(inside: Iterable[Sample]) -> int | None:
 # -- the group -------------------------------------------------------------------------------
 
 
+def _role(inside: Sequence[Sample]) -> str | None:
+    """What waited for replicas at any moment promised it for the window; else the last role."""
+    if any(sample.line.role == SYNC_MASTER for sample in inside):
+        return SYNC_MASTER
+    return inside[-1].line.role if inside else None
+
+
 def group_columns(group: GroupFigures) -> Row:
     """The columns of group_days but verdict and revision."""
     inside = group.stream.inside
     row: Row = {"samples": len(inside), "closed": bool(group.stream.closing)}
-    row["role"] = inside[-1].line.role if inside else None
+    row["role"] = _role(inside)
     row |= _exposure(group.at_risk, group.oldest)
     if not inside:
         return {**row, "exposure_covered_s": None}

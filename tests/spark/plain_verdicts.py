@@ -129,7 +129,8 @@ def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: 
     row["closed"] = any(sample.is_closing for sample in stream)
     if not inside:  # its replicas are expected all the same
         return row
-    row["role"] = inside[-1].role
+    roles = [sample.role for sample in inside]
+    row["role"] = "SYNC_MASTER" if "SYNC_MASTER" in roles else roles[-1]
     stood = {boot: stood_at(stream, boot) for boot in {s.boot for s in stream}}
     risks = [(s, at_risk(s, stood[s.boot])) for s in stream]
     for place, name in enumerate(("unreplicated_bytes", "oldest_unreplicated_ms")):

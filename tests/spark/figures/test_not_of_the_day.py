@@ -74,3 +74,19 @@ def test_sends_that_failed_during_a_first_copy_are_no_green_day(tmp_path: Path) 
     row = judged(tmp_path, lines)["replica_days"][0]
     assert row["excluded_s"] == row["window_s"]
     assert row["verdict"] == "breached", row["reasons"]
+
+
+def test_a_role_that_was_changed_at_the_end_unmakes_no_promise(tmp_path: Path) -> None:
+    """Three sends of four fail all the time; the last minute's lines are of an ASYNC_MASTER."""
+    life = Life(W0 - HOUR_MS, role="SYNC_MASTER", marks=True)
+    lines = [
+        life.line(ts, sync=sync(ok=place, slave_timeout=3 * place))
+        for place, ts in enumerate(range(W0 - HOUR_MS + 5_000, W1 - 60_000, 5_000))
+    ]
+    after = life.restarted(lines[-1]["ts"] + 1_000, role="ASYNC_MASTER")
+    lines += [after.line(ts) for ts in range(after.start_ms + 500, W1 + 10_000, 5_000)]
+    found = judged(tmp_path, lines)
+    assert found["group_days"][0]["role"] == "SYNC_MASTER"
+    row = found["replica_days"][0]
+    assert row["verdict"] == "breached", row["reasons"]
+    assert any("sync ok 25 %" in reason for reason in row["reasons"])
