@@ -19,11 +19,11 @@ from namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigMana
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerRegistration
 from namesrv.route_bodies import RouteBodies
 from namesrv.route_info_manager import RouteInfoManager
+from namesrv.topic_route_request import read_topic_route
 from remoting.body.broker_member_group import BrokerMemberGroup, GetBrokerMemberGroupResponseBody
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.register_broker import body_crc32, decode_register_broker_body
-from remoting.body.route import TopicRouteData
 from remoting.body.topic_config import TopicList
 from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
 from remoting.errors import RequestError
@@ -264,7 +264,7 @@ class DefaultRequestProcessor:
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         header = decode_header(RegisterTopicRequestHeader, request.ext_fields)
-        route = TopicRouteData.from_request(request.body)
+        route = read_topic_route(request)
         if not self._routes.register_topic(header.topic, route.queue_datas):
             log.warning("topic %s: not registered: no broker names, or unknown ones", header.topic)
         return request.response(_SUCCESS)

@@ -30,8 +30,8 @@ from typing import Any, Final
 from namesrv.holder_probe import SILENCE_MS, HolderProbe
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerLiveInfo
 from namesrv.route_info_manager import RouteInfoManager
+from namesrv.topic_route_request import read_topic_route
 from remoting.address_patterns import AddressPatterns, ip_of
-from remoting.body.route import TopicRouteData
 from remoting.command_custom_header import decode_header
 from remoting.headers.broker import (
     BrokerHeartbeatRequestHeader,
@@ -173,7 +173,7 @@ class RegistrationRules:
         """It names broker names, no addresses: a host that serves one of that name may."""
         if self._is_exempt(connection):
             return None
-        route = TopicRouteData.from_request(request.body)
+        route = read_topic_route(request)
         for data in route.queue_datas:
             members = self._routes.get_broker_member_group(data.broker_name)
             if members and not self._serves_one(connection, members.values()):

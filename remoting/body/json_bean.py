@@ -101,7 +101,10 @@ class JsonBean:
 
     @classmethod
     def from_request(cls, data: bytes | memoryview) -> Self:
-        """The body of a request: as from_json_bytes, but what is no strict JSON is bounded."""
+        """The body of a request: as from_json_bytes, but members are bounded, and what is no strict
+        JSON. Raises BodyError."""
+        if (found := bytes(data).count(b":")) > _MOST_COLONS:
+            raise BodyError(cls.__name__, f"{found} members, the limit is {_MOST_COLONS}; split it")
         return cls.from_json_bytes(data, MOST_TOKENS_OF_A_REQUEST)
 
     @classmethod
@@ -117,6 +120,9 @@ class JsonBean:
             raise BodyError(cls.__name__, str(error)) from error
 
 
+_MOST_COLONS: Final = 100_000
+"""Of a request, within texts included: a dictionary of more members than a processor's cache holds
+costs more for each of them."""
 _NAME_END: Final = "\0"
 """No known name has it."""
 _plans: Final[dict[type[JsonBean], _Plan]] = {}

@@ -65,6 +65,17 @@ def test_loose_requests_are_bounded() -> None:
         assert TopicConfig.from_json_bytes(template % (b"1," * many)).topic_name == "T"
 
 
+def test_members_of_a_request_are_bounded() -> None:
+    """Unknown ones, and those of values, too."""
+    members = ",".join(f'"{number:x}":1' for number in range(99_999))
+    few = b'{"topicName":"T",%s}' % members.encode()
+    assert TopicConfig.from_request(few).topic_name == "T"
+    many = few[:-1] + b',"x":1}'
+    with pytest.raises(BodyError, match="TopicConfig: 100001 members, the limit is 100000; split"):
+        TopicConfig.from_request(many)
+    assert TopicConfig.from_json_bytes(many).topic_name == "T"
+
+
 def test_loose_values() -> None:
     topic = TopicConfig.from_json_bytes(
         b'{"topicName":5,"perm":"4","order":"true","readQueueNums":8.0,"writeQueueNums":"08"}'
