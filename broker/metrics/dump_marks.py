@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from broker.metrics.high_water_ring import HighWaterRing
-from ha.ha_observer import HaFacts, ReplicaFacts
 from ha.replica_clock import GAP_MS
 from ha.slave_progress import ReplicaState
 from ipc.metric_slots import OVERFLOW, Labels
+
+if TYPE_CHECKING:
+    # The supervisor reads marks and observes nothing.
+    from ha.ha_observer import HaFacts, ReplicaFacts
 
 EXPOSURE_LE: Final = (0, *(1 << power for power in range(10, 41, 2)), 1 << 50)
 """Bytes: upper bounds of the counts of looks; 1 KiB, 4 KiB and so on."""
@@ -55,11 +58,12 @@ class Slots(Protocol):
         """Label values to first slot of each visible series."""
 
 
-class Reader(Protocol):
-    """The part of MetricSlotsReader used here."""
+class SeriesReader(Protocol):
+    """The part of ReplicaViewSnapshot used here and in a line of the dump."""
 
     def read(self, metric: str) -> list[tuple[Labels, list[float]]]:
-        """Label values and slots of every series of `metric`."""
+        """Label values and slots of every series of `metric`; those of the table that `ha` writes
+        are corrected for the time it was down or hung."""
 
 
 @dataclass(slots=True)
@@ -179,7 +183,7 @@ class DumpMarksReader:
         """What marks that are asked for since `wanted_ms` reach back to, monotonic ms."""
         return self._exposure.since_ms(wanted_ms, now_ms)
 
-    def exposure(self, reader: Reader, since_ms: int) -> Exposure | None:
+    def exposure(self, reader: SeriesReader, since_ms: int) -> Exposure | None:
         """None before the first look."""
         rings, looks = reader.read(_EXPOSURE), reader.read(_LOOKS)
         if not rings or not looks:
@@ -193,7 +197,7 @@ class DumpMarksReader:
             [round(count) for count in looks[0][1]],
         )
 
-    def largest_lags(self, reader: Reader, since_ms: int) -> dict[str, int]:
+    def largest_lags(self, reader: SeriesReader, since_ms: int) -> dict[str, int]:
         """By replica, ms."""
         return {
             labels[0]: round(self._lag.largest(ring, since_ms)[0])
@@ -201,12 +205,12 @@ class DumpMarksReader:
         }
 
     @staticmethod
-    def lag_times(reader: Reader) -> dict[str, list[int]]:
+    def lag_times(reader: SeriesReader) -> dict[str, list[int]]:
         """By replica: ms in sync by lag (LAG_LE_MS)."""
         return {labels[0]: [round(ms) for ms in times] for labels, times in reader.read(_LAG_TIME)}
 
     @staticmethod
-    def links(reader: Reader) -> dict[str, Link]:
+    def links(reader: SeriesReader) -> dict[str, Link]:
         """By replica."""
         return {
             labels[0]: Link(labels[1], labels[2], round(values[0]))

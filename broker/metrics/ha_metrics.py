@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.metrics import metrics_table as table
-from broker.metrics.dump_marks import DumpMarks
+from broker.metrics.dump_marks import DumpMarks, Slots
 from broker.metrics.metrics_table import Metric
 from ha.ha_observer import HaFacts, ReplicaFacts
 from ha.refusals import RefusalReason
@@ -57,21 +57,6 @@ _AT_THE_DOOR: Final = (
     RefusalReason.BAD_HANDSHAKE,
 )
 """Reasons for rejecting a link at the handshake; also shown when 0."""
-
-
-class Slots(Protocol):
-    """The part of MetricSlots used here."""
-
-    values: memoryview[float]
-
-    def find(self, metric: str, labels: _Labels = (), size: int = 1) -> int:
-        """The first slot of a series; a new series is created with zeros."""
-
-    def hide(self, metric: str, labels: _Labels) -> None:
-        """Stop showing the series."""
-
-    def series(self, metric: str) -> dict[_Labels, int]:
-        """Label values to first slot of each visible series."""
 
 
 class Memory(Protocol):

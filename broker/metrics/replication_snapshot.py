@@ -16,7 +16,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from broker.metrics import metrics_table as table
-from broker.metrics.dump_marks import EXPOSURE_LE, LAG_LE_MS, DumpMarksReader, Link
+from broker.metrics.dump_marks import (
+    EXPOSURE_LE,
+    LAG_LE_MS,
+    DumpMarksReader,
+    Link,
+    SeriesReader,
+)
 from broker.metrics.metadata_ages import MetadataAges
 from broker.metrics.remoting_metrics import SYNC_RESULTS
 from broker.metrics.replica_view import Rows
@@ -53,14 +59,6 @@ _SENDS: Final = frozenset(
 )
 """As in the labels of RPC_LATENCY."""
 _SEND_ANSWERS: Final = {code.name.lower(): name for code, name in SYNC_RESULTS.items()}
-
-
-class SeriesReader(Protocol):
-    """The part of ReplicaView used here (broker/metrics/replica_view.py)."""
-
-    def read(self, metric: str) -> Rows:
-        """Label values and slots of every series of `metric`; those of `ha` are corrected for the
-        time it was down or hung."""
 
 
 def config_digest(settings: Mapping[str, str]) -> str:
