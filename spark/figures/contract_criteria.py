@@ -13,8 +13,8 @@ from typing import Any
 
 from spark.config.objectives import Objective, SlowSends
 from spark.figures import wording
-from spark.figures.criteria import Criterion
-from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
+from spark.figures.criteria import Criterion, criterion_verdict
+from spark.figures.report_data import INSUFFICIENT
 
 Row = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def _sends_ok(group: Row | None, wanted: float) -> Iterator[Criterion]:
     if failed_most > failed_least:
         known += f", and {failed_most - failed_least} more may not have been"
     yield Criterion(
-        _verdict(
+        criterion_verdict(
             is_breached=_below(_ratio(ok_most, failed_least), wanted),
             is_proved=not _below(_ratio(ok_least, failed_most), wanted),
         ),
@@ -91,7 +91,7 @@ def _slow_sends(group: Row | None, wanted: SlowSends) -> Iterator[Criterion]:
         near = [f"{_number(bound)} ms" for bound in bounds_ms[max(0, place - 1) : place + 1]]
         gap += f"; the lines count by other bounds ({' and '.join(near)})"
     yield Criterion(
-        _verdict(
+        criterion_verdict(
             is_breached=_above(best, wanted.percent), is_proved=not _above(worst, wanted.percent)
         ),
         f"{name}: {known}, {objective}",
@@ -120,12 +120,6 @@ def group_criterion(row: Row) -> Criterion:
 def _uncounted(group: Row) -> str:
     lines = group["sends_uncounted"]
     return f"; {lines} lines are of a version that does not count sends" if lines else ""
-
-
-def _verdict(*, is_breached: bool, is_proved: bool) -> str:
-    if is_breached:
-        return BREACHED
-    return MET if is_proved else INSUFFICIENT
 
 
 def _ratio(some: int, others: int) -> float | None:

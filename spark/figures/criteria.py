@@ -67,7 +67,8 @@ def is_covered(coverage: float | None, min_coverage_percent: float) -> bool:
     return coverage is not None and round(coverage * 100, 9) >= min_coverage_percent
 
 
-def _verdict(*, is_breached: bool, is_proved: bool) -> str:
+def criterion_verdict(*, is_breached: bool, is_proved: bool) -> str:
+    """Breached if that is proved, met if that is, else nobody knows."""
     if is_breached:
         return BREACHED
     return MET if is_proved else INSUFFICIENT
@@ -132,7 +133,7 @@ def _lag_p99(row: Row, group: Row | None, limit: float) -> Criterion:
     elif limit < (row["interval_s"] or 0.0) and _has_no_marks(group):
         gap += f"; {_cannot_be_proved(row)}"
     return Criterion(
-        _verdict(
+        criterion_verdict(
             is_breached=above_s > allowed_s,
             is_proved=asked_s > 0 and round(above_s + unknown_s, 3) <= allowed_s,
         ),
@@ -159,7 +160,7 @@ def _sync_ok(group: Row | None, wanted: float) -> Iterator[Criterion]:
     open_ = f", and {more} more may have" if more else ""
     told = f"sync ok {_floored(_ratio(ok_least, failed_least))} %"
     yield Criterion(
-        _verdict(
+        criterion_verdict(
             is_breached=round(best * 100, 9) < wanted, is_proved=round(worst * 100, 9) >= wanted
         ),
         f"{told} < {_plain(wanted)} %: {known}{open_}",
@@ -186,7 +187,7 @@ def _rpo(row: Row, group: Row | None, limit: int) -> Criterion:
         gap = f"unreplicated bytes not known for {_duration(unbounded_s)}, {objective}"
     exactly = f"{at_most}" if at_least == at_most else f"at most {at_most}"
     return Criterion(
-        _verdict(
+        criterion_verdict(
             is_breached=at_least > limit,
             is_proved=at_most is not None and at_most <= limit and not unbounded_s,
         ),
@@ -214,7 +215,7 @@ def _metadata_age(row: Row, limit: float) -> Criterion:
     else:
         gap = f"metadata age not known for the whole day, {objective}"
     return Criterion(
-        _verdict(
+        criterion_verdict(
             is_breached=oldest > limit_ms,
             is_proved=is_whole and at_most is not None and at_most <= limit_ms,
         ),

@@ -7,21 +7,18 @@ from one month to the next by links within it. It must not know Spark or where f
 
 from __future__ import annotations
 
-import base64
 import datetime
 import functools
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from spark.figures import wording
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET, SEVERITY
 from spark.page.history import DayResult, Group
-from spark.page.report_page import SIGNS, STYLES, WORDS
+from spark.page.page_template import page_bytes, page_environment
 
 MAX_GROUPS: Final = 30
 """So many groups of a month are shown, the worst."""
@@ -112,48 +109,13 @@ class Month:
 def calendar_html(days: Iterable[DayResult]) -> bytes:
     """The page, UTF-8. Equal days give equal bytes."""
     results = {day.date: day for day in days}
-    environment = _environment()
-    style = _style()
-    html = environment.get_template("index.html.j2").render(
-        style=Markup(style),
-        style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        **_view(results),
-    )
-    return html.encode("utf-8", errors="replace")
-
-
-@functools.cache
-def _style() -> str:
-    loader = PackageLoader("spark.page", "templates")
-    names = ("report.css", "index.css")
-    return "".join(loader.get_source(_environment(), name)[0] for name in names)
+    sheets = ("report.css", "index.css")
+    return page_bytes(_environment(), "index.html.j2", sheets, _view(results))
 
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("spark.page", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters |= {
-        "duration": wording.duration,
-        "share": wording.share,
-        "count": wording.count,
-        "name": wording.name,
-        "day": _day,
-    }
-    environment.globals |= {
-        "WORDS": WORDS,
-        "SIGNS": SIGNS,
-        "STYLES": STYLES,
-        "WEEKDAYS": _WEEKDAYS,
-        "NOTHING": wording.NOTHING,
-        "plural": wording.plural,
-    }
-    return environment
+    return page_environment({"day": _day}, {"WEEKDAYS": _WEEKDAYS, "plural": wording.plural})
 
 
 def _view(results: Mapping[datetime.date, DayResult]) -> dict[str, Any]:

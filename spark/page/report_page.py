@@ -7,22 +7,16 @@ the page's policy allows no script, no request and no style but its own. It must
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from spark.figures import wording
 from spark.figures.report_data import (
-    BREACHED,
-    INSUFFICIENT,
     MAX_PLOTTED,
-    MET,
     METADATA_COLUMNS,
     SEVERITY,
     ReplicaKey,
@@ -37,6 +31,7 @@ from spark.page.group_plots import Lane, ack_histogram, incident_chart
 from spark.page.headlines import Headline, day_headline, window_headline
 from spark.page.notices import excluded, excluded_kinds, notices
 from spark.page.open_incidents import open_incidents
+from spark.page.page_template import page_bytes, page_environment
 from spark.page.plot_shapes import Plot
 from spark.page.reasons import cause, why_day, why_window
 from spark.page.replica_plots import ReplicaPlots, span_of
@@ -46,9 +41,6 @@ from spark.vocabulary import GROUP, SYNC_RESULTS
 
 MAX_ROWS = 200
 """Of each table; what is beyond is in the files beside the page."""
-WORDS = {BREACHED: "Breached", INSUFFICIENT: "Insufficient data", MET: "Met"}
-SIGNS = {BREACHED: "✕", INSUFFICIENT: "?", MET: "✓"}
-STYLES = {BREACHED: "breached", INSUFFICIENT: "insufficient", MET: "met"}
 
 
 @dataclass(frozen=True)
@@ -61,56 +53,26 @@ class Part:
 
 def report_html(data: ReportData) -> bytes:
     """The page, UTF-8. Equal data give equal bytes."""
-    environment = _environment()
-    style = _style()
-    html = environment.get_template("report.html.j2").render(
-        data=data,
-        # The only style that counts is the one with this digest.
-        style=Markup(style),
-        style_digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        **_view(data),
+    return page_bytes(
+        _environment(), "report.html.j2", ("report.css",), {"data": data, **_view(data)}
     )
-    return html.encode("utf-8", errors="replace")
-
-
-@functools.cache
-def _style() -> str:
-    source, _, _ = PackageLoader("spark.page", "templates").get_source(_environment(), "report.css")
-    return source
 
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("spark.page", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
+    return page_environment(
+        {
+            "lag": wording.lag,
+            "size": wording.size,
+            "per_cent": wording.per_cent,
+            "used": wording.used,
+            "rate": wording.rate,
+            "excerpt": wording.excerpt,
+            "sentence": wording.sentence,
+            "cause": cause,
+        },
+        {"waited": _waited, "MAX_PLOTTED": MAX_PLOTTED},
     )
-    environment.filters |= {
-        "duration": wording.duration,
-        "lag": wording.lag,
-        "size": wording.size,
-        "share": wording.share,
-        "per_cent": wording.per_cent,
-        "used": wording.used,
-        "rate": wording.rate,
-        "count": wording.count,
-        "name": wording.name,
-        "excerpt": wording.excerpt,
-        "sentence": wording.sentence,
-        "cause": cause,
-    }
-    environment.globals |= {
-        "waited": _waited,
-        "WORDS": WORDS,
-        "SIGNS": SIGNS,
-        "STYLES": STYLES,
-        "MAX_PLOTTED": MAX_PLOTTED,
-        "NOTHING": wording.NOTHING,
-    }
-    return environment
 
 
 def _view(data: ReportData) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -37,12 +37,6 @@ SEND_OK = ResponseCode.SUCCESS
 QUERY_OFFSET, COMMIT_OFFSET = 14, 15
 SYNC_INTERVAL_S = 1.0
 """slaveSyncInterval of SLAVE; ten seconds is the default."""
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
 
 
 class Promises(Ledger):

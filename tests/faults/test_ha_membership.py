@@ -36,12 +36,6 @@ REGISTER_BROKER = 103
 MAX_HELLO = 62 + 32 + len("255.255.255.255:65535")
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
-
-
 def secret_file(directory: Path, text: str = "the secret of this group") -> str:
     path = directory / f"secret-{len(text)}"
     path.write_text(text)

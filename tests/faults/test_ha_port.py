@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,12 +21,6 @@ from tests.support.our_broker import OurBroker
 
 SEND_OK, NO_SLAVE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
 HIGHEST = (1 << 63) - 1
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
 
 
 def connect(broker: OurBroker, source: str = "127.0.0.1") -> socket.socket:

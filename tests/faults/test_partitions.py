@@ -7,7 +7,7 @@ fills; tests/bench/delay_relay.c: a round trip). Lost packets are not played: th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,20 +38,6 @@ QUICK: dict[str, object] = {
     "haSendHeartbeatInterval": 400,
     "slaveTimeout": 400,
 }
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
-
-
-@pytest.fixture
-def relay(group: Group) -> Iterator[Relay]:
-    """To the master's HA port."""
-    relay = Relay(("127.0.0.1", int(str(group.first.settings["listenPort"])) + 1), 1)
-    yield relay
-    relay.close()
 
 
 @pytest.mark.parametrize("kind", [FaultKind.PARTITION, FaultKind.ONE_WAY])

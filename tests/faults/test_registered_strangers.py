@@ -7,7 +7,6 @@ remoting port says that its log begins far behind the slave's end, its HA port w
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from tests.support.scripted_master import ScriptedMaster
 
 REGISTER_BROKER, RUNTIME_INFO = 103, 28
 STRANGER = "127.0.0.9"
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
 
 
 def answer(connection: PeerConnection, request: RemotingCommand) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +12,6 @@ from ha.refusals import RefusalReason
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group, counters_of, log_of
 from tests.support.deadline import wait_until
 from tests.support.our_broker import BrokerDiedError, OurBroker
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
 
 
 def send(broker: OurBroker, count: int, text: str, queue_id: int = 0) -> None:

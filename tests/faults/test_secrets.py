@@ -42,12 +42,6 @@ SHOWING: Final = (26, 28, 52, 54, 21, 43, 45, 201, 203, 204, 315, 907, 28_907)
 an admin it has every key, so only refused ones are looked at."""
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
-
-
 def printed_settings(broker: OurBroker) -> bytes:
     """What `mqbroker -p` prints with the broker's own file."""
     command = [

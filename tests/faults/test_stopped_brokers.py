@@ -11,9 +11,7 @@ import re
 import signal
 import time
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -51,12 +49,6 @@ TIMES = [
     pytest.param(SHORT, id="short"),
     pytest.param(REAL, id="30 s", marks=pytest.mark.long),
 ]
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
 
 
 def stop_all(broker: OurBroker) -> list[int]:

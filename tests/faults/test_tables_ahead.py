@@ -7,8 +7,6 @@ knows what it was promised: messages that were answered SEND_OK and are in the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -31,20 +29,6 @@ SETTINGS: Final[dict[str, object]] = {
     "flushIntervalCommitLog": 100,
     "flushCommitLogLeastPages": 0,
 }
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path).running() as found:
-        yield found
-
-
-@pytest.fixture
-def relay(group: Group) -> Iterator[Relay]:
-    """To the master's HA port."""
-    relay = Relay(("127.0.0.1", int(str(group.first.settings["listenPort"])) + 1), 1)
-    yield relay
-    relay.close()
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@ dark, on paper, and by the accessibility rules of axe-core."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 
 from spark.page.calendar_page import calendar_html
 from spark.page.report_page import report_html
-from tests.spark.browser import CHROMIUM, Browser, pixels
+from tests.spark.browser import Browser, pixels
 from tests.spark.calendar_days import GROUP, days_of
 from tests.spark.demo_report import demo_report
 from tests.spark.page.test_page_in_browser import AXE_TAGS, BEYOND_THE_WINDOW, LOWEST_CONTRAST
@@ -22,17 +20,6 @@ pytestmark = pytest.mark.slow
 
 LETTERS = "mmmmmmbmmmmmimmmmmmmmm-mmmmmbbmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm"
 FIRST, LAST = "2026-01-05", "2026-03-14"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if CHROMIUM is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI=true, and there is no chromium: install Debian's package chromium")
-        pytest.skip("no chromium: install Debian's package chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")

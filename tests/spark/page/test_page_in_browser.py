@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -68,17 +67,6 @@ TABLES_THAT_SCROLL = """
   .filter(e => e.scrollWidth > e.clientWidth)
   .map(e => e.querySelector('caption').textContent)
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if CHROMIUM is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI=true, and there is no chromium: install Debian's package chromium")
-        pytest.skip("no chromium: install Debian's package chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="module")
