@@ -176,7 +176,8 @@ def _parser() -> argparse.ArgumentParser:
     notification.add_argument(
         "--exit-on",
         choices=EXIT_POLICIES,
-        help="which verdict sets the exit code (default: exit_on in sla.yaml, else day)",
+        help="which verdicts set the exit code; window: the longest one, and calendar periods"
+        " (default: exit_on in sla.yaml, else day)",
     )
     notification.add_argument(
         "--notify",

@@ -186,7 +186,11 @@ class _Pipeline:
             "bad_lines": groups.count("bad_lines"),
         }
         of_clusters = clusters(
-            replicas, groups.rows("windows"), members, groups.rows("group_windows")
+            replicas,
+            groups.rows("windows"),
+            members,
+            groups.rows("group_windows"),
+            groups.rows("calendar_windows"),
         )
         return {"clusters": of_clusters, "reports": [report]}
 

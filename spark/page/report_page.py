@@ -28,7 +28,7 @@ from spark.figures.report_data import (
 )
 from spark.page.comparisons import days_in_words, sheets
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
-from spark.page.headlines import Headline, day_headline, window_headline
+from spark.page.headlines import Headline, day_headline, window_headlines
 from spark.page.notices import excluded, excluded_kinds, notices
 from spark.page.open_incidents import open_incidents
 from spark.page.page_template import page_bytes, page_environment
@@ -85,10 +85,10 @@ def _view(data: ReportData) -> dict[str, Any]:
         data.group_days, key=lambda row: (SEVERITY[row["verdict"]], row["cluster"], row["broker"])
     )
     windows = _windows(data)
-    window = window_headline(data)
+    judged = window_headlines(data)
     lengths = tuple(data.window_days)
     return {
-        "headlines": [(one, _how_many(one)) for one in (day_headline(data), window)],
+        "headlines": [(one, _how_many(one)) for one in (day_headline(data), *judged)],
         "open_now": open_incidents(data),
         "runbook_of": _runbook_links(data),
         "entries": [
@@ -101,7 +101,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         "notices": notices(data, _window(data)),
         "whys": [
             ("Why", why_day(data, ordered)),
-            (f"Why, over {window.span}", why_window(window)),
+            *((f"Why, over {window.span}", why_window(window)) for window in judged),
         ],
         "tiles": _tiles(data),
         "key_of": key_of,
@@ -116,6 +116,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         "lengths": lengths,
         "lengths_in_words": days_in_words(lengths),
         "clusters": _part(_clusters(data)),
+        "period_names": [one.span for one in judged[1:]],
         "replicas": _part(ordered),
         "details": [
             (row, sheets(row, windows.get(key_of(row), {}), lengths), plots.of(row))
@@ -247,8 +248,11 @@ def _ack_plot(row: Row) -> Plot:
 _ACK_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))
 
 
-def _clusters(data: ReportData) -> list[tuple[Row, Sequence[Row | None], float | None]]:
-    """Day, windows, and p99 of the replica that lags most; none where there is one group only."""
+def _clusters(
+    data: ReportData,
+) -> list[tuple[Row, Sequence[Row | None], Sequence[Row | None], float | None]]:
+    """Day, windows, calendar periods, and p99 of the replica that lags most; none where there is
+    one group only."""
     if len(data.group_days) <= 1 and len({row["cluster"] for row in data.clusters}) <= 1:
         return []
     rows = {(row["cluster"], int(row["days"])): row for row in data.clusters}
@@ -256,6 +260,10 @@ def _clusters(data: ReportData) -> list[tuple[Row, Sequence[Row | None], float |
         (row for row in data.clusters if row["days"] == 1),
         key=lambda row: (SEVERITY[row["verdict"]], row["cluster"]),
     )
+    names = [one.name.name for one in data.judged_windows[1:]]
+    periods = {
+        row["cluster"]: {one["name"]: one for one in row["calendar"] or ()} for row in of_day
+    }
     replicas: dict[str, list[Row]] = {}
     for row in data.replica_days:
         replicas.setdefault(row["cluster"], []).append(row)
@@ -263,6 +271,7 @@ def _clusters(data: ReportData) -> list[tuple[Row, Sequence[Row | None], float |
         (
             row,
             [rows.get((row["cluster"], days)) for days in data.window_days],
+            [periods[row["cluster"]].get(name) for name in names],
             _largest(replicas.get(row["cluster"], ()), "lag_ms_p99"),
         )
         for row in of_day
