@@ -116,11 +116,11 @@ def test_each_window_has_its_own_step() -> None:
 def test_the_line_says_what_decided() -> None:
     assert verdict_line(of_date("2026-04-11"), "/o") == (
         "2026-04-11 met: 2 replicas; 30 days met; 2026-04 (so far) breached: c/b/b:1: availability"
-        " 99.715 % so far: 45 min bad of 43 min 12 s allowed; freeze at 100 %: c/b/b:1 (104 % of the"
-        " budget of 2026-04 used); page: /o"
+        " 99.715 % so far: 45 min bad of 43 min 12 s allowed; freeze at 100 %: c/b/b:1 (104 % of"
+        " the budget of 2026-04 used); page: /o"
     )
     line = verdict_line(of_date("2026-04-30"), "/o")
-    assert "; 2026-04 breached: c/b/b:1: availability 99.88 %: 50 min bad of 43 min 12 s" in line
+    assert "; 2026-04 breached: c/b/b:1: availability 99.884 %: 50 min bad of 43 min 12 s" in line
 
 
 def test_files_page_and_messages_say_it() -> None:
