@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark.command.arguments import RaisingParser, UsageError, date_type
+from spark.command.arguments import RaisingParser, UsageError, add_bounds_option, date_type
 from spark.command.output import PROGRAM, complain, say
+from spark.dumps.dump_text import Bounds
 from spark.dumps.durable_files import replace_file, sync_directory
 from spark.evidence.links import DIRECTORY
 from spark.evidence.signatures import (
@@ -44,6 +45,7 @@ def verify_main(arguments: Sequence[str]) -> int:
             sla=None if given.sla is None else Path(given.sla),
             exclusions=None if given.exclusions is None else Path(given.exclusions),
             head=given.head,
+            bounds=Bounds(given.max_dump_file_mb),
         )
         found = verify(asked)
     except KeyFileError as error:
@@ -141,6 +143,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="metricsDumpPath of all brokers: their lines are looked at, too",
     )
+    add_bounds_option(parser)
     parser.add_argument("--public-key", metavar="FILE", help="whose signature counts (PEM)")
     for name, dest, text in (("from", "begin", "first"), ("to", "end", "last")):
         parser.add_argument(

@@ -20,7 +20,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from spark.dumps.dump_files import file_text
+from spark.dumps.dump_text import (
+    DEFAULT_BOUNDS,
+    GZIP,
+    Bounds,
+    LeftOutError,
+    LineReader,
+    bad_lines_counted,
+)
 from spark.reported_day import midnight_ms
 
 CHAINED_SINCE: Final = 2
@@ -116,25 +123,32 @@ class _Head(msgspec.Struct, gc=False):
 _DECODER: Final = msgspec.json.Decoder(_Head)
 
 
-def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], list[str]]:
+def stretches_of_file(
+    file: str, content: bytes, bounds: Bounds = DEFAULT_BOUNDS
+) -> tuple[dict[Life, Stretch], list[str]]:
     """The lines of a file (gzip or plain) by life, and its problems.
 
     They are those that the report reads, the last one also without a line break; only JSON that
-    is not whole is no line yet there, as it is being written."""
-    text, damage = file_text(content)
+    is not whole is no line yet there, as it is being written. A file that the report leaves out is
+    a problem and has none."""
+    try:
+        return _stretches(file, content, bounds)
+    except LeftOutError as error:
+        return {}, [f"{file}: is left out: {error}"]
+
+
+def _stretches(file: str, content: bytes, bounds: Bounds) -> tuple[dict[Life, Stretch], list[str]]:
+    reader = LineReader(content, bounds)
     found: dict[Life, Stretch] = {}
     problems: list[str] = []
-    *lines, rest = text.split(b"\n")
-    is_torn = bool(rest) and (bool(damage) or not _is_json(rest))
-    if rest and not is_torn:
-        lines.append(rest)
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines_of(reader), 1):
         try:
             head = _DECODER.decode(line)
             if not 1 <= head.seq <= _LARGEST_SEQ:
                 raise ValueError("seq")
         except (msgspec.DecodeError, ValueError, RecursionError):
             problems.append(f"{file} line {number}: is no line of a broker")
+            bad_lines_counted(len(problems))
             continue
         life = Life(head.cluster, head.broker, head.broker_id, head.boot)
         stretch = found.get(life)
@@ -151,11 +165,21 @@ def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], l
                 head.prev_seq,
             )
         )
-    if damage:
-        problems.append(f"{file}: breaks off: {damage}")
-    elif is_torn and (b"\r" in rest or content[:2] == b"\x1f\x8b"):
+    if reader.damage:
+        problems.append(f"{file}: breaks off: {reader.damage}")
+    elif _is_torn(reader) and (b"\r" in reader.rest or content.startswith(GZIP)):
         problems.append(f"{file}: its last line is incomplete")
     return found, problems
+
+
+def _lines_of(reader: LineReader) -> Iterator[bytes]:
+    yield from reader
+    if reader.rest and not _is_torn(reader):
+        yield reader.rest
+
+
+def _is_torn(reader: LineReader) -> bool:
+    return bool(reader.rest) and (bool(reader.damage) or not _is_json(reader.rest))
 
 
 def _is_json(text: bytes) -> bool:
@@ -329,11 +353,11 @@ def _join_of_lives(
 class DateLines:
     """The lines of one date's files: by life, and what is wrong with the files."""
 
-    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
+    def __init__(self, files: Iterable[tuple[str, bytes]], bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._lives: dict[Life, list[Stretch]] = defaultdict(list)
         self.file_problems: list[str] = []
         for file, content in files:
-            found, some = stretches_of_file(file, content)
+            found, some = stretches_of_file(file, content, bounds)
             self.file_problems += some
             for life, stretch in found.items():
                 self._lives[life].append(stretch)

@@ -49,6 +49,16 @@ def cluster_calendar(
     ]
 
 
+def not_met(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of table `clusters` of which nothing is met, as a file was left out: nobody knows of
+    whom it told."""
+
+    def lowered(one: Row) -> dict[str, Any]:
+        return {**one, "verdict": INSUFFICIENT if one["verdict"] == MET else one["verdict"]}
+
+    return {**lowered(row), "calendar": row["calendar"] and list(map(lowered, row["calendar"]))}
+
+
 def _sums(replicas: Sequence[Row]) -> dict[str, Any]:
     row: dict[str, Any] = {
         name: sum_of_seconds(each[name] for each in replicas) for name in _SECONDS

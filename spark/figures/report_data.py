@@ -17,7 +17,7 @@ from spark.figures import result_tables
 from spark.figures.budget_policy import ReachedStep, reached_steps, steps_up_to
 from spark.figures.judged_windows import JudgedWindow, judged_windows
 from spark.figures.result_tables import METADATA_FIGURES, TABLES
-from spark.vocabulary import REPLICA, SYNC_MASTER
+from spark.vocabulary import LEFT_OUT, REPLICA, SYNC_MASTER
 
 Row = Mapping[str, Any]
 """One row: column name -> None, bool, int, float, text, or lists and dicts of these."""
@@ -185,9 +185,10 @@ class ReportData:
 
     def _verdict_over(self, rows: Sequence[Row]) -> str:
         """The worst of the replicas' over a window, as the day's is that of its replicas; without
-        any, or with a group that waits for its slaves, it is not `met`."""
+        any, with a group that waits for its slaves, or where a file of the date was left out, it
+        is not `met`."""
         verdicts = {str(row["verdict"]) for row in rows}
-        if self.waiting_groups or not verdicts:
+        if self.waiting_groups or self.left_out or not verdicts:
             verdicts.add(INSUFFICIENT)
         return min(verdicts, key=SEVERITY.__getitem__)
 
@@ -204,6 +205,12 @@ class ReportData:
         waiting = [row for row in self.group_days if row["role"] == SYNC_MASTER]
         names = {(row["cluster"], row["broker"]): row for row in waiting}
         return [names[name] for name in sorted(names.keys() - with_replicas)]
+
+    @property
+    def left_out(self) -> list[Row]:
+        """Rows of `bad_lines` that are whole files whose lines do not count: what they would have
+        told nobody knows, so nothing can be met."""
+        return [row for row in self.bad_lines if _is_left_out(row)]
 
     def total(self, table: str) -> int:
         """How many `incidents` or `events` the date has."""
@@ -235,6 +242,15 @@ _REQUIRED = {
     "days": DAY_COLUMNS,
     "objectives": OBJECTIVE_COLUMNS,
 }
+
+
+def is_any_left_out(bad_lines: Iterable[Row]) -> bool:
+    """Of rows of `bad_lines`: whether a whole file is among them."""
+    return any(map(_is_left_out, bad_lines))
+
+
+def _is_left_out(row: Row) -> bool:
+    return str(row["reason"]).startswith(LEFT_OUT)
 
 
 def worst_exit_code(codes: Iterable[int]) -> int:

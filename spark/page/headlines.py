@@ -149,6 +149,13 @@ def one_line(data: ReportData) -> str:
     return " ".join(text.split())  # no line breaks
 
 
+def left_out_text(row: Row) -> str:
+    """Of files whose lines do not count, for one reason: the first of them, and why."""
+    others = int(row["files"]) - 1
+    more = f" and {wording.plural(others, 'more file', 'more files')}" if others else ""
+    return f"{wording.name(row['example_file'])}{more}: {wording.excerpt(row['reason'])}"
+
+
 def _how_many(day: Headline) -> str:
     if not day.rows:
         return "no dump and no earlier result names a replica"
@@ -171,6 +178,7 @@ def short_reasons(data: ReportData, headline: Headline) -> list[str]:
             " a SYNC_MASTER without a replica"
             for row in data.waiting_groups
         ]
+        found += [left_out_text(row) for row in data.left_out]
     more = len(found) - _MAX_REASONS
     found = [*found[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
     unknown = headline.count(INSUFFICIENT) if headline.verdict == BREACHED else 0
