@@ -14,24 +14,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spark.command.arguments import RaisingParser, UsageError
+from spark.command.failures import exit_code_of
 from spark.command.output import PROGRAM, say
 from spark.config.exclusion_log import Entry, LogError, appended, entries_of, in_force, iso
 from spark.config.exclusion_log import moment_ms as _moment_ms
-from spark.figures.report_data import EXIT_ERROR
 
 
 def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
     """Runs `mqreport exclude`; returns its exit code, 0 or 3. Raises UsageError."""
     given = _parser().parse_args(list(arguments))
     path = Path(given.file)
-    try:
-        if given.action == "list":
-            return _list(path)
-        return _append(path, _entry(given, now_ms()))
-    except (LogError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        say(sys.stderr, f"{PROGRAM}: {path}: {reason}")
-        return EXIT_ERROR
+    if given.action == "list":
+        return exit_code_of(lambda: _list(path))
+    return exit_code_of(lambda: _append(path, _entry(given, now_ms())))
 
 
 def _entry(given: argparse.Namespace, at_ms: int) -> Entry:
@@ -91,9 +86,9 @@ def _shown(number: int, entry: Entry) -> str:
 def _moment(text: str) -> int:
     try:
         return _moment_ms(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(
-            f"{text}: write a time in UTC, 2026-12-01T22:00:00Z"
+            f"{text}: write a time in UTC, 2026-12-01T22:00:00Z, from 1970 to 9999"
         ) from error
 
 

@@ -28,11 +28,12 @@ STEP_EXIT_CODES: Final = (*(1, 2), *range(10, 100))
 
 
 def pattern_regex(pattern: str) -> str:
-    """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
+    """Python's regular expression of a pattern, anchored; to be matched with re.DOTALL.
 
     `*` is any text, `?` one character, `|` stands between alternatives; case counts.
     """
-    return "^(?:" + "|".join(glob_regex(item, any_one=".") for item in alternatives(pattern)) + ")$"
+    some = "|".join(glob_regex(item, any_one=".") for item in alternatives(pattern))
+    return rf"\A(?:{some})\Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,16 @@ def alternatives(pattern: str) -> list[str]:
 
 def glob_regex(glob: str, any_one: str) -> str:
     """The regular expression of one alternative; `any_one` is that of `?`."""
-    wild = {"*": ".*", "?": any_one}
-    return "".join(wild.get(char) or re.escape(char) for char in glob)
+    first, *others = (
+        "".join(any_one if char == "?" else re.escape(char) for char in part)
+        for part in glob.split("*")
+    )
+    if not others:
+        return first
+    *inner, last = others
+    # The first place of each part will do: an atomic group does not try the others, of which there
+    # are as many as the name is long, for each part.
+    return first + "".join(f"(?>.*?{part})" for part in inner if part) + f".*{last}"
 
 
 def is_named_by(patterns: Sequence[str], names: Sequence[str]) -> bool:

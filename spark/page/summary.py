@@ -45,7 +45,8 @@ _WINDOW_FIGURES = tuple(name for name in WINDOW_COLUMNS if name not in {*KEY, "d
 _CSV_WINDOW_FIGURES = tuple(name for name in _WINDOW_FIGURES if name != "metadata")
 _GROUP_WINDOW_FIGURES = tuple(n for n in GROUP_WINDOW_COLUMNS if n not in {*KEY, "days"})
 _CALENDAR_FIGURES = tuple(n for n in CALENDAR_WINDOW_COLUMNS if n not in {*KEY, "period"})
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Also the wide forms of the first four, which some spreadsheets take for them."""
 
 
 def summary_json(data: ReportData) -> bytes:
@@ -259,15 +260,21 @@ def _plain(value: Any) -> Any:
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue().encode("utf-8", errors="replace")
+    lines = [_csv_line(header), *(_csv_line([_cell(value) for value in row]) for row in rows)]
+    return "".join(lines).encode("utf-8", errors="replace")
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """csv quotes the signs of its line's end and no others; a bare carriage return, too, would end
+    a row for whoever reads it."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> str:
-    """Null is empty; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Null is empty; a text that a spreadsheet would take for a formula gets an apostrophe, and a
+    NUL, at which many a reader stops, becomes `\ufffd`."""
     plain = _plain(value)
     if plain is None:
         return ""
@@ -276,6 +283,7 @@ def _cell(value: Any) -> str:
     if isinstance(plain, list):
         plain = "; ".join(map(_item, plain))
     if isinstance(plain, str):
+        plain = plain.replace("\0", "\ufffd")
         return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
     return repr(plain)
 
