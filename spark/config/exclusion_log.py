@@ -134,6 +134,8 @@ def _check(entry: Entry, before: Sequence[Entry], gone: Collection[int]) -> None
             raise ValueError(f"entry {entry.withdraws} is a withdrawal: add the entry again")
         if entry.withdraws in gone:
             raise ValueError(f"entry {entry.withdraws} is withdrawn already")
+    elif entry.withdraws:
+        raise ValueError(f"it withdraws entry {entry.withdraws}, which only a withdrawal does")
     elif entry.from_ms >= entry.to_ms:
         raise ValueError("from must be before to")
 
