@@ -4,7 +4,6 @@ Plain functions over stored days, never over samples; windows are made in the ex
 the driver. Sums are sums of the days' sums, percentiles come from the days' histograms. Days
 without a stored result are unknown time. Rows are dictionaries by column
 (spark/figures/result_tables.py). Knows docs/sla_report.md ("Several days"), no dump and no path.
-Long because windows, groups and clusters add up the same columns by the same rules.
 """
 
 from __future__ import annotations

@@ -116,7 +116,9 @@ def _view(data: ReportData) -> dict[str, Any]:
         "lengths": lengths,
         "lengths_in_words": days_in_words(lengths),
         "clusters": _part(_clusters(data)),
-        "period_names": [one.span for one in judged[1:]],
+        "cluster_periods": _part(
+            [(row, one) for row, *_ in _clusters(data) for one in row["calendar"] or ()]
+        ),
         "replicas": _part(ordered),
         "details": [
             (row, sheets(row, windows.get(key_of(row), {}), lengths), plots.of(row))
@@ -248,11 +250,8 @@ def _ack_plot(row: Row) -> Plot:
 _ACK_QUANTILES = (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))
 
 
-def _clusters(
-    data: ReportData,
-) -> list[tuple[Row, Sequence[Row | None], Sequence[Row | None], float | None]]:
-    """Day, windows, calendar periods, and p99 of the replica that lags most; none where there is
-    one group only."""
+def _clusters(data: ReportData) -> list[tuple[Row, Sequence[Row | None], float | None]]:
+    """Day, windows, and p99 of the replica that lags most; none where there is one group only."""
     if len(data.group_days) <= 1 and len({row["cluster"] for row in data.clusters}) <= 1:
         return []
     rows = {(row["cluster"], int(row["days"])): row for row in data.clusters}
@@ -260,10 +259,6 @@ def _clusters(
         (row for row in data.clusters if row["days"] == 1),
         key=lambda row: (SEVERITY[row["verdict"]], row["cluster"]),
     )
-    names = [one.name.name for one in data.judged_windows[1:]]
-    periods = {
-        row["cluster"]: {one["name"]: one for one in row["calendar"] or ()} for row in of_day
-    }
     replicas: dict[str, list[Row]] = {}
     for row in data.replica_days:
         replicas.setdefault(row["cluster"], []).append(row)
@@ -271,7 +266,6 @@ def _clusters(
         (
             row,
             [rows.get((row["cluster"], days)) for days in data.window_days],
-            [periods[row["cluster"]].get(name) for name in names],
             _largest(replicas.get(row["cluster"], ()), "lag_ms_p99"),
         )
         for row in of_day

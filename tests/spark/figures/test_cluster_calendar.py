@@ -83,7 +83,7 @@ def test_it_is_the_last_column_of_the_table() -> None:
     assert list(TABLES["clusters"])[-1] == "calendar"
 
 
-def test_the_pages_table_has_a_column_for_each_period() -> None:
+def test_the_page_has_a_row_for_each_cluster_and_period() -> None:
     demo = demo_report()
     key = {"cluster": "DefaultCluster"}
     rows = [one | key for one in ROWS[:4]]
@@ -96,10 +96,13 @@ def test_the_pages_table_has_a_column_for_each_period() -> None:
     groups = [*demo.group_days, {**demo.group_days[0], "broker": "another"}]
     data = dataclasses.replace(demo, calendar_windows=rows, clusters=clusters, group_days=groups)
     page = report_html(data).decode()
-    section = page[page.index('id="clusters-table"') : page.index('id="replicas"')]
-    assert '<th scope="col" class="text">2026-03 (so far)</th>' in section
-    assert section.count("<th scope=") - section.count('scope="row"') == section.count("<td") + 1
-    assert "Breached</span> 97.22" in section
+    start = page.index('id="cluster-periods-table"')
+    section = page[start : page.index("</table>", start)]
+    assert [name for name in ("2026-03, so far", "2026-Q1, so far") if name in section] == [
+        *("2026-03, so far", "2026-Q1, so far"),
+    ]
+    assert section.count("<tr>") == 3
+    assert "97.222\u00a0%" in section
     (summary, *_) = json.loads(summary_json(data))["clusters"]
     assert [one["name"] for one in summary["calendar"]] == ["2026-03", "2026-Q1"]
 
