@@ -21,7 +21,7 @@ DEFAULT_SYNC_OK_PERCENT: Final = 99.9
 """Applies to groups with a SYNC_MASTER unless sla.yaml says otherwise: a master that waits for
 replicas promises that they answer, as often as they are promised to be in sync."""
 EXIT_POLICIES: Final = ("day", "window", "both")
-"""Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
+"""Whose verdicts the exit code tells: the day's, those of the windows that count, or the worst."""
 
 STEP_EXIT_CODES: Final = (*(1, 2), *range(10, 100))
 """Exit codes that a step of the error-budget policy may have: those of verdicts, or its own."""
