@@ -30,6 +30,7 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     217   store         bytes of the emergency space that are held (store/emergency_space.py)
     219   store, then   masterFlushedOffset: what the checkpoint says at the start, then what 906
           remoting      and 908 have set
+    224+p remoting      due messages that were put off by PutOffBy p (broker/append/room_waits.py)
     232   store         scrub: bytes of the log that were read again
     233   store         scrub: wall clock ms at which the last whole pass ended; 0: none yet
     234   store         scrub: passes that ended
@@ -71,6 +72,7 @@ FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)
 RECORDS_LEFT_OUT: Final = claim_slots("records_left_out", 216)
 EMERGENCY_BYTES: Final = claim_slots("emergency_bytes", 217)
 MASTER_FLUSHED_OFFSET: Final = claim_slots("master_flushed_offset", 219)
+PUT_OFF: Final = claim_slots("put_off", 224, 4)
 SCRUBBED_BYTES: Final = claim_slots("scrubbed_bytes", 232)
 SCRUB_PASS_ENDED_MS: Final = claim_slots("scrub_pass_ended_ms", 233)
 SCRUB_PASSES: Final = claim_slots("scrub_passes", 234)
