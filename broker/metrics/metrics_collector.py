@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.append.room_waits import PutOffBy
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason

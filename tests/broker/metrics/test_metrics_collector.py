@@ -15,6 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
+from broker.append.room_waits import PutOffBy
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_text import MetricsText, family
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
@@ -32,6 +33,7 @@ from store.control_slots import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    PUT_OFF,
     QUEUE_UNITS_LOST,
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
@@ -121,6 +123,19 @@ def test_queues_that_are_rebuilt(world: MetricsWorld) -> None:
     assert "2 consume queues" in world.collector.ready_detail()
     counters[QUEUES_REBUILDING] = 0
     assert world.collector.ready_detail() == ""
+
+
+def test_messages_that_wait_for_room(world: MetricsWorld) -> None:
+    assert set(world.samples()["rocketmq_messages_put_off_total"].values()) == {0}
+    world.page.counters[PUT_OFF + PutOffBy.TIMER_DELIVERY] = 3
+    world.page.counters[PUT_OFF + PutOffBy.POP_REVIVAL] = 4
+    assert world.samples()["rocketmq_messages_put_off_total"] == {
+        ("timer_delivery",): 3,
+        ("delay_delivery",): 0,
+        ("pop_revival",): 4,
+    }
+    words = "due messages wait for room in the queue table: put off 7 times"
+    assert world.collector.ready_detail() == words
 
 
 def test_storage(world: MetricsWorld) -> None:
