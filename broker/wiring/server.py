@@ -108,6 +108,7 @@ class ServerBuilder:
             ),
             self._access.gate.check_resources,
             self._access.gate.account_of,
+            self._outside.replication.find_offsets_objection,
         )
         configs = self._configs(use_on_loop)
         return table.build(
