@@ -41,9 +41,7 @@ def delivered_properties(properties: bytes, unit: TimerUnit, now_ms: int) -> byt
     return properties
 
 
-def put_off_properties(
-    properties: bytes, unit: TimerUnit, now_ms: int, precision_ms: int
-) -> bytes:
+def put_off_properties(properties: bytes, unit: TimerUnit, now_ms: int, precision_ms: int) -> bytes:
     """Those of a due message that goes back to the timer topic, since there is no room for the
     queue that it would make: as of one that rolls, with a later TIMER_OUT_MS. What has no room for
     the number of rolls waits longest."""

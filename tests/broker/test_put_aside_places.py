@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.filter.unit_marks import UnitMarks
 from broker.append.room_waits import RoomWaits
+from broker.filter.unit_marks import UnitMarks
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import CK_TAG

@@ -45,7 +45,9 @@ def test_how_long_a_timer_waits() -> None:
 def test_only_the_level_of_its_properties_changes() -> None:
     old = "KEYS\x01k\x02UNIQ_KEY\x01\udcff\x02DELAY\x011\x02REAL_TOPIC\x01New\x02REAL_QID\x013"
     new = put_off_properties(old.encode("utf-8", "surrogateescape"), ("New", 3), 14)
-    expected = "KEYS\x01k\x02UNIQ_KEY\x01\udcff\x02DELAY\x0114\x02REAL_TOPIC\x01New\x02REAL_QID\x013"
+    expected = (
+        "KEYS\x01k\x02UNIQ_KEY\x01\udcff\x02DELAY\x0114\x02REAL_TOPIC\x01New\x02REAL_QID\x013"
+    )
     assert new == expected.encode("utf-8", "surrogateescape")
 
 

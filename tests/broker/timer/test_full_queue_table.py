@@ -138,7 +138,9 @@ def test_many_of_them_wait_in_the_log_and_hold_up_nobody(world: TimerDelivery) -
 
 def test_properties_at_their_limit(world: TimerDelivery) -> None:
     """The number of rolls finds no room in them: it waits longest from the first time on."""
-    text = f"TIMER_OUT_MS\x01{SLOT_MS}\x02REAL_TOPIC\x01New\x02REAL_QID\x010\x02TIMER_DELIVER_MS\x01"
+    text = (
+        f"TIMER_OUT_MS\x01{SLOT_MS}\x02REAL_TOPIC\x01New\x02REAL_QID\x010\x02TIMER_DELIVER_MS\x01"
+    )
     text += f"{SLOT_MS}\x02UNIQ_KEY\x01full\x02K\x01"
     more = "\x02K\x01" + "k" * (PROPERTIES_LIMIT - len(text))
     world.put("full", SLOT_MS + 10, topic="New", more=more)
