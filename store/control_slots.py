@@ -30,7 +30,7 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     217   store         bytes of the emergency space that are held (store/emergency_space.py)
     219   store, then   masterFlushedOffset: what the checkpoint says at the start, then what 906
           remoting      and 908 have set
-    224+p remoting      due messages that were put off by PutOffBy p (broker/append/room_waits.py)
+    224+p remoting      due messages that were put off by PutOffBy p
     232   store         scrub: bytes of the log that were read again
     233   store         scrub: wall clock ms at which the last whole pass ended; 0: none yet
     234   store         scrub: passes that ended
@@ -81,6 +81,19 @@ CHANGED_CHUNKS: Final = claim_slots("changed_chunks", 236)
 REPAIRED_RANGES: Final = claim_slots("repaired_ranges", 237)
 DIFFERING_CHUNKS: Final = claim_slots("differing_chunks", 238)
 _UNREADABLE_REFUSAL: Final = "see store.log"
+
+
+class PutOffBy(enum.IntEnum):
+    """Who has put a due message off (broker/append/room_waits.py). The numbers are slots."""
+
+    TIMER_DELIVERY = 0
+    DELAY_DELIVERY = 1
+    POP_REVIVAL = 2
+
+    @property
+    def label(self) -> str:
+        """In metrics and logs."""
+        return self.name.lower()
 
 
 class StoreState(enum.IntEnum):

@@ -10,12 +10,11 @@ place. Loop thread of `remoting`. Knows no record.
 
 from __future__ import annotations
 
-import enum
 import logging
 from typing import Final
 
 from ipc.clock import Clock
-from store.control_slots import PUT_OFF
+from store.control_slots import PUT_OFF, PutOffBy
 from store.errors import QueueTableFullError
 
 log = logging.getLogger(__name__)
@@ -25,19 +24,6 @@ LONGEST_ROOM_WAIT_MS: Final = 16 * FIRST_ROOM_WAIT_MS
 """Room comes with a restart of the broker, and a message is written anew after each wait."""
 _LINES_A_MINUTE: Final = 10
 _MINUTE_MS: Final = 60_000
-
-
-class PutOffBy(enum.IntEnum):
-    """Who has put a message off. The numbers are slots of the control page."""
-
-    TIMER_DELIVERY = 0
-    DELAY_DELIVERY = 1
-    POP_REVIVAL = 2
-
-    @property
-    def label(self) -> str:
-        """In metrics and logs."""
-        return self.name.lower()
 
 
 class RoomWaits:

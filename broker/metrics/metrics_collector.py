@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.append.room_waits import PutOffBy
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
@@ -58,6 +57,7 @@ from store.control_slots import (
     SCRUB_DAMAGED_RANGES,
     SCRUB_PASS_ENDED_MS,
     SCRUBBED_BYTES,
+    PutOffBy,
 )
 from store.disk_space import least_used_ratio, used_ratio
 from store.log_directories import LogDirectories

@@ -13,7 +13,8 @@ or not anything follows it. (RocketMQ waits for a later record, or until nothing
 
 A message that cannot be read now, or whose retry queue has no room, gets a check point of its own,
 due later (RocketMQ's intervals). While the log takes nothing, everything waits. The offset is saved
-once the copies are flushed, and noted once they are published (revive_progress.py). Formats follow PopReviveService of RocketMQ 5.
+once the copies are flushed, and noted once they are published (revive_progress.py). Formats follow
+PopReviveService of RocketMQ 5.
 Long because reading, matching, copying and the progress concern the same queues.
 """
 
@@ -26,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from broker.append.append_queue import Append
-from broker.append.room_waits import PutOffBy, RoomWaits
+from broker.append.room_waits import RoomWaits
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -41,6 +42,7 @@ from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
+from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError
 from store.message import Message
 from store.message_codec import decode_record, read_store_timestamp

@@ -4,8 +4,8 @@ Runs on the loop thread of `remoting`, on masters only. Each delay level has a q
 topic whose units carry the delivery time; due messages are read from the log and appended to their
 real topics. A level's progress (delayOffset.json) advances past a message only when its delivery is
 as durable as a send (flush and replicas as configured) and on disk: after a crash a message may be
-delivered twice, but is never lost. One whose queue has no room waits alone, in another level. Follows
-ScheduleMessageService of RocketMQ. Knows no request.
+delivered twice, but is never lost. One whose queue has no room waits alone, in another level.
+Follows ScheduleMessageService of RocketMQ. Knows no request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.room_waits import PutOffBy, RoomWaits
+from broker.append.room_waits import RoomWaits
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
@@ -29,6 +29,7 @@ from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.commit_log_reader import CommitLogReader
+from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError
 from store.message_codec import CheckedRecord
 from store.message_properties import PROPERTIES_LIMIT

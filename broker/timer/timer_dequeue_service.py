@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.append.diverted_messages import REAL_TOPIC, home_of
-from broker.append.room_waits import PutOffBy
 from broker.timer.delivered_properties import delivered_properties, put_off_properties
 from broker.timer.dequeue_parts import DequeueLoop, DequeueParts
 from broker.timer.open_slot import OpenSlot, SlotReads
@@ -36,6 +35,7 @@ from broker.timer.timer_records import TimerRecords
 from broker.topic.system_topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 from remoting.response_code import ResponseCode
 from store.commit_log import TopicLog
+from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError, StoreError
 from store.message import Message
 from store.put_aside import ReadBy, RecordGuard

@@ -15,7 +15,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
-from broker.append.room_waits import PutOffBy
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_text import MetricsText, family
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
@@ -40,6 +39,7 @@ from store.control_slots import (
     RUNNING_FLAGS,
     SCRUB_PASS_ENDED_MS,
     STORE_STATE,
+    PutOffBy,
     StoreState,
 )
 from store.message import Message

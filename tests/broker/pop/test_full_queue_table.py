@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.append.room_waits import PutOffBy
 from ipc import queue_table
-from store.control_slots import PUT_OFF
+from store.control_slots import PUT_OFF, PutOffBy
 from tests.broker.pop.test_damaged_check_points import REVIVE, ReviveWorld
 
 pytestmark = pytest.mark.interpreted

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.append.room_waits import LONGEST_ROOM_WAIT_MS, PutOffBy, room_wait_ms
+from broker.append.room_waits import LONGEST_ROOM_WAIT_MS, room_wait_ms
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
 from ipc import queue_table
-from store.control_slots import PUT_OFF
+from store.control_slots import PUT_OFF, PutOffBy
 from store.delay_levels import parse_delay_levels
 from store.message_properties import PROPERTIES_LIMIT
 from store.message_store_config import MessageStoreConfig

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.append.room_waits import PutOffBy
-from store.control_slots import PUT_OFF
+from store.control_slots import PUT_OFF, PutOffBy
 from store.message_properties import PROPERTIES_LIMIT
 from store.queue_room import QueueRoom
 from store.timer.timer_queue import TIMER_TOPIC
