@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from broker.slave.sync_kind import SyncKind
 from store.resync_request import find_done, forget_done
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ class CutLog:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._objection = find_done(root)
+        self._copied: set[SyncKind] = set()
 
     @property
     def objection(self) -> str | None:
@@ -33,9 +35,15 @@ class CutLog:
         are. Any thread."""
         return self._objection
 
-    def tables_copied(self) -> None:
-        """All four tables were copied and saved. A mark that cannot be removed is tried again."""
-        if self._objection is None:
+    def begin_copy(self) -> None:
+        """Another master is followed: its tables count together only."""
+        self._copied.clear()
+
+    def copied(self, kind: SyncKind) -> None:
+        """A table was copied and saved: the last one ends it. A mark that cannot be removed is
+        tried again with the next table."""
+        self._copied.add(kind)
+        if self._objection is None or len(self._copied) < len(SyncKind):
             return
         try:
             forget_done(self._root)

@@ -197,8 +197,6 @@ class SlaveSynchronize:
         """Whether the master did not respond in this round."""
         self._on_silence = on_silence
         self._cut_log = cut_log
-        self._copied: set[SyncKind] = set()
-        """Tables that this master gave since it is followed."""
         self._and_then = and_then
         self._executor: ScheduledExecutor | None = None
         self._counters = page.counters
@@ -346,7 +344,7 @@ class SlaveSynchronize:
         self._queues_to_delete.clear()
         self._seen_offsets.clear()
         self._waiting.clear()
-        self._copied.clear()
+        self._cut_log.begin_copy()
 
     def _sync(
         self, kind: SyncKind, sync: Callable[[str], Callable[[], None] | None], master: str
@@ -431,9 +429,7 @@ class SlaveSynchronize:
         old = self._status[kind]
         self._status[kind] = replace(old, last_success_ms=asked_ms)
         self._counters[SLAVE_SYNC_SUCCESS + kind] = asked_ms
-        self._copied.add(kind)
-        if len(self._copied) == len(SyncKind):
-            self._cut_log.tables_copied()
+        self._cut_log.copied(kind)
         if old.last_success_ms <= old.last_error_ms:
             log.info("master %s: %s copied", master, kind.name)
 
