@@ -56,7 +56,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
-from store.errors import MessageIllegalError, QueueTableFullError, QueueDamagedError, StoreError
+from store.errors import MessageIllegalError, QueueDamagedError, QueueTableFullError, StoreError
 from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
