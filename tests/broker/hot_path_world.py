@@ -20,6 +20,7 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.append.room_waits import RoomWaits
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
@@ -619,6 +620,7 @@ class HotPathWorld:
                 stats=self.stats,
                 clock=self.clock,
                 clock_steps=self.clock_steps,
+                room_waits=RoomWaits(self.counters, self.clock),
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,
