@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final, TextIO
 
+from spark.dumps.durable_files import naming
 from spark.figures import wording
 
 PROGRAM: Final = "mqreport"
@@ -52,4 +53,5 @@ def deliver(text: str, path: str | None) -> None:
     if path is None:
         say_text(sys.stdout, text.rstrip("\n"))
     else:
-        Path(path).write_text(text, encoding="utf-8")
+        with naming(Path(path)):
+            Path(path).write_text(text, encoding="utf-8")
