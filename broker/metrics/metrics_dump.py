@@ -19,6 +19,7 @@ from broker.metrics.metrics_dump_files import DumpFiles, DumpSettings, Mark, lin
 from broker.settings.startup_options import StartupOptions
 from ipc.clock import Clock
 from ipc.service_thread import ServiceThread
+from store.clean_exit import boot_id
 from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ SHUTDOWN_MS: Final = 3_000
 """How long a shutdown waits for the last line and the compression of the last hour."""
 _QUIET_MS: Final = 3_600_000
 """Each kind of error is logged once in this period."""
+_BOOT_DIGITS: Final = 16
 _AGAIN: Final = "retrying at every interval"
 
 Json = dict[str, Any]
@@ -54,10 +56,15 @@ class MetricsDump(ServiceThread):
     """See the module. Owned by: its own thread; any thread may read `lines` and `failures`."""
 
     def __init__(
-        self, settings: DumpSettings, snapshot: Callable[[int], Json], clock: Clock
+        self,
+        settings: DumpSettings,
+        snapshot: Callable[[int], Json],
+        clock: Clock,
+        clock_error_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
         """snapshot: returns the fields of a line from `since` on, given the monotonic ms of the
-        last line that was written; called on this thread only."""
+        last line that was written. clock_error_ms: by how much the wall clock may be wrong, None
+        when that is not known. Both are called on this thread only."""
         super().__init__("MetricsDump")
         self.lines = 0
         """Lines written since the broker was started."""
@@ -67,6 +74,8 @@ class MetricsDump(ServiceThread):
         self._settings = settings
         self._snapshot = snapshot
         self._clock = clock
+        self._clock_error_ms = clock_error_ms
+        self._machine_boot = boot_id().replace("-", "")[:_BOOT_DIGITS]
         self._aging = RetentionClock(clock)
         self._boot_ms = clock.now_ms()
         self._seq = 0
@@ -145,6 +154,9 @@ class MetricsDump(ServiceThread):
             "prev_digest": self._written_digest,
             "interval_ms": self._settings.interval_ms,
             "final": final,
+            "machine_boot": self._machine_boot,
+            "uptime": self._clock.since_boot_ms(),
+            "clock_error_ms": self._clock_error_ms(),
             **self._snapshot(self._written_ms),
         }
         line = msgspec.json.encode(fields)

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.metrics_dump_files import DumpSettings, path_component
 from broker.settings.startup_options import StartupOptions
+from store.clean_exit import boot_id
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
 
@@ -228,10 +229,23 @@ def test_a_line_is_exactly_this(world: World) -> None:
     assert (world.directory / name).read_text() == (
         f'{{"v":2,"ts":{start + 40},"mono":7040,"boot":"{dump.boot}","boot_ts":{start},'
         '"seq":1,"prev_boot":null,"prev_seq":null,"prev_digest":null,"interval_ms":5000,"final":false,'
+        f'"machine_boot":"{boot_id().replace("-", "")[:16]}","uptime":7040,"clock_error_ms":null,'
         '"cluster":"C1","broker":"broker-a","broker_id":0}\n'
     )
     assert len(dump.boot) == 16
     assert int(dump.boot, 16) >= 0
+
+
+def test_the_clock_of_the_machine_goes_on_over_lives(world: World) -> None:
+    """Whatever is done to the wall clock between them."""
+    for _ in range(2):
+        world.dump().finish()
+        world.clock.advance(60_000)
+        world.clock.sleep(1_000)
+        world.clock.jump_to(ms(START))
+    first, second = sorted(world.lines(), key=lambda line: line["prev_seq"] or 0)
+    assert first["machine_boot"] == second["machine_boot"]
+    assert second["uptime"] - first["uptime"] == 61_000
 
 
 def test_the_interval_does_not_drift(world: World) -> None:
@@ -611,7 +625,7 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "rename", refuse)
     monkeypatch.setattr(os, "fdatasync", lambda _fd: None)  # 2,880 times a slow disk's time
-    world.padding = "x" * 920
+    world.padding = "x" * 850
     dump = world.dump(max_bytes=1_800_000)
     for _ in range(4):  # hours, of 864,000 bytes or more
         world.turn(dump, 720)
@@ -621,7 +635,7 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
 
 def test_the_file_being_written_counts(world: World) -> None:
     made = old_files(world, 10, 10_000)
-    world.padding = "x" * 1920
+    world.padding = "x" * 1850
     max_bytes = sum(path.stat().st_size for path in made) + 5_000
     dump = world.dump(max_bytes=max_bytes)
     for _ in range(11):
