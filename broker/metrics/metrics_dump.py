@@ -8,13 +8,16 @@ dump.
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from broker.metrics.dump_life import FILE_NAME, PastLife, read_past_life, write_past_life
 from broker.metrics.metrics_dump_files import DumpFiles, DumpSettings, Mark, line_digest
 from broker.settings.startup_options import StartupOptions
 from ipc.clock import Clock
@@ -49,6 +52,8 @@ def dump_settings(options: StartupOptions) -> DumpSettings | None:
         interval_ms=supervisor.metrics_dump_interval_seconds * 1000,
         max_bytes=supervisor.metrics_dump_max_megabytes << 20,
         keep_days=supervisor.metrics_dump_keep_days,
+        host=f"{broker.broker_ip1}:{options.server.listen_port}",
+        past_life=Path(options.store.root, FILE_NAME),
     )
 
 
@@ -84,7 +89,7 @@ class MetricsDump(ServiceThread):
         """Of the last line that was written, in this life or the one before; `_written_ms`: its
         monotonic time, of the start until there is one."""
         self._before: Mark | None = None
-        self._took_over = False
+        self._took_over = self._is_remembered = False
         self._reported_ms: dict[tuple[str, object], int] = {}
         self._missing = 0
         """Lines lost since the last log message about it."""
@@ -128,6 +133,7 @@ class MetricsDump(ServiceThread):
         self._seq += 1
         if self._guard("writing a line", lambda: self._append(final=final)):
             self.lines += 1
+            self._remember()
             if self._missing and self._was_reported:
                 log.warning(
                     "metrics dump %s: resumed, %s lines are missing",
@@ -164,9 +170,26 @@ class MetricsDump(ServiceThread):
         self._written_ms, self._written_digest = mono_ms, line_digest(line)
 
     def _find_predecessor(self) -> None:
-        self._before = self._files.find_last_mark()
+        path = self._settings.past_life
+        past = None if path is None else read_past_life(path)
+        self._before = self._files.find_last_mark(past)
         if self._before is not None:
             self._written_digest = self._before.digest
+
+    def _remember(self) -> None:
+        """For the next life, which may have another broker id."""
+        settings = self._settings
+        if self._is_remembered or settings.past_life is None:
+            return
+        life = PastLife(
+            cluster=settings.cluster,
+            broker=settings.broker,
+            broker_id=settings.broker_id,
+            host=settings.host,
+            boot=self.boot,
+        )
+        write = functools.partial(write_past_life, settings.past_life, life)
+        self._is_remembered = self._guard("noting whose lines they are", write)
 
     def _tidy(self) -> None:
         if not self._took_over:

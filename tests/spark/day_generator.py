@@ -243,7 +243,7 @@ class _Writer:
         self.genesis = story.lives[0].start - 1_000_000 if story.lives else 0
         self.is_inexact = chance.random() < 0.15
         self.named_late = chance.random() < 0.1 and not story.expects
-        self.last_on_disk: dict[tuple[int, int], tuple[str, int]] = {}
+        self.last_on_disk: dict[int, tuple[str, int]] = {}
 
     def lines(self) -> list[Line]:
         """Of all lives, those of slaves included, in the order of writing."""
@@ -283,7 +283,7 @@ class _Writer:
             for name, link in life.links.items()
             if link.was_remembered or link.first_connected is not None
         }
-        place = (life.machine, life.broker_id)
+        place = life.machine  # A promoted broker names its last line as a slave.
         prev_boot, prev_seq = self.last_on_disk.get(place, (None, None))
         marks = _Marks(life, counters, looks)
         for seq, moment in self._moments(life):
@@ -459,7 +459,7 @@ class _Writer:
         for seq in range(1, 12):
             line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
             found.append(line)
-            self.last_on_disk[life.machine, life.broker_id] = boot, seq
+            self.last_on_disk[life.machine] = boot, seq
         return found
 
 

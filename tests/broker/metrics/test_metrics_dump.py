@@ -157,6 +157,38 @@ def test_each_line_names_the_one_before(world: World) -> None:
     assert is_unbroken(chain)
 
 
+def test_a_promoted_broker_names_its_last_line_as_a_slave(world: World, tmp_path: Path) -> None:
+    """And a master that comes back as a slave its last one as the master."""
+    own = {"host": "10.0.0.2:10911", "past_life": tmp_path / "of-two.json"}
+    other = {"host": "10.0.0.1:10911", "past_life": tmp_path / "of-one.json"}
+    lives = ((other, 0), (own, 1), (own, 0), (other, 1), (own, 0))
+    dumps = []
+    for place, broker_id in lives:
+        dumps.append(world.dump(broker_id=broker_id, **place))
+        world.turn(dumps[-1], 2)
+        dumps[-1].finish()
+    boots = [dump.boot for dump in dumps]
+    named = {line["boot"]: (line["prev_boot"], line["prev_seq"]) for line in world.lines()}
+    past = [named[boot] for boot in boots]
+    assert past == [(None, None), (None, None), (boots[1], 3), (boots[0], 3), (boots[2], 3)]
+    digests = {
+        hashlib.sha256(json.dumps(line, separators=(",", ":")).encode()).hexdigest(): line
+        for line in world.lines()
+    }
+    for line in world.lines():
+        if line["seq"] == 1 and line["prev_boot"] is not None:
+            assert digests[line["prev_digest"]]["boot"] == line["prev_boot"]
+
+
+def test_a_copied_store_is_another_brokers_past(world: World, tmp_path: Path) -> None:
+    """A slave that began with a copy of its master's files has another host."""
+    path = tmp_path / "life.json"
+    world.dump(host="10.0.0.1:10911", past_life=path).finish()
+    copied = world.dump(broker_id=1, host="10.0.0.2:10911", past_life=path)
+    copied.finish()
+    assert [line["prev_boot"] for line in world.lines() if line["boot"] == copied.boot] == [None]
+
+
 @pytest.mark.parametrize("wrote", [0, 10, None])
 def test_a_line_that_was_not_written_is_in_no_chain(
     world: World, monkeypatch: pytest.MonkeyPatch, wrote: int | None
@@ -886,7 +918,8 @@ def test_settings(tmp_path: Path) -> None:
         "metricsDumpMaxMegabytes": "2",
         "metricsDumpKeepDays": "9",
     }
-    assert dump_settings(StartupOptions.from_settings(texts)) == DumpSettings(
+    options = StartupOptions.from_settings(texts)
+    assert dump_settings(options) == DumpSettings(
         directory=tmp_path / "metrics",
         cluster="C",
         broker="b",
@@ -894,6 +927,8 @@ def test_settings(tmp_path: Path) -> None:
         interval_ms=7_000,
         max_bytes=2 << 20,
         keep_days=9,
+        host=f"{options.broker.broker_ip1}:{options.server.listen_port}",
+        past_life=tmp_path / "metricsDumpLife.json",
     )
     off = StartupOptions.from_settings({**texts, "metricsDumpPath": "none"})
     assert dump_settings(off) is None
