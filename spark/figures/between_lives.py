@@ -46,8 +46,10 @@ def _true_ms(line: Line, of_its_life: Iterable[Line]) -> int | None:
 
 
 def is_asked(before: Line, first: Line) -> bool:
-    """Whether the clock of both is the same one: the broker went on, or lines of its host. Clocks
-    of different hosts are taken to agree (docs/sla_report.md, "What is not promised")."""
+    """Whether the clock of both is the same one: the broker went on, or lines of its host did.
+    Clocks of different hosts are taken to agree (docs/sla_report.md, "What is not promised"); lives
+    of one host that overlap are two masters at once, which are judged as such."""
     if first.prev_boot == before.boot:
         return True
-    return first.host is not None and first.host == before.host
+    is_behind = first.ts >= before.ts - AGREE_MS
+    return first.host is not None and first.host == before.host and is_behind

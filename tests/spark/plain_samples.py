@@ -497,7 +497,8 @@ def _measure_down(stream: list[Sample], place: int) -> None:
     nobody sets."""
     sample, last = stream[place], stream[place - 1]
     is_same_host = sample.line.get("host") is not None and sample.host == last.line.get("host")
-    if sample.line.get("prev_boot") != last.boot and not is_same_host:
+    is_behind = sample.ts >= last.ts - AGREE_MS
+    if sample.line.get("prev_boot") != last.boot and not (is_same_host and is_behind):
         return
     shown = max(0, min(sample.boot_ts, sample.ts) - (sample.told_by_others or 0))
     sample.passed_ms = _passed(stream, place)
