@@ -90,6 +90,7 @@ class MetricsDump(ServiceThread):
         monotonic time, of the start until there is one."""
         self._before: Mark | None = None
         self._took_over = self._is_remembered = False
+        self._in_order = True
         self._reported_ms: dict[tuple[str, object], int] = {}
         self._missing = 0
         """Lines lost since the last log message about it."""
@@ -112,14 +113,16 @@ class MetricsDump(ServiceThread):
         return max(self._due_ms - self._clock.monotonic_ms(), 0)
 
     def finish(self) -> None:
-        """Write the last line of an orderly shutdown and close the file."""
-        self._write_line(final=True)
+        """Write the last line and close the file."""
+        self._write_line(final=self._in_order)
         self._tidy()
         self._guard("closing the last file", self._files.close, then="the next start will close it")
 
-    def shutdown(self, timeout_ms: float = SHUTDOWN_MS) -> bool:
-        """Write the last line and wait; idempotent. False, with an error log, if the disk took too
-        long; the next start then closes the file."""
+    def shutdown(self, timeout_ms: float = SHUTDOWN_MS, *, in_order: bool = True) -> bool:
+        """Write the last line and wait; idempotent. in_order: nothing is answered any more, and all
+        that was is in the counters: the line is final. False, with an error log, if the disk took
+        too long; the next start then closes the file."""
+        self._in_order = in_order
         return super().shutdown(timeout_ms)
 
     # -- lines ---------------------------------------------------------------------------------

@@ -192,13 +192,13 @@ class BrokerProcess:
                 on_started=self._begin_metrics,
                 on_tick=self._tick,
                 on_reopen=self._reset_queue_table,
-                on_stop=self._end_dump,
+                on_answered=lambda in_order: self._end_dump(in_order=in_order),
             )
             try:
                 return self._supervisor.run()
             finally:
                 self.stop_reason = self._supervisor.stop_reason
-                self._end_dump()
+                self._end_dump(in_order=False)
                 if self._metrics is not None:
                     self._metrics.shutdown()
 
@@ -229,10 +229,11 @@ class BrokerProcess:
         dump.start()
         return dump
 
-    def _end_dump(self) -> None:
-        """Stop the dump before the children stop, so that its last line shows a running broker."""
+    def _end_dump(self, *, in_order: bool) -> None:
+        """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all that
+        it has answered; ha runs, so that the line shows the replicas as they are."""
         if self._dump is not None:
-            self._dump.shutdown()
+            self._dump.shutdown(in_order=in_order)
 
     def _collector(self) -> BrokerCollector:
         options = self._options

@@ -944,3 +944,12 @@ def test_the_thread(world: World) -> None:
     assert dump.failure is None
     assert [line["final"] for line in world.lines()] == [False, True]
     assert [Path(name).suffix for name in world.files()] == [".gz"]
+
+
+def test_a_stop_that_was_not_in_order_has_no_final_line(world: World) -> None:
+    dump = world.dump()
+    dump.start()
+    wait_until(lambda: dump.lines == 1)
+    assert dump.shutdown(in_order=False)
+    assert [line["final"] for line in world.lines()] == [False, False]
+    assert [Path(name).suffix for name in world.files()] == [".gz"]

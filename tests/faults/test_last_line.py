@@ -1,0 +1,83 @@
+"""The last line of a broker's dump counts every answer that a client got, up to the very end.
+
+Real brokers, stopped while clients send. The truth is the clients' own count: of the answers that
+they received, and of the requests that they sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.broker_group import TOPIC
+from tests.support.deadline import wait_until
+from tests.support.our_broker import OurBroker
+
+pytestmark = [pytest.mark.slow]
+
+ANSWERS: Final = (
+    *("ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout", "refused"),
+)
+
+
+class Client:
+    """A thread that sends one message after the other until its connection ends."""
+
+    def __init__(self, broker: OurBroker) -> None:
+        self.posted = self.good = self.others = 0
+        self._broker = broker
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError), self._broker.client() as client:
+            while True:
+                self.posted += 1
+                is_good = client.send(TOPIC, 0, b"x" * 300).code == 0
+                self.good, self.others = self.good + is_good, self.others + (not is_good)
+
+    def join(self) -> None:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+@contextlib.contextmanager
+def loaded(broker: OurBroker) -> Iterator[list[Client]]:
+    """Three clients, each of which has been answered some hundred times."""
+    clients = [Client(broker) for _ in range(3)]
+    wait_until(lambda: all(client.good > 200 for client in clients), 30)
+    yield clients
+    for client in clients:
+        client.join()
+
+
+def last_line(root: Path) -> dict[str, Any]:
+    lines: list[dict[str, Any]] = []
+    for path in root.rglob("*.jsonl*"):
+        if not path.name.startswith("."):
+            data = path.read_bytes()
+            data = gzip.decompress(data) if path.suffix == ".gz" else data
+            lines += [json.loads(text) for text in data[: data.rfind(b"\n") + 1].splitlines()]
+    return max(lines, key=lambda line: int(line["seq"]))
+
+
+def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
+    """What was answered while the broker stopped is in its last line: in all sends, and in those
+    that are said to have been stored."""
+    with OurBroker(tmp_path, metricsDumpPath=tmp_path / "dumps").start() as broker:
+        with loaded(broker) as clients:
+            assert broker.terminate() == 0
+        line = last_line(tmp_path / "dumps")
+        assert line["final"]
+        told = sum(line["sends"][name] for name in ANSWERS)
+        assert sum(each.good for each in clients) <= line["sends"]["ok"]
+        assert sum(each.good + each.others for each in clients) <= told
+        assert told <= sum(each.posted for each in clients)
+        assert line["msgs_in"] == line["sends"]["ok"]
