@@ -230,8 +230,8 @@ class BrokerProcess:
         return dump
 
     def _end_dump(self, *, in_order: bool) -> None:
-        """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all that
-        it has answered; ha runs, so that the line shows the replicas as they are."""
+        """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all
+        that it has answered; ha runs, so that the line shows the replicas as they are."""
         if self._dump is not None:
             self._dump.shutdown(in_order=in_order)
 
