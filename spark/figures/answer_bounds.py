@@ -11,8 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spark.dumps.dump_line import Latency, Sends
+from spark.figures.counted_ends import counted_end, is_inside
 from spark.figures.sample_stream import Sample, Stream
-from spark.figures.send_bounds import MOST_SENDS_A_MS, before_boot, most_of_gap, true_ms
+from spark.figures.send_bounds import (
+    MOST_SENDS_A_MS,
+    before_boot,
+    is_asked,
+    most_of_gap,
+    true_ms,
+)
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
 
@@ -59,6 +66,11 @@ class AnswerBounds:
         self.failed_most += answered
         self.unmeasured += answered
 
+    def add_good(self, most: int) -> None:
+        """So many at most were answered well, and nobody counted them."""
+        self.ok_most += most
+        self.unmeasured += most
+
 
 _FAILED = ("flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
 
@@ -92,7 +104,12 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
         unseen = before_boot(samples, place, ancestry, day)
-        found.add_unknown(unseen.answered, unseen.stored)
+        ended, past = counted_end(sample, ancestry), sample.predecessor
+        if ended is None or past is None:
+            found.add_unknown(unseen.answered, unseen.stored)
+        elif is_asked(samples, place, day):
+            found.add(ended.sends, past.line.sends, is_inside=is_inside(sample, day))
+            found.add_good(min(unseen.stored, ended.uncounted_ms * MOST_SENDS_A_MS))
     most = most_of_gap(true_ms(samples, len(samples) - 1) if samples else day.w0_ms, day.w1_ms, day)
     found.add_unknown(most, most)
     return found
