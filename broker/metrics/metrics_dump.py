@@ -66,10 +66,12 @@ class MetricsDump(ServiceThread):
         snapshot: Callable[[int], Json],
         clock: Clock,
         clock_error_ms: Callable[[], int | None] = lambda: None,
+        ended: Json | None = None,
     ) -> None:
         """snapshot: returns the fields of a line from `since` on, given the monotonic ms of the
         last line that was written. clock_error_ms: by how much the wall clock may be wrong, None
-        when that is not known. Both are called on this thread only."""
+        when that is not known. Both are called on this thread only. ended: what a life had counted
+        that left its page (kept_sends.py): for the first line, if that life is the one before."""
         super().__init__("MetricsDump")
         self.lines = 0
         """Lines written since the broker was started."""
@@ -80,6 +82,7 @@ class MetricsDump(ServiceThread):
         self._snapshot = snapshot
         self._clock = clock
         self._clock_error_ms = clock_error_ms
+        self._ended = ended
         self._machine_boot = boot_id().replace("-", "")[:_BOOT_DIGITS]
         self._aging = RetentionClock(clock)
         self._boot_ms = clock.now_ms()
@@ -166,11 +169,19 @@ class MetricsDump(ServiceThread):
             "machine_boot": self._machine_boot,
             "uptime": self._clock.since_boot_ms(),
             "clock_error_ms": self._clock_error_ms(),
+            **self._end_of(before),
             **self._snapshot(self._written_ms),
         }
         line = msgspec.json.encode(fields)
         self._files.append(ts_ms, self._seq, line + b"\n")
         self._written_ms, self._written_digest = mono_ms, line_digest(line)
+        self._ended = None
+
+    def _end_of(self, before: Mark | None) -> Json:
+        ended = self._ended
+        if ended is None or before is None or ended["boot"] != before.boot:
+            return {}
+        return {"ended": ended}
 
     def _find_predecessor(self) -> None:
         path = self._settings.past_life

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.metrics import kept_sends
 from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
@@ -123,6 +124,9 @@ class BrokerProcess:
             self._page_fd = ControlPage.create()
             self._table_fd = create_queue_table()
             self._metrics_fd = create_metric_slots()
+            kept = Path(self._options.store.root, kept_sends.FILE_NAME)
+            self._ended = kept_sends.read_kept_sends(kept)
+            self._kept_fd = kept_sends.create_kept_sends(kept)
             self._changes_fd = ChangedSettings.create()
             self._page = ControlPage(self._page_fd)
             self._bells = {name: Bell.create() for name in _BELLS}
@@ -224,7 +228,8 @@ class BrokerProcess:
         )
         # A clock that is off for a test is held by nobody.
         error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        dump = MetricsDump(settings, snapshot.take, self._clock, error)
+        dump = MetricsDump(settings, snapshot.take, self._clock, error, self._ended)
+        kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
         return dump
@@ -342,6 +347,7 @@ class BrokerProcess:
             control_page_fd=self._page_fd,
             queue_table_fd=self._table_fd,
             metrics_fd=self._metrics_fd,
+            kept_sends_fd=self._kept_fd,
             metrics_max_series=self._options.supervisor.metrics_max_series,
             life_fd=self._life_read,
             bell_fds=self._bells,
@@ -361,6 +367,7 @@ class BrokerProcess:
             *self._bells.values(),
             *channel_fds.values(),
             *listen_fds.values(),
+            *(() if self._kept_fd < 0 else (self._kept_fd,)),
         )
         return ChildSpec(
             name, index, _MODULES[index], boot, inherited, child_entry(_MODULES[index])

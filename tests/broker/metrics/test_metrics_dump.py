@@ -53,7 +53,7 @@ class World:
         """Makes lines longer."""
         self._dumps: list[MetricsDump] = []
 
-    def dump(self, **changes: Any) -> MetricsDump:
+    def dump(self, ended: dict[str, Any] | None = None, **changes: Any) -> MetricsDump:
         values: dict[str, Any] = {
             "directory": self.directory,
             "cluster": "C1",
@@ -64,7 +64,7 @@ class World:
             "keep_days": 40,
         }
         self._dumps.append(
-            MetricsDump(DumpSettings(**(values | changes)), self.snapshot, self.clock)
+            MetricsDump(DumpSettings(**(values | changes)), self.snapshot, self.clock, ended=ended)
         )
         return self._dumps[-1]
 
@@ -278,6 +278,25 @@ def test_the_clock_of_the_machine_goes_on_over_lives(world: World) -> None:
     first, second = sorted(world.lines(), key=lambda line: line["prev_seq"] or 0)
     assert first["machine_boot"] == second["machine_boot"]
     assert second["uptime"] - first["uptime"] == 61_000
+
+
+def test_what_the_life_before_had_counted_is_in_the_first_line(world: World) -> None:
+    first = world.dump()
+    world.turn(first)
+    kill(first)
+    second = world.dump(ended={"boot": first.boot, "sync": {"ok": 7}})
+    world.trouble = OSError("no")
+    world.turn(second)
+    world.trouble = None
+    world.turn(second, 2)
+    found = [line.get("ended") for line in world.lines() if line["boot"] == second.boot]
+    assert found == [{"boot": first.boot, "sync": {"ok": 7}}, None]
+
+
+def test_what_another_life_had_counted_is_in_no_line(world: World) -> None:
+    world.turn(world.dump(ended={"boot": "ab" * 8}))
+    world.turn(world.dump(ended={"boot": "ab" * 8}))
+    assert [line.get("ended") for line in world.lines()] == [None, None]
 
 
 def test_the_interval_does_not_drift(world: World) -> None:
