@@ -324,13 +324,19 @@ class ScheduleMessageService:
         self, level: _Level, properties: bytes, home: tuple[str, int]
     ) -> tuple[int, bytes]:
         """Queue and properties of a message that waits for room: in a level whose queue is there,
-        as that of its own is."""
+        as that of its own is, or for which a row is kept."""
         for other in put_off_levels(level.level, self._delay_level_ms):
-            is_there = self._log.next_offset(SCHEDULE_TOPIC, other - 1) is not None
             moved = put_off_properties(properties, home, other)
-            if is_there and len(moved) <= PROPERTIES_LIMIT:
+            if len(moved) <= PROPERTIES_LIMIT and self._has_room(other - 1):
                 return other - 1, moved
         return level.queue_id, properties
+
+    def _has_room(self, queue_id: int) -> bool:
+        try:
+            self._log.check_room(self._log.topic(SCHEDULE_TOPIC), queue_id)
+        except QueueTableFullError:
+            return False
+        return True
 
     def _skip(self, level: _Level, count: int, why: str) -> None:
         log.error(
