@@ -374,6 +374,17 @@ def test_no_room_for_the_backup(world: World, monkeypatch: pytest.MonkeyPatch) -
     assert perform_request(world.config)
 
 
+@pytest.mark.parametrize("damage", ["not JSON", "[]", "a directory"])
+def test_a_mark_that_says_nothing_is_one(world: World, damage: str) -> None:
+    """What was done is not known; that something was, is."""
+    path = world.root / "resync.json.done"
+    if damage == "a directory":
+        path.mkdir()
+    else:
+        path.write_text(damage)
+    assert find_done(world.root) == f"{path}: the log was begun anew"
+
+
 def test_drop_request(world: World) -> None:
     ask(world, ResyncAction.START_OVER)
     before = content(world)
