@@ -90,6 +90,21 @@ def test_two_parts_arrive_as_one(pair: _Pair) -> None:
     assert _read(pair.master, 6) == b"report"
 
 
+def test_a_second_record_that_came_along_is_pending(pair: _Pair) -> None:
+    """No selector tells of it: the socket was read."""
+    for text in (b"one", b"two"):
+        assert pair.slave.send((text,)) == 3
+    got = b""
+    selector = new_selector()
+    selector.register(pair.master.fileno(), EVENT_READ)
+    while len(got) < 6:
+        assert pair.master.has_pending or selector.select(5)
+        got += pair.master.recv(100) or b""
+    assert got == b"onetwo"
+    assert not pair.master.has_pending
+    selector.close()
+
+
 def test_one_call_encrypts_128_kib_at_most(pair: _Pair) -> None:
     """The other thread waits for it. Without TLS the socket decides."""
     taken = pair.master.send((bytes(1 << 20),))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from broker.append.room_waits import LONGEST_ROOM_WAIT_MS, room_wait_ms
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
@@ -126,12 +127,14 @@ class TestFullTable:
         assert levels == [1, 5, 6, 6], "of 1 s, of a minute, of two: there is a row for no third"
         assert self.put_off(delays) == 3
 
-    def test_properties_at_their_limit(self, delays: Delays) -> None:
+    def test_properties_at_their_limit(
+        self, delays: Delays, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A level of two digits does not fit: it waits where it was."""
-        delays.world.log.put(
-            delays.world.log.topic(SCHEDULE),
-            record(b"two", b"DELAY\x0114\x02REAL_TOPIC\x01T\x02REAL_QID\x010"),
-        )
+        longer = record(b"two", b"DELAY\x0114\x02REAL_TOPIC\x01T\x02REAL_QID\x010")
+        monkeypatch.setattr(queue_table, "MAX_QUEUES", 8)
+        delays.world.log.put(delays.world.log.topic(SCHEDULE), replace(longer, queue_id=13))
+        monkeypatch.setattr(queue_table, "MAX_QUEUES", 3)
         text = "DELAY\x019\x02REAL_TOPIC\x01New\x02REAL_QID\x010\x02K\x01"
         full = text + "k" * (PROPERTIES_LIMIT - len(text))
         service = delays.world.schedule
