@@ -128,6 +128,7 @@ def test_start_over_moves_everything_aside(world: World, caplog: pytest.LogCaptu
         key: data for key, data in before.items() if key != "resync.json"
     }
     assert find_request(world.root) is None
+    assert (find_done(world.root) or "").endswith("the log was begun anew")
     assert not world.config.abort_path.exists()
     world.boot()
     desk = StoreDesk(world).open()
@@ -232,6 +233,7 @@ def test_truncate_ends_the_log_and_all_that_follows_from_it(
     text = perform_request(world.config)
     assert text is not None
     assert f"ends at {offset}" in text
+    assert (find_done(world.root) or "").endswith(f"the log was cut at {offset}")
     assert not world.config.clean_exit_path.exists()
     assert world.config.abort_path.exists() == crashed
     assert not world.config.queue_states_path.exists(), "another log's: its offsets do not count"
