@@ -230,7 +230,9 @@ def test_room_is_used_to_its_last_byte(own: bytes, more: int) -> None:
 @pytest.mark.parametrize("more", [0, 1])
 @pytest.mark.parametrize("same", [True, False])
 def test_as_many_messages_as_there_may_be(more: int, *, same: bool) -> None:
-    items = [(0, b"", b"")] * (MOST_BATCH_MESSAGES - 1 + more) + [(0, b"" if same else b"x", b"")]
+    text = b"longer than the shortest"
+    items = [(0, text, b"")] * (MOST_BATCH_MESSAGES - 1 + more)
+    items.append((0, text if same else b"", b""))
     body = batch_of(items)
     place = msgspec.structs.replace(PLACE, room=1 << 30)
     made = encode_batch(memoryview(body), COMMON, place)
