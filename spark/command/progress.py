@@ -16,6 +16,7 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from spark.command.output import say
+from spark.figures import wording
 
 Tasks = Callable[[], tuple[int, int]]
 """Finished and all tasks of the jobs that run now."""
@@ -105,7 +106,10 @@ class BarReporter:
     def note(self, text: str) -> None:
         """See Reporter."""
         self._bar.console.print(
-            f"{self._program}: {text}", markup=False, highlight=False, soft_wrap=True
+            f"{self._program}: {wording.visible(text)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
 
     def heading(self, text: str) -> None:
