@@ -5,7 +5,8 @@ topic whose units carry the delivery time; due messages are read from the log an
 real topics. A level's progress (delayOffset.json) advances past a message only when its delivery is
 as durable as a send (flush and replicas as configured) and on disk: after a crash a message may be
 delivered twice, but is never lost. One whose queue has no room waits alone, in another level.
-Follows ScheduleMessageService of RocketMQ. Knows no request.
+Follows ScheduleMessageService of RocketMQ. Knows no request. Long because reading, delivering and
+progress of a level are one sequence.
 """
 
 from __future__ import annotations
