@@ -9,11 +9,13 @@ in docs/sla_report.md ("All sends"). Must not know objectives.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from spark.dumps.dump_line import Latency, Sends
 from spark.figures.counted_ends import counted_end, is_inside
 from spark.figures.sample_stream import Sample, Stream
 from spark.figures.send_bounds import (
+    LEAST_RECORD_BYTES,
     MOST_SENDS_A_MS,
     before_boot,
     is_asked,
@@ -22,6 +24,9 @@ from spark.figures.send_bounds import (
 )
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
+
+UNCOUNTED_MS: Final = 64
+"""So long at most were the turns whose good answers process `remoting` had not counted yet."""
 
 
 @dataclass(slots=True)
@@ -128,3 +133,18 @@ def _add_counted(
         found.add_unknown(most, most)
         return
     found.add(now, past, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
+    if before is not None:
+        found.add_good(_lost_with_remoting(sample, before))
+
+
+def _lost_with_remoting(sample: Sample, before: Sample) -> int:
+    """Good answers at most that process `remoting` had not counted when it died alone: it has been
+    started again since the line before, which may have been written just before that was seen."""
+    deaths = _restarts(sample) - _restarts(before)
+    since = before.boot_predecessor or before
+    grown = sample.line.max_offset - since.line.max_offset
+    return max(0, min(deaths * UNCOUNTED_MS * MOST_SENDS_A_MS, grown // LEAST_RECORD_BYTES))
+
+
+def _restarts(sample: Sample) -> int:
+    return sum(each.restarts for each in sample.line.processes if each.name == "remoting")

@@ -245,6 +245,21 @@ def test_what_a_killed_master_had_not_counted_yet_it_had_stored() -> None:
     assert row["sends_failed_most"] == 7
 
 
+def test_remoting_that_was_killed_alone_had_not_counted_its_last_answers() -> None:
+    """11 of 1,000 sends failed, which is too many; but 900 good ones may be in no counter."""
+    events = spread(989) + spread(11, result="refused")
+    lines = life_lines(events)
+    for place, line in enumerate(lines):
+        deaths = int(line["ts"] > W0 + 300_000)
+        line["processes"] = [{"name": "remoting", "up": True, "restarts": deaths}]
+        line["max_offset"] = 1_000 + 91 * 450 * min(max(place - 70, 0), 9)
+    row = group_row(lines)
+    assert row["sends_ok_least"] == 989
+    assert row["sends_ok_most"] == 989 + 900
+    assert judge(lines, sends_ok_percent=99.0).verdict == INSUFFICIENT
+    assert judge(lines, sends_ok_percent=98.0).verdict == MET
+
+
 @pytest.mark.parametrize(
     "changes", [{"boot": "cd" * 8}, {"sync": sync() | {"ok": 1}, "sends": sends()}]
 )
