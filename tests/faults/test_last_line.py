@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -22,6 +22,7 @@ from tests.support.our_broker import OurBroker
 
 pytestmark = [pytest.mark.slow]
 
+CLIENTS: Final = 3
 ANSWERS: Final = (
     *("ok", "flush_slave_timeout", "slave_not_available", "flush_disk_timeout", "refused"),
 )
@@ -53,7 +54,7 @@ def loaded(
     broker: OurBroker, goes_on: Callable[[Client], bool] = lambda client: client.good > 200
 ) -> Iterator[list[Client]]:
     """Three clients, each of which has been answered some hundred times."""
-    clients = [Client(broker) for _ in range(3)]
+    clients = [Client(broker) for _ in range(CLIENTS)]
     wait_until(lambda: all(map(goes_on, clients)), 30)
     yield clients
     for client in clients:
@@ -70,13 +71,32 @@ def lines_of(root: Path) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: (int(line["boot_ts"]), int(line["seq"])))
 
 
-def last_line(root: Path) -> dict[str, Any]:
-    return lines_of(root)[-1]
+class Killed(NamedTuple):
+    """A broker that was killed under load and started again: its last line, the first one of its
+    next life, and what the clients had posted and were told."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    posted: int
+    good: int
+    others: int
 
 
-def first_line_of_another(root: Path, boot: str) -> dict[str, Any] | None:
-    """Of the life behind that one."""
-    return next((line for line in lines_of(root) if line["prev_boot"] == boot), None)
+def killed(
+    root: Path,
+    goes_on: Callable[[Client], bool] = lambda client: client.good > 200,
+    **settings: str,
+) -> Killed:
+    dumps = root / "dumps"
+    with OurBroker(root, metricsDumpPath=dumps, **settings).start() as broker:
+        with loaded(broker, goes_on) as clients:
+            broker.crash()
+        before = lines_of(dumps)[-1]
+        broker.start()
+        wait_until(lambda: lines_of(dumps)[-1]["boot"] != before["boot"])
+        after = next(line for line in lines_of(dumps) if line["prev_boot"] == before["boot"])
+    counts = (sum(getattr(each, name) for each in clients) for name in ("posted", "good", "others"))
+    return Killed(before, after, *counts)
 
 
 def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
@@ -85,7 +105,7 @@ def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
     with OurBroker(tmp_path, metricsDumpPath=tmp_path / "dumps").start() as broker:
         with loaded(broker) as clients:
             assert broker.terminate() == 0
-        line = last_line(tmp_path / "dumps")
+        line = lines_of(tmp_path / "dumps")[-1]
         assert line["final"]
         told = sum(line["sends"][name] for name in ANSWERS)
         assert sum(each.good for each in clients) <= line["sends"]["ok"]
@@ -96,39 +116,26 @@ def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
 
 def test_a_kill_under_load(tmp_path: Path) -> None:
     """The next life tells what the killed one had counted: all answers that clients got, but for
-    those of its last quick turns."""
-    with OurBroker(tmp_path, metricsDumpPath=tmp_path / "dumps").start() as broker:
-        with loaded(broker) as clients:
-            broker.crash()
-        before = last_line(tmp_path / "dumps")
-        broker.start()
-        wait_until(lambda: first_line_of_another(tmp_path / "dumps", before["boot"]) is not None)
-        line = first_line_of_another(tmp_path / "dumps", before["boot"])
-        assert line is not None
-        ended = line["ended"]
-        assert (ended["boot"], line["prev_boot"]) == (before["boot"], before["boot"])
-        assert line["machine_boot"] == before["machine_boot"]
-        good, posted = (sum(getattr(each, n) for each in clients) for n in ("good", "posted"))
-        told = ended["sends"]["ok"]
-        assert told <= posted
-        # One send of each client a turn at most, in 64 turns that are not published yet.
-        assert good - told <= 64 * len(clients)
-        assert told > before["sends"]["ok"]
-        assert sum(ended["sends"]["latency"]["counts"]) == told
+    those of its last quick turns, which are not counted yet: one of each client at most."""
+    found = killed(tmp_path)
+    ended = found.after["ended"]
+    assert ended["boot"] == found.before["boot"]
+    assert found.after["machine_boot"] == found.before["machine_boot"]
+    told = ended["sends"]["ok"]
+    assert found.before["sends"]["ok"] < told <= found.posted
+    assert found.good - told <= 64 * CLIENTS
+    assert sum(ended["sends"]["latency"]["counts"]) == told
 
 
 def test_refused_sends_are_counted_before_they_are_answered(tmp_path: Path) -> None:
     """To a topic that does not exist: not one of them is missing after a kill."""
-    with OurBroker(
-        tmp_path, metricsDumpPath=tmp_path / "dumps", autoCreateTopicEnable="false"
-    ).start() as broker:
-        with loaded(broker, goes_on=lambda client: client.others > 200) as clients:
-            broker.crash()
-        before = last_line(tmp_path / "dumps")
-        broker.start()
-        wait_until(lambda: first_line_of_another(tmp_path / "dumps", before["boot"]) is not None)
-        line = first_line_of_another(tmp_path / "dumps", before["boot"])
-        assert line is not None
-        told = line["ended"]["sends"]["refused"]
-        assert sum(each.others for each in clients) <= told
-        assert told <= sum(each.posted for each in clients)
+    found = killed(tmp_path, lambda client: client.others > 200, autoCreateTopicEnable="false")
+    assert found.others <= found.after["ended"]["sends"]["refused"] <= found.posted
+
+
+def test_sends_that_waited_for_the_disk_are_counted_before_they_are_answered(
+    tmp_path: Path,
+) -> None:
+    found = killed(tmp_path, flushDiskType="SYNC_FLUSH")
+    for name in ("sync", "sends"):
+        assert found.good <= found.after["ended"][name]["ok"] <= found.posted
