@@ -27,10 +27,10 @@ def _read(data: bytes) -> None:
             decode_line(text, midnight_ms(DATE))
         except BadLineError:
             continue
-    packed, bad = split_by_group("f", DATE, data, _DAY)
-    for each in packed.values():
+    split = split_by_group("f", DATE, data, _DAY)
+    for each in split.groups.values():
         each.unpacked()
-    assert all(isinstance(line.reason, str) for line in bad)
+    assert all(isinstance(line.reason, str) for line in split.bad)
 
 
 @functools.cache
