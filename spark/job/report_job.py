@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.evidence.dump_chain import LifeRecord
 from spark.figures.report_context import Context
-from spark.figures.result_tables import TABLES, ddl
+from spark.figures.result_tables import TABLES
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_tasks import (
     FILE_PROBLEMS,
@@ -39,6 +39,7 @@ from spark.job.report_tasks import (
     part_of,
     rows_of_part,
 )
+from spark.job.table_schema import schema_of
 from spark.reported_day import Day, InputError
 
 _LOG = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ Row = dict[str, Any]
 _FILES: Final = "*.jsonl*"
 _BYTES_OF_A_PART: Final = 8_000_000
 """Of files as they lie there, gz mostly: 60,000 lines."""
+_FEW_BYTES: Final = 250_000
+"""A tenth of a second to compute, and a task costs as much."""
 _BYTES_OF_A_FILE: Final = 64_000_000
 _ATTEMPTS: Final = 3
 """Of reading, when files vanish meanwhile: the supervisor replaces a file by its compressed one."""
@@ -143,7 +146,7 @@ class GroupTables:
 def frame_of(spark: SparkSession, table: str, rows: RDD[tuple[Any, ...]]) -> DataFrame:
     """Rows of a table for Spark; their values are of the right types
     (spark/figures/group_report.py)."""
-    return spark.createDataFrame(rows, ddl(table, with_date=False), verifySchema=False)
+    return spark.createDataFrame(rows, schema_of(table, with_date=False), verifySchema=False)
 
 
 def by_column(table: str, row: Sequence[Any]) -> Row:
@@ -170,7 +173,8 @@ def compute(
         _check(path, files)
     items = [_items_of_rows(table, frame) for table, frame in stored.items()]
     expected = sorted({(name.cluster, name.broker) for name in context.sla.expect})
-    items.append(spark.sparkContext.parallelize(expected, 1).map(item_of_expected))
+    if expected:
+        items.append(spark.sparkContext.parallelize(expected, 1).map(item_of_expected))
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             dumps = _Dumps(spark, files, paths, context.day)
@@ -231,8 +235,12 @@ class _Dumps:
         return [rows.flatMap(lambda row: items_of_file(row[0], bytes(row[1]), day))]
 
     def parts(self) -> int:
-        """Into how many parts the groups go: each small enough for a task's memory."""
-        return max(self._least_parts, -(-self._size() // _BYTES_OF_A_PART))
+        """Into how many parts the groups go: each small enough for a task's memory, and so many
+        that every core has some, but for a few files."""
+        size = self._size()
+        if 0 < size < _FEW_BYTES:
+            return 1
+        return max(self._least_parts, -(-size // _BYTES_OF_A_PART))
 
     def _size(self) -> int:
         """Bytes of the files as they lie there, from Spark's own statistics."""

@@ -52,6 +52,8 @@ LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
+    # A pair's files are one task: each task of a small report is a tenth of a second of starts.
+    "spark.sql.files.minPartitionNum": "1",
     # What is shuffled is compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
