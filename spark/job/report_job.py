@@ -209,6 +209,14 @@ def _items_of_rows(table: str, frame: DataFrame) -> RDD[Item]:
     return frame.rdd.map(lambda row: item_of_row(table, row.asDict(recursive=True)))
 
 
+def parts_of(size_bytes: int, cores: int) -> int:
+    """Into how many parts the groups of files of this size go: each small enough for a task's
+    memory, and every core has some, but for a few files. Without any (0) stored rows are all."""
+    if 0 < size_bytes < _FEW_BYTES:
+        return 1
+    return max(cores, -(-size_bytes // _BYTES_OF_A_PART))
+
+
 class _Dumps:
     """The files of the date and of those beside it, whose directories are there."""
 
@@ -235,12 +243,8 @@ class _Dumps:
         return [rows.flatMap(lambda row: items_of_file(row[0], bytes(row[1]), day))]
 
     def parts(self) -> int:
-        """Into how many parts the groups go: each small enough for a task's memory, and so many
-        that every core has some, but for a few files."""
-        size = self._size()
-        if 0 < size < _FEW_BYTES:
-            return 1
-        return max(self._least_parts, -(-size // _BYTES_OF_A_PART))
+        """Into how many parts the groups go."""
+        return parts_of(self._size(), self._least_parts)
 
     def _size(self) -> int:
         """Bytes of the files as they lie there, from Spark's own statistics."""
