@@ -178,7 +178,8 @@ def compute(
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             dumps = _Dumps(spark, files, paths, context.day)
-            every = spark.sparkContext.union([*dumps.items(), *items])
+            known = [*dumps.items(), *items]
+            every = spark.sparkContext.union(known or [spark.sparkContext.parallelize([], 1)])
             of_groups = every.partitionBy(dumps.parts(), part_of)
             part = partial(rows_of_part, context=context)
             return GroupTables(spark, of_groups.mapPartitions(part))
