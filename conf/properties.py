@@ -2,12 +2,15 @@
 
 Parses text into settings with their line numbers, and formats them again. Any thread; no state.
 Does not know what the keys mean. The syntax (java.util.Properties.load and store) is left to the
-javaproperties library.
+javaproperties library, but for continued lines: it looks through all of a line again for each that
+continues it, which took 204 s for 4,095 lines of 250 characters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import javaproperties
 
@@ -15,6 +18,8 @@ from conf.errors import ConfigError
 from conf.setting import Setting
 
 ENCODING = "iso-8859-1"
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_BLANKS: Final = " \t\f"
 
 
 def parse_properties(text: str, name: str) -> list[Setting]:
@@ -24,22 +29,50 @@ def parse_properties(text: str, name: str) -> list[Setting]:
     Raises ConfigError for a bad escape, one of half a character, or a line without a key.
     """
     settings: list[Setting] = []
-    line = 1
-    try:
-        for element in javaproperties.parse(text):
+    for number, line in _logical_lines(text):
+        source = f"{name}:{number}"
+        try:
+            elements = list(javaproperties.parse(line))
+        except javaproperties.InvalidUEscapeError as error:
+            raise ConfigError([f"{source}: bad \\u escape {error.escape!r}"]) from error
+        for element in elements:
             if isinstance(element, javaproperties.KeyValue):
-                source = f"{name}:{line}"
-                if not element.key:
-                    raise ConfigError([f"{source}: the key is missing before '='"])
-                if _has_half_characters(element.key + element.value):
-                    raise ConfigError(
-                        [f"{source}: a \\u escape of half a character (D800 to DFFF)"]
-                    )
-                settings.append(Setting(element.key, element.value.strip(), source))
-            line += len(element.source.splitlines())
-    except javaproperties.InvalidUEscapeError as error:
-        raise ConfigError([f"{name}:{line}: bad \\u escape {error.escape!r}"]) from error
+                settings.append(_setting(element, source))
     return settings
+
+
+def _setting(element: javaproperties.KeyValue, source: str) -> Setting:
+    if not element.key:
+        raise ConfigError([f"{source}: the key is missing before '='"])
+    if _has_half_characters(element.key + element.value):
+        raise ConfigError([f"{source}: a \\u escape of half a character (D800 to DFFF)"])
+    return Setting(element.key, element.value.strip(), source)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line that is no comment and not blank, with those that continue it, and its number. In
+    time that grows with the text."""
+    parts: list[str] = []
+    first = 0
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        piece = natural.lstrip(_BLANKS)
+        if not parts:
+            first = number
+            if piece[:1] in ("", "#", "!"):
+                continue
+        is_continued = (len(piece) - len(piece.rstrip("\\"))) % 2
+        parts.append(piece[:-1] if is_continued else piece)
+        if not is_continued:
+            yield first, _joined(parts)
+            parts.clear()
+    if parts:
+        yield first, _joined(parts)
+
+
+def _joined(parts: list[str]) -> str:
+    """One line. What came from a second one is no comment."""
+    line = "".join(parts)
+    return f"\\{line}" if line.startswith(("#", "!")) else line
 
 
 def _has_half_characters(text: str) -> bool:

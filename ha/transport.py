@@ -15,17 +15,16 @@ selectors that watch the socket; `close` gives the descriptor back, once no thre
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socket
 import ssl
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from ha.ha_config import HaConfig
-from ha.selector_factory import EVENT_READ, EVENT_WRITE
+from ipc.tls_channel import TlsChannel
 
 _TLS_CHUNK: Final = 128 << 10
 """Most bytes encrypted in one call: the other thread's calls wait for it."""
@@ -35,12 +34,6 @@ _TLS_READ: Final = 64 << 10
 """Most encrypted bytes received at once: some records, so that a frame needs few calls."""
 _OVERHEAD: Final = 10
 """A report alone in its record has 8 bytes of data in 30 (TLS 1.3), up to 69 in TLS 1.2's."""
-_IDLE_LIMIT: Final = 64 << 10
-"""Encrypted bytes beyond _OVERHEAD times the decrypted ones: what exceeds that is no data. As in
-remoting/tls_socket.py."""
-_OWN_LIMIT: Final = 2 * _TLS_CHUNK
-"""Encrypted bytes that wait behind those that the socket did not take: one call's, and TLS's own
-messages, which nobody else counts."""
 
 
 class HaTlsError(Exception):
@@ -174,28 +167,22 @@ class PlainTransport(_SocketEnd):
 
 
 class TlsTransport(_SocketEnd):
-    """TLS over the socket. Guarded by: a lock around each call, as one TLS state must be.
-
-    Between the two lie memory buffers, not OpenSSL's own reads: those go on for as long as a peer
-    sends nothing but TLS's own messages (key updates). Each call here reads the socket once at
-    most, and who sends such messages in place of data is told so: OSError (EPROTO).
-    """
+    """TLS over the socket (ipc/tls_channel.py). Guarded by: a lock around each call, as one TLS
+    state must be. Each call reads the socket once at most."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
         """Takes over a connected socket; nothing is sent before `handshake`."""
         super().__init__(sock)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        # Any: typeshed does not know that read(size, buffer) returns a count.
-        self._tls: Any = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._channel = TlsChannel(
+            sock,
+            context,
+            memoryview(bytearray(_TLS_READ)),
+            server_side=server_side,
+            chunk_size=_TLS_CHUNK,
+            overhead=_OVERHEAD,
+        )
         self._lock = threading.Lock()
-        self._unsent = memoryview(b"")
-        """Encrypted bytes that the socket did not take."""
-        self._taken = 0
-        """How many of the caller's bytes are encrypted, but not reported as sent."""
-        self._ended = False
         self._may_have_more = False
-        self._idle = 0
-        """Encrypted bytes beyond _OVERHEAD times the decrypted ones, lately."""
 
     @property
     def has_pending(self) -> bool:
@@ -205,42 +192,26 @@ class TlsTransport(_SocketEnd):
     def handshake(self) -> int:
         """One step. Raises ssl.SSLError: the peer speaks no TLS, or has no good certificate."""
         with self._lock:
-            while True:
-                try:
-                    self._tls.do_handshake()
-                    is_done = True
-                except ssl.SSLWantReadError:
-                    is_done = False
-                except ssl.SSLError:
-                    with contextlib.suppress(OSError):
-                        self._push()  # The alert that tells the peer why.
-                    raise
-                if not self._push():
-                    return EVENT_WRITE
-                if is_done:
-                    self._may_have_more = True
-                    return 0
-                if self._receive() is None:
-                    return EVENT_READ
-                if self._ended:
-                    raise ConnectionResetError(errno.ECONNRESET, "it closed the connection")
+            event = self._channel.handshake()
+            self._may_have_more = not event
+            return event
 
     def send(self, parts: Sequence[bytes | bytearray | memoryview], *, more: bool = False) -> int:
         """Up to 128 KiB of the parts; without effect: `more`."""
         with self._lock:
-            if not self._taken:
-                self._encrypt(parts[0] if len(parts) == 1 else b"".join(parts))
-            return self._sent()
+            if not self._channel.is_sending:
+                self._channel.encrypt(parts[0] if len(parts) == 1 else b"".join(parts))
+            return self._channel.sent()
 
     def send_file(self, fd: int, position: int, count: int) -> int:
         """Read and write up to 128 KiB of the file. Raises OSError: the file is short."""
         with self._lock:
-            if not self._taken:
+            if not self._channel.is_sending:
                 data = os.pread(fd, min(count, _TLS_CHUNK), position)
                 if not data:
                     raise _short_file(fd, position)
-                self._encrypt(data)
-            return self._sent()
+                self._channel.encrypt(data)
+            return self._channel.sent()
 
     def recv(self, size: int) -> bytes | None:
         """At most one TLS record."""
@@ -250,70 +221,18 @@ class TlsTransport(_SocketEnd):
 
     def recv_into(self, view: memoryview) -> int | None:
         """At most one TLS record (16 KiB)."""
+        channel = self._channel
         with self._lock:
-            count, received = self._decrypt(view), 0
-            if count is None and not self._ended:
-                received = self._receive() or 0
-                count = self._decrypt(view)
-            self._push()  # TLS's own messages, such as the answers to key updates.
-            self._judge(received, count or 0)
-            if count is None and self._ended:
+            count, received = channel.read(view), 0
+            if count is None and not channel.ended:
+                received = channel.receive() or 0
+                count = channel.read(view)
+            channel.push()  # TLS's own messages, such as the answers to key updates.
+            channel.judge(received, count or 0)
+            if count is None and channel.ended:
                 count = 0
-            left = self._tls.pending() or self._incoming.pending
-            self._may_have_more = count is not None and bool(left)
+            self._may_have_more = count is not None and channel.has_received
             return count
-
-    def _judge(self, received: int, decrypted: int) -> None:
-        """Raises OSError: the peer sends TLS's own messages without end, or reads none of ours."""
-        self._idle = max(self._idle + received - _OVERHEAD * decrypted, 0)
-        if self._idle > _IDLE_LIMIT:
-            text = "the peer sends key updates or empty records in place of data"
-            raise OSError(errno.EPROTO, text)
-        if self._outgoing.pending > _OWN_LIMIT:
-            raise OSError(errno.EPROTO, "the peer does not read the answers to its key updates")
-
-    def _decrypt(self, view: memoryview) -> int | None:
-        """None: no whole record is there; 0: the peer has ended."""
-        try:
-            return int(self._tls.read(len(view), view))
-        except ssl.SSLWantReadError:
-            return None
-
-    def _receive(self) -> int | None:
-        """How many bytes the socket had; None: it has nothing now."""
-        try:
-            data = self._socket.recv(_TLS_READ)
-        except (BlockingIOError, InterruptedError):
-            return None
-        self._incoming.write(data)
-        # Also without TLS's own end: frames and reports have sizes.
-        self._ended = not data
-        return len(data)
-
-    def _encrypt(self, data: bytes | bytearray | memoryview) -> None:
-        part = memoryview(data)[:_TLS_CHUNK]
-        while self._taken < len(part):
-            self._taken += self._tls.write(part[self._taken :])
-
-    def _sent(self) -> int:
-        """The bytes that count as sent: all that were encrypted, or none yet."""
-        if not self._push():
-            return 0
-        taken, self._taken = self._taken, 0
-        return taken
-
-    def _push(self) -> bool:
-        """Send the encrypted bytes; True if all of them have left."""
-        while True:
-            if not self._unsent:
-                if not self._outgoing.pending:
-                    return True
-                self._unsent = memoryview(self._outgoing.read())
-            try:
-                sent = self._socket.send(self._unsent)
-            except (BlockingIOError, InterruptedError):
-                return False
-            self._unsent = self._unsent[sent:]
 
 
 def open_transport(

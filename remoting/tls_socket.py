@@ -1,7 +1,8 @@
 """TlsSocket: TLS over a non-blocking socket, with a socket's interface.
 
 Runs on its connection's loop; never blocks: like a socket, it raises BlockingIOError instead. Many
-TLS records are received or sent with one system call. Knows bytes, but no frames and no settings.
+TLS records are received or sent with one system call. The TLS state is that of
+ipc/tls_channel.py. Knows bytes, but no frames and no settings.
 
     recv_into, send, sendmsg   as a socket's; at most CHUNK_SIZE bytes are encrypted by one call
     has_more                   recv_into gives bytes that the socket's readiness does not announce
@@ -13,23 +14,18 @@ TLS records are received or sent with one system call. Knows bytes, but no frame
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
 from collections.abc import Sequence
 from typing import Any, Final
 
-from remoting.selector_loop import EVENT_READ, EVENT_WRITE
+from ipc.tls_channel import TlsChannel, TlsFloodError
 
 CHUNK_SIZE: Final = 64 << 10
 """Four full records, so that a large response needs few calls. Limits the size of a copy; a busy
 connection keeps buffers of about this size in each direction."""
-_IDLE_LIMIT: Final = 64 << 10
-"""Encrypted bytes beyond twice the decrypted ones. Records of 29 bytes and more, and no client has
-shorter frames, stay within twice; what does not is key updates, which cost 40 us each."""
-_OWN_LIMIT: Final = 2 * CHUNK_SIZE
-"""Bytes that wait behind those that the socket did not accept: the caller's, once, and TLS's own
-messages. The latter are not counted by anybody else."""
+_OVERHEAD: Final = 2
+"""Records have 29 bytes and more, and no client has shorter frames."""
 
 Buffer = bytes | memoryview
 
@@ -41,18 +37,7 @@ class TlsError(OSError):
 class TlsSocket:
     """One peer's TLS state. Owned by: the loop's thread. Takes ownership of a connected socket."""
 
-    __slots__ = (
-        "_ended",
-        "_idle",
-        "_incoming",
-        "_outgoing",
-        "_receive",
-        "_sock",
-        "_taken",
-        "_tls",
-        "_unsent",
-        "has_more",
-    )
+    __slots__ = ("_channel", "_sock", "has_more")
 
     def __init__(
         self,
@@ -64,18 +49,14 @@ class TlsSocket:
     ) -> None:
         """receive: buffer for received encrypted bytes, shared by the connections of a loop."""
         self._sock = sock
-        self._receive = receive
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        # Any: typeshed does not know that read(size, buffer) returns a count.
-        self._tls: Any = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
-        self._unsent: Buffer = b""
-        """Encrypted bytes that the socket did not accept."""
-        self._taken = 0
-        """Number of the caller's bytes that are encrypted but not reported as sent."""
-        self._ended = False
-        self._idle = 0
-        """Encrypted bytes beyond twice the decrypted ones, lately."""
+        self._channel: Final = TlsChannel(
+            sock,
+            context,
+            receive,
+            server_side=server_side,
+            chunk_size=CHUNK_SIZE,
+            overhead=_OVERHEAD,
+        )
         self.has_more = False
 
     # -- socket interface -------------------------------------------------------------------------
@@ -97,25 +78,26 @@ class TlsSocket:
 
         Raises BlockingIOError, TlsError, OSError.
         """
+        channel = self._channel
         self.has_more = False
-        count, received = self._decrypt(view), 0
-        if not count and not self._ended:
-            received = self._receive_more()
-            count = self._decrypt(view)
-        self._push()  # TLS's own messages, such as the response to a key update.
-        self._judge(received, count)
-        if not count and not self._ended:
+        try:
+            count, received = self._decrypt(view), 0
+            if not count and not channel.ended:
+                found = channel.receive()
+                if found is None:
+                    raise BlockingIOError
+                received = found
+                count = self._decrypt(view)
+            channel.push()  # TLS's own messages, such as the response to a key update.
+            channel.judge(received, count)
+        except ssl.SSLError as error:
+            raise TlsError(explain(error)) from error
+        except TlsFloodError as error:
+            raise TlsError(error.strerror) from error
+        if not count and not channel.ended:
             raise BlockingIOError
-        self.has_more = self._ended or count == len(view)
+        self.has_more = channel.ended or count == len(view)
         return count
-
-    def _judge(self, received: int, decrypted: int) -> None:
-        """Raises TlsError: the peer sends TLS's own messages without end, or reads none of ours."""
-        self._idle = max(self._idle + received - 2 * decrypted, 0)
-        if self._idle > _IDLE_LIMIT:
-            raise TlsError("the peer sends key updates or empty records in place of data")
-        if self._outgoing.pending > _OWN_LIMIT:
-            raise TlsError("the peer does not read the answers to its key updates")
 
     def send(self, data: Buffer, /) -> int:
         """`sendmsg` of one piece."""
@@ -127,24 +109,21 @@ class TlsSocket:
 
         Raises BlockingIOError, TlsError, OSError.
         """
-        if not self._taken:
-            self._taken = self._encrypt(_beginning(pieces))
-        if not self._push():
+        channel = self._channel
+        if not channel.is_sending:
+            try:
+                channel.encrypt(_beginning(pieces))
+            except ssl.SSLError as error:
+                raise TlsError(explain(error)) from error
+        sent = channel.sent()
+        if channel.is_sending:
             raise BlockingIOError
-        taken, self._taken = self._taken, 0
-        return taken
+        return sent
 
     def close(self) -> None:
         """Send a close notification if the socket accepts it at once, and close the socket."""
-        with contextlib.suppress(
-            OSError
-        ):  # includes ssl.SSLError: no response yet, or no handshake
-            self._tls.unwrap()
-        with contextlib.suppress(OSError):  # the peer has already closed
-            self._push()
+        self._channel.say_goodbye()
         self._sock.close()
-
-    # -- handshake -----------------------------------------------------------------------------
 
     def handshake(self) -> int:
         """Continue the handshake: 0 when it is done, else the event it waits for. Raises TlsError,
@@ -152,75 +131,27 @@ class TlsSocket:
 
         Afterwards `recv_into` may have data immediately.
         """
-        while True:
-            try:
-                self._tls.do_handshake()
-                is_done = True
-            except ssl.SSLWantReadError:
-                is_done = False
-            except ssl.SSLError as error:
-                with contextlib.suppress(OSError):
-                    self._push()  # Sends the alert to the peer.
-                raise TlsError(explain(error)) from error
-            if not self._push():
-                return EVENT_WRITE
-            if is_done:
-                self.has_more = True
-                return 0
-            try:
-                self._receive_more()
-            except (BlockingIOError, InterruptedError):
-                return EVENT_READ
-            if self._ended:
-                raise TlsError("the peer closed the connection")
-
-    # -- internals --------------------------------------------------------------------------------
-
-    def _receive_more(self) -> int:
-        count = self._sock.recv_into(self._receive)
-        if count:
-            self._incoming.write(self._receive[:count])
-        else:
-            # Also without a close notification: frames have a length, so truncation is detected.
-            self._ended = True
-        return count
+        try:
+            event = self._channel.handshake()
+        except ssl.SSLError as error:
+            raise TlsError(explain(error)) from error
+        except ConnectionResetError as error:
+            raise TlsError(error.strerror or str(error)) from error
+        self.has_more = not event
+        return event
 
     def _decrypt(self, view: memoryview) -> int:
-        filled, size = 0, len(view)
-        try:
-            while filled < size:
-                count = self._tls.read(size - filled, view[filled:])
-                if not count:  # the peer's close notification
-                    self._ended = True
-                    break
-                filled += count
-        except ssl.SSLWantReadError:
-            return filled
-        except ssl.SSLError as error:
-            raise TlsError(explain(error)) from error
+        """Many records, as long as there is room."""
+        channel, filled, size = self._channel, 0, len(view)
+        while filled < size:
+            count = channel.read(view[filled:])
+            if count is None:
+                break
+            if not count:  # the peer's close notification
+                channel.ended = True
+                break
+            filled += count
         return filled
-
-    def _encrypt(self, data: memoryview) -> int:
-        done = 0
-        try:
-            while done < len(data):
-                done += self._tls.write(data[done:])
-        except ssl.SSLError as error:
-            raise TlsError(explain(error)) from error
-        return done
-
-    def _push(self) -> bool:
-        """Send the encrypted bytes; True if all of them were sent."""
-        while True:
-            if not self._unsent:
-                if not self._outgoing.pending:
-                    return True
-                self._unsent = memoryview(self._outgoing.read())
-            try:
-                sent = self._sock.send(self._unsent)
-            except (BlockingIOError, InterruptedError):
-                return False
-            self._unsent = self._unsent[sent:]
 
 
 def _beginning(pieces: Sequence[Buffer]) -> memoryview:

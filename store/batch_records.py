@@ -93,14 +93,24 @@ def encode_batch(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
     does not fit its field; or it holds too many, or takes more than place.room, which is known
     before it is made.
     """
-    if len(body) < _LEAST_ITEM:
-        return None
-    if len(body) > MOST_BATCH_MESSAGES * _LEAST_ITEM and count_batch(body) > MOST_BATCH_MESSAGES:
+    if len(body) < _LEAST_ITEM or not _may_fit(body, common, place.room):
         return None
     try:
         return _encode_rows(body, common, place) or _encode_each(body, common, place)
     except struct.error:
         return None
+
+
+def _may_fit(body: memoryview, common: BatchCommon, room: int) -> bool:
+    """Whether the messages are not too many, nor their records certainly too large for `room`. They
+    are counted only where that is not plain from the size of `body`: 0.2 us for each."""
+    added = record_head(common.sys_flag).size + len(common.topic) + len(common.properties)
+    added -= _ITEM_SIZE
+    most = len(body) // _LEAST_ITEM
+    if most <= MOST_BATCH_MESSAGES and len(body) + most * added <= room:
+        return True
+    number = count_batch(body)
+    return number <= MOST_BATCH_MESSAGES and len(body) + number * added <= room
 
 
 def _head(common: BatchCommon, place: BatchPlace, size: int, flag: int, body_size: int) -> bytes:

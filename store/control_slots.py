@@ -30,6 +30,7 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     217   store         bytes of the emergency space that are held (store/emergency_space.py)
     219   store, then   masterFlushedOffset: what the checkpoint says at the start, then what 906
           remoting      and 908 have set
+    224+p remoting      due messages that were put off by PutOffBy p
     232   store         scrub: bytes of the log that were read again
     233   store         scrub: wall clock ms at which the last whole pass ended; 0: none yet
     234   store         scrub: passes that ended
@@ -71,6 +72,7 @@ FENCED_BYTES: Final = claim_slots("fenced_bytes", 210)
 RECORDS_LEFT_OUT: Final = claim_slots("records_left_out", 216)
 EMERGENCY_BYTES: Final = claim_slots("emergency_bytes", 217)
 MASTER_FLUSHED_OFFSET: Final = claim_slots("master_flushed_offset", 219)
+PUT_OFF: Final = claim_slots("put_off", 224, 4)
 SCRUBBED_BYTES: Final = claim_slots("scrubbed_bytes", 232)
 SCRUB_PASS_ENDED_MS: Final = claim_slots("scrub_pass_ended_ms", 233)
 SCRUB_PASSES: Final = claim_slots("scrub_passes", 234)
@@ -79,6 +81,19 @@ CHANGED_CHUNKS: Final = claim_slots("changed_chunks", 236)
 REPAIRED_RANGES: Final = claim_slots("repaired_ranges", 237)
 DIFFERING_CHUNKS: Final = claim_slots("differing_chunks", 238)
 _UNREADABLE_REFUSAL: Final = "see store.log"
+
+
+class PutOffBy(enum.IntEnum):
+    """Who has put a due message off (broker/append/room_waits.py). The numbers are slots."""
+
+    TIMER_DELIVERY = 0
+    DELAY_DELIVERY = 1
+    POP_REVIVAL = 2
+
+    @property
+    def label(self) -> str:
+        """In metrics and logs."""
+        return self.name.lower()
 
 
 class StoreState(enum.IntEnum):

@@ -7,6 +7,7 @@ into a backup directory. Every step may be the last one of a process: performing
 where it ended, and the request itself goes last. It knows no master and no decision.
 
     <root>/resync.json             what is to be done (ResyncRequest as JSON), until it is done
+    <root>/resync.json.done        afterwards: the tables in config/ may be ahead of the log
     <root>/resync.json.refused     a request that does not fit the store, and why
     <root>/backup-<UTC>-<hex>/     what was taken out; a directory of the store that is elsewhere
                                    has its backup beside it, a mount point has it inside
@@ -17,7 +18,8 @@ where it ended, and the request itself goes last. It knows no master and no deci
 start_over moves commit log, consumequeue, index, timers, compaction logs and checkpoint aside: the
 store is as new.
 truncate ends the log at a record's end; consumequeue and index follow in recovery, which drops
-what points behind the end of the log. config/ is left alone by both.
+what points behind the end of the log. config/ is left alone by both: a slave copies it anew
+(broker/slave/cut_log.py).
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ from store.resync_request import (
     ResyncRequest,
     drop_request,
     find_request,
+    finish_request,
     is_backup_name,
     write_json,
 )
@@ -93,8 +96,7 @@ def perform_request(config: MessageStoreConfig, beat: Beat = lambda: None) -> st
         places = _start_over(config, request, beat)
     else:
         places = _truncate(config, request, beat)
-    (root / REQUEST_NAME).unlink(missing_ok=True)
-    sync_directory(root)
+    finish_request(root)
     return _announce(request, places)
 
 

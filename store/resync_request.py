@@ -4,6 +4,7 @@ Written down by process `ha`, read by the start-up of a master, performed and re
 `store` (store/replica_resync.py). It changes no file of the store, and imports nothing heavy.
 
     <root>/resync.json             what is to be done (ResyncRequest as JSON), until it is done
+    <root>/resync.json.done        the last one that was done, until the tables were copied again
     <root>/resync.json.refused     a request that does not fit the store, and why
     <root>/backup-<UTC>-<hex>/     what a request moves aside (the name is made here)
 """
@@ -27,6 +28,7 @@ from store.mapped_file import sync_directory
 log = logging.getLogger(__name__)
 
 REQUEST_NAME: Final = "resync.json"
+_DONE: Final = "resync.json.done"
 _REFUSED: Final = "resync.json.refused"
 _BACKUP_NAME: Final = re.compile(r"backup-\d{8}T\d{6}Z-[0-9a-f]{8}", re.ASCII)
 
@@ -98,6 +100,33 @@ def drop_request(root: Path, why: str) -> None:
     path.unlink(missing_ok=True)
     sync_directory(root)
     log.error("%s: not performed: %s (kept as %s)", path, why, _REFUSED)
+
+
+def finish_request(root: Path) -> None:
+    """The request was performed. It stays as a mark: offsets in the tables may rest on records that
+    are gone now."""
+    os.replace(root / REQUEST_NAME, root / _DONE)
+    sync_directory(root)
+
+
+def find_done(root: Path) -> str | None:
+    """What was done to the log since its tables were last copied, for people; None: nothing."""
+    path = root / _DONE
+    try:
+        found = _read(path)
+    except StoreError:
+        found = {}
+    if found is None:
+        return None
+    if found.get("action") == ResyncAction.TRUNCATE:
+        return f"{path}: the log was cut at {found.get('offset')}"
+    return f"{path}: the log was begun anew"
+
+
+def forget_done(root: Path) -> None:
+    """The tables rest on the log that there is now."""
+    (root / _DONE).unlink(missing_ok=True)
+    sync_directory(root)
 
 
 def _same(refused: dict[str, Any], request: ResyncRequest) -> bool:

@@ -95,8 +95,12 @@ SPARK_MAY_IMPORT: dict[str, set[str]] = {
 SPARK_TOP = {"spark", "spark.__main__", "spark.reported_day", "spark.vocabulary"}
 WITHOUT_SPARK = {"config", "dumps", "evidence", "figures", "page", "prometheus_import"}
 """Packages of spark/ that must not import PySpark."""
-ALSO_MAY_IMPORT = {"broker.processes.namesrv": {"namesrv"}}
-"""The composition root that runs the name server inside the broker, and nothing else."""
+ALSO_MAY_IMPORT = {
+    "broker.processes.namesrv": {"namesrv"},
+    "remoting.tls_socket": {"ipc"},
+}
+"""The composition root that runs the name server inside the broker; and the TLS state, which the HA
+port has, too."""
 CHOOSES_AT_IMPORT = {"broker": {"os", "conf.compiled_modules"}}
 """The one package that does something when it is imported: see its docstring."""
 DECLARES_SETTINGS = "conf.config_fields"

@@ -47,6 +47,7 @@ from store.control_slots import (
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     PUT_ASIDE,
+    PUT_OFF,
     QUEUE_UNITS_LOST,
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
@@ -56,6 +57,7 @@ from store.control_slots import (
     SCRUB_DAMAGED_RANGES,
     SCRUB_PASS_ENDED_MS,
     SCRUBBED_BYTES,
+    PutOffBy,
 )
 from store.disk_space import least_used_ratio, used_ratio
 from store.log_directories import LogDirectories
@@ -190,6 +192,9 @@ class BrokerCollector:
             table.RECORDS_PUT_ASIDE: lambda: [
                 ((by.label,), [float(self._counters[PUT_ASIDE + by])]) for by in ReadBy
             ],
+            table.MESSAGES_PUT_OFF: lambda: [
+                ((by.label,), [float(self._counters[PUT_OFF + by])]) for by in PutOffBy
+            ],
             table.HA_REPLICAS: lambda: _one(self._replica_view.replica_count()),
             table.HA_LINKS_REFUSED: self._links_refused,
             table.SLAVE_SYNC_AGE: self._sync_age,
@@ -267,6 +272,8 @@ class BrokerCollector:
         parts = [f"{queues} consume queues are being rebuilt"] if queues else []
         if records := sum(self._counters[PUT_ASIDE + by] for by in ReadBy):
             parts.append(f"{records} records cannot be read and are put aside: putaside.*.jsonl")
+        if times := sum(self._counters[PUT_OFF + by] for by in PutOffBy):
+            parts.append(f"due messages wait for room in the queue table: put off {times} times")
         return "; ".join(parts)
 
     def _behind(self, slot: int) -> Rows:

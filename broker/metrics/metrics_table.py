@@ -416,6 +416,12 @@ RECORDS_PUT_ASIDE: Final = _counter(
     "stored records that could not be read back and were left out, by what read them",
     ("reader",),
 )
+MESSAGES_PUT_OFF: Final = _counter(
+    "rocketmq_messages_put_off_total",
+    "times that a due message was stored anew to wait for room in the queue table, by what put it "
+    "off",
+    ("reader",),
+)
 HA_REPLICAS: Final = _gauge(
     "rocketmq_ha_replicas",
     "distinct slaves that are connected and at most haSlaveFallbehindMax behind",

@@ -212,6 +212,22 @@ class ConsumerOffsetManager(JsonConfigManager):
 
         return self._merge(table, merged)
 
+    def replace_from_master(self, table: OffsetTable) -> int:
+        """On a slave whose log was cut: take the master's offsets, also lower ones; returns how
+        many changed.
+
+        Of the broker's own groups nothing else stays. Rows of other groups that the master does not
+        have stay: to begin anew, a group may pass over more.
+        """
+        with self._lock:
+            own = [f"{topic}@{group}" for topic, group in self.pairs() if group in self._own_groups]
+            gone = [key for key in own if key not in table]
+            for key in gone:
+                del self._table[key]
+            if gone:
+                self.mark_changed()
+        return len(gone) + self._merge(table, lambda _key, _queue_id, _stored, offset: offset)
+
     def raise_to(self, table: OffsetTable, max_offset: Callable[[str, int], int]) -> int:
         """On a master: adopt the larger offsets of a slave's table (43); returns how many changed.
 

@@ -11,9 +11,10 @@ queue is read up to where it ended at that moment, every ack due by that time wa
 point is settled about a second (the timer's precision) after its messages became visible, whether
 or not anything follows it. (RocketMQ waits for a later record, or until nothing has come for 3 s.)
 
-A message that cannot be read now gets a check point of its own, due later (RocketMQ's intervals).
-While the log takes nothing, everything waits. The offset is saved once the copies are flushed, and
-noted once they are published (revive_progress.py). Formats follow PopReviveService of RocketMQ 5.
+A message that cannot be read now, or whose retry queue has no room, gets a check point of its own,
+due later (RocketMQ's intervals). While the log takes nothing, everything waits. The offset is saved
+once the copies are flushed, and noted once they are published (revive_progress.py). Formats follow
+PopReviveService of RocketMQ 5.
 Long because reading, matching, copying and the progress concern the same queues.
 """
 
@@ -26,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from broker.append.append_queue import Append
+from broker.append.room_waits import RoomWaits
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -40,7 +42,8 @@ from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
-from store.errors import MessageIllegalError
+from store.control_slots import PutOffBy
+from store.errors import MessageIllegalError, QueueTableFullError
 from store.message import Message
 from store.message_codec import decode_record, read_store_timestamp
 from store.put_aside import ReadBy, RecordGuard
@@ -166,6 +169,7 @@ class ReviveParts:
     progress: ReviveProgress
     stats: ReviveStats
     counts: CountsRevival
+    room_waits: RoomWaits
     timer_read_time_ms: Callable[[], int]
     """Every timer message due before is appended (TimerDequeueService.read_time_ms)."""
     published_offset: Callable[[], int]
@@ -466,6 +470,12 @@ class PopReviveService:
         record = revived_record(
             message, point.point.pop_time, commit_log.store_host, commit_log.store_host_flag
         )
+        try:
+            commit_log.check_room(topic, record.queue_id)
+        except QueueTableFullError as error:
+            self._parts.room_waits.put_off(PutOffBy.POP_REVIVAL, message.phy_offset, error)
+            self._put_again(queue, point, offset, may_give_up=False)
+            return
         copy = _Copy(self, queue, point, offset, message.phy_offset, topic, (record,))
         self._parts.append_queue.append(copy)
 
@@ -513,11 +523,14 @@ class PopReviveService:
             # In the next turn it is published: nobody has popped the copy before.
             self._loop.call_soon_threadsafe(self._note_all)
 
-    def _put_again(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
+    def _put_again(
+        self, queue: _Queue, point: RevivePoint, offset: int, *, may_give_up: bool = True
+    ) -> None:
         """The message gets a check point of its own, which is due later."""
         old = point.point
         times = old.parse_re_put_times()
-        if times >= len(PUT_AGAIN_S) and self._settings.skip_when_put_again_reach_max_times:
+        gives_up = may_give_up and self._settings.skip_when_put_again_reach_max_times
+        if gives_up and times >= len(PUT_AGAIN_S):
             log.error("pop: message %s of %s is given up after %s times", offset, old, times)
             self._settled(point)
             return

@@ -94,8 +94,10 @@ class AdminOffsetProcessor(TableProcessor):
         broker_addr: Callable[[], str],
         find_filter: Callable[[str, str], ConsumerFilter | None],
         static_topics: Container[str] = (),
+        find_objection: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """find_filter: a group's filter for a topic, dead or alive: (topic, group)."""
+        """find_filter: a group's filter for a topic, dead or alive: (topic, group).
+        find_objection: why no other broker may copy the tables of offsets."""
         super().__init__(
             {
                 RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset_by_timestamp,
@@ -127,6 +129,7 @@ class AdminOffsetProcessor(TableProcessor):
         self._broker_addr = broker_addr
         self._find_filter = find_filter
         self._static_topics = static_topics
+        self._find_objection = find_objection
 
     # -- one queue ------------------------------------------------------------------------------
 
@@ -227,6 +230,7 @@ class AdminOffsetProcessor(TableProcessor):
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """43: every consumer offset; a 5.x slave fails without a data version in the body."""
+        self._check_copied()
         offsets = self._consumer_offsets
         body = offsets.encode_for_5x() if request.version >= V5_0_0 else offsets.encode()
         return request.response(ResponseCode.SUCCESS, body=body)
@@ -235,7 +239,17 @@ class AdminOffsetProcessor(TableProcessor):
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """45: the offset of every delay level."""
+        self._check_copied()
         return request.response(ResponseCode.SUCCESS, body=self._schedule_offsets.encode())
+
+    def _check_copied(self) -> None:
+        """Raises RequestError on a slave whose offsets may rest on another log than the master's: a
+        master that returns would adopt them."""
+        if objection := self._find_objection():
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the offsets of this slave are not to be used: {objection}",
+            )
 
     def query_topics_by_consumer(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -56,7 +56,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
-from store.errors import MessageIllegalError, QueueDamagedError, StoreError
+from store.errors import MessageIllegalError, QueueDamagedError, QueueTableFullError, StoreError
 from store.message import Message
 from store.message_codec import (
     TRANSACTION_COMMIT,
@@ -350,6 +350,13 @@ class EndTransactionProcessor(TableProcessor):
                 f"topic[{topic}] not exist: create it again and repeat the commit, or roll back"
             )
             self.on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return
+        try:
+            self._log.check_room(self._log.topic(TRANS_OP_HALF_TOPIC), 0)
+        except QueueTableFullError as error:
+            # Without its op the half could be ended twice, since room comes with a restart.
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
+            self.on_end_refused(asked, half.queue_offset, code, str(error))
             return
         self._parts.append_queue.append(_Commit(self, asked, half, entry, (record,)))
 

@@ -175,6 +175,7 @@ class EndTransactionRoute:
         if name in self._parts.blocked or self._parts.find_topic(name) is None:
             return None
         try:
+            log.check_room(log.topic(TRANS_OP_HALF_TOPIC), 0)
             phy_offset, _ = log.put(log.topic(name), half.committed)
         except StoreError:
             return None

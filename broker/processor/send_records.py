@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from broker.append.admitted_properties import admitted_properties
 from broker.append.diverted_messages import (
@@ -318,10 +319,13 @@ class SendRecords:
     ) -> list[Record]:
         common = append_pairs(header.i, self._cluster_pair)
         self._check_growth(request.body, place, len(common.encode()))
+        shared = _record(header, place, peer, 0, b"", common)
         records: list[Record] = []
         for item, text in self._items(request, header, place.sys_flag):
-            own = append_pairs(text, common)
-            records.append(_record(header, place, peer, item.flag, item.body, own))
+            properties = append_pairs(text, common).encode()
+            _check_size(len(properties))
+            own = replace(shared, flag=item.flag, body=item.body, properties=properties)
+            records.append(own)
         return records
 
     def _check_growth(self, body: Buffer, place: Diversion, common_size: int) -> None:
@@ -427,11 +431,7 @@ def _record(
     if place.sys_flag & INNER_BATCH_FLAG:
         properties = prepare_inner_batch(properties)
         size = len(properties) + LARGEST_BASE_PAIR
-    if size > PROPERTIES_LIMIT:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the message is illegal: properties of {size} bytes (limit {PROPERTIES_LIMIT})",
-        )
+    _check_size(size)
     return Record(
         queue_id=place.queue_id,
         flag=_int32(flag, "flag"),
@@ -443,6 +443,15 @@ def _record(
         body=body,
         properties=properties,
     )
+
+
+def _check_size(size: int) -> None:
+    """Of the properties of one record."""
+    if size > PROPERTIES_LIMIT:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message is illegal: properties of {size} bytes (limit {PROPERTIES_LIMIT})",
+        )
 
 
 def _check_keys(properties: str) -> None:

@@ -4,7 +4,8 @@ Runs on the loop thread of `remoting`, on masters only. Each delay level has a q
 topic whose units carry the delivery time; due messages are read from the log and appended to their
 real topics. A level's progress (delayOffset.json) advances past a message only when its delivery is
 as durable as a send (flush and replicas as configured) and on disk: after a crash a message may be
-delivered twice, but is never lost. Follows ScheduleMessageService of RocketMQ. Knows no request.
+delivered twice, but is never lost. One whose queue has no room waits alone, in another level.
+Follows ScheduleMessageService of RocketMQ. Knows no request.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Final, Protocol
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.room_waits import RoomWaits
 from broker.schedule.clock_steps import ClockSteps
+from broker.schedule.put_off_levels import put_off_levels, put_off_properties
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from ipc.clock import Clock
@@ -26,8 +29,10 @@ from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.commit_log_reader import CommitLogReader
-from store.errors import MessageIllegalError
+from store.control_slots import PutOffBy
+from store.errors import MessageIllegalError, QueueTableFullError
 from store.message_codec import CheckedRecord
+from store.message_properties import PROPERTIES_LIMIT
 from store.put_aside import ReadBy, RecordGuard
 from store.record import Record
 from store.record_again import record_again
@@ -110,6 +115,8 @@ class _Delivery:
     phy_offset: int
     topic: TopicLog
     records: tuple[Record]
+    full: QueueTableFullError | None
+    """Why it goes to another level instead."""
 
     def placed(self, places: list[tuple[int, int]]) -> None:
         """See Append."""
@@ -138,6 +145,7 @@ class ScheduleParts:
     stats: ScheduleStats
     clock: Clock
     clock_steps: ClockSteps
+    room_waits: RoomWaits
     flushed_offset: Callable[[], int]
     """The flushed offset of the log."""
 
@@ -294,18 +302,35 @@ class ScheduleMessageService:
         if home is None or home[0] == TRANS_HALF_TOPIC:
             self._skip(level, 1, f"message at {message.phy_offset} has no real topic")
             return
+        full, queue_id, properties = None, home[1], message.properties
         try:
             topic = self._log.topic(home[0])
+            self._log.check_room(topic, queue_id)
         except MessageIllegalError as error:
             self._guard.put(message.phy_offset, error)
             self._skip(level, 1, f"message at {message.phy_offset}: {error}")
             return
-        record = record_again(message, home[1], message.properties, self._log.store_host_flag)
+        except QueueTableFullError as error:
+            topic, full = self._log.topic(SCHEDULE_TOPIC), error
+            queue_id, properties = self._waiting_place(level, message.properties, home)
+        record = record_again(message, queue_id, properties, self._log.store_host_flag)
         queue_offset = level.next_offset
         level.next_offset = queue_offset + 1
         self._unsafe += 1
-        delivery = _Delivery(self, level, queue_offset, message.phy_offset, topic, (record,))
+        delivery = _Delivery(self, level, queue_offset, message.phy_offset, topic, (record,), full)
         self._parts.append_queue.append(delivery)
+
+    def _waiting_place(
+        self, level: _Level, properties: bytes, home: tuple[str, int]
+    ) -> tuple[int, bytes]:
+        """Queue and properties of a message that waits for room: in a level whose queue is there,
+        as that of its own is."""
+        for other in put_off_levels(level.level, self._delay_level_ms):
+            is_there = self._log.next_offset(SCHEDULE_TOPIC, other - 1) is not None
+            moved = put_off_properties(properties, home, other)
+            if is_there and len(moved) <= PROPERTIES_LIMIT:
+                return other - 1, moved
+        return level.queue_id, properties
 
     def _skip(self, level: _Level, count: int, why: str) -> None:
         log.error(
@@ -329,6 +354,10 @@ class ScheduleMessageService:
             self._parts.waiters.add(end, delivery.on_safe, None)
         else:
             self.on_safe(delivery)
+        if delivery.full is not None:
+            self._parts.room_waits.put_off(
+                PutOffBy.DELAY_DELIVERY, delivery.phy_offset, delivery.full
+            )
         with self._counting.of(delivery.phy_offset):
             size = end - phy_offset
             self._parts.stats.add_put(delivery.topic.name, 1, size)

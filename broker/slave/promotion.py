@@ -40,7 +40,7 @@ from remoting.response_table import ResponseCallback
 from store.clean_exit import machine_went_down
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import StoreError
-from store.resync_request import drop_request, find_request
+from store.resync_request import drop_request, find_done, find_request, forget_done
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +204,11 @@ class ReplicaJournal:
         state = self._state.state
         return state if state in (Verdict.AHEAD, Verdict.DIVERGED) else None
 
+    @property
+    def was_compared(self) -> bool:
+        """Whether the log was ever compared with that of a master, be it in a life before."""
+        return bool(self._state.state)
+
     def on_inspection(self, result: Inspection) -> None:
         """MasterInspector.on_result. Writes at once if the state changes."""
         with self._lock:
@@ -270,7 +275,8 @@ class ReplicaJournal:
         lives. Any thread."""
         with self._lock:
             state = replace(self._completed(), writtenAt=self._clock.now_ms())
-        if objection := _resync_objection(self._path.parent):
+        root = self._path.parent
+        if objection := _resync_objection(root) or _cut_objection(root):
             return PromotionOutlook(objection, "")
         if not state.state:
             return PromotionOutlook(f"{self._path}: nothing is recorded yet", "")
@@ -358,6 +364,8 @@ def complete_promotion(options: StartupOptions) -> None:
         log.error("becoming master despite this, because haPromoteUnclean is set: %s", objection)
     if _resync_waits(root):
         drop_request(root, "the broker was started as a master")
+    if find_done(root) is not None:
+        forget_done(root)
     if path.exists():
         last_look = _last_look_text(path)
         os.replace(path, root / _PROMOTED)
@@ -382,9 +390,19 @@ def _resync_objection(root: Path) -> str | None:
     return f"{root / 'resync.json'}: a resync of this slave is pending, its log is incomplete"
 
 
+def _cut_objection(root: Path) -> str | None:
+    done = find_done(root)
+    if done is None:
+        return None
+    return (
+        f"{done}, and topics, groups and offsets were not copied from a master since: consumers "
+        "would pass over messages"
+    )
+
+
 def _find_objection(root: Path, *, machine_went_down: bool) -> str | None:
     """Why a promotion would lose messages, according to replica.json; None if it would not."""
-    if objection := _resync_objection(root):
+    if objection := _resync_objection(root) or _cut_objection(root):
         return objection
     path = root / FILE_NAME
     try:

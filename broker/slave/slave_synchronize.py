@@ -24,7 +24,8 @@ by any thread. Follows SlaveSynchronize of RocketMQ, except for these rules:
   RocketMQ takes both at once, and a slave that is promoted then passes over messages.
 - Consumer offsets: see `merged_offset`. The master's previous table is dropped when a round fails
   and when the master changes, so that a master that returns after a crash with slightly old offsets
-  does not look like a reset.
+  does not look like a reset. After a cut of the local log the master's offsets replace ours, until
+  every table was copied once (cut_log.py).
 
 Limitations: it does not detect a topic that was deleted and recreated between two rounds, or
 deletions while this process was down or followed another master. Such queues are kept and logged,
@@ -45,6 +46,7 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_o
 from broker.out.broker_outer_api import BrokerAnswerError
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.settings.broker_config import BrokerConfig
+from broker.slave.cut_log import CutLog
 from broker.slave.remote_log import TableSource, fetch_log_end
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -161,6 +163,7 @@ class SlaveSynchronize:
         delete_topic_queues: Callable[[str], None],
         compare_logs: Callable[[], None],
         find_objection: Callable[[str], str | None],
+        cut_log: CutLog,
         page: ControlPage,
         clock: Clock,
         on_silence: Callable[[], None] = lambda: None,
@@ -193,6 +196,7 @@ class SlaveSynchronize:
         self._is_silent = False
         """Whether the master did not respond in this round."""
         self._on_silence = on_silence
+        self._cut_log = cut_log
         self._and_then = and_then
         self._executor: ScheduledExecutor | None = None
         self._counters = page.counters
@@ -340,6 +344,7 @@ class SlaveSynchronize:
         self._queues_to_delete.clear()
         self._seen_offsets.clear()
         self._waiting.clear()
+        self._cut_log.begin_copy()
 
     def _sync(
         self, kind: SyncKind, sync: Callable[[str], Callable[[], None] | None], master: str
@@ -424,6 +429,7 @@ class SlaveSynchronize:
         old = self._status[kind]
         self._status[kind] = replace(old, last_success_ms=asked_ms)
         self._counters[SLAVE_SYNC_SUCCESS + kind] = asked_ms
+        self._cut_log.copied(kind)
         if old.last_success_ms <= old.last_error_ms:
             log.info("master %s: %s copied", master, kind.name)
 
@@ -555,7 +561,10 @@ class SlaveSynchronize:
     ) -> None:
         """topics, groups: those that were gone when the table was asked for. One that came back
         since then is none."""
-        self._offsets.merge_from_master(table, self._seen_offsets)
+        if self._cut_log.objection is None:
+            self._offsets.merge_from_master(table, self._seen_offsets)
+        else:
+            self._offsets.replace_from_master(table)
         # Old offsets of a row that disappears are kept: if recreated, it starts below them.
         self._seen_offsets.update(table)
         topics &= self._known_topics.gone

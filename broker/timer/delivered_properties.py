@@ -1,4 +1,4 @@
-"""The properties of a message that leaves the timer wheel. Pure, any thread.
+"""The properties of a message that leaves the timer wheel, or is put off. Pure, any thread.
 
 Corresponds to TimerMessageStore.convert of RocketMQ.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from broker.append.room_waits import LONGEST_ROOM_WAIT_MS, room_wait_ms
 from store.message_properties import PROPERTIES_LIMIT, append_properties, find_property
-from store.timer.timer_log import TimerUnit
+from store.timer.timer_log import MAGIC_ROLL, TimerUnit
 
 ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 _ROLL_TIMES: Final = ROLL_TIMES.encode()
+_OUT_MS: Final = b"TIMER_OUT_MS"
 _DIGITS: Final = 9
 """Of a number of rolls; Java reads an int."""
 
@@ -37,6 +39,18 @@ def delivered_properties(properties: bytes, unit: TimerUnit, now_ms: int) -> byt
         if len(longer) <= PROPERTIES_LIMIT:
             return longer
     return properties
+
+
+def put_off_properties(properties: bytes, unit: TimerUnit, now_ms: int, precision_ms: int) -> bytes:
+    """Those of a due message that goes back to the timer topic, since there is no room for the
+    queue that it would make: as of one that rolls, with a later TIMER_OUT_MS. What has no room for
+    the number of rolls waits longest."""
+    rolling = unit._replace(magic=unit.magic | MAGIC_ROLL)
+    properties = delivered_properties(properties, rolling, now_ms)
+    times = _rolls(find_property(properties, _ROLL_TIMES))
+    wait_ms = room_wait_ms(times) if times else LONGEST_ROOM_WAIT_MS
+    out_ms = (now_ms + wait_ms) // precision_ms * precision_ms
+    return append_properties(_without(properties, _OUT_MS), b"%s\x01%d" % (_OUT_MS, out_ms))
 
 
 def _rolls(text: bytes | None) -> int:

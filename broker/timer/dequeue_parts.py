@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.append.append_queue import AppendQueue
+from broker.append.room_waits import RoomWaits
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_progress import TimerProgress
 from ipc.clock import Clock
@@ -57,3 +58,4 @@ class DequeueParts:
     """Up to where the log is as durable as sends are answered."""
     stats: DequeueStats
     clock: Clock
+    room_waits: RoomWaits

@@ -5,8 +5,10 @@ timer topic into the wheel and says which slots are closed (store/timer/timer_sl
 slots goes what is due and says exactly when it asks to be delivered (asked_time.py); when they are
 closed, the rest. Several slots go out at a time, each for a share of the turn, so that one with
 very many messages delays no other, and neither sends nor pulls. What cannot be put now is put
-later, until it is: a message leaves a slot only when it is in the log, or can never be. Corresponds
-to the dequeue services of RocketMQ's TimerMessageStore.
+later, until it is: a message leaves a slot only when it is in the log, or can never be. One whose
+queue has no room waits alone: it goes back to the timer topic for a later slot, as one that rolls.
+Corresponds to the dequeue services of RocketMQ's TimerMessageStore. Long because closed and
+open slots share each step and each outcome.
 
 Progress: TimerProgress and EarlyDeliveries know at once what is in the log; TIMER_READ_TIME_MS, up
 to where `store` and slaves may take the timers for delivered, follows when a slot is closed and all
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.append.diverted_messages import REAL_TOPIC, home_of
-from broker.timer.delivered_properties import delivered_properties
+from broker.timer.delivered_properties import delivered_properties, put_off_properties
 from broker.timer.dequeue_parts import DequeueLoop, DequeueParts
 from broker.timer.open_slot import OpenSlot, SlotReads
 from broker.timer.open_slots import OpenSlots
@@ -33,7 +35,8 @@ from broker.timer.timer_records import TimerRecords
 from broker.topic.system_topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 from remoting.response_code import ResponseCode
 from store.commit_log import TopicLog
-from store.errors import MessageIllegalError, StoreError
+from store.control_slots import PutOffBy
+from store.errors import MessageIllegalError, QueueTableFullError, StoreError
 from store.message import Message
 from store.put_aside import ReadBy, RecordGuard
 from store.record import Record
@@ -76,6 +79,8 @@ class _Delivery:
     topic: TopicLog
     real_topic: str
     records: tuple[Record]
+    full: QueueTableFullError | None
+    """Why it goes back to the timer topic instead."""
 
     def placed(self, places: list[tuple[int, int]]) -> None:
         """See Append."""
@@ -347,16 +352,21 @@ class TimerDequeueService:
             )
             self._count(slot)
             return
-        properties = delivered_properties(message.properties, unit, self._parts.clock.now_ms())
+        now_ms, full = self._parts.clock.now_ms(), None
+        properties = delivered_properties(message.properties, unit, now_ms)
         try:
             topic = self._log.topic(home[0])
+            self._log.check_room(topic, home[1])
         except MessageIllegalError as error:
             self._give_up(slot, message.phy_offset, error)
             return
+        except QueueTableFullError as error:
+            topic, home, full = self._log.topic(TIMER_TOPIC), (TIMER_TOPIC, 0), error
+            properties = put_off_properties(message.properties, unit, now_ms, self._precision_ms)
         record = record_again(message, home[1], properties, self._log.store_host_flag)
         real_topic = message.find_property(REAL_TOPIC) or home[0]
         self._parts.append_queue.append(
-            _Delivery(self, slot, message.phy_offset, topic, real_topic, (record,))
+            _Delivery(self, slot, message.phy_offset, topic, real_topic, (record,), full)
         )
 
     # -- results -----------------------------------------------------------------------------------
@@ -366,6 +376,10 @@ class TimerDequeueService:
         self._last_end = end = self._log.position
         self.delivered += 1
         self._count(delivery.slot)
+        if delivery.full is not None:
+            self._parts.room_waits.put_off(
+                PutOffBy.TIMER_DELIVERY, delivery.phy_offset, delivery.full
+            )
         with self._counting.of(delivery.phy_offset):
             self._parts.stats.add_put(delivery.topic.name, 1, end - phy_offset)
             self._parts.stats.add_timer_delivered(delivery.real_topic)

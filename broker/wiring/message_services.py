@@ -13,6 +13,7 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.append.room_waits import RoomWaits
 from broker.client.broker2client import Broker2Client
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import HotPathStats
@@ -78,6 +79,7 @@ class MessageServices:
         self._rights = rights
         self._on_failure = on_failure
         self.append_queue = self._make_append_queue()
+        self.room_waits = RoomWaits(self._page.counters, self._clock)
         self.timers = Timers(
             self._options,
             self._clock,
@@ -86,6 +88,7 @@ class MessageServices:
             self.append_queue,
             self._waiters,
             self._stats,
+            self.room_waits,
         )
         self.new_topics = self._make_new_topics(register_new)
         self.send = self._make_send()
@@ -255,6 +258,7 @@ class MessageServices:
                 stats=self._stats,
                 clock=self._clock,
                 clock_steps=self.clock_steps,
+                room_waits=self.room_waits,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,

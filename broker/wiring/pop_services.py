@@ -198,6 +198,7 @@ class PopServices:
                 progress=self._progress,
                 stats=stats,
                 counts=self.path.metrics,
+                room_waits=messages.room_waits,
                 timer_read_time_ms=lambda: messages.timers.read_time_ms,
                 published_offset=lambda: counters[MAX_PHY_OFFSET],
                 flushed_offset=lambda: counters[FLUSHED_OFFSET],

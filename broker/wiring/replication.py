@@ -19,6 +19,7 @@ from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.control_slots import EMBEDS_NAME_SERVER
 from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
+from broker.slave.cut_log import CutLog
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_flushed_offset import MasterFlushedOffset
@@ -107,6 +108,7 @@ class Replication:
             self._client,
             self._clock,
         )
+        self._cut_log = CutLog(options.store.root)
         self._inspector = self._build_inspector()
         self._synchronize = self._build_synchronize()
         if self._journal.divergence is not None:
@@ -210,6 +212,7 @@ class Replication:
             delete_topic_queues=self._store.access.delete_topic_queues,
             compare_logs=self._compare_logs,
             find_objection=self._trust.find_objection,
+            cut_log=self._cut_log,
             page=self._page,
             clock=self._clock,
             on_silence=self._master_is_silent,
@@ -303,6 +306,20 @@ class Replication:
     def _is_slave_of_ours(self, ip: str) -> bool:
         """Whether a replica was linked from this IP, lately or before this start: it was let in."""
         return self._trust.is_peer(ip) or ip in read_replica_ips(self._replicas_path)
+
+    def find_offsets_objection(self) -> str | None:
+        """Why no other broker may copy the offsets of this one; None: it may. Those of a former
+        master whose log was not compared yet may be ahead of what is common. Any thread."""
+        if not self._is_slave:
+            return None
+        if self._cut_log.objection is not None:
+            return self._cut_log.objection
+        if not self._journal.was_compared:
+            return "its log was never compared with a master's"
+        divergence = self._journal.divergence
+        return (
+            None if divergence is None else f"its log is {divergence}, compared with its master's"
+        )
 
     @property
     def master_address(self) -> str | None:

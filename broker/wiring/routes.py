@@ -156,9 +156,10 @@ class RouteTable:
         clients: Broker2Client,
         rights: StoredRights,
         account_of: Callable[[RemotingCommand], str],
+        offsets_objection: Callable[[], str | None],
     ) -> None:
         """clients: calls of admin requests to clients. rights: on messages named by their place.
-        account_of: that sent a request."""
+        account_of: that sent a request. offsets_objection: why no other broker may copy offsets."""
         self._options: Final = options
         self._clock: Final = clock
         self._store: Final = store
@@ -169,6 +170,7 @@ class RouteTable:
         self._clients: Final = clients
         self._rights: Final = rights
         self._account_of: Final = account_of
+        self._offsets_objection: Final = offsets_objection
         self._times: Final = QueueTimes(store.access, store.access)
 
     def build(
@@ -297,6 +299,7 @@ class RouteTable:
                 broker_addr=lambda: address,
                 find_filter=tables.filters.find,
                 static_topics=tables.mappings.table,
+                find_objection=self._offsets_objection,
             ),
             AdminGroupProcessor(
                 broker,

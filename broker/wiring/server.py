@@ -12,25 +12,17 @@ from broker.acl.access import Access
 from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client, max_waiting_calls
 from broker.coldctr.cold_data_cg_ctr_service import ColdDataCgCtrService
-from broker.processor.ack_message_processor import ACK_PREFIX
 from broker.processor.admin_acl_processor import AdminAclProcessor
 from broker.processor.admin_auth_processor import AdminAuthProcessor
 from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
 from broker.processor.admin_mode_processor import AdminModeProcessor
-from broker.processor.batch_send_route import SEND_BATCH_PREFIX
-from broker.processor.end_transaction_route import END_TRANSACTION_PREFIX
-from broker.processor.known_heartbeat_route import HEARTBEAT_PREFIX, KnownHeartbeatRoute
-from broker.processor.pop_message_processor import POP_PREFIX
-from broker.processor.pull_message_processor import (
-    LITE_PULL_PREFIX,
-    PULL_PREFIX,
-    PullMessageProcessor,
-)
-from broker.processor.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
+from broker.processor.known_heartbeat_route import KnownHeartbeatRoute
+from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.config_application import ConfigApplication
+from broker.wiring.hot_routes import HotRoutes
 from broker.wiring.message_services import MessageServices
 from broker.wiring.outside import Outside
 from broker.wiring.pop_services import PopServices
@@ -41,7 +33,6 @@ from broker.wiring.static_topics import STATIC_TOPIC_POOL, OnLoop, before_proces
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from remoting.remoting_server import RemotingServer, RequestExecutor
-from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike, ConnectionListener
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import SelectorLoop
@@ -108,6 +99,7 @@ class ServerBuilder:
             ),
             self._access.gate.check_resources,
             self._access.gate.account_of,
+            self._outside.replication.find_offsets_objection,
         )
         configs = self._configs(use_on_loop)
         return table.build(
@@ -156,41 +148,27 @@ class ServerBuilder:
         self, loop: SelectorLoop, routes: Routes, responses: ResponseTable
     ) -> RemotingServer:
         """Without listeners yet."""
-        send, pull = self._messages.send, self._pull
         heartbeats = KnownHeartbeatRoute(self._tables.heartbeats, self._statistics.hot_path)
+        hot = HotRoutes(
+            send=self._messages.send,
+            pull=self._pull,
+            pop=self._pop.path.pop.process_fast,
+            ack=self._pop.path.ack.process_fast,
+            heartbeat=heartbeats.process_fast,
+            end_transaction=self._messages.end_transaction_route.process_fast,
+        )
         idle_s = self._options.server.server_channel_max_idle_time_seconds
         return RemotingServer(
             loop,
             routes.main,
             executors=routes.executors,
-            listener=_Listeners(self._tables.housekeeping, pull.hold_service.forget),
+            listener=_Listeners(self._tables.housekeeping, self._pull.hold_service.forget),
             fast_routes=(
-                *self._access.fast_routes(
-                    (SEND_V2_PREFIX, send.singles.process_fast),
-                    (PULL_PREFIX, pull.process_fast),
-                    (LITE_PULL_PREFIX, pull.process_fast),
-                    (POP_PREFIX, self._pop.path.pop.process_fast),
-                    (ACK_PREFIX, self._pop.path.ack.process_fast),
-                    (HEARTBEAT_PREFIX, heartbeats.process_fast),
-                    (SEND_V1_PREFIX, send.singles.process_fast),
-                    (SEND_BATCH_PREFIX, send.batches.process_fast),
-                ),
-                *self._access.unchecked_routes(
-                    (END_TRANSACTION_PREFIX, self._messages.end_transaction_route.process_fast)
-                ),
+                *self._access.fast_routes(*hot.guarded()),
+                *self._access.unchecked_routes(*hot.unguarded()),
             ),
-            binary_routes=self._access.binary_routes(
-                (RequestCode.SEND_MESSAGE_V2, send.singles.process_fast),
-                (RequestCode.SEND_MESSAGE, send.singles.process_fast),
-                (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
-                (RequestCode.PULL_MESSAGE, pull.process_binary),
-                (RequestCode.LITE_PULL_MESSAGE, pull.process_binary),
-            ),
-            run_route=(
-                None
-                if self._access.guards_fast_routes
-                else (SEND_V2_PREFIX, send.singles.process_run)
-            ),
+            binary_routes=self._access.binary_routes(*hot.binary()),
+            run_route=None if self._access.guards_fast_routes else hot.run(),
             gate=self._access.gate.check,
             idle_timeout_ms=idle_s * 1000,
             incomplete_frames_limit=self._options.server.server_max_incomplete_frame_bytes,

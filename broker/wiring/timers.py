@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.room_waits import RoomWaits
 from broker.metrics.runtime_info import TimerInfo
 from broker.processor.recall_message_processor import RecallMessageProcessor, RecallSettings
 from broker.processor.timer_processor import TimerProcessor
@@ -51,6 +52,7 @@ class Timers:
         append_queue: AppendQueue,
         waiters: DurabilityWaiters,
         stats: DequeueStats,
+        room_waits: RoomWaits,
     ) -> None:
         self._is_enabled: Final = options.store.timer_wheel_enable
         self._precision_ms: Final = options.store.timer_precision_ms
@@ -98,6 +100,7 @@ class Timers:
                 safe_offset=self._safe_offset,
                 stats=stats,
                 clock=clock,
+                room_waits=room_waits,
             ),
             stopped=options.store.timer_stop_dequeue,
         )

@@ -20,21 +20,16 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.append.room_waits import RoomWaits
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.processor.batch_pull import BatchPull
-from broker.processor.batch_send_route import SEND_BATCH_PREFIX
-from broker.processor.pull_message_processor import (
-    LITE_PULL_PREFIX,
-    PULL_PREFIX,
-    PullMessageProcessor,
-)
+from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_settings import PullSettings
 from broker.processor.send_message_processor import (
     SendMessageProcessor,
 )
-from broker.processor.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
 from broker.processor.send_settings import SendSettings
 from broker.processor.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
@@ -49,6 +44,7 @@ from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import SCHEDULE_TOPIC, SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
+from broker.wiring.hot_routes import HotRoutes
 from ipc.bell import Bell
 from ipc.control_page import ProcessIndex
 from ipc.queue_table import QueueTableReader, QueueTableWriter, create_queue_table
@@ -426,26 +422,13 @@ class HotPathWorld:
                     lambda _connection, request: self.handed_over.append(request),
                 )
             )
-        fast_routes = (
-            (SEND_V2_PREFIX, self.send_processor.singles.process_fast),
-            (PULL_PREFIX, self.pull_processor.process_fast),
-            (LITE_PULL_PREFIX, self.pull_processor.process_fast),
-            (SEND_V1_PREFIX, self.send_processor.singles.process_fast),
-            (SEND_BATCH_PREFIX, self.send_processor.batches.process_fast),
-        )
-        binary_routes = (
-            (Code.SEND_MESSAGE_V2, self.send_processor.singles.process_fast),
-            (Code.SEND_MESSAGE, self.send_processor.singles.process_fast),
-            (Code.SEND_BATCH_MESSAGE, self.send_processor.batches.process_fast),
-            (Code.PULL_MESSAGE, self.pull_processor.process_binary),
-            (Code.LITE_PULL_MESSAGE, self.pull_processor.process_binary),
-        )
+        self.hot = hot = HotRoutes(send=self.send_processor, pull=self.pull_processor)
         self.server: RemotingServer = RemotingServer(
             self.loop,
             routes,
-            fast_routes=fast_routes if fast else (),
-            binary_routes=binary_routes if fast else (),
-            run_route=(SEND_V2_PREFIX, self.send_processor.singles.process_run) if fast else None,
+            fast_routes=hot.guarded() if fast else (),
+            binary_routes=hot.binary() if fast else (),
+            run_route=hot.run() if fast else None,
         )
         self.turn()
 
@@ -637,6 +620,7 @@ class HotPathWorld:
                 stats=self.stats,
                 clock=self.clock,
                 clock_steps=self.clock_steps,
+                room_waits=RoomWaits(self.counters, self.clock),
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,

@@ -29,6 +29,7 @@ from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from broker.wiring.broker_tables import OWN_GROUPS
 from remoting.body.heartbeat import HeartbeatData, ProducerData
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
@@ -58,7 +59,7 @@ class World:
         self.groups = SubscriptionGroupManager(
             tmp_path / "subscriptionGroup.json", config, self.clock
         )
-        self.offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json")
+        self.offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", OWN_GROUPS)
         self.schedule_offsets = ScheduleOffsetManager(tmp_path / "delayOffset.json")
         for manager in (
             *(self.topics, self.mappings, self.groups, self.offsets),
@@ -141,7 +142,11 @@ class World:
             is_slave=lambda: self.is_slave,
         )
 
-    def admin_offset(self, filters: ConsumerFilterManager | None = None) -> AdminOffsetProcessor:
+    def admin_offset(
+        self,
+        filters: ConsumerFilterManager | None = None,
+        find_objection: Callable[[], str | None] = lambda: None,
+    ) -> AdminOffsetProcessor:
         return AdminOffsetProcessor(
             self.config,
             self.clock,
@@ -159,6 +164,7 @@ class World:
                 filters or ConsumerFilterManager(self._no_file, self.config, self.clock)
             ).find,
             static_topics=self.mappings.table,
+            find_objection=find_objection,
         )
 
     def admin_relay(self, rights: StoredRights = everybody) -> AdminRelayProcessor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.append.room_waits import RoomWaits
 from broker.filter.unit_marks import UnitMarks
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -360,6 +361,7 @@ class Revival:
             progress=ReviveProgress(self.root / "poprevive", bytes(16), 1),
             stats=world.stats,
             counts=self,
+            room_waits=RoomWaits(world.counters, world.clock),
             timer_read_time_ms=lambda: 1 << 50,
             published_offset=lambda: world.counters[MAX_PHY_OFFSET],
             flushed_offset=lambda: world.counters[MAX_PHY_OFFSET],

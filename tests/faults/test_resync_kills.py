@@ -13,7 +13,7 @@ import pytest
 
 from store.control_slots import MAX_PHY_OFFSET
 from store.replica_resync import perform_request
-from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
+from store.resync_request import ResyncAction, ResyncRequest, find_done, find_request, write_request
 from tests.faults.store_world import (
     FILE_SIZE,
     StoreDesk,
@@ -93,6 +93,7 @@ def ended(scene: Scene) -> Callable[[World], None]:
         world.boot()
         perform_request(world.config)
         assert find_request(world.root) is None
+        assert find_done(world.root) is not None
         for name, data in scene.files.items():
             assert scene.byte_of(world, name) == data, name
         desk = StoreDesk(world).open()

@@ -95,6 +95,47 @@ def test_logs_that_parted_are_joined_again(group: Group) -> None:
     assert second.check().is_clean
 
 
+def commit(broker: OurBroker, offset: int) -> None:
+    with broker.client() as client:
+        fields = {"consumerGroup": "readers", "topic": TOPIC, "queueId": 0, "commitOffset": offset}
+        assert client.call(15, fields).code == 0
+
+
+def committed(broker: OurBroker) -> int:
+    with broker.client() as client:
+        fields = {"consumerGroup": "readers", "topic": TOPIC, "queueId": 0}
+        return int(client.call(14, fields).ext_fields["offset"])
+
+
+def test_offsets_of_a_log_that_was_cut_go_with_it(group: Group) -> None:
+    """The group has read what was cut off, and not what the other broker stored there instead:
+    when this broker is the master again, it goes on where the other one was."""
+    first, second = group.first, group.second
+    group.start(first, ASYNC_MASTER)
+    group.start(second, SLAVE)
+    send(first, 50, "common")
+    commit(first, 45)
+    wait_until(lambda: follows(second, first), 20)
+    assert second.terminate() == first.terminate() == 0
+    group.start(second, ASYNC_MASTER, haPromoteUnclean="true")
+    send(second, 7, "lost")
+    commit(second, 57)
+    assert second.terminate() == 0
+    group.start(first, ASYNC_MASTER)
+    send(first, 10, "kept")
+    commit(first, 52)
+    group.start(second, SLAVE, haTruncateDiverged="true")
+    wait_until(lambda: follows(second, first), 30)
+    wait_until(lambda: committed(second) == 52, 20)
+    mark = second.store_dir / "resync.json.done"
+    wait_until(lambda: not mark.exists(), 20)
+    # From here on the larger one stays: consumers may go on here while the master is down.
+    commit(second, 53)
+    assert second.terminate() == first.terminate() == 0
+    group.start(second, ASYNC_MASTER)
+    assert committed(second) == 53
+
+
 @pytest.mark.fault(13)
 def test_a_slave_below_the_masters_min_starts_over(group: Group) -> None:
     first, second = group.first, group.second

@@ -49,6 +49,7 @@ FILLERS: Final = {
     "backslashes": "\\",
     "retry": "%RETRY%",
     "lines": "a=b\n",
+    "continued lines": "b" * 250 + "\\\n",
     "dots": "1.",
     "accents": "é",
 }

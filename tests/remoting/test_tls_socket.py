@@ -286,7 +286,7 @@ def updating(
 ) -> tuple[Ends, KeyUpdates]:
     """Ends whose client the test writes records for, behind its back."""
     ends = Ends((logging_context(key_log), contexts[1])).shake()
-    return ends, KeyUpdates(ends.client._tls.cipher()[0], key_log)
+    return ends, KeyUpdates(ends.client._channel._tls.cipher()[0], key_log)
 
 
 def test_key_updates_are_answered_and_change_nothing(
@@ -334,7 +334,7 @@ def test_answers_to_key_updates_do_not_pile_up(
             ends.wires[1]._arrived += records.updates(300) + records.data(b"x" * 16_000)
             while ends.wires[1]._arrived:
                 ends.server.recv_into(view)
-                largest = max(largest, ends.server._outgoing.pending)
+                largest = max(largest, ends.server._channel._outgoing.pending)
 
     with pytest.raises(TlsError, match="does not read the answers to its key updates"):
         send_on()

@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -274,15 +275,22 @@ def test_a_crash_at_each_step_of_a_removal(tmp_path: Path, monkeypatch: pytest.M
     assert results == {0, 40}
 
 
+def _has_logs(root: Path) -> bool:
+    return any((root / "compaction").rglob("0*"))
+
+
 def test_the_logs_of_a_topic_go_before_its_queues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log without its queue would be that of a new topic of the name."""
+    """A log without its queue would be that of a new topic of the name. Looked at while the queues
+    are being deleted: one that is still there later is followed again by the thread."""
     life = CompactionLife(tmp_path).start()
     life.put("key", b"value")
     life.wait_followed()
+    had_logs = [_has_logs(tmp_path)]
 
     def delete(self: ConsumeQueueTable, topic: str) -> int:
+        had_logs.append(_has_logs(tmp_path))
         raise CrashError
 
     with monkeypatch.context() as patch:
@@ -291,7 +299,33 @@ def test_the_logs_of_a_topic_go_before_its_queues(
             life.store.queue_deletion.delete_topic(
                 TOPIC, life.log.position, life.clock.monotonic_ms() + 9_000
             )
-        assert not list((tmp_path / "compaction").rglob("0*"))
+    assert had_logs == [True, False]
+    wait_until(lambda: [message.body for message in life.read_all()] == [b"value"])
+    life.stop()
+
+
+def test_the_thread_makes_no_log_of_a_topic_that_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told that the queue moved, and looks at it."""
+    life = CompactionLife(tmp_path).start()
+    life.put("key", b"value")
+    life.wait_followed()
+    looked: list[tuple[int, bool]] = []
+    take_some = compaction_store.CompactionStore._take_some
+
+    def take(self: compaction_store.CompactionStore, *queue: Any) -> tuple[int, bool]:
+        taken = take_some(self, *queue)
+        if not life.table.offsets(TOPIC, 0)[1]:
+            looked.append(taken)
+        return taken
+
+    monkeypatch.setattr(compaction_store.CompactionStore, "_take_some", take)
+    deadline_ms = life.clock.monotonic_ms() + 9_000
+    assert life.store.queue_deletion.delete_topic(TOPIC, life.log.position, deadline_ms) == 1
+    wait_until(lambda: looked)
+    assert set(looked) == {(0, True)}
+    assert not _has_logs(tmp_path)
     life.stop()
 
 

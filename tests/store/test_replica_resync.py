@@ -17,6 +17,7 @@ from store.resync_request import (
     ResyncAction,
     ResyncRequest,
     drop_request,
+    find_done,
     find_request,
     is_backup_name,
     write_request,
@@ -315,6 +316,7 @@ def test_an_offset_that_does_not_fit_changes_nothing(
     assert words in caplog.text
     assert content(world) == before
     assert find_request(world.root) is None
+    assert find_done(world.root) is None
     refused = json.loads((world.root / "resync.json.refused").read_text())
     assert refused["offset"] == offset
     assert words in refused["refused"]

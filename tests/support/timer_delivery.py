@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.append.append_queue import AppendQueue
+from broker.append.room_waits import RoomWaits
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.early_deliveries import EarlyDeliveries
@@ -85,6 +86,7 @@ class TimerDelivery:
                 safe_offset=lambda: life.counters[FLUSHED_OFFSET],
                 stats=NoStats(),
                 clock=self.clock,
+                room_waits=RoomWaits(life.counters, self.clock),
             ),
             stopped=False,
         )
@@ -116,6 +118,7 @@ class TimerDelivery:
         log = self.life.log
         wait_until(lambda: self.life.counters[ALLOCATED_END] > log.position + 10_000)
         log.now_ms = self.clock.now_ms()
+        self.queue.retry()
         wait_ms = self.service.deliver_due()
         log.commit()
         if ends:

@@ -16,8 +16,7 @@ from broker.acl.guarded_route import GuardedBinaryRoute, GuardedRoute
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
 from broker.longpolling.pull_header import PullFrame
-from broker.processor.batch_send_route import SEND_BATCH_PREFIX
-from broker.processor.pull_message_processor import LITE_PULL_PREFIX, PULL_PREFIX
+from broker.processor.pull_message_processor import PULL_PREFIX
 from broker.processor.send_header import decode_send_frame
 from broker.processor.send_route import SEND_V2_PREFIX
 from remoting.address_patterns import NOBODY
@@ -206,12 +205,6 @@ class Guarded:
         guard = RequestGuard(NOBODY, "", Source(), world.clock)
         self.general = GeneralGate(guard)
         send, pull = world.send_processor, world.pull_processor
-        fast = (
-            (SEND_V2_PREFIX, send.singles.process_fast),
-            (SEND_BATCH_PREFIX, send.batches.process_fast),
-            (PULL_PREFIX, pull.process_fast),
-            (LITE_PULL_PREFIX, pull.process_fast),
-        )
         routes: dict[int, Route] = {RequestCode.PULL_MESSAGE: Route(pull)}
         for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
             routes[code] = Route(send)
@@ -220,15 +213,12 @@ class Guarded:
             routes,
             gate=self.general.check,
             fast_routes=tuple(
-                (prefix, GuardedRoute(prefix, handler, guard.check)) for prefix, handler in fast
+                (prefix, GuardedRoute(prefix, handler, guard.check))
+                for prefix, handler in world.hot.guarded()
             ),
             binary_routes=tuple(
                 (code, GuardedBinaryRoute(code, handler, guard.check))
-                for code, handler in (
-                    (RequestCode.SEND_MESSAGE_V2, send.singles.process_fast),
-                    (RequestCode.SEND_BATCH_MESSAGE, send.batches.process_fast),
-                    (RequestCode.PULL_MESSAGE, pull.process_binary),
-                )
+                for code, handler in world.hot.binary()
             ),
         )
         self.client = world.client()

@@ -125,6 +125,7 @@ def test_the_black_list(world: World, key: str) -> None:
         (b"listenPort=1\n", ResponseCode.NO_PERMISSION, "Can not update config 'listenPort': it"),
         (b"brokerCpuPinningEnable=some\n", ResponseCode.SYSTEM_ERROR, "expected true or false"),
         (b"\xff\xfe", ResponseCode.SYSTEM_ERROR, "UnsupportedEncodingException"),
+        (b"\n" * 250_000, ResponseCode.SYSTEM_ERROR, "250000 lines, the limit is 4096; split it"),
     ],
 )
 def test_a_change_that_is_refused(world: World, body: bytes, code: int, words: str) -> None:

@@ -32,12 +32,14 @@ from store.control_slots import (
     FLUSHED_OFFSET,
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
+    PUT_OFF,
     QUEUE_UNITS_LOST,
     QUEUE_UNITS_REBUILT,
     QUEUES_REBUILDING,
     RUNNING_FLAGS,
     SCRUB_PASS_ENDED_MS,
     STORE_STATE,
+    PutOffBy,
     StoreState,
 )
 from store.message import Message
@@ -121,6 +123,19 @@ def test_queues_that_are_rebuilt(world: MetricsWorld) -> None:
     assert "2 consume queues" in world.collector.ready_detail()
     counters[QUEUES_REBUILDING] = 0
     assert world.collector.ready_detail() == ""
+
+
+def test_messages_that_wait_for_room(world: MetricsWorld) -> None:
+    assert set(world.samples()["rocketmq_messages_put_off_total"].values()) == {0}
+    world.page.counters[PUT_OFF + PutOffBy.TIMER_DELIVERY] = 3
+    world.page.counters[PUT_OFF + PutOffBy.POP_REVIVAL] = 4
+    assert world.samples()["rocketmq_messages_put_off_total"] == {
+        ("timer_delivery",): 3,
+        ("delay_delivery",): 0,
+        ("pop_revival",): 4,
+    }
+    words = "due messages wait for room in the queue table: put off 7 times"
+    assert world.collector.ready_detail() == words
 
 
 def test_storage(world: MetricsWorld) -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.append.room_waits import RoomWaits
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
@@ -80,6 +81,7 @@ class ReviveWorld:
                 progress=ReviveProgress(root / "progress", b"0" * 16, 2),
                 stats=Nothing(),
                 counts=Nothing(),
+                room_waits=RoomWaits(hot.counters, hot.clock),
                 timer_read_time_ms=lambda: self.now_ms,
                 published_offset=lambda: hot.counters[MAX_PHY_OFFSET],
                 flushed_offset=lambda: hot.counters[MAX_PHY_OFFSET],

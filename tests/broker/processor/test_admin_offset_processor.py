@@ -87,6 +87,19 @@ def test_tables_of_java(tmp_path: Path, code: int) -> None:
     assert_same_answer(world.ask(world.admin_offset(), request), answer)
 
 
+@pytest.mark.parametrize("code", [43, 45])
+def test_offsets_that_rest_on_another_log_are_nobodys_to_copy(tmp_path: Path, code: int) -> None:
+    world = World(tmp_path)
+    said: list[str | None] = ["the log was cut at 5"]
+    processor = world.admin_offset(find_objection=lambda: said[0])
+    answer = world.ask(processor, request_of(code))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "are not to be used: the log was cut at 5" in answer.remark
+    said[0] = None
+    assert world.ask(processor, request_of(code)).code == ResponseCode.SUCCESS
+
+
 def test_consume_stats_of_one_topic(tmp_path: Path) -> None:
     world = golden_world(tmp_path)
     counters = world.stats.get_counters("GTopic", "G_group")

@@ -18,6 +18,7 @@ from broker.topic.system_topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
+from ipc import queue_table
 from remoting.errors import HeaderError, RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
@@ -375,6 +376,29 @@ def test_what_the_log_refuses_may_be_ended_later(world: TransactionWorld, decisi
     assert answer_of(world.end(half, decision)) == (0, None)
     assert len(world.delivered()) == (decision == COMMIT)
     assert world.ops() == [0]
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("has_queue", [True, False], ids=["no room for the op", "nor for T"])
+def test_a_commit_that_finds_the_queue_table_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_queue: bool
+) -> None:
+    """Answered 14, as nothing is stored: not a message whose half would be ended again. It comes
+    once, when there is room."""
+    world = TransactionWorld(tmp_path)
+    if has_queue:
+        assert world.hot.client().call(send_request()).code == 0
+    half = world.prepare()
+    monkeypatch.setattr(queue_table, "MAX_QUEUES", 1 + has_queue)
+    before = len(world.delivered())
+    code, remark = answer_of(world.end(half, COMMIT))
+    assert code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "delete unused topics and restart the broker" in (remark or "")
+    assert (len(world.delivered()), world.ops()) == (before, [])
+    assert not world.halves.is_ended(0)
+    monkeypatch.setattr(queue_table, "MAX_QUEUES", 8)
+    assert answer_of(world.end(half, COMMIT)) == (0, None)
+    assert (len(world.delivered()), world.ops()) == (before + 1, [0])
 
 
 def test_ends_wait_until_the_ends_of_before_are_known(

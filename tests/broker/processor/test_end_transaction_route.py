@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from broker.append.diverted_messages import home_of
 from broker.processor.end_transaction_route import (
-    END_TRANSACTION_PREFIX,
     EndRouteParts,
     EndTransactionRoute,
 )
-from broker.processor.send_route import SEND_V2_PREFIX
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
 from remoting.remoting_codec import encode_command
@@ -70,11 +68,12 @@ class Side:
             Code.SEND_MESSAGE_V2: Route(hot.send_processor),
             Code.END_TRANSACTION: Route(self.world.processor),
         }
-        fast_routes = (
-            (SEND_V2_PREFIX, hot.send_processor.singles.process_fast),
-            (END_TRANSACTION_PREFIX, self.route.process_fast),
+        routes_of = replace(hot.hot, end_transaction=self.route.process_fast)
+        hot.server = RemotingServer(
+            hot.loop,
+            routes,
+            fast_routes=(*routes_of.guarded(), *routes_of.unguarded()) if fast else (),
         )
-        hot.server = RemotingServer(hot.loop, routes, fast_routes=fast_routes if fast else ())
         self.client = hot.client("10.1.2.3", 4711)
         self.begin()
 

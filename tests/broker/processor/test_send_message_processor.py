@@ -25,7 +25,7 @@ from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.batch_codec import BATCH_ITEM_HEAD
+from store.batch_codec import BATCH_ITEM_HEAD, MOST_BATCH_MESSAGES
 from store.control_slots import (
     APPEND_END,
     FLUSHED_OFFSET,
@@ -1008,11 +1008,12 @@ def test_a_batch_of_more_messages_than_there_may_be_is_refused(tmp_path: Path) -
     world = HotPathWorld(tmp_path, file_size=1 << 23)
     world.topic()
     item = batch_body((0, b"", b""))
-    assert world.client().call(send_request(item * 20_000, batch="true", properties="")).code == 0
-    words = "a batch of 20001 messages (limit 20000)"
-    refused(world, send_request(item * 20_001, batch="true", properties=""), 13, words)
+    most = item * MOST_BATCH_MESSAGES
+    assert world.client().call(send_request(most, batch="true", properties="")).code == 0
+    words = "a batch of 16001 messages (limit 16000)"
+    refused(world, send_request(most + item, batch="true", properties=""), 13, words)
     other = batch_body((0, b"x", b""))
-    refused(world, send_request(item * 20_000 + other, batch="true", properties=""), 13, words)
+    refused(world, send_request(most + other, batch="true", properties=""), 13, words)
 
 
 def test_check_11_properties_of_a_batch(tmp_path: Path) -> None:

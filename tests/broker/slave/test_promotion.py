@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.settings.startup_options import StartupOptions
+from broker.slave.cut_log import CutLog
 from broker.slave.promotion import (
     FILE_NAME,
     ReplicaJournal,
@@ -27,7 +28,13 @@ from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import StoreError
-from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
+from store.resync_request import (
+    ResyncAction,
+    ResyncRequest,
+    find_request,
+    finish_request,
+    write_request,
+)
 from tests.support.manual_clock import ManualClock
 from tests.support.our_broker import BrokerDiedError, OurBroker
 from tests.support.shared_memory import close_page, fresh_page
@@ -396,6 +403,35 @@ def test_in_the_middle_of_a_resync(slave: Slave) -> None:
     complete_promotion(options_of(slave.root, haPromoteUnclean="true"))
     assert find_request(slave.root) is None
     assert (slave.root / "resync.json.refused").exists()
+
+
+def test_after_the_log_was_cut(slave: Slave) -> None:
+    """Until the tables were copied, even if they were in a life before."""
+    slave.has(500)
+    slave.inspected(Verdict.GO, 500)
+    slave.journal.close()
+    assert is_refused(slave.root) == ""
+    write_request(slave.root, ResyncRequest(action=ResyncAction.TRUNCATE, offset=400))
+    finish_request(slave.root)
+    for objection in (is_refused(slave.root), slave.journal.outlook().objection):
+        assert "resync.json.done: the log was cut at 400, and topics" in objection
+    assert is_refused(slave.root, haPromoteUnclean="true") == ""
+    cut_log = CutLog(slave.root)
+    for kind in SyncKind:
+        assert cut_log.objection is not None
+        cut_log.copied(kind)
+    assert cut_log.objection is None
+    assert is_refused(slave.root) == slave.journal.outlook().objection == ""
+
+
+@pytest.mark.parametrize("action", list(ResyncAction))
+def test_a_cut_that_is_accepted_is_forgotten(slave: Slave, action: ResyncAction) -> None:
+    slave.inspected(Verdict.GO, 500)
+    write_request(slave.root, ResyncRequest(action=action))
+    finish_request(slave.root)
+    assert CutLog(slave.root).objection is not None
+    complete_promotion(options_of(slave.root, haPromoteUnclean="true"))
+    assert CutLog(slave.root).objection is None
 
 
 def test_the_exit_is_that_of_other_refusals(slave: Slave) -> None:

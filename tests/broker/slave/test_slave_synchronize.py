@@ -13,8 +13,10 @@ import pytest
 
 from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
 from broker.slave import slave_synchronize
+from broker.slave.cut_log import CutLog
 from broker.slave.slave_synchronize import SlaveSynchronize, SyncStatus, vip_address
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
+from broker.wiring.broker_tables import OWN_GROUPS
 from ipc.clock import SystemClock
 from ipc.command_channel import CommandError
 from ipc.control_page import ControlPage
@@ -31,6 +33,7 @@ from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
+from store.resync_request import ResyncAction, ResyncRequest, finish_request, write_request
 from tests.broker.broker_fakes import CONFIG, GOLDEN_CONFIG, golden, json_of
 from tests.broker.processor_world import World as ProcessorWorld
 from tests.remoting.fake_peer import FakePeer
@@ -47,6 +50,8 @@ CODES = {
 }
 ROUND = [21, 43, 28, 45, 28, 201]
 """The requests of a round; 28: where the log ended after a table of offsets was taken."""
+OWN_GROUP = OWN_GROUPS[0]
+"""A group of the broker's own."""
 REMARKS = {
     TOPICS: "No topic in this broker",
     OFFSETS: "No consumer offset in this broker",
@@ -115,6 +120,7 @@ class World:
         self.compared: list[str | None] = []
         self.distrusted: set[str] = set()
         self.silences = 0
+        self.cut_log = CutLog(self.root / "slave")
         self.sync = sync_of(
             self.slave,
             self.api,
@@ -123,9 +129,18 @@ class World:
             self.compare,
             self.find_objection,
             self.count_silence,
+            self.cut_log,
         )
         self.sync.schedule_on(self.executor, CONFIG)
         self.sync.set_master_address(MASTER)
+
+    def cut(self) -> None:
+        """The slave's log was cut, and its process started again."""
+        root = self.root / "slave"
+        root.mkdir(exist_ok=True)
+        write_request(root, ResyncRequest(action=ResyncAction.TRUNCATE, offset=1))
+        finish_request(root)
+        self.restart()
 
     def compare(self) -> None:
         """The logs are the same, whoever the master is."""
@@ -163,6 +178,7 @@ def sync_of(
     compare: Callable[[], None] = lambda: None,
     find_objection: Callable[[str], str | None] = lambda _address: None,
     on_silence: Callable[[], None] = lambda: None,
+    cut_log: CutLog | None = None,
 ) -> SlaveSynchronize:
     return SlaveSynchronize(
         OWN,
@@ -175,6 +191,7 @@ def sync_of(
         delete_topic_queues=delete,
         compare_logs=compare,
         find_objection=find_objection,
+        cut_log=cut_log or CutLog(slave.offsets.path.parent),
         page=page,
         clock=slave.clock,
         on_silence=on_silence,
@@ -844,6 +861,65 @@ def test_the_larger_offset_stays_but_a_reset_is_taken(world: World) -> None:
     world.master.commit("g", "t", 60)
     world.round()
     assert world.slave.offsets.query_offset("g", "t", 0) == 60
+
+
+def test_after_the_log_was_cut_the_masters_offsets_replace(world: World) -> None:
+    """Until every table was copied once, over restarts, too."""
+    world.cut()
+    world.slave.commit("g", "t", 150, 3)
+    world.slave.commit("only-here", "t", 7)
+    for topic in ("revive", "revive-of-it"):
+        world.slave.offsets.commit_own_offset("here", OWN_GROUP, topic, 0, 99)
+    world.slave.offsets.persist()
+    world.master.commit("g", "t", 100, 5)
+    world.master.offsets.commit_own_offset("there", OWN_GROUP, "revive", 0, 10)
+    world.api.fail(DELAYS)
+    world.round()
+    assert world.slave.offsets.query_offsets("g", "t") == {0: 100, 1: 5}
+    assert world.slave.offsets.query_offset("only-here", "t", 0) == 7
+    assert world.slave.offsets.query_offset(OWN_GROUP, "revive", 0) == 10
+    assert world.slave.offsets.query_offset(OWN_GROUP, "revive-of-it", 0) is None
+    assert world.cut_log.objection is not None
+    world.restart()
+    world.slave.offsets.load()
+    world.slave.commit("g", "t", 160)
+    world.round()
+    assert world.slave.offsets.query_offset("g", "t", 0) == 100
+    world.api.answers.clear()
+    world.round()
+    assert world.cut_log.objection is None
+    world.slave.commit("g", "t", 160)
+    world.round()
+    world.restart()
+    assert world.cut_log.objection is None
+    assert world.saved("consumerOffset.json")["offsetTable"]["t@g"] == {"0": 160, "1": 5}
+
+
+def test_tables_of_two_masters_do_not_make_one_copy(world: World) -> None:
+    world.cut()
+    world.api.fail(DELAYS)
+    world.round()
+    other = "10.0.0.3:10911"
+    world.api.answers[other, CODES[GROUPS]] = RemotingConnectError(other, "refused")
+    world.sync.set_master_address(other)
+    world.round()
+    assert world.cut_log.objection is not None
+
+
+def test_a_mark_that_cannot_be_removed_is_removed_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cut()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", fails)
+        world.round()
+    assert world.cut_log.objection is not None
+    world.round()
+    assert world.cut_log.objection is None
+
+
+def fails(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_first_sight_after_a_restart_is_no_reset(world: World) -> None:
