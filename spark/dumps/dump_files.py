@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, decode_line, shown_text
-from spark.dumps.line_head import NO_JSON, LineHead, find_head
 from spark.reported_day import Day, midnight_ms
 
 Group = tuple[str, str]
@@ -25,23 +24,6 @@ _WITH_GZIP_HEADER: Final = 31
 """For zlib's `wbits`."""
 _QUICK: Final = 1
 _CHUNK: Final = 1 << 16
-
-
-class FileContent(NamedTuple):
-    """What a file holds, without the line breaks. `damage`: why it breaks off, "" when it does not;
-    such a file has no last line that is torn. `has_rest`: nothing ends the last line;
-    `has_returns`: there is a carriage return somewhere."""
-
-    lines: list[bytes]
-    damage: str
-    has_rest: bool
-    has_returns: bool
-
-    def read_lines(self) -> list[bytes]:
-        """The lines as they are read: without the carriage returns at their ends."""
-        if not self.has_returns:
-            return self.lines
-        return [line.removesuffix(b"\r") for line in self.lines]
 
 
 class Packed(NamedTuple):
@@ -55,16 +37,8 @@ class Packed(NamedTuple):
     content: bytes
 
     def unpacked(self) -> FileLines:
-        """The lines as they are read."""
-        return self.lines_of(self.read())
-
-    def read(self) -> FileContent:
-        """The lines as they were written."""
-        return file_content(self.content)
-
-    def lines_of(self, found: FileContent) -> FileLines:
-        """The lines as they are read, of what `read` gave."""
-        return FileLines(self.file, self.date, found.read_lines())
+        """The lines."""
+        return FileLines(self.file, self.date, read_lines(self.content)[0])
 
 
 class BadLine(NamedTuple):
@@ -75,17 +49,7 @@ class BadLine(NamedTuple):
     text: str
 
 
-class Split(NamedTuple):
-    """What a file holds for each group, and its bad lines. Of a file of the date reported on also
-    its content, and the numbers (from 1) of lines that have no head (spark/dumps/line_head.py)."""
-
-    groups: dict[Group, Packed]
-    bad: list[BadLine]
-    content: FileContent
-    headless: list[int]
-
-
-class _Place(msgspec.Struct, gc=False):
+class _Head(msgspec.Struct, gc=False):
     """What tells where a line belongs. `ts` and `seq` are judged with the rest of the line."""
 
     cluster: str
@@ -94,80 +58,56 @@ class _Place(msgspec.Struct, gc=False):
     seq: Any = None
 
 
-_DECODER: Final = msgspec.json.Decoder(_Place)
-
-
-def file_content(content: bytes) -> FileContent:
-    """The lines of a file, gzip of any number of members or plain.
-
-    A line ends with `\\n` alone, as in spark/evidence/dump_chain.py: what is read is covered."""
-    text, damage = _decompressed(content) if is_gzip(content) else (content, "")
-    lines = text.split(b"\n")
-    has_rest = bool(lines[-1]) and not damage
-    if not has_rest:
-        lines.pop()
-    return FileContent(lines, damage, has_rest, b"\r" in text)
-
-
-def is_gzip(content: bytes) -> bool:
-    """Whether a file is gzip, by its first bytes."""
-    return content.startswith(_GZIP)
+_DECODER: Final = msgspec.json.Decoder(_Head)
 
 
 def read_lines(content: bytes) -> tuple[list[bytes], str]:
-    """The lines of a file as they are read; and why it breaks off, "" when it does not."""
-    found = file_content(content)
-    return found.read_lines(), found.damage
+    """The lines of a file, gzip of any number of members or plain, without their ends; and why it
+    breaks off, "" when it does not. A file that breaks off has no last line that is torn.
+
+    A line ends with `\\n` alone, as in spark/evidence/dump_chain.py: what is read is covered."""
+    text, damage = file_text(content)
+    lines = text.split(b"\n")
+    if damage or not lines[-1]:
+        lines.pop()
+    if b"\r" in text:
+        lines = [line.removesuffix(b"\r") for line in lines]
+    return lines, damage
 
 
-def split_by_group(file: str, date: datetime.date, content: bytes, day: Day) -> Split:
-    """A file of the directory of `date`.
+def file_text(content: bytes) -> tuple[bytes, str]:
+    """What a file holds, gzip or plain, as far as it can be read; and why it breaks off, or ""."""
+    return _decompressed(content) if content.startswith(_GZIP) else (content, "")
+
+
+def split_by_group(
+    file: str, date: datetime.date, content: bytes, day: Day
+) -> tuple[dict[Group, Packed], list[BadLine]]:
+    """A file of the directory of `date`: what it holds for each group, and its bad lines.
 
     Lines of the date reported on all count, good or bad. Of those of the days beside it only what
     `day` needs is kept, and nothing is said of bad ones: they are in their own day's report.
     """
-    found = file_content(content)
-    groups: dict[Group, list[bytes]] = {}
-    bad: list[bytes] = []
-    headless: list[int] = []
-    if date == day.date:
-        _sort_all(found.lines, groups, bad, headless)
-    else:
-        _sort_needed(found.lines, groups, day)
-    packed = {}
-    for group, some in groups.items():
-        is_whole = len(some) == len(found.lines) and not found.damage and is_gzip(content)
-        packed[group] = Packed(file, date, content if is_whole else _compressed(some))
-    told = _bad_lines(file, bad, found.damage, midnight_ms(date)) if date == day.date else ()
-    return Split(packed, list(told), found, headless)
-
-
-def _sort_all(
-    lines: list[bytes], groups: dict[Group, list[bytes]], bad: list[bytes], headless: list[int]
-) -> None:
-    decode = _DECODER.decode
-    for number, line in enumerate(lines, 1):
-        place: LineHead | _Place | None = find_head(line)
-        if place is None:
-            headless.append(number)
-            try:
-                place = decode(line)
-            except NO_JSON:
-                bad.append(line.removesuffix(b"\r"))
-                continue
-        groups.setdefault((place.cluster, place.broker), []).append(line)
-
-
-def _sort_needed(lines: list[bytes], groups: dict[Group, list[bytes]], day: Day) -> None:
-    decode, needs = _DECODER.decode, day.needs
+    lines, damage = read_lines(content)
+    is_reported = date == day.date
+    midnight, decode, needs = midnight_ms(date), _DECODER.decode, day.needs
+    found: dict[Group, list[bytes]] = {}
+    bad = []
     for line in lines:
         try:
-            place = decode(line)
-        except NO_JSON:
+            head = decode(line)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            bad.append(line)
             continue
-        ts, seq = place.ts, place.seq
-        if isinstance(ts, int) and isinstance(seq, int) and needs(ts, seq):
-            groups.setdefault((place.cluster, place.broker), []).append(line)
+        if is_reported or (
+            isinstance(head.ts, int) and isinstance(head.seq, int) and needs(head.ts, head.seq)
+        ):
+            found.setdefault((head.cluster, head.broker), []).append(line)
+    packed = {}
+    for group, some in found.items():
+        is_whole = len(some) == len(lines) and not damage and content.startswith(_GZIP)
+        packed[group] = Packed(file, date, content if is_whole else _compressed(some))
+    return packed, list(_bad_lines(file, bad, damage, midnight)) if is_reported else []
 
 
 def _bad_lines(file: str, lines: list[bytes], damage: str, midnight: int) -> Iterator[BadLine]:

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from spark.dumps.dump_files import FileContent, file_content, is_gzip
-from spark.dumps.line_head import find_head
+from spark.dumps.dump_files import file_text
 from spark.reported_day import midnight_ms
 
 CHAINED_SINCE: Final = 2
 """The version of a line from which on it names the digest of the line before."""
+_LARGEST_SEQ: Final = 2**63 - 1
 
 
 class Life(NamedTuple):
@@ -100,19 +100,41 @@ class LifeRecord:
         return cls(life, **rest)
 
 
+class _Head(msgspec.Struct, gc=False):
+    v: int
+    cluster: str
+    broker: str
+    broker_id: int
+    boot: str
+    boot_ts: int
+    seq: int
+    prev_digest: str | None = None
+    prev_boot: str | None = None
+    prev_seq: int | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Head)
+
+
 def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], list[str]]:
-    """The lines of a file (gzip or plain) by life, and its problems."""
-    found = file_content(content)
-    headless = [number for number, line in enumerate(found.lines, 1) if find_head(line) is None]
-    return stretches_of_lines(file, found.lines), problems_of_file(file, content, found, headless)
+    """The lines of a file (gzip or plain) by life, and its problems.
 
-
-def stretches_of_lines(file: str, lines: Iterable[bytes]) -> dict[Life, Stretch]:
-    """The lines of a file that have a head, by life."""
+    They are those that the report reads, the last one also without a line break; only JSON that
+    is not whole is no line yet there, as it is being written."""
+    text, damage = file_text(content)
     found: dict[Life, Stretch] = {}
-    for line in lines:
-        head = find_head(line)
-        if head is None:
+    problems: list[str] = []
+    *lines, rest = text.split(b"\n")
+    is_torn = bool(rest) and (bool(damage) or not _is_json(rest))
+    if rest and not is_torn:
+        lines.append(rest)
+    for number, line in enumerate(lines, 1):
+        try:
+            head = _DECODER.decode(line)
+            if not 1 <= head.seq <= _LARGEST_SEQ:
+                raise ValueError("seq")
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            problems.append(f"{file} line {number}: is no line of a broker")
             continue
         life = Life(head.cluster, head.broker, head.broker_id, head.boot)
         stretch = found.get(life)
@@ -129,25 +151,11 @@ def stretches_of_lines(file: str, lines: Iterable[bytes]) -> dict[Life, Stretch]
                 head.prev_seq,
             )
         )
-    return found
-
-
-def problems_of_file(
-    file: str, content: bytes, found: FileContent, headless: Sequence[int]
-) -> list[str]:
-    """What is wrong with a file, in order. `headless`: the numbers of its lines without a head.
-
-    Its lines are those that the report reads, the last one also without a line break; only JSON
-    that is not whole is no line yet there, as it is being written."""
-    rest = found.lines[-1] if found.has_rest else b""
-    is_torn = bool(rest) and not _is_json(rest)
-    none_of_a_broker = [number for number in headless if number < len(found.lines) or not is_torn]
-    problems = [f"{file} line {number}: is no line of a broker" for number in none_of_a_broker]
-    if found.damage:
-        problems.append(f"{file}: breaks off: {found.damage}")
-    elif is_torn and (b"\r" in rest or is_gzip(content)):
+    if damage:
+        problems.append(f"{file}: breaks off: {damage}")
+    elif is_torn and (b"\r" in rest or content[:2] == b"\x1f\x8b"):
         problems.append(f"{file}: its last line is incomplete")
-    return problems
+    return found, problems
 
 
 def _is_json(text: bytes) -> bool:

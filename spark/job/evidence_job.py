@@ -1,8 +1,8 @@
 """A date's evidence: what its result was made of and its files, appended to the chain of results.
 
-Called on the driver when all of a date's files but summary.json are written. The lines' digests
-came with the tables, of the same bytes (spark/job/report_tasks.py); those of files are computed in
-Spark's JVM. Knows where files lie, not what they mean.
+Called on the driver when all of a date's files but summary.json are written. The lines' digests are
+computed in the executors (spark/evidence/dump_chain.py), those of files in Spark's JVM. Knows where
+files lie, not what they mean.
 """
 
 from __future__ import annotations
@@ -10,13 +10,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark.sql import SparkSession
+
 import spark as own_package
 from spark.config.objectives import SlaConfig
-from spark.evidence.dump_chain import digest_of_records
+from spark.evidence.dump_chain import (
+    Life,
+    LifeRecord,
+    Stretch,
+    digest_of_records,
+    record_of,
+    stretches_of_file,
+)
 from spark.evidence.links import (
     COPIES,
     DIRECTORY,
@@ -29,26 +38,26 @@ from spark.evidence.links import (
 )
 from spark.figures.result_tables import TABLES
 from spark.job.hadoop_files import HadoopFiles
-from spark.job.report_job import GroupTables
 from spark.reported_day import Day
 
+_FILES: Final = "*.jsonl*"
 _MOST_PROBLEMS: Final = 100
 
 
 def append_evidence(
-    files: HadoopFiles,
-    groups: GroupTables,
+    spark: SparkSession,
+    dumps: Sequence[str],
     out: str,
     day: Day,
     sla: SlaConfig,
     written: Mapping[str, bytes],
 ) -> None:
     """Appends the link of a date whose tables are in place; `written`: the report's files (path
-    below `out` -> content). Nothing where the date's latest link says the same. Raises
-    FilesError."""
+    below `out` -> content). Nothing where the date's latest link says the same. Raises FilesError,
+    and what Spark raises."""
     root = out.rstrip("/")
-    records = groups.life_records()
-    problems = [*groups.file_problems(), *(text for each in records for text in each.problems)]
+    files = HadoopFiles(spark)
+    records, problems = _inputs(spark, files, dumps, day)
     copies = {"sla": sla.text, "exclusions": sla.exclusion_log}
     body = {
         "v": VERSION,
@@ -86,6 +95,40 @@ def _append(files: HadoopFiles, place: str, date: str, body: Mapping[str, Any]) 
         files.make_directories(place)
         number = 1 if last is None else last[0] + 1
         files.write(f"{place}/{link_name(number, date)}", content)
+
+
+def _inputs(
+    spark: SparkSession, files: HadoopFiles, dumps: Sequence[str], day: Day
+) -> tuple[list[LifeRecord], list[str]]:
+    """The date's lives, and what is wrong with its lines and files, each in a fixed order."""
+    places = [f"{path.rstrip('/')}/dt={day.date}" for path in dumps]
+    there = [place for place in places if files.exists(place)]
+    if not there:
+        return [], []
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    frame = reader.option("pathGlobFilter", _FILES).load(there).select("path", "content")
+    read = frame.rdd.map(lambda row: stretches_of_file(_below_dt(row[0]), bytes(row[1])))
+    kept = read.cache()
+    try:
+        stretches = kept.flatMap(lambda found: list(found[0].items()))
+        records = stretches.groupByKey().map(_record).collect()
+        file_problems = kept.flatMap(lambda found: found[1]).collect()
+    finally:
+        kept.unpersist()
+    records.sort(key=lambda record: record.life)
+    problems = [text for record in records for text in record.problems]
+    return records, [*sorted(file_problems), *problems]
+
+
+def _below_dt(path: str) -> str:
+    """A file is named by what its path has in every place that it may be copied to."""
+    return path[path.rfind("/dt=") + 1 :]
+
+
+def _record(item: tuple[Life, Any]) -> LifeRecord:
+    life, stretches = item
+    found: list[Stretch] = list(stretches)
+    return record_of(life, found)
 
 
 def _results(

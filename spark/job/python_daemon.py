@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 _NEEDED: Final = ("pyspark", "py4j")
-_OF_EVERY_WORKER: Final = ("spark.job.report_job",)
+_OF_EVERY_WORKER: Final = ("spark.job.evidence_job", "spark.job.report_job")
 
 
 def prefer_installed(path: list[str]) -> list[str]:

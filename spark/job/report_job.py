@@ -21,13 +21,10 @@ from pyspark import RDD, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.evidence.dump_chain import LifeRecord
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_tasks import (
-    FILE_PROBLEMS,
-    LIVES,
     BadLines,
     Item,
     Key,
@@ -71,9 +68,7 @@ class GroupTables:
         self._spark = spark
         self._kept = computed.persist(StorageLevel.DISK_ONLY)
         self._counts: Counter[str] = Counter()
-        self._short: dict[str, list[Rows]] = {
-            table: [] for table in (*TABLES, LIVES, FILE_PROBLEMS)
-        }
+        self._short: dict[str, list[Rows]] = {table: [] for table in TABLES}
         try:
             found = self._kept.map(_without_long_ones).collect()
         except BaseException:
@@ -115,15 +110,6 @@ class GroupTables:
             }
             for reason, some in sorted(found.items())
         ]
-
-    def life_records(self) -> list[LifeRecord]:
-        """The lives of the date, sorted, for its evidence."""
-        found = [record for rows in self._short[LIVES] for record in rows.unpacked()]
-        return sorted(found, key=lambda record: record.life)
-
-    def file_problems(self) -> list[str]:
-        """What the evidence says of the date's files, sorted."""
-        return sorted(text for rows in self._short[FILE_PROBLEMS] for text in rows.unpacked())
 
     def frame(self, table: str) -> DataFrame:
         """The rows of a table for Spark, without `dt`."""

@@ -14,16 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from spark.dumps.dump_files import Group, Packed, split_by_group
-from spark.dumps.dump_line import FileLines
-from spark.evidence.dump_chain import (
-    Life,
-    LifeRecord,
-    Stretch,
-    problems_of_file,
-    record_of,
-    stretches_of_lines,
-)
+from spark.dumps.dump_files import Group, split_by_group
 from spark.figures.group_report import Tables, group_rows
 from spark.figures.report_context import Context
 from spark.reported_day import Day
@@ -36,47 +27,34 @@ _DATE: Final = re.compile(r"/dt=(\d{4}-\d\d-\d\d)(?=/)")
 _LINES: Final = "lines"
 _EXPECTED: Final = "expected"
 _BAD_LINES: Final = "bad_lines"
-LIVES: Final = "life_records"
-"""Of a group: its lives of the date, for the evidence; beside the tables of a result."""
-FILE_PROBLEMS: Final = "file_problems"
-"""Of a file of the date: what the evidence says is wrong with it."""
 STORED: Final = ("replica_days", "group_days", "minutes", "hours")
 """Tables of which a group needs its stored rows."""
 
 
 class Rows(NamedTuple):
-    """Rows of one table (or of LIVES or FILE_PROBLEMS) that were made for one key, pickled."""
+    """Rows of one table that were made for one key, pickled."""
 
     table: str
     key: Key
     length: int
     content: bytes
 
-    def unpacked(self) -> list[Any]:
-        """The rows: tuples in the order of the table's columns."""
-        found: list[Any] = pickle.loads(self.content)
+    def unpacked(self) -> list[tuple[Any, ...]]:
+        """The rows, in the order of the table's columns."""
+        found: list[tuple[Any, ...]] = pickle.loads(self.content)
         return found
 
 
 def items_of_file(path: str, content: bytes, day: Day) -> Iterator[Item]:
-    """What a file below `dt=` holds for each group, its bad lines, and what the evidence says of
-    it. `path` as Hadoop writes it."""
+    """What a file below `dt=` holds for each group, and its bad lines. `path` as Hadoop writes
+    it."""
     date = datetime.date.fromisoformat(_DATE.findall(path)[-1])
     file = path.removeprefix("file:")
-    split = split_by_group(file, date, content, day)
-    for group, lines in split.groups.items():
+    packed, bad = split_by_group(file, date, content, day)
+    for group, lines in packed.items():
         yield group, (_LINES, lines)
-    if split.bad:
-        yield (file,), (_BAD_LINES, split.bad)
-    if date == day.date:
-        problems = problems_of_file(_below_dt(file), content, split.content, split.headless)
-        if problems:
-            yield (file,), (FILE_PROBLEMS, problems)
-
-
-def _below_dt(path: str) -> str:
-    """A file is named by what its path has in every place that it may be copied to."""
-    return path[path.rfind("/dt=") + 1 :]
+    if bad:
+        yield (file,), (_BAD_LINES, bad)
 
 
 def item_of_expected(group: Group) -> Item:
@@ -104,47 +82,19 @@ def rows_of_part(items: Iterable[Item], context: Context) -> Iterator[Rows]:
         things = found.pop(key)
         for bad in things.get(_BAD_LINES, ()):
             yield _packed(_BAD_LINES, key, list(map(tuple, bad)))
-        for problems in things.get(FILE_PROBLEMS, ()):
-            yield _packed(FILE_PROBLEMS, key, problems)
         if len(key) == 2:
-            lives = _Lives(context.day)
-            tables = _tables((key[0], key[1]), things, context, lives)
+            tables = _tables((key[0], key[1]), things, context)
             yield from (_packed(table, key, rows) for table, rows in tables.items() if rows)
-            if records := lives.records():
-                yield _packed(LIVES, key, records)
 
 
-def _packed(table: str, key: Key, rows: list[Any]) -> Rows:
+def _packed(table: str, key: Key, rows: list[tuple[Any, ...]]) -> Rows:
     return Rows(table, key, len(rows), pickle.dumps(rows))
 
 
-class _Lives:
-    """A group's lives of the date, from the lines that its figures are computed from."""
-
-    def __init__(self, day: Day) -> None:
-        self._day = day
-        self._stretches: dict[Life, list[Stretch]] = {}
-
-    def unpacked(self, files: Iterable[Packed]) -> Iterator[FileLines]:
-        """Unpacks one file after the other, and looks at those of the date."""
-        for file in files:
-            found = file.read()
-            if file.date == self._day.date:
-                for life, stretch in stretches_of_lines(_below_dt(file.file), found.lines).items():
-                    self._stretches.setdefault(life, []).append(stretch)
-            yield file.lines_of(found)
-
-    def records(self) -> list[LifeRecord]:
-        """Of the files that were unpacked."""
-        return [record_of(life, stretches) for life, stretches in self._stretches.items()]
-
-
-def _tables(
-    group: Group, things: Mapping[str, list[Any]], context: Context, lives: _Lives
-) -> Tables:
+def _tables(group: Group, things: Mapping[str, list[Any]], context: Context) -> Tables:
     packed = sorted(things.get(_LINES, ()))
     stored = {table: things.get(table, ()) for table in STORED}
-    return group_rows(group, lives.unpacked(packed), stored, context)
+    return group_rows(group, (each.unpacked() for each in packed), stored, context)
 
 
 class BadLines(NamedTuple):

@@ -27,10 +27,10 @@ def _read(data: bytes) -> None:
             decode_line(text, midnight_ms(DATE))
         except BadLineError:
             continue
-    split = split_by_group("f", DATE, data, _DAY)
-    for each in split.groups.values():
+    packed, bad = split_by_group("f", DATE, data, _DAY)
+    for each in packed.values():
         each.unpacked()
-    assert all(isinstance(line.reason, str) for line in split.bad)
+    assert all(isinstance(line.reason, str) for line in bad)
 
 
 @functools.cache

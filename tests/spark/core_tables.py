@@ -38,8 +38,8 @@ def files_of_groups(roots: Iterable[Path], day: Day) -> dict[Group, list[FileLin
     """The lines of every file below some dump directories, by their group."""
     found: dict[Group, list[FileLines]] = {}
     for path in _files(roots, day):
-        split = split_by_group(path.name, _date(path), path.read_bytes(), day)
-        for group, lines in split.groups.items():
+        packed, _ = split_by_group(path.name, _date(path), path.read_bytes(), day)
+        for group, lines in packed.items():
             found.setdefault(group, []).append(lines.unpacked())
     return found
 
@@ -60,8 +60,7 @@ def core_tables(
     items = [*_stored(history, date, first_dates(periods)), *_of_files(roots, day)]
     items += [item_of_expected((each.cluster, each.broker)) for each in asked.expect]
     found: Tables = {name: [] for name in OF_GROUPS}
-    of_tables = (rows for rows in rows_of_part(items, context) if rows.table in TABLES)
-    for rows in of_tables:
+    for rows in rows_of_part(items, context):
         columns = TABLES[rows.table]
         found[rows.table] += [
             dict(zip(columns, row, strict=True)) | {"dt": date} for row in rows.unpacked()

@@ -36,7 +36,7 @@ def packed(*lines: Any) -> bytes:
 def seqs(
     content: bytes, date: datetime.date = DATE, day: Day = DAY
 ) -> dict[tuple[str, str], list[int]]:
-    groups = split_by_group(FILE, date, content, day).groups
+    groups, _ = split_by_group(FILE, date, content, day)
     return {
         group: [json.loads(line)["seq"] for line in some.unpacked().lines]
         for group, some in groups.items()
@@ -44,7 +44,7 @@ def seqs(
 
 
 def bad(content: bytes, date: datetime.date = DATE) -> list[tuple[str, str]]:
-    lines = split_by_group(FILE, date, content, DAY).bad
+    _, lines = split_by_group(FILE, date, content, DAY)
     assert {line.file for line in lines} <= {FILE}
     return [(line.reason, line.text) for line in lines]
 
@@ -111,10 +111,10 @@ def test_each_line_goes_to_its_group() -> None:
 def test_a_file_of_one_group_travels_as_it_is() -> None:
     life = Life()
     content = packed(life.line(T0), life.line(T0 + 1))
-    groups = split_by_group(FILE, DATE, content, DAY).groups
+    groups, _ = split_by_group(FILE, DATE, content, DAY)
     assert groups["c", "b"] == (FILE, DATE, content)
     mixed = packed(life.line(T0), "garbage")
-    groups = split_by_group(FILE, DATE, mixed, DAY).groups
+    groups, _ = split_by_group(FILE, DATE, mixed, DAY)
     assert len(groups["c", "b"].unpacked().lines) == 1
 
 
