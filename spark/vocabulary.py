@@ -25,6 +25,10 @@ MASTER_ROLES: Final = (SYNC_MASTER, "ASYNC_MASTER")
 GROUP: Final = ("cluster", "broker")
 REPLICA: Final = ("cluster", "broker", "replica")
 
+LEFT_OUT: Final = "the file is left out"
+"""How the reason of a bad line begins that is a whole file, whose lines do not count
+(spark/dumps/dump_text.py)."""
+
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000

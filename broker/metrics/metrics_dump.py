@@ -8,17 +8,21 @@ dump.
 
 from __future__ import annotations
 
+import functools
 import logging
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from broker.metrics.dump_life import FILE_NAME, PastLife, read_past_life, write_past_life
 from broker.metrics.metrics_dump_files import DumpFiles, DumpSettings, Mark, line_digest
 from broker.settings.startup_options import StartupOptions
 from ipc.clock import Clock
 from ipc.service_thread import ServiceThread
+from store.clean_exit import boot_id
 from store.retention_clock import RetentionClock
 
 log = logging.getLogger(__name__)
@@ -28,6 +32,7 @@ SHUTDOWN_MS: Final = 3_000
 """How long a shutdown waits for the last line and the compression of the last hour."""
 _QUIET_MS: Final = 3_600_000
 """Each kind of error is logged once in this period."""
+_BOOT_DIGITS: Final = 16
 _AGAIN: Final = "retrying at every interval"
 
 Json = dict[str, Any]
@@ -47,6 +52,8 @@ def dump_settings(options: StartupOptions) -> DumpSettings | None:
         interval_ms=supervisor.metrics_dump_interval_seconds * 1000,
         max_bytes=supervisor.metrics_dump_max_megabytes << 20,
         keep_days=supervisor.metrics_dump_keep_days,
+        host=f"{broker.broker_ip1}:{options.server.listen_port}",
+        past_life=Path(options.store.root, FILE_NAME),
     )
 
 
@@ -54,10 +61,15 @@ class MetricsDump(ServiceThread):
     """See the module. Owned by: its own thread; any thread may read `lines` and `failures`."""
 
     def __init__(
-        self, settings: DumpSettings, snapshot: Callable[[int], Json], clock: Clock
+        self,
+        settings: DumpSettings,
+        snapshot: Callable[[int], Json],
+        clock: Clock,
+        clock_error_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
         """snapshot: returns the fields of a line from `since` on, given the monotonic ms of the
-        last line that was written; called on this thread only."""
+        last line that was written. clock_error_ms: by how much the wall clock may be wrong, None
+        when that is not known. Both are called on this thread only."""
         super().__init__("MetricsDump")
         self.lines = 0
         """Lines written since the broker was started."""
@@ -67,6 +79,8 @@ class MetricsDump(ServiceThread):
         self._settings = settings
         self._snapshot = snapshot
         self._clock = clock
+        self._clock_error_ms = clock_error_ms
+        self._machine_boot = boot_id().replace("-", "")[:_BOOT_DIGITS]
         self._aging = RetentionClock(clock)
         self._boot_ms = clock.now_ms()
         self._seq = 0
@@ -75,7 +89,7 @@ class MetricsDump(ServiceThread):
         """Of the last line that was written, in this life or the one before; `_written_ms`: its
         monotonic time, of the start until there is one."""
         self._before: Mark | None = None
-        self._took_over = False
+        self._took_over = self._is_remembered = False
         self._reported_ms: dict[tuple[str, object], int] = {}
         self._missing = 0
         """Lines lost since the last log message about it."""
@@ -119,6 +133,7 @@ class MetricsDump(ServiceThread):
         self._seq += 1
         if self._guard("writing a line", lambda: self._append(final=final)):
             self.lines += 1
+            self._remember()
             if self._missing and self._was_reported:
                 log.warning(
                     "metrics dump %s: resumed, %s lines are missing",
@@ -145,6 +160,9 @@ class MetricsDump(ServiceThread):
             "prev_digest": self._written_digest,
             "interval_ms": self._settings.interval_ms,
             "final": final,
+            "machine_boot": self._machine_boot,
+            "uptime": self._clock.since_boot_ms(),
+            "clock_error_ms": self._clock_error_ms(),
             **self._snapshot(self._written_ms),
         }
         line = msgspec.json.encode(fields)
@@ -152,9 +170,26 @@ class MetricsDump(ServiceThread):
         self._written_ms, self._written_digest = mono_ms, line_digest(line)
 
     def _find_predecessor(self) -> None:
-        self._before = self._files.find_last_mark()
+        path = self._settings.past_life
+        past = None if path is None else read_past_life(path)
+        self._before = self._files.find_last_mark(past)
         if self._before is not None:
             self._written_digest = self._before.digest
+
+    def _remember(self) -> None:
+        """For the next life, which may have another broker id."""
+        settings = self._settings
+        if self._is_remembered or settings.past_life is None:
+            return
+        life = PastLife(
+            cluster=settings.cluster,
+            broker=settings.broker,
+            broker_id=settings.broker_id,
+            host=settings.host,
+            boot=self.boot,
+        )
+        write = functools.partial(write_past_life, settings.past_life, life)
+        self._is_remembered = self._guard("noting whose lines they are", write)
 
     def _tidy(self) -> None:
         if not self._took_over:

@@ -19,7 +19,7 @@ import string
 import sys
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from broker.metrics.dump_file_access import (
     whole_lines,
     write_packed,
 )
+from broker.metrics.dump_life import PastLife
 from conf.atomic_file import sync_directory
 
 _SAFE: Final = frozenset((string.ascii_letters + string.digits + "._-").encode())
@@ -71,6 +72,11 @@ class DumpSettings:
     interval_ms: int
     max_bytes: int
     keep_days: int
+    host: str = ""
+    """As in the lines."""
+    past_life: Path | None = None
+    """The file that says under which broker id this store's last life wrote
+    (broker/metrics/dump_life.py)."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -333,8 +339,9 @@ class DumpFiles:
             except OSError:  # Not empty, or already removed by another broker.
                 return
 
-    def _files(self) -> list[DumpFile]:
-        """This broker's files of all runs. Raises OSError."""
+    def _files(self, broker_id: int | None = None) -> list[DumpFile]:
+        """This broker's files of all runs; or those of another broker id. Raises OSError."""
+        wanted_id = self._settings.broker_id if broker_id is None else broker_id
         found = []
         for day in list_names(self._settings.directory):
             match = _DATE.fullmatch(day)
@@ -343,7 +350,7 @@ class DumpFiles:
             parent = self._settings.directory / day / self._place
             for name in list_names(parent):
                 parts = _NAME.fullmatch(name.removesuffix(".tmp"))
-                if parts is None or int(parts["broker_id"]) != self._settings.broker_id:
+                if parts is None or int(parts["broker_id"]) != wanted_id:
                     continue
                 if name.endswith(".tmp") != bool(parts["hidden"]):
                     continue
@@ -362,22 +369,43 @@ class DumpFiles:
 
     # -- the previous run -----------------------------------------------------------------------
 
-    def find_last_mark(self) -> Mark | None:
-        """The last line of this broker's previous run; None if there is none. Runs whose file is
-        being written belong to another broker. Raises OSError or msgspec.DecodeError for an
-        unreadable file, since the last line is then unknown."""
+    def find_last_mark(self, past: PastLife | None = None) -> Mark | None:
+        """The last line of this broker's previous run; None if there is none. `past`: the last life
+        of its store, whose broker id may have been another one. Runs whose file is being written
+        belong to another broker. Raises OSError or msgspec.DecodeError for an unreadable file,
+        since the last line is then unknown."""
+        settings = self._settings
+        if past is not None and past.broker_id != settings.broker_id:
+            own = (settings.cluster, settings.broker, settings.host)
+            is_own = (past.cluster, past.broker, past.host) == own
+            found = _last_from(past.boot, self._marks(past.broker_id)) if is_own else None
+            if found is not None:
+                return found
+        marks = self._marks(settings.broker_id)
+        # Runs are chained: the latest is no run's predecessor, even if the wall clock went back.
+        earlier = {mark.prev_boot for mark in marks}
+        ends = [mark for mark in marks if mark.boot not in earlier]
+        return max(ends, key=lambda mark: mark.boot_ts, default=None)
+
+    def _marks(self, broker_id: int) -> list[Mark]:
+        """The last lines of the newest runs under a broker id. Raises as `find_last_mark`."""
         lives: dict[str, list[DumpFile]] = {}
-        for file in self._files():
+        for file in self._files(broker_id):
             if not file.hidden:
                 lives.setdefault(file.boot, []).append(file)
         newest = sorted(lives.values(), key=lambda life: max(f.age_key for f in life))[
             -_LIVES_READ_MAX:
         ]
-        marks = [mark for life in newest if (mark := _last_mark_of(life)) is not None]
-        # Runs are chained: the latest is no run's predecessor, even if the wall clock went back.
-        earlier = {mark.prev_boot for mark in marks}
-        ends = [mark for mark in marks if mark.boot not in earlier]
-        return max(ends, key=lambda mark: mark.boot_ts, default=None)
+        return [mark for life in newest if (mark := _last_mark_of(life)) is not None]
+
+
+def _last_from(boot: str, marks: Sequence[Mark]) -> Mark | None:
+    """The mark of a run, or of the last one of those that come from it."""
+    found = next((mark for mark in marks if mark.boot == boot), None)
+    for _ in marks:
+        after = next((mark for mark in marks if found and mark.prev_boot == found.boot), None)
+        found = after or found
+    return found
 
 
 def _last_mark_of(life: list[DumpFile]) -> Mark | None:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from spark.config.sla_values import is_web_address
 from spark.figures import wording
 from spark.figures.budget_policy import ReachedStep
+from spark.figures.judged_windows import WindowName
 from spark.figures.report_data import BREACHED, INSUFFICIENT, ReportData, Row, key_of
 from spark.page.headlines import one_line, reasons_of
 from spark.vocabulary import HOUR_MS, REPLICA
@@ -34,6 +35,7 @@ VERDICT_NAMES: Final = {
 }
 STEP_NAME: Final = "RocketMQErrorBudgetUsed"
 FAILURE_NAME: Final = "RocketMQReplicationReportFailed"
+_DAY: Final = WindowName(days=1)
 _SEVERITY: Final = {BREACHED: "critical", INSUFFICIENT: "warning"}
 
 
@@ -88,21 +90,22 @@ def api_address(address: str) -> str:
 
 
 def alerts_of(data: ReportData, page: str, steps: Iterable[ReachedStep]) -> list[Alert]:
-    """What is wrong, as of one date: every breached replica of the day and of the longest window,
-    of the verdicts that `exit_on` names also those without sufficient data; and budget `steps`."""
+    """What is wrong, as of one date: every breached replica of the day and of each window that
+    counts beside it, of the verdicts that `exit_on` names also those without sufficient data; and
+    budget `steps`."""
     runbooks = {
         key_of(row): data.objective_of(row).get("runbook_url")
         for row in data.replica_days
         if data.objectives
     }
     found = []
-    for row, days, span in _rows(data):
+    for row, length in _rows(data):
         found.append(
             _alert(
                 data,
                 page,
-                _verdict_labels(row["verdict"], row, days),
-                f"{'/'.join(map(wording.name, key_of(row)))}: {row['verdict']} {span}",
+                _verdict_labels(row["verdict"], row, length.name),
+                f"{'/'.join(map(wording.name, key_of(row)))}: {row['verdict']} {length.words}",
                 "; ".join(map(wording.excerpt, reasons_of(row))),
                 runbooks.get(key_of(row)),
             )
@@ -111,7 +114,7 @@ def alerts_of(data: ReportData, page: str, steps: Iterable[ReachedStep]) -> list
     found += _without_a_replica(data, page, found)
     for one in steps:
         names = dict(zip(REPLICA, one.key, strict=True))
-        used = f"{wording.used(one.used_ratio)} of the error budget of {one.days} days is used up"
+        used = f"{wording.used(one.used_ratio)} of the error budget of {one.window.text}"
         found.append(
             _alert(
                 data,
@@ -120,11 +123,11 @@ def alerts_of(data: ReportData, page: str, steps: Iterable[ReachedStep]) -> list
                     "alertname": STEP_NAME,
                     "severity": "critical" if one.step.at_percent >= 100 else "warning",
                     **_names(names),
-                    "window": f"{one.days}d",
+                    **one.window.labels,
                     "step": one.step.label,
                 },
                 f"{'/'.join(map(wording.name, one.key))}: {one.step.label}",
-                f"{used}; agreed at {one.step.at_percent:g} %: {one.step.label}",
+                f"{used} is used up; agreed at {one.step.at_percent:g} %: {one.step.label}",
                 runbooks.get(one.key),
             )
         )
@@ -154,40 +157,55 @@ def rfc3339(epoch_ms: int) -> str:
     return moment.replace("+00:00", "Z")
 
 
-def _lengths(data: ReportData) -> Iterator[tuple[str, int, str, Sequence[Row], set[str]]]:
-    """Of the day and of the longest window: the verdict, days, words, rows; which are told."""
-    days = data.longest_window
-    of_window = (data.window_verdict, days, f"over {days} days", data.longest_windows)
-    of_day = (data.verdict, 1, f"on {data.date}", data.replica_days)
-    for name, length in (("day", of_day), ("window", of_window)):
-        counts = data.exit_on in (name, "both")
-        yield *length, {BREACHED, INSUFFICIENT} if counts else {BREACHED}
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """The day or a window: all replicas' rows, and which verdicts of theirs are told."""
+
+    name: WindowName
+    verdict: str
+    words: str
+    rows: Sequence[Row]
+    wanted: frozenset[str]
 
 
-def _rows(data: ReportData) -> Iterator[tuple[Row, int, str]]:
-    for _, days, span, rows, wanted in _lengths(data):
-        yield from ((row, days, span) for row in rows if row["verdict"] in wanted)
+def _lengths(data: ReportData) -> Iterator[_Length]:
+    yield _Length(_DAY, data.verdict, f"on {data.date}", data.replica_days, _wanted(data, "day"))
+    for one in data.judged_windows:
+        words = f"over {one.name.text}{'' if one.is_final else ' so far'}"
+        yield _Length(one.name, one.verdict, words, one.rows, _wanted(data, "window"))
+
+
+def _wanted(data: ReportData, name: str) -> frozenset[str]:
+    counts = data.exit_on in (name, "both")
+    return frozenset({BREACHED, INSUFFICIENT} if counts else {BREACHED})
+
+
+def _rows(data: ReportData) -> Iterator[tuple[Row, _Length]]:
+    for length in _lengths(data):
+        yield from ((row, length) for row in length.rows if row["verdict"] in length.wanted)
 
 
 def _without_a_replica(data: ReportData, page: str, found: Sequence[Alert]) -> Iterator[Alert]:
     """A verdict that is no replica's and no waiting group's: nobody is known, for example."""
     there = {(alert.labels["alertname"], alert.labels["window"]) for alert in found}
-    for verdict, days, span, _, wanted in _lengths(data):
-        if verdict in wanted and (VERDICT_NAMES[verdict], f"{days}d") not in there:
-            labels = _verdict_labels(verdict, {}, days)
-            yield _alert(data, page, labels, f"{verdict} {span}", one_line(data), None)
+    for one in _lengths(data):
+        if one.verdict not in one.wanted:
+            continue
+        labels = _verdict_labels(one.verdict, {}, one.name)
+        if (labels["alertname"], labels["window"]) not in there:
+            yield _alert(data, page, labels, f"{one.verdict} {one.words}", one_line(data), None)
 
 
 def _waiting(data: ReportData, page: str, row: Row) -> Alert:
-    labels = _verdict_labels(INSUFFICIENT, row, 1)
+    labels = _verdict_labels(INSUFFICIENT, row, _DAY)
     group = f"{wording.name(row['cluster'])}/{wording.name(row['broker'])}"
     why = "a SYNC_MASTER without a replica"
     return _alert(data, page, labels, f"{group}: {INSUFFICIENT} on {data.date}", why, None)
 
 
-def _verdict_labels(verdict: str, row: Row, days: int) -> dict[str, str]:
+def _verdict_labels(verdict: str, row: Row, window: WindowName) -> dict[str, str]:
     names = {"alertname": VERDICT_NAMES[verdict], "severity": _SEVERITY[verdict]}
-    return {**names, **_names(row), "window": f"{days}d"}
+    return {**names, **_names(row), **window.labels}
 
 
 def _alert(

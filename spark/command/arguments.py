@@ -21,11 +21,14 @@ from spark.command.webhook import AddressError
 from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force
 from spark.config.objectives import EXIT_POLICIES, SlaConfig
 from spark.config.sla_config import default_sla, read_sla
+from spark.dumps.dump_text import DEFAULT_BOUNDS, DEFAULT_MOST_MB, SETTING, Bounds
 from spark.job.spark_submit import is_under_spark_submit
 
 DEFAULT_MASTER: Final = "local[*]"
 NOTIFY_VARIABLE: Final = "MQREPORT_NOTIFY_URL"
 _MOST_DAYS: Final = 400
+_MOST_MB: Final = 8_000
+"""Of which a quarter, as a file lies there, is what Java's arrays hold."""
 _CLOCK_TIME: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])|24:00")
 _TAKEN_SETTINGS: Final = {
     "spark.master": "use --master",
@@ -59,6 +62,7 @@ class Options:
     edges: tuple[float | str, float | str] | None = None
     """`--between` with FIRST or LAST in it, of which spark/command/first_and_last.py makes
     `between`."""
+    bounds: Bounds = DEFAULT_BOUNDS
 
 
 class RaisingParser(argparse.ArgumentParser):
@@ -99,6 +103,7 @@ def parse_arguments(arguments: Sequence[str], environment: Mapping[str, str]) ->
         catch_up=given.catch_up,
         settings=dict(given.conf),
         notify=_receiver(given, environment),
+        bounds=Bounds(given.max_dump_file_mb),
     )
 
 
@@ -148,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="results: PATH/parquet and PATH/report/dt=DATE/report.html",
     )
+    add_bounds_option(paths)
     add_sla_option(paths)
     paths.add_argument(
         "--exclusions",
@@ -176,7 +182,8 @@ def _parser() -> argparse.ArgumentParser:
     notification.add_argument(
         "--exit-on",
         choices=EXIT_POLICIES,
-        help="which verdict sets the exit code (default: exit_on in sla.yaml, else day)",
+        help="which verdicts set the exit code; window: the longest one, and calendar periods"
+        " (default: exit_on in sla.yaml, else day)",
     )
     notification.add_argument(
         "--notify",
@@ -301,6 +308,24 @@ def date_type(text: str) -> datetime.date:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text}: write YYYY-MM-DD (UTC)") from error
+
+
+def add_bounds_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """--max-dump-file-mb, an integer for `Bounds`."""
+    parser.add_argument(
+        SETTING,
+        type=_megabytes,
+        default=DEFAULT_MOST_MB,
+        metavar="MB",
+        help="a dump's file that unpacks to more, or has more than a quarter of it as it lies"
+        " there, is left out (default: %(default)s)",
+    )
+
+
+def _megabytes(text: str) -> int:
+    if re.fullmatch(r"[0-9]{1,4}", text) is None or not 1 <= int(text) <= _MOST_MB:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of MB from 1 to {_MOST_MB}")
+    return int(text)
 
 
 def add_sla_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

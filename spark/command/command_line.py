@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Final
 
 from spark.command.arguments import Options, UsageError, parse_arguments
-from spark.command.output import PROGRAM, complain, say
+from spark.command.output import PROGRAM, complain, say_text
 from spark.command.progress import Reporter, make_reporter
 from spark.config.sla_config import SlaError
 from spark.figures.report_data import EXIT_ERROR, worst_exit_code
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str], now_ms: Clock) -> int:
     except ImportError as error:
         complain(f"{error}; requirements: docs/nightly.md")
     except Exception:  # noqa: BLE001 - a bug; Python's own exit code would say "breached"
-        say(sys.stderr, traceback.format_exc().rstrip())
+        say_text(sys.stderr, traceback.format_exc().rstrip())
         complain("this is a bug in mqreport: please report it with the lines above")
     return EXIT_ERROR
 

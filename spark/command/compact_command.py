@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from spark.command.arguments import RaisingParser, UsageError, date_type
+from spark.command.failures import exit_code_of
 from spark.command.output import PROGRAM, complain, say
 from spark.dumps.compaction import Compacted, compact
-from spark.figures.report_data import EXIT_ERROR
 
 _DATE: Final = re.compile(r"dt=(\d{4}-\d{2}-\d{2})")
 
@@ -33,15 +33,15 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
         if not Path(path).is_dir():
             raise UsageError(f"{path}: there is no such directory; give metricsDumpPath")
     now = datetime.datetime.fromtimestamp(now_ms() / 1000, datetime.UTC)
+    return exit_code_of(lambda: _compact(given, now))
+
+
+def _compact(given: argparse.Namespace, now: datetime.datetime) -> int:
     done = Compacted()
-    try:
-        for path in given.dumps:
-            for day in _dates(Path(path), given.date, now.date()):
-                for place in sorted(day.glob("cluster=*/broker=*")):
-                    compact(place, now, done)
-    except OSError as error:
-        complain(f"{error.filename}: {error.strerror}")
-        return EXIT_ERROR
+    for path in given.dumps:
+        for day in _dates(Path(path), given.date, now.date()):
+            for place in sorted(day.glob("cluster=*/broker=*")):
+                compact(place, now, done)
     for note in done.notes:
         complain(note)
     left = f"; {len(done.notes)} left as they are" if done.notes else ""

@@ -12,13 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark.command.arguments import RaisingParser, UsageError, date_type
+from spark.command.arguments import RaisingParser, UsageError, add_bounds_option, date_type
+from spark.command.failures import exit_code_of
 from spark.command.output import PROGRAM, complain, say
+from spark.dumps.dump_text import Bounds
 from spark.dumps.durable_files import replace_file, sync_directory
 from spark.evidence.links import DIRECTORY
 from spark.evidence.signatures import (
     KEYS,
-    KeyFileError,
     read_private_key,
     read_public_key,
     signature_name,
@@ -33,25 +34,23 @@ def verify_main(arguments: Sequence[str]) -> int:
     given = _verify_parser().parse_args(list(arguments))
     for path in (given.out, *given.dumps):
         _check_directory(path)
-    try:
-        key = None if given.public_key is None else read_public_key(Path(given.public_key))
-        asked = Asked(
-            out=Path(given.out),
-            dumps=[Path(path) for path in given.dumps],
-            key=key,
-            first=given.begin,
-            last=given.end,
-            sla=None if given.sla is None else Path(given.sla),
-            exclusions=None if given.exclusions is None else Path(given.exclusions),
-            head=given.head,
-        )
-        found = verify(asked)
-    except KeyFileError as error:
-        complain(str(error))
-        return EXIT_ERROR
-    except OSError as error:
-        complain(f"{error.filename}: {error.strerror}")
-        return EXIT_ERROR
+    return exit_code_of(lambda: _verify(given))
+
+
+def _verify(given: argparse.Namespace) -> int:
+    key = None if given.public_key is None else read_public_key(Path(given.public_key))
+    asked = Asked(
+        out=Path(given.out),
+        dumps=[Path(path) for path in given.dumps],
+        key=key,
+        first=given.begin,
+        last=given.end,
+        sla=None if given.sla is None else Path(given.sla),
+        exclusions=None if given.exclusions is None else Path(given.exclusions),
+        head=given.head,
+        bounds=Bounds(given.max_dump_file_mb),
+    )
+    found = verify(asked)
     if given.all:
         for finding in found.findings:
             complain(finding.text)
@@ -81,33 +80,30 @@ def sign_main(arguments: Sequence[str]) -> int:
     UsageError."""
     given = _sign_parser().parse_args(list(arguments))
     _check_directory(given.out)
+    return exit_code_of(lambda: _sign(given))
+
+
+def _sign(given: argparse.Namespace) -> int:
     out = Path(given.out)
-    try:
-        key = read_private_key(Path(given.key))
-        found = verify(Asked(out), with_signatures=False)
-        edited = [finding for finding in found.findings if finding.code == EDITED]
-        if edited:
-            complain(f"not signed: {edited[0].text}")
-            return EDITED
-        links = [link for link in found.links if given.date in (None, link.date)]
-        if not links:
-            complain(f"{out}: there is no evidence{f' of {given.date}' if given.date else ''}")
-            return EXIT_ERROR
-        link = links[-1]
-        place = out / DIRECTORY
-        content = (place / link.name).read_bytes()
-        (out / KEYS).mkdir(exist_ok=True)
-        replace_file(out / KEYS / f"{key.public.short}.pem", key.public.pem)
-        sync_directory(out / KEYS)
-        name = signature_name(link.name, key.public.short)
-        replace_file(place / name, key.sign(content))
-        sync_directory(place)
-    except KeyFileError as error:
-        complain(str(error))
+    key = read_private_key(Path(given.key))
+    found = verify(Asked(out), with_signatures=False)
+    edited = [finding for finding in found.findings if finding.code == EDITED]
+    if edited:
+        complain(f"not signed: {edited[0].text}")
+        return EDITED
+    links = [link for link in found.links if given.date in (None, link.date)]
+    if not links:
+        complain(f"{out}: there is no evidence{f' of {given.date}' if given.date else ''}")
         return EXIT_ERROR
-    except OSError as error:
-        complain(f"{error.filename}: {error.strerror}")
-        return EXIT_ERROR
+    link = links[-1]
+    place = out / DIRECTORY
+    content = (place / link.name).read_bytes()
+    (out / KEYS).mkdir(exist_ok=True)
+    replace_file(out / KEYS / f"{key.public.short}.pem", key.public.pem)
+    sync_directory(out / KEYS)
+    name = signature_name(link.name, key.public.short)
+    replace_file(place / name, key.sign(content))
+    sync_directory(place)
     say(
         sys.stdout,
         f"signed: link {link.number} of {link.date} and all before it, by"
@@ -141,6 +137,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="metricsDumpPath of all brokers: their lines are looked at, too",
     )
+    add_bounds_option(parser)
     parser.add_argument("--public-key", metavar="FILE", help="whose signature counts (PEM)")
     for name, dest, text in (("from", "begin", "first"), ("to", "end", "last")):
         parser.add_argument(

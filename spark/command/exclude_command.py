@@ -7,6 +7,7 @@ spark/config/exclusion_log.py; the file is locked while it is appended to.
 from __future__ import annotations
 
 import argparse
+import errno
 import fcntl
 import os
 import sys
@@ -14,24 +15,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spark.command.arguments import RaisingParser, UsageError
+from spark.command.failures import exit_code_of
 from spark.command.output import PROGRAM, say
 from spark.config.exclusion_log import Entry, LogError, appended, entries_of, in_force, iso
 from spark.config.exclusion_log import moment_ms as _moment_ms
-from spark.figures.report_data import EXIT_ERROR
+from spark.dumps.durable_files import naming
 
 
 def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
     """Runs `mqreport exclude`; returns its exit code, 0 or 3. Raises UsageError."""
     given = _parser().parse_args(list(arguments))
     path = Path(given.file)
-    try:
-        if given.action == "list":
-            return _list(path)
-        return _append(path, _entry(given, now_ms()))
-    except (LogError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        say(sys.stderr, f"{PROGRAM}: {path}: {reason}")
-        return EXIT_ERROR
+    if given.action == "list":
+        return exit_code_of(lambda: _list(path))
+    return exit_code_of(lambda: _append(path, _entry(given, now_ms())))
 
 
 def _entry(given: argparse.Namespace, at_ms: int) -> Entry:
@@ -55,8 +52,9 @@ def _entry(given: argparse.Namespace, at_ms: int) -> Entry:
 
 
 def _append(path: Path, entry: Entry) -> int:
-    """Appends and syncs while nobody else does."""
-    with open(path, "a+b") as file:
+    """Appends and syncs while nobody else does. Raises OSError that names the file, which is as it
+    was then."""
+    with naming(path), open(path, "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         content = file.read()
@@ -64,9 +62,13 @@ def _append(path: Path, entry: Entry) -> int:
             line = appended(content, entry, str(path))
         except LogError as error:
             raise UsageError(f"exclude: {error}") from error
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            if os.write(file.fileno(), line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), len(content))  # a part of an entry is none
+            raise
     number = content.count(b"\n") + 1
     say(sys.stdout, f"{path}: entry {number}: {_shown(number, entry)}")
     return 0
@@ -91,9 +93,9 @@ def _shown(number: int, entry: Entry) -> str:
 def _moment(text: str) -> int:
     try:
         return _moment_ms(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(
-            f"{text}: write a time in UTC, 2026-12-01T22:00:00Z"
+            f"{text}: write a time in UTC, 2026-12-01T22:00:00Z, from 1970 to 9999"
         ) from error
 
 

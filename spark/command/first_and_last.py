@@ -15,6 +15,7 @@ from pathlib import Path
 from spark.command.arguments import FIRST, LAST, Options
 from spark.dumps.dump_files import read_lines
 from spark.dumps.dump_line import BadLineError, decode_line
+from spark.dumps.dump_text import Bounds, LeftOutError
 from spark.reported_day import InputError, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES, MINUTE_MS
 
@@ -27,7 +28,7 @@ def resolved(options: Options, date: datetime.date) -> Options:
     """
     if options.edges is None:
         return options
-    moments = sorted(_moments(options.dumps, date))
+    moments = sorted(_moments(options.dumps, date, options.bounds))
     if len(moments) < 2:
         raise InputError(
             f"--between: no two lines of {date} in {', '.join(options.dumps)} tell of a replica;"
@@ -44,8 +45,9 @@ def resolved(options: Options, date: datetime.date) -> Options:
     return dataclasses.replace(options, between=(first, last), edges=None)
 
 
-def _moments(dumps: Iterable[str], date: datetime.date) -> set[int]:
-    """Of the masters' lines that tell of a replica; epoch ms, within the date."""
+def _moments(dumps: Iterable[str], date: datetime.date, bounds: Bounds) -> set[int]:
+    """Of the masters' lines that tell of a replica; epoch ms, within the date. Files that the
+    report leaves out are left out."""
     start_ms = midnight_ms(date)
     found = set()
     for path in dumps:
@@ -54,9 +56,12 @@ def _moments(dumps: Iterable[str], date: datetime.date) -> set[int]:
             if file.name.startswith((".", "_")) or not file.is_file():
                 continue
             try:
-                lines, _ = read_lines(file.read_bytes())
+                bounds.check_stored(file.stat().st_size)
+                lines, _ = read_lines(file.read_bytes(), bounds)
             except OSError as error:
                 raise InputError(f"{file}: cannot be read: {error.strerror}") from error
+            except LeftOutError:
+                continue
             found |= set(_of_lines(lines, start_ms))
     return found
 

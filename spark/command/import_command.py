@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from spark.command.arguments import RaisingParser, UsageError, date_type
-from spark.command.output import PROGRAM, complain, say
-from spark.figures.report_data import EXIT_ERROR
+from spark.command.failures import exit_code_of
+from spark.command.output import PROGRAM, complain, say, say_text
 from spark.prometheus_import.dump_writer import write_dumps
 from spark.prometheus_import.lines import Imported, lines_of
 from spark.prometheus_import.queries import queries
-from spark.prometheus_import.response import ResponseError, read_responses
+from spark.prometheus_import.response import read_responses
 
 _DAY_S: Final = 86_400
 _MOST_POINTS: Final = 11_000
@@ -35,21 +35,18 @@ def main(arguments: Sequence[str]) -> int:
         if given.files:
             raise UsageError("--print-queries takes no files: it prints how to get them")
         commands = _commands(given.server, given.date, given.step, given.match)
-        say(sys.stdout, "\n".join(commands))
+        say_text(sys.stdout, "\n".join(commands))
         return 0
     if not given.files or given.out is None:
         raise UsageError("import needs --out DUMPS and the files with Prometheus' answers")
     if given.match:
         raise UsageError("--match is only for --print-queries")
-    try:
-        imported = lines_of(read_responses(given.files), dict(given.broker_id))
-        count = write_dumps(Path(given.out), imported.lines)
-    except ResponseError as error:
-        complain(str(error))
-        return EXIT_ERROR
-    except OSError as error:
-        complain(f"{error.filename}: {error.strerror}")
-        return EXIT_ERROR
+    return exit_code_of(lambda: _import(given))
+
+
+def _import(given: argparse.Namespace) -> int:
+    imported = lines_of(read_responses(given.files), dict(given.broker_id))
+    count = write_dumps(Path(given.out), imported.lines)
     for note in imported.notes:
         complain(note)
     say(sys.stdout, f"{given.out}: {_summary(imported, count)}")

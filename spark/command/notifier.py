@@ -27,8 +27,8 @@ from spark.command.progress import Reporter
 from spark.command.receiver import ALERTMANAGER, CHANGE, JSON, SLACK, Receiver
 from spark.command.slack import failure_payload, report_payload
 from spark.command.webhook import message_of, message_of_failure
-from spark.figures.budget_policy import ReachedStep, reached_steps
-from spark.figures.report_data import EXIT_ERROR, ReportData
+from spark.figures.budget_policy import ReachedStep
+from spark.figures.report_data import EXIT_ERROR, MET, ReportData
 from spark.job.hadoop_files import FilesError
 
 VERSION: Final = 1
@@ -42,29 +42,38 @@ _NAMESPACE: Final = uuid.UUID("0d5e5c2c-6d0e-5d0f-9a53-5f3f3f1b7c55")
 @dataclass(frozen=True, slots=True)
 class Told:
     """What is news when it changes; `verdict` is None when there is no report. `steps`: of replicas
-    and labels of the steps with `notify`."""
+    and labels of the steps with `notify`, of a calendar period also its name. `periods`: name and
+    verdict of each calendar period that is not met: that of one month is no news of the next."""
 
     verdict: str | None
     window_verdict: str | None = None
     steps: tuple[tuple[str, ...], ...] = ()
+    periods: tuple[tuple[str, ...], ...] = ()
 
 
 def told_of(data: ReportData) -> Told:
     """Of a report."""
-    steps = sorted((*one.key, one.step.label) for one in steps_to_tell(data))
-    return Told(data.verdict, data.window_verdict, tuple(steps))
+    steps = sorted(
+        (*one.key, one.step.label, *([one.window.name] if one.window.name is not None else []))
+        for one in steps_to_tell(data)
+    )
+    periods = (
+        (str(one.name.name), one.verdict) for one in data.judged_windows[1:] if one.verdict != MET
+    )
+    return Told(data.verdict, data.window_verdict, tuple(steps), tuple(periods))
 
 
 def steps_to_tell(data: ReportData) -> list[ReachedStep]:
-    """Of each replica the highest step with `notify` that it has reached."""
-    policy = [step for step in data.budget_policy if step.notify]
-    return reached_steps(data.longest_windows, policy)
+    """Of each replica and window the highest step with `notify` that it has reached."""
+    return data.steps_reached_of([step for step in data.budget_policy if step.notify])
 
 
 def key_of_event(date: str, told: Told, exit_code: int, revision: int = 0) -> str:
     """The same for the same event, whoever tells it how often: a UUID. Not part of it is where the
     page is, and why there is no report."""
     parts = [date, told.verdict, told.window_verdict, told.steps, exit_code, revision]
+    if told.periods:  # else the key is that of versions without them
+        parts.append(told.periods)
     return str(uuid.uuid5(_NAMESPACE, json.dumps(parts)))
 
 
@@ -240,7 +249,12 @@ def _memory_of(stored: Mapping[str, Any]) -> _Memory:
     """Raises KeyError, TypeError, ValueError and AttributeError."""
     return _Memory(
         {
-            str(date): Told(one["verdict"], one["window_verdict"], _steps(one["steps"]))
+            str(date): Told(
+                one["verdict"],
+                one["window_verdict"],
+                _texts(one["steps"]),
+                _texts(one.get("periods", ())),  # earlier versions did not tell of them
+            )
             for date, one in stored["dates"].items()
         },
         [restored(alert) for alert in stored["alerts"]],
@@ -249,7 +263,7 @@ def _memory_of(stored: Mapping[str, Any]) -> _Memory:
     )
 
 
-def _steps(stored: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+def _texts(stored: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(map(str, one)) for one in stored)
 
 
@@ -261,6 +275,7 @@ def _stored(memory: _Memory) -> dict[str, Any]:
                 "verdict": memory.dates[date].verdict,
                 "window_verdict": memory.dates[date].window_verdict,
                 "steps": memory.dates[date].steps,
+                "periods": memory.dates[date].periods,
             }
             for date in newest
         },

@@ -10,29 +10,24 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from spark.command.arguments import RaisingParser, add_sla_option, find_sla
-from spark.command.output import PROGRAM, complain, deliver
+from spark.command.failures import exit_code_of
+from spark.command.output import PROGRAM, deliver
 from spark.config.openslo_documents import documents_text, read_sla_of
-from spark.config.openslo_reader import OpenSloError
 from spark.config.sla_text import sla_text
-from spark.figures.report_data import EXIT_ERROR
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs `mqreport openslo`; returns its exit code. Raises UsageError and SlaError."""
     given = _parser().parse_args(list(arguments))
-    try:
-        if given.command == "export":
-            text = documents_text(find_sla(given.sla, environment))
-        else:
-            text = sla_text(read_sla_of(given.files))
-        deliver(text, given.out)
-    except OpenSloError as error:
-        for problem in error.problems:
-            complain(problem)
-        return EXIT_ERROR
-    except OSError as error:
-        complain(f"{error.filename}: {error.strerror}")
-        return EXIT_ERROR
+    return exit_code_of(lambda: _deliver(given, environment))
+
+
+def _deliver(given: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    if given.command == "export":
+        text = documents_text(find_sla(given.sla, environment))
+    else:
+        text = sla_text(read_sla_of(given.files))
+    deliver(text, given.out)
     return 0
 
 

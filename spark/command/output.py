@@ -1,5 +1,7 @@
 """Lines for stdout and stderr, which may be closed, full, or a pipe that nobody reads.
 
+Names that others chose stand in them: a line is one line, and has nothing that a terminal obeys.
+
 Called on the main thread by the commands. A line that cannot be written must not decide the exit
 code, which is the verdict. Knows nothing of what the lines say.
 """
@@ -11,11 +13,19 @@ import sys
 from pathlib import Path
 from typing import Final, TextIO
 
+from spark.dumps.durable_files import naming
+from spark.figures import wording
+
 PROGRAM: Final = "mqreport"
 
 
 def say(stream: TextIO | None, line: str) -> bool:
-    """Writes a line at once; whether it could be written.
+    """Writes a line at once, what is invisible in it as `\\u000a`; whether it could be written."""
+    return say_text(stream, wording.visible(line))
+
+
+def say_text(stream: TextIO | None, text: str) -> bool:
+    """Writes a text of ours, which may have several lines, at once; whether it could be written.
 
     `stream` is None when the program was started without it (`2>&-`). One that fails is closed:
     at exit Python would write again what is left in it, and then exit with 120.
@@ -24,7 +34,7 @@ def say(stream: TextIO | None, line: str) -> bool:
         return False
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
         stream.flush()
     except (OSError, ValueError):  # the latter: it is closed
         with contextlib.suppress(OSError, ValueError):
@@ -41,6 +51,7 @@ def complain(text: str) -> None:
 def deliver(text: str, path: str | None) -> None:
     """The text that a command was asked for: to a file, else to stdout. Raises OSError."""
     if path is None:
-        say(sys.stdout, text.rstrip("\n"))
+        say_text(sys.stdout, text.rstrip("\n"))
     else:
-        Path(path).write_text(text, encoding="utf-8")
+        with naming(Path(path)):
+            Path(path).write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from spark.command.progress import Tasks
+from spark.figures import wording
 
 
 class BarReporter:
@@ -40,7 +41,10 @@ class BarReporter:
     def note(self, text: str) -> None:
         """See Reporter."""
         self._bar.console.print(
-            f"{self._program}: {text}", markup=False, highlight=False, soft_wrap=True
+            f"{self._program}: {wording.visible(text)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )
 
     def heading(self, text: str) -> None:

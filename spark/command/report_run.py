@@ -171,7 +171,7 @@ class ReportRun:
     def _compute(self, date: datetime.date) -> ReportData:
         options = self._options
         day = window(date, options.between, self._now_ms())
-        request = ReportRequest(day, options.dumps, options.out, options.sla)
+        request = ReportRequest(day, options.dumps, options.out, options.sla, options.bounds)
         data = run(self._spark, request, self._reporter.stage)
         self._has_reported = True
         return data

@@ -10,20 +10,20 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from spark.command.arguments import RaisingParser, add_sla_option, find_sla
-from spark.command.output import PROGRAM, complain, deliver
+from spark.command.failures import exit_code_of
+from spark.command.output import PROGRAM, deliver
 from spark.config.prometheus_rules import rules_text
-from spark.figures.report_data import EXIT_ERROR
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs `mqreport rules`; returns its exit code. Raises UsageError and SlaError."""
     given = _parser().parse_args(list(arguments))
     text = rules_text(find_sla(given.sla, environment))
-    try:
-        deliver(text, given.out)
-    except OSError as error:
-        complain(f"--out {given.out}: cannot be written: {error.strerror}")
-        return EXIT_ERROR
+    return exit_code_of(lambda: _deliver(text, given.out))
+
+
+def _deliver(text: str, path: str | None) -> int:
+    deliver(text, path)
     return 0
 
 

@@ -16,7 +16,7 @@ from spark.config.sla_values import is_web_address
 from spark.figures import wording
 from spark.figures.report_data import ReportData
 from spark.page import budget_steps
-from spark.page.headlines import day_headline, one_line, short_reasons, window_headline
+from spark.page.headlines import day_headline, one_line, short_reasons, window_headlines
 
 MAX_TEXT: Final = 3_000
 """Characters of a block's text. Slack counts UTF-16 units."""
@@ -27,11 +27,14 @@ _ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 def report_payload(data: ReportData, page: str) -> dict[str, Any]:
     """Verdicts, reasons, steps of the error-budget policy, the page."""
-    day, window = day_headline(data), window_headline(data)
+    day, windows = day_headline(data), window_headlines(data)
     lines = [f"• {text}" for text in short_reasons(data, day)]
-    lines += [f"• {window.span}: {text}" for text in short_reasons(data, window)]
+    lines += [
+        f"• {window.span}: {text}" for window in windows for text in short_reasons(data, window)
+    ]
     lines += [f"• {text}" for text in budget_steps.by_label(data)]
-    title = f"{data.date} {day.verdict}; {window.span} {window.verdict}"
+    verdicts = (f"{window.span} {window.verdict}" for window in windows)
+    title = "; ".join([f"{data.date} {day.verdict}", *verdicts])
     return _payload(title, lines, one_line(data), page)
 
 

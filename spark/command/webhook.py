@@ -22,7 +22,14 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from spark.config.sla_values import is_web_address
 from spark.figures.report_data import EXIT_ERROR, ReportData
 from spark.page import budget_steps
-from spark.page.headlines import day_headline, one_line, short_reasons, window_headline
+from spark.page.headlines import (
+    calendar_headlines,
+    day_headline,
+    one_line,
+    short_reasons,
+    window_headline,
+)
+from spark.page.summary import calendar_verdicts
 
 VERSION: Final = 1
 """Of the JSON: raised by a change that would mislead a reader; new fields do not raise it."""
@@ -134,11 +141,17 @@ def message_of(data: ReportData, page: str) -> dict[str, Any]:
         "verdict": data.verdict,
         "reasons": short_reasons(data, day),
         "rolling": {
-            "days": window.days,
+            "days": data.longest_window,
             "begun": window.begun,
             "verdict": window.verdict,
             "reasons": short_reasons(data, window),
         },
+        "calendar": [
+            {**verdict, "reasons": short_reasons(data, period)}
+            for verdict, period in zip(
+                calendar_verdicts(data), calendar_headlines(data), strict=True
+            )
+        ],
         "budget_steps": budget_steps.for_programs(data),
         "revision": data.revision,
         "exit_on": data.exit_on,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -20,6 +20,9 @@ VERSION: Final = 1
 Kind = Literal["exclusion", "annotation", "withdrawal"]
 KINDS: Final[tuple[Kind, ...]] = ("exclusion", "annotation", "withdrawal")
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_END_MS: Final = 253_402_300_800_000
+"""Year 10000."""
+_TEXTS: Final = ("kind", "who", "why", "ticket", "cluster", "broker", "replica")
 
 
 class LogError(ValueError):
@@ -66,15 +69,20 @@ def iso(at_ms: int) -> str:
 
 
 def moment_ms(text: str) -> int:
-    """Epoch ms of a time (UTC unless it names a zone), cut to seconds. Raises ValueError."""
+    """Epoch ms of a time (UTC unless it names a zone), cut to seconds. Raises ValueError, also for
+    one that is not from 1970 to 9999 in UTC, as it could not be written again."""
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp()) * 1000
+    at_ms = int(moment.timestamp()) * 1000
+    if not 0 <= at_ms < _END_MS:
+        raise ValueError(f"{text} is not from 1970 to 9999 (UTC)")
+    return at_ms
 
 
 def entries_of(content: bytes, source: str) -> tuple[Entry, ...]:
     """All entries of a file, the first one is number 1. Raises LogError."""
     entries: list[Entry] = []
+    gone: set[int] = set()
     previous: str | None = None
     lines = content.split(b"\n")
     if lines.pop() != b"":
@@ -90,12 +98,13 @@ def entries_of(content: bytes, source: str) -> tuple[Entry, ...]:
             entry = _entry(found)
             if line != _line(entry, previous):
                 raise LogError(f"{where}: is not written as mqreport exclude writes it")
-            _check(entry, entries)
+            _check(entry, entries, gone)
         except LogError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise LogError(f"{where}: cannot be used: {error}") from error
         entries.append(entry)
+        gone.add(entry.withdraws)
         previous = hashlib.sha256(line).hexdigest()
     return tuple(entries)
 
@@ -104,14 +113,15 @@ def appended(content: bytes, entry: Entry, source: str) -> bytes:
     """The line to append for `entry`. Raises LogError for a file or an entry that cannot be."""
     entries = entries_of(content, source)
     try:
-        _check(entry, entries)
+        _check(entry, entries, {other.withdraws for other in entries})
     except ValueError as error:
         raise LogError(str(error)) from error
     last = content.split(b"\n")[-2] if entries else None
     return _line(entry, None if last is None else hashlib.sha256(last).hexdigest()) + b"\n"
 
 
-def _check(entry: Entry, before: Sequence[Entry]) -> None:
+def _check(entry: Entry, before: Sequence[Entry], gone: Collection[int]) -> None:
+    """`gone`: numbers of those before it that are withdrawn. Raises ValueError."""
     if entry.kind not in KINDS:
         raise ValueError(f"kind is {entry.kind!r}, not one of {', '.join(KINDS)}")
     for name in ("who", "why", "ticket"):
@@ -122,8 +132,10 @@ def _check(entry: Entry, before: Sequence[Entry]) -> None:
             raise ValueError(f"there is no entry {entry.withdraws} to withdraw")
         if before[entry.withdraws - 1].kind == "withdrawal":
             raise ValueError(f"entry {entry.withdraws} is a withdrawal: add the entry again")
-        if any(other.withdraws == entry.withdraws for other in before):
+        if entry.withdraws in gone:
             raise ValueError(f"entry {entry.withdraws} is withdrawn already")
+    elif entry.withdraws:
+        raise ValueError(f"it withdraws entry {entry.withdraws}, which only a withdrawal does")
     elif entry.from_ms >= entry.to_ms:
         raise ValueError("from must be before to")
 
@@ -179,6 +191,11 @@ def _entry(found: Mapping[str, Any]) -> Entry:
     fields = {name: found[name] for name in Entry.__slots__ if not name.endswith("_ms")}
     if found["v"] != VERSION:
         raise ValueError(f"version {found['v']}, this program reads {VERSION}")
+    for name in _TEXTS:
+        if not isinstance(fields[name], str):
+            raise TypeError(f"{name} is no text")
+    if type(fields["withdraws"]) is not int:
+        raise TypeError("withdraws is no whole number")
     for name in ("at", "from", "to"):
         fields[f"{name}_ms"] = moment_ms(found[name])
     return Entry(**fields)

@@ -21,18 +21,19 @@ DEFAULT_SYNC_OK_PERCENT: Final = 99.9
 """Applies to groups with a SYNC_MASTER unless sla.yaml says otherwise: a master that waits for
 replicas promises that they answer, as often as they are promised to be in sync."""
 EXIT_POLICIES: Final = ("day", "window", "both")
-"""Whose verdict the exit code tells: the day's, the longest window's, or the worse of the two."""
+"""Whose verdicts the exit code tells: the day's, those of the windows that count, or the worst."""
 
 STEP_EXIT_CODES: Final = (*(1, 2), *range(10, 100))
 """Exit codes that a step of the error-budget policy may have: those of verdicts, or its own."""
 
 
 def pattern_regex(pattern: str) -> str:
-    """The regular expression of a pattern, anchored; the same for Python and for Spark's RLIKE.
+    """Python's regular expression of a pattern, anchored; to be matched with re.DOTALL.
 
     `*` is any text, `?` one character, `|` stands between alternatives; case counts.
     """
-    return "^(?:" + "|".join(glob_regex(item, any_one=".") for item in alternatives(pattern)) + ")$"
+    some = "|".join(glob_regex(item, any_one=".") for item in alternatives(pattern))
+    return rf"\A(?:{some})\Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,16 @@ def alternatives(pattern: str) -> list[str]:
 
 def glob_regex(glob: str, any_one: str) -> str:
     """The regular expression of one alternative; `any_one` is that of `?`."""
-    wild = {"*": ".*", "?": any_one}
-    return "".join(wild.get(char) or re.escape(char) for char in glob)
+    first, *others = (
+        "".join(any_one if char == "?" else re.escape(char) for char in part)
+        for part in glob.split("*")
+    )
+    if not others:
+        return first
+    *inner, last = others
+    # The first place of each part will do: an atomic group does not try the others, of which there
+    # are as many as the name is long, for each part.
+    return first + "".join(f"(?>.*?{part})" for part in inner if part) + f".*{last}"
 
 
 def is_named_by(patterns: Sequence[str], names: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ each line is in at least one file that readers see; the next run completes one t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import fcntl
 import gzip
@@ -28,10 +29,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
+from spark.dumps.dump_text import DEFAULT_BOUNDS, DEFAULT_MOST_MB, MB, LeftOutError
 from spark.dumps.durable_files import naming, replace_file, sync_directory
 
 MOST_BYTES: Final = 100_000_000
 """Of a merged file, about: a gz file is read by one task."""
+MOST_TEXT_BYTES: Final = DEFAULT_MOST_MB * MB // 2
+"""Of its lines, unless a single file has more: the report leaves out larger ones."""
 _NAME: Final = re.compile(
     r"(?P<hhmm>\d{4})-(?P<broker_id>\d+)-(?P<boot>[0-9a-f]{8})-(?P<seq>\d{8,})\.jsonl(?P<gz>\.gz)?"
 )
@@ -48,6 +52,7 @@ class _Source:
     seq: int
     size: int
     changed_ns: int
+    text_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -106,15 +111,21 @@ def _mergeable(
         # Beside its .gz a plain file has the same lines: what a crash left; both count as they do.
         for source in sorted(life, key=lambda source: (source.seq, source.path.name)):
             try:
-                _digest([source.path])
+                text_bytes = sum(map(len, _content([source.path])))
             except _DamagedError as error:
                 done.notes.append(f"{source.path}: kept: {error}")
                 continue
-            if part and sum(other.size for other in part) + source.size > MOST_BYTES:
+            source = dataclasses.replace(source, text_bytes=text_bytes)
+            if part and _is_too_large([*part, source]):
                 yield from _if_several(part)
                 part = []
             part.append(source)
         yield from _if_several(part)
+
+
+def _is_too_large(part: Sequence[_Source]) -> bool:
+    size, text_bytes = sum(one.size for one in part), sum(one.text_bytes for one in part)
+    return size > MOST_BYTES or text_bytes > MOST_TEXT_BYTES
 
 
 def _if_several(part: list[_Source]) -> Iterator[list[_Source]]:
@@ -205,10 +216,16 @@ def _content(paths: Iterable[Path]) -> Iterator[bytes]:
     """The lines of the files, in pieces. Raises _DamagedError for what does not end as it should:
     merged, such an end would spoil the line behind it."""
     for path in paths:
-        last = b"\n"
+        last, size = b"\n", 0
         with naming(path), _opened(path) as file:
+            stored = path.stat().st_size
             while data := _read(file):
                 last = data
+                size += len(data)
+                try:
+                    DEFAULT_BOUNDS.check_text(size, stored)
+                except LeftOutError as error:
+                    raise _DamagedError(str(error)) from None
                 yield data
         if not last.endswith(b"\n"):
             raise _DamagedError("its last line is incomplete")

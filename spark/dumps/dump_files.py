@@ -1,8 +1,9 @@
-"""The bytes of a dump's file become lines, and each line goes to its broker group.
+"""Each line of a dump's file goes to its broker group.
 
 Runs in the executors (msgspec and the standard library). What a file is, is told by its content,
-never by its name: its lines may be of any group, any hour and any order. Which lines matter is
-said in docs/sla_report.md ("Samples"). Must not know where files lie or what lines are used for.
+never by its name: its lines may be of any group, any hour and any order. How its bytes become
+lines, and which files are left out, is the business of spark/dumps/dump_text.py. Which lines matter
+is said in docs/sla_report.md ("Samples"). Must not know where files lie or what lines are for.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, decode_line, shown_text
+from spark.dumps.dump_text import (
+    DEFAULT_BOUNDS,
+    GZIP,
+    Bounds,
+    LeftOutError,
+    LineReader,
+    bad_lines_counted,
+)
 from spark.reported_day import Day, midnight_ms
+from spark.vocabulary import LEFT_OUT
 
 Group = tuple[str, str]
 """(cluster, broker)"""
-_GZIP: Final = b"\x1f\x8b"
 _WITH_GZIP_HEADER: Final = 31
 """For zlib's `wbits`."""
 _QUICK: Final = 1
-_CHUNK: Final = 1 << 16
+_MOST_WAITING: Final = 8_000_000
 
 
 class Packed(NamedTuple):
@@ -61,104 +70,110 @@ class _Head(msgspec.Struct, gc=False):
 _DECODER: Final = msgspec.json.Decoder(_Head)
 
 
-def read_lines(content: bytes) -> tuple[list[bytes], str]:
+def read_lines(content: bytes, bounds: Bounds | None = None) -> tuple[list[bytes], str]:
     """The lines of a file, gzip of any number of members or plain, without their ends; and why it
-    breaks off, "" when it does not. A file that breaks off has no last line that is torn.
-
-    A line ends with `\\n` alone, as in spark/evidence/dump_chain.py: what is read is covered."""
-    text, damage = file_text(content)
-    lines = text.split(b"\n")
-    if damage or not lines[-1]:
-        lines.pop()
-    if b"\r" in text:
-        lines = [line.removesuffix(b"\r") for line in lines]
-    return lines, damage
+    breaks off, "" when it does not. A file that breaks off has no last line that is torn. Raises
+    LeftOutError, where there are `bounds`."""
+    reader = LineReader(content, bounds)
+    return list(_lines_of(reader)), reader.damage
 
 
-def file_text(content: bytes) -> tuple[bytes, str]:
-    """What a file holds, gzip or plain, as far as it can be read; and why it breaks off, or ""."""
-    return _decompressed(content) if content.startswith(_GZIP) else (content, "")
+def _lines_of(reader: LineReader) -> Iterator[bytes]:
+    for line in reader:
+        yield line.removesuffix(b"\r")
+    if reader.rest and not reader.damage:
+        yield reader.rest.removesuffix(b"\r")
 
 
 def split_by_group(
-    file: str, date: datetime.date, content: bytes, day: Day
+    file: str, date: datetime.date, content: bytes, day: Day, bounds: Bounds = DEFAULT_BOUNDS
 ) -> tuple[dict[Group, Packed], list[BadLine]]:
     """A file of the directory of `date`: what it holds for each group, and its bad lines.
 
     Lines of the date reported on all count, good or bad. Of those of the days beside it only what
-    `day` needs is kept, and nothing is said of bad ones: they are in their own day's report.
+    `day` needs is kept, and nothing is said of bad ones: they are in their own day's report. Of a
+    file that is left out nothing is kept, whatever its date: what it says might matter.
     """
-    lines, damage = read_lines(content)
+    try:
+        return _split(file, date, content, day, bounds)
+    except LeftOutError as error:
+        return {}, [BadLine(file, f"{LEFT_OUT}: {error}", "")]
+
+
+def _split(
+    file: str, date: datetime.date, content: bytes, day: Day, bounds: Bounds
+) -> tuple[dict[Group, Packed], list[BadLine]]:
+    reader = LineReader(content, bounds)
     is_reported = date == day.date
-    midnight, decode, needs = midnight_ms(date), _DECODER.decode, day.needs
-    found: dict[Group, list[bytes]] = {}
-    bad = []
-    for line in lines:
+    decode, needs = _DECODER.decode, day.needs
+    found = _Packer()
+    bad = _BadLines(file, date)
+    is_whole = content.startswith(GZIP)
+    for line in _lines_of(reader):
         try:
             head = decode(line)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            bad.append(line)
+            bad.add(line)
+            is_whole = False
             continue
         if is_reported or (
             isinstance(head.ts, int) and isinstance(head.seq, int) and needs(head.ts, head.seq)
         ):
-            found.setdefault((head.cluster, head.broker), []).append(line)
-    packed = {}
-    for group, some in found.items():
-        is_whole = len(some) == len(lines) and not damage and content.startswith(_GZIP)
-        packed[group] = Packed(file, date, content if is_whole else _compressed(some))
-    return packed, list(_bad_lines(file, bad, damage, midnight)) if is_reported else []
+            found.add((head.cluster, head.broker), line)
+        else:
+            is_whole = False
+    groups = found.packed()
+    if is_whole and len(groups) == 1 and not reader.damage:
+        groups = dict.fromkeys(groups, content)
+    packed = {group: Packed(file, date, some) for group, some in groups.items()}
+    return packed, bad.rows(reader.damage) if is_reported else []
 
 
-def _bad_lines(file: str, lines: list[bytes], damage: str, midnight: int) -> Iterator[BadLine]:
-    if damage:
-        yield BadLine(file, f"the file breaks off: {damage}", "")
-    for line in lines:
+class _Packer:
+    """Lines by group, compressed as they come: at no time more than a few MB are not."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Group, list[bytes]] = {}
+        self._waiting_bytes = 0
+        self._members: dict[Group, bytearray] = {}
+
+    def add(self, group: Group, line: bytes) -> None:
+        self._waiting.setdefault(group, []).append(line)
+        self._waiting_bytes += len(line)
+        if self._waiting_bytes > _MOST_WAITING:
+            self._pack()
+
+    def packed(self) -> dict[Group, bytes]:
+        """Gzip, of one member or several."""
+        self._pack()
+        return {group: bytes(members) for group, members in self._members.items()}
+
+    def _pack(self) -> None:
+        for group, lines in self._waiting.items():
+            packer = zlib.compressobj(_QUICK, wbits=_WITH_GZIP_HEADER)
+            lines.append(b"")  # the next member begins with a line
+            members = self._members.setdefault(group, bytearray())
+            members += packer.compress(b"\n".join(lines)) + packer.flush()
+        self._waiting, self._waiting_bytes = {}, 0
+
+
+class _BadLines:
+    """Rows of one file's bad lines. Raises LeftOutError when there are too many."""
+
+    def __init__(self, file: str, date: datetime.date) -> None:
+        self._file = file
+        self._midnight_ms = midnight_ms(date)
+        self._rows: list[BadLine] = []
+
+    def add(self, line: bytes) -> None:
         try:
-            decode_line(line, midnight)
+            decode_line(line, self._midnight_ms)
         except BadLineError as error:
-            yield BadLine(file, str(error), shown_text(line))
+            self._rows.append(BadLine(self._file, str(error), shown_text(line)))
+            bad_lines_counted(len(self._rows))
 
-
-def _compressed(lines: list[bytes]) -> bytes:
-    packer = zlib.compressobj(_QUICK, wbits=_WITH_GZIP_HEADER)
-    return packer.compress(b"\n".join(lines)) + packer.flush()
-
-
-def _decompressed(content: bytes) -> tuple[bytes, str]:
-    """All that can be read, and why not more; zeros behind the last member are padding."""
-    parts = []
-    while content:
-        member = zlib.decompressobj(_WITH_GZIP_HEADER)
-        try:
-            parts.append(member.decompress(content))
-        except zlib.error as error:
-            parts.append(_before_the_error(content))
-            return b"".join(parts), str(error).rpartition(": ")[2]
-        if not member.eof:
-            return b"".join(parts), "unexpected end of the gzip stream"
-        content = member.unused_data.lstrip(b"\0")
-    return b"".join(parts), ""
-
-
-def _before_the_error(content: bytes) -> bytes:
-    """What a damaged member gives up to its damage: zlib keeps back what it had unpacked of the
-    piece in which it found an error, so the last piece goes byte by byte."""
-    member = zlib.decompressobj(_WITH_GZIP_HEADER)
-    parts = []
-    for start in range(0, len(content), _CHUNK):
-        chunk, before = content[start : start + _CHUNK], member.copy()
-        try:
-            parts.append(member.decompress(chunk))
-        except zlib.error:
-            parts += _byte_by_byte(before, chunk)
-            break
-    return b"".join(parts)
-
-
-def _byte_by_byte(member: Any, chunk: bytes) -> Iterator[bytes]:
-    try:
-        for number in range(len(chunk)):
-            yield member.decompress(chunk[number : number + 1])
-    except zlib.error:
-        return
+    def rows(self, damage: str) -> list[BadLine]:
+        """With that of the file itself, where it breaks off."""
+        if not damage:
+            return self._rows
+        return [BadLine(self._file, f"the file breaks off: {damage}", ""), *self._rows]

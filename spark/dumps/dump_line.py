@@ -129,7 +129,8 @@ class ReplicaRow(msgspec.Struct, gc=False):
 
 class Line(msgspec.Struct, gc=False):
     """All that a line must have; those from `prev_boot` to `metadata` may be null or absent. Of
-    version 2's, `prev_digest` and `exposure` may, also in a line of version 2."""
+    version 2's, `prev_digest`, `exposure` and the three of the machine's clocks may, also in a line
+    of version 2."""
 
     v: int
     ts: _Moment
@@ -161,6 +162,9 @@ class Line(msgspec.Struct, gc=False):
     replicas: list[ReplicaRow] | None = None
     metadata: list[Metadata] | None = None
     prev_digest: _Digest | None = None
+    machine_boot: str | None = None
+    uptime: _Count | None = None
+    clock_error_ms: _Count | None = None
     since: _Count | None = None
     host: str | None = None
     exposure: Exposure | None = None
@@ -239,6 +243,7 @@ def _check_version_2(line: Line) -> None:
 def _forget_version_2(line: Line) -> None:
     """Version 1 did not know these names: whatever stands there means nothing."""
     line.prev_digest = line.since = line.host = line.exposure = line.sends = line.lag_le = None
+    line.machine_boot = line.uptime = line.clock_error_ms = None
     for replica in line.replicas or ():
         replica.lag_ms_max = replica.lag_time = replica.remote = replica.last_error = None
     for row in line.metadata or ():

@@ -15,12 +15,19 @@ import hashlib
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from spark.dumps.dump_files import file_text
+from spark.dumps.dump_text import (
+    DEFAULT_BOUNDS,
+    GZIP,
+    Bounds,
+    LeftOutError,
+    LineReader,
+    bad_lines_counted,
+)
 from spark.reported_day import midnight_ms
 
 CHAINED_SINCE: Final = 2
@@ -116,25 +123,32 @@ class _Head(msgspec.Struct, gc=False):
 _DECODER: Final = msgspec.json.Decoder(_Head)
 
 
-def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], list[str]]:
+def stretches_of_file(
+    file: str, content: bytes, bounds: Bounds = DEFAULT_BOUNDS
+) -> tuple[dict[Life, Stretch], list[str]]:
     """The lines of a file (gzip or plain) by life, and its problems.
 
     They are those that the report reads, the last one also without a line break; only JSON that
-    is not whole is no line yet there, as it is being written."""
-    text, damage = file_text(content)
+    is not whole is no line yet there, as it is being written. A file that the report leaves out is
+    a problem and has none."""
+    try:
+        return _stretches(file, content, bounds)
+    except LeftOutError as error:
+        return {}, [f"{file}: is left out: {error}"]
+
+
+def _stretches(file: str, content: bytes, bounds: Bounds) -> tuple[dict[Life, Stretch], list[str]]:
+    reader = LineReader(content, bounds)
     found: dict[Life, Stretch] = {}
     problems: list[str] = []
-    *lines, rest = text.split(b"\n")
-    is_torn = bool(rest) and (bool(damage) or not _is_json(rest))
-    if rest and not is_torn:
-        lines.append(rest)
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines_of(reader), 1):
         try:
             head = _DECODER.decode(line)
             if not 1 <= head.seq <= _LARGEST_SEQ:
                 raise ValueError("seq")
         except (msgspec.DecodeError, ValueError, RecursionError):
             problems.append(f"{file} line {number}: is no line of a broker")
+            bad_lines_counted(len(problems))
             continue
         life = Life(head.cluster, head.broker, head.broker_id, head.boot)
         stretch = found.get(life)
@@ -151,11 +165,21 @@ def stretches_of_file(file: str, content: bytes) -> tuple[dict[Life, Stretch], l
                 head.prev_seq,
             )
         )
-    if damage:
-        problems.append(f"{file}: breaks off: {damage}")
-    elif is_torn and (b"\r" in rest or content[:2] == b"\x1f\x8b"):
+    if reader.damage:
+        problems.append(f"{file}: breaks off: {reader.damage}")
+    elif _is_torn(reader) and (b"\r" in reader.rest or content.startswith(GZIP)):
         problems.append(f"{file}: its last line is incomplete")
     return found, problems
+
+
+def _lines_of(reader: LineReader) -> Iterator[bytes]:
+    yield from reader
+    if reader.rest and not _is_torn(reader):
+        yield reader.rest
+
+
+def _is_torn(reader: LineReader) -> bool:
+    return bool(reader.rest) and (bool(reader.damage) or not _is_json(reader.rest))
 
 
 def _is_json(text: bytes) -> bool:
@@ -242,6 +266,7 @@ def join(records: Sequence[tuple[datetime.date, LifeRecord]]) -> Iterator[Join]:
         began_before.setdefault(
             record.life, date == first_date and record.boot_ts < midnight_ms(date)
         )
+    every = _by_boot(lives)
     on_first = {record.life for date, record in records if date == first_date}
     for life, parts in sorted(lives.items(), key=lambda item: (item[1][0].boot_ts, item[0])):
         for before, after in itertools.pairwise(parts):
@@ -251,16 +276,33 @@ def join(records: Sequence[tuple[datetime.date, LifeRecord]]) -> Iterator[Join]:
                 yield Join(True, _broken(life, before.last_seq, after.first_seq))
         first = parts[0]
         if first.is_chained and not (began_before[life] and first.first_seq > 1):
-            before_it = lives.get(_before(first))
+            past = _before(first, every)
+            before_it = lives.get(past) if past is not None else None
             found = _join_of_lives(first, before_it[-1] if before_it else None, life in on_first)
             if found is not None:
                 yield found
     yield from _branches([parts[0] for parts in lives.values()], on_first)
 
 
-def _before(record: LifeRecord) -> Life:
-    """The life that a life says was before it; every line of it says so."""
-    return record.life._replace(boot=record.prev_boot or "")
+Boots = Mapping[tuple[str, str, str], Sequence[Life]]
+"""(cluster, broker, boot) -> the lives that are there."""
+
+
+def _by_boot(lives: Iterable[Life]) -> Boots:
+    found: dict[tuple[str, str, str], list[Life]] = defaultdict(list)
+    for life in sorted(lives):
+        found[life.cluster, life.broker, life.boot].append(life)
+    return found
+
+
+def _before(record: LifeRecord, there: Boots) -> Life | None:
+    """The life that a life says was before it; every line of it says so. A promoted broker had
+    another broker id then. None where it is not there."""
+    own = record.life
+    found = there.get((own.cluster, own.broker, record.prev_boot or ""), ())
+    return next(
+        (life for life in found if life.broker_id == own.broker_id), next(iter(found), None)
+    )
 
 
 def _branches(firsts: Iterable[LifeRecord], on_first_date: Collection[Life]) -> Iterator[Join]:
@@ -268,16 +310,17 @@ def _branches(firsts: Iterable[LifeRecord], on_first_date: Collection[Life]) -> 
     right digests, and no line behind it changed, but then two follow the same one, or it follows
     none. `firsts`: the first record of each life."""
     brokers: dict[Life, list[LifeRecord]] = defaultdict(list)
-    for first in firsts:
-        if first.is_chained:
-            brokers[first.life._replace(boot="")].append(first)
+    chained = {first.life: first for first in firsts if first.is_chained}
+    every = _by_boot(chained)
+    followers: dict[tuple[str, str, str], LifeRecord] = {}
+    for first in chained.values():
+        brokers[first.life._replace(boot="")].append(first)
     for _, some in sorted(brokers.items()):
         some.sort(key=lambda record: (record.boot_ts, record.life))
-        there = {record.life: record for record in some}
-        followers: dict[str, LifeRecord] = {}
         begins = 0
         for first in some:
-            life, before = first.life, there.get(_before(first))
+            life, past = first.life, _before(first, every)
+            before = chained.get(past) if past is not None else None
             if before is None:
                 begins += 1
                 if begins > 1 and first.prev_boot is None:
@@ -288,7 +331,8 @@ def _branches(firsts: Iterable[LifeRecord], on_first_date: Collection[Life]) -> 
                 text = f"{life}: began before {before.life}, which it names as the life before it"
                 yield Join(False, text)
             if first.prev_boot is not None:
-                other = followers.setdefault(first.prev_boot, first)
+                key = (life.cluster, life.broker, first.prev_boot)
+                other = followers.setdefault(key, first)
                 if other is not first:
                     text = f"{life}: names the same line before it as boot {other.life.boot}"
                     yield Join(True, f"{text}: one of them was inserted, or a store was copied")
@@ -329,11 +373,11 @@ def _join_of_lives(
 class DateLines:
     """The lines of one date's files: by life, and what is wrong with the files."""
 
-    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
+    def __init__(self, files: Iterable[tuple[str, bytes]], bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._lives: dict[Life, list[Stretch]] = defaultdict(list)
         self.file_problems: list[str] = []
         for file, content in files:
-            found, some = stretches_of_file(file, content)
+            found, some = stretches_of_file(file, content, bounds)
             self.file_problems += some
             for life, stretch in found.items():
                 self._lives[life].append(stretch)

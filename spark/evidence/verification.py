@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from spark.config.exclusion_log import LogError, entries_of
+from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds, LeftOutError
 from spark.evidence.dump_chain import DateLines, LifeRecord, join
 from spark.evidence.links import COPIES, DIRECTORY, Link, LinkError, number_and_date, parse_link
 from spark.evidence.signatures import (
@@ -53,6 +54,7 @@ class Asked:
     sla: Path | None = None
     exclusions: Path | None = None
     head: str | None = None
+    bounds: Bounds = DEFAULT_BOUNDS
 
 
 @dataclass(slots=True)
@@ -287,8 +289,10 @@ def _dumps(asked: Asked, links: Mapping[datetime.date, Link]) -> Iterator[Findin
     every: list[tuple[datetime.date, LifeRecord]] = []
     compared: list[Finding] = []
     for date in sorted({*links, *_dump_dates(asked.dumps, min(links), max(links))}):
-        lines = DateLines(_files(asked.dumps, date))
+        left_out: list[str] = []
+        lines = DateLines(_files(asked, date, left_out), asked.bounds)
         records = lines.records()
+        yield from (Finding(EDITED, f"{date}: {text}") for text in left_out)
         yield from (Finding(EDITED, f"{date}: {text}") for text in lines.file_problems)
         for record in records:
             yield from (Finding(EDITED, f"{date}: {text}") for text in record.problems)
@@ -361,10 +365,16 @@ def _date_of(place: Path) -> datetime.date | None:
         return None
 
 
-def _files(dumps: Sequence[Path], date: datetime.date) -> Iterator[tuple[str, bytes]]:
-    """What a report of the date reads: no hidden files, and none in hidden directories."""
-    for path in dumps:
+def _files(asked: Asked, date: datetime.date, left_out: list[str]) -> Iterator[tuple[str, bytes]]:
+    """What a report of the date reads: no hidden files, and none in hidden directories. `left_out`
+    gets those that are too large to be read."""
+    for path in asked.dumps:
         for file in sorted((path / f"dt={date}").rglob(_DUMP)):
             parts = file.relative_to(path).parts
             if file.is_file() and not any(part.startswith((".", "_")) for part in parts):
+                try:
+                    asked.bounds.check_stored(file.stat().st_size)
+                except LeftOutError as error:
+                    left_out.append(f"{file}: is left out: {error}")
+                    continue
                 yield str(file), file.read_bytes()

@@ -29,6 +29,8 @@ class AgeBounds:
     at_most_ms: int | None = None
     at_least_ms: int | None = None
     unbounded_ms: int = 0
+    lost_ms: int = 0
+    """At least that much of it."""
     _bounded: list[tuple[int, int]] = field(default_factory=list)
 
     def bound(self, start_ms: int, sample: Sample, at_most_ms: int, day: Day) -> None:
@@ -46,22 +48,38 @@ class AgeBounds:
         for start_ms, end_ms in sorted(self._bounded):
             free_ms += max(0, start_ms - at_ms)
             at_ms = max(at_ms, end_ms)
-        self.unbounded_ms = free_ms + day.w1_ms - at_ms
+        self.unbounded_ms = max(self.lost_ms, free_ms + day.w1_ms - at_ms)
+
+
+@dataclass(slots=True)
+class _Told:
+    """The last sample that knew its age, and that age; how long ago it was, by clocks that nobody
+    sets."""
+
+    sample: Sample
+    age_ms: int
+    ago_ms: int = 0
 
 
 def age_bounds(slave: Stream, kind: str, ancestry: Ancestry, day: Day) -> AgeBounds:
     """Of one kind over the whole window."""
     found = AgeBounds()
-    told: tuple[Sample, int] | None = None
-    """The last sample that knew its age, and that age."""
+    told: _Told | None = None
     for sample in slave.samples:
-        if not sample.same_boot and not ancestry.follows(sample):
+        before = sample.boot_predecessor
+        if told is not None and before is not None:
+            told.ago_ms += sample.line.mono - before.line.mono
+        elif told is not None and ancestry.follows(sample) and sample.passed_ms is not None:
+            told.ago_ms += sample.passed_ms
+        elif told is not None:
+            # How long it was nobody knows, whatever room the wall clock has for it.
+            found.lost_ms += told.sample.in_window or sample.in_window
             told = None
         row = next((each for each in first_of_kind(sample) if each.kind == kind), None)
         if row is None or row.age_ms is None:
             continue
         _bound(found, sample, row, row.age_ms, told, day)
-        told = sample, row.age_ms
+        told = _Told(sample, row.age_ms)
         if sample.in_window:
             found.at_least_ms = max(row.age_ms, found.at_least_ms or 0)
     found.close(day)
@@ -73,22 +91,19 @@ def _bound(
     sample: Sample,
     row: Metadata,
     age_ms: int,
-    told: tuple[Sample, int] | None,
+    told: _Told | None,
     day: Day,
 ) -> None:
     since = sample.line.since
     if row.age_ms_max is not None and since is not None:
         reach_ms = sample.line.mono - since
         found.bound(sample.ts - reach_ms, sample, row.age_ms_max, day)
-        if told is not None and told[0].ts >= sample.ts - reach_ms:
+        is_reached = told is not None and told.ago_ms <= reach_ms
+        if told is not None and is_reached and told.sample.ts >= sample.ts - reach_ms:
             return
     if told is None:
         found.bound(sample.ts - age_ms, sample, age_ms, day)
         return
-    past, past_age_ms = told
-    passed_ms = sample.ts - past.ts
-    if past.line.boot == sample.line.boot:
-        passed_ms = sample.line.mono - past.line.mono
     # From the last success that the past one knew of to the last one that this one knows of.
-    between_ms = past_age_ms + passed_ms - age_ms
-    found.bound(past.ts, sample, max(age_ms, between_ms, past_age_ms), day)
+    between_ms = told.age_ms + told.ago_ms - age_ms
+    found.bound(told.sample.ts, sample, max(age_ms, between_ms, told.age_ms), day)

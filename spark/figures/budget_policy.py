@@ -1,7 +1,8 @@
-"""The error-budget policy: which step each replica has reached in the longest window.
+"""The error-budget policy: which step each replica has reached, in each window that counts.
 
-Plain functions on the driver over rows of table `windows`; what a step means for the exit code is
-said in docs/nightly.md. Must not know Spark, YAML or the page.
+Plain functions on the driver over rows of tables `windows` and `calendar_windows`; which of them
+count is said in spark/figures/judged_windows.py, what a step means for the exit code in
+docs/nightly.md. Must not know Spark, YAML or the page.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark.config.objectives import PolicyStep
+from spark.figures.judged_windows import WindowName, window_name
 
 
 @dataclass(frozen=True, slots=True)
 class ReachedStep:
-    """A replica and the highest step that its budget has reached; `used_ratio` is a part of 1."""
+    """A replica and the highest step that its budget of a window has reached; `used_ratio` is a
+    part of 1."""
 
     cluster: str
     broker: str
     replica: str
     used_ratio: float
-    days: int
+    window: WindowName
     step: PolicyStep
 
     @property
@@ -33,15 +36,16 @@ class ReachedStep:
 def reached_steps(
     windows: Iterable[Mapping[str, Any]], policy: Sequence[PolicyStep]
 ) -> list[ReachedStep]:
-    """The most used budget first. `windows`: rows with the names, `days` and `budget_used_ratio`
-    (known bad time / budget; None without a budget); `policy`: ascending."""
+    """The most used budget first, one for each row that reached a step. `windows`: rows with the
+    replica's and the window's names and `budget_used_ratio` (known bad time / budget; None without
+    a budget); `policy`: ascending."""
     found = []
     for row in windows if policy else ():
         step = _highest(row["budget_used_ratio"], policy)
         if step is not None:
             names = (row["cluster"], row["broker"], row["replica"])
-            found.append(ReachedStep(*names, row["budget_used_ratio"], row["days"], step))
-    return sorted(found, key=lambda one: (-one.used_ratio, one.key))
+            found.append(ReachedStep(*names, row["budget_used_ratio"], window_name(row), step))
+    return sorted(found, key=lambda one: (-one.used_ratio, one.key, one.window.text))
 
 
 def steps_up_to(

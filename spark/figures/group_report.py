@@ -18,7 +18,7 @@ from spark.figures.events import events
 from spark.figures.group_availability import group_availability
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
-from spark.figures.replica_names import KnownReplica, known_replicas
+from spark.figures.replica_names import KnownReplica, join_names, known_replicas
 from spark.figures.replica_time import Asked, replica_time
 from spark.figures.report_context import Context
 from spark.figures.result_tables import METADATA_TYPE, TABLES, WINDOW_METADATA_TYPE
@@ -87,6 +87,7 @@ class _GroupReport:
         self._context: Final = context
         self._day: Final = context.day
         self._date: Final = str(context.day.date)
+        samples.named = join_names(group, samples.masters)
         self._figures: Final = GroupFigures(samples, context.day)
         self._tables: Final[Tables] = {name: [] for name in OF_GROUPS}
         self._hours: Final[dict[str, list[Row]]] = {}
@@ -190,6 +191,7 @@ class _GroupReport:
                 replica=name,
                 limit_ms=objective.lag_seconds * 1000,
                 known_ms=known.known_ms,
+                unnamed_since=known.unnamed_since,
                 copy_since_ms=known.copy_since_ms,
                 copy_ms=round(objective.first_copy_hours * HOUR_MS),
                 maintenance=maintenance_of(self._context, (*self._group, name)),

@@ -109,7 +109,7 @@ def lag_bounds(
         if inside_ms <= 0:
             continue
         length_ms = sample.ts - sample.start_ms
-        below_ms, above_ms = _of_interval(sample, row, limit_ms, length_ms)
+        below_ms, above_ms = _of_interval(sample, replica, limit_ms, length_ms)
         outside_ms = length_ms - inside_ms
         found.below_ms += max(0, below_ms - outside_ms)
         found.above_ms += max(0, above_ms - outside_ms)
@@ -133,12 +133,10 @@ def _is_within(spans: Sequence[tuple[int, int]], ts: int) -> bool:
     return any(start_ms <= ts < end_ms for start_ms, end_ms in spans)
 
 
-def _of_interval(
-    sample: Sample, row: ReplicaRow, limit_ms: float, length_ms: int
-) -> tuple[int, int]:
-    """(below_ms, above_ms) of a sample's whole interval, in whatever state."""
-    before = sample.boot_predecessor
-    row_before = before.rows.get(row.id) if before is not None else None
+def _of_interval(sample: Sample, replica: str, limit_ms: float, length_ms: int) -> tuple[int, int]:
+    """(below_ms, above_ms) of the whole interval of a sample with a row, in whatever state."""
+    before, row = sample.boot_predecessor, sample.rows[replica]
+    row_before = before.rows.get(replica) if before is not None else None
     above_ms = 0
     if row.lag_exact or row.state != _DISCONNECTED:  # at least that old
         above_ms = _cut(row.lag_ms - limit_ms, length_ms)

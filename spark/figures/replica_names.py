@@ -1,7 +1,9 @@
 """Which replicas a group has on a date, and from when on each is missed.
 
-Runs in the executors, over a group's samples and stored rows. The rules are in docs/sla_report.md
-("Replicas"). Must not know figures.
+Runs in the executors, over a group's samples and stored rows. A slave goes by the ip of its
+connection until it is named: `join_names` gives the rows of that time to the name, where the
+counters show whose they are. The rules are in docs/sla_report.md ("Replicas"). Must not know
+figures.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark.dumps.dump_line import ReplicaRow
 from spark.figures.report_context import Context
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
 from spark.figures.time_pieces import NEVER
@@ -17,14 +20,85 @@ from spark.figures.time_pieces import NEVER
 _REMEMBERED_RESULTS: Final = 7
 _ALWAYS: Final = 0
 
+Place = tuple[int, str, int]
+"""Of a sample in the order of its stream."""
+BEFORE_ALL: Final[Place] = (-1, "", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class KnownReplica:
     """From `known_ms` on its row is missed; `copy_since_ms`: begin of a first copy that may still
-    be running."""
+    be running; `unnamed_since`: from this sample on it may have been there under an ip."""
 
     known_ms: int
     copy_since_ms: int | None
+    unnamed_since: Place | None
+
+
+def place_of(sample: Sample) -> Place:
+    """Its boot's begin, its boot, its number."""
+    return sample.line.boot_ts, sample.line.boot, sample.line.seq
+
+
+def join_names(group: tuple[str, str], stream: Stream) -> dict[str, str]:
+    """Rows under the ip that a replica had before it was named become rows of its name, back to the
+    first of them in that boot. Returns which ids became which names."""
+    found: dict[str, str] = {}
+    for place, sample in enumerate(stream.samples):
+        before = sample.boot_predecessor
+        if before is None or before.rows.keys() <= sample.rows.keys():
+            continue
+        gone, came = _renamed(group, before, sample), _came(before, sample)
+        if len(gone) != 1 or len(came) != 1 or is_unnamed(group, came[0]):
+            continue
+        if _goes_on(before.rows[gone[0]], sample.rows[came[0]]):
+            found[gone[0]] = came[0]
+            _rename(stream.samples, place - 1, gone[0], came[0])
+    return found
+
+
+def _goes_on(past: ReplicaRow, now: ReplicaRow) -> bool:
+    """Whether counters may be those of the other row: what is named takes them along."""
+    return (
+        now.state_ms.in_sync >= past.state_ms.in_sync
+        and now.state_ms.catching_up >= past.state_ms.catching_up
+        and now.state_ms.disconnected >= past.state_ms.disconnected
+        and now.transferred >= past.transferred
+    )
+
+
+def _rename(samples: Sequence[Sample], place: int, old: str, new: str) -> None:
+    """In that sample and those before it, as far as they are of its boot and have `old` alone."""
+    boot = samples[place].line.boot
+    while place >= 0 and samples[place].line.boot == boot:
+        rows = samples[place].rows
+        if old not in rows or new in rows:
+            return
+        samples[place].rows = {new if name == old else name: row for name, row in rows.items()}
+        place -= 1
+
+
+def unnamed_since(
+    group: tuple[str, str],
+    stream: Stream,
+    stored: Mapping[str, Sequence[Mapping[str, Any]]],
+    result_dates: Sequence[str],
+) -> Place | None:
+    """The first sample from which on a replica may have been there without its name: one with a
+    row under an ip, or before all of them if an earlier result has one."""
+    results = set(result_dates[-_REMEMBERED_RESULTS:])
+    for row in stored["replica_days"]:
+        if row["dt"] in results and is_unnamed(group, row["replica"]):
+            return BEFORE_ALL
+    for sample in stream.samples:
+        if any(is_unnamed(group, name) for name in sample.rows):
+            return place_of(sample)
+    return None
+
+
+def is_unnamed(group: tuple[str, str], replica: str) -> bool:
+    """Whether an id is that of a connection whose name is not known."""
+    return not replica.startswith(f"{group[1]}:")
 
 
 def known_replicas(
@@ -33,9 +107,11 @@ def known_replicas(
     stored: Mapping[str, Sequence[Mapping[str, Any]]],
     context: Context,
 ) -> list[tuple[str, KnownReplica]]:
-    """The replicas of the date, by name."""
+    """The replicas of the date, by name. Rows are joined by name."""
     day, sla = context.day, context.sla
     seen, renamed = _seen(group, samples.masters, day.w1_ms)
+    since = unnamed_since(group, samples.masters, stored, context.result_dates)
+    named = {old: new for old, new in samples.named.items() if old not in seen}
     results = set(context.result_dates[-_REMEMBERED_RESULTS:])
     known: dict[str, int] = {}
 
@@ -44,7 +120,7 @@ def known_replicas(
 
     last_rows: dict[str, Mapping[str, Any]] = {}
     for row in sorted(stored["replica_days"], key=lambda row: str(row["dt"])):
-        name, date = row["replica"], row["dt"]
+        name, date = named.get(row["replica"], row["replica"]), row["dt"]
         if name not in renamed and date in results:
             add(name, _ALWAYS)
             last_rows[name] = row
@@ -58,14 +134,16 @@ def known_replicas(
     for number, slave in samples.slaves.items():
         if number and slave.inside:
             add(f"{group[1]}:{number}", NEVER)
+    first_rows = _first_rows(samples.masters)
     found = []
     for name in sorted(known):
         if not any(each.matches(*group, name) for each in sla.retired):
             last = last_rows.get(name)
             copy_ms = last.get("first_copy_since_ms") if last is not None else None
             if day.w0_ms < known[name] < day.w1_ms:
-                copy_ms = known[name]
-            found.append((name, KnownReplica(known[name], copy_ms)))
+                is_first = since is None or since >= first_rows.get(name, since)
+                copy_ms = known[name] if is_first else None
+            found.append((name, KnownReplica(known[name], copy_ms, since)))
     return found
 
 
@@ -89,6 +167,16 @@ def _seen(group: tuple[str, str], stream: Stream, w1_ms: int) -> tuple[dict[str,
     return names, gone.keys() - names.keys()
 
 
+def _first_rows(stream: Stream) -> dict[str, Place]:
+    """Name -> the first sample with its row."""
+    found: dict[str, Place] = {}
+    for sample in stream.samples:
+        for name in sample.rows:
+            if name not in found:
+                found[name] = place_of(sample)
+    return found
+
+
 def _looked_at(stream: Stream, w1_ms: int) -> list[Sample]:
     """The samples of the window, the last one before it, and the closing ones of lives that began
     before its end."""
@@ -99,10 +187,16 @@ def _looked_at(stream: Stream, w1_ms: int) -> list[Sample]:
 
 def _renamed(group: tuple[str, str], before: Sample, sample: Sample) -> list[str]:
     """Names of connected rows that this sample lacks, where another row is newly connected."""
-    connected = {name for name, row in before.rows.items() if row.connected}
-    came = {name for name, row in sample.rows.items() if row.connected} - connected
+    if not _came(before, sample):
+        return []
     return [
         name
-        for name in connected - sample.rows.keys()
-        if came and not name.startswith(f"{group[1]}:")
+        for name, row in before.rows.items()
+        if row.connected and name not in sample.rows and is_unnamed(group, name)
     ]
+
+
+def _came(before: Sample, sample: Sample) -> list[str]:
+    """Names of the rows that are newly connected."""
+    connected = {name for name, row in before.rows.items() if row.connected}
+    return [name for name, row in sample.rows.items() if row.connected and name not in connected]

@@ -15,6 +15,7 @@ from typing import Final
 from spark.dumps.dump_line import ReplicaRow
 from spark.figures.lag_judge import LagJudge
 from spark.figures.lag_marks import hidden_doubt_ms
+from spark.figures.replica_names import Place, is_unnamed, place_of
 from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.figures.time_pieces import (
     BAD,
@@ -49,9 +50,11 @@ _BOOKED_LATE_MS: Final = 2_500
 class Asked:
     """What is asked of one replica.
 
-    `limit_ms`: of the lag. `known_ms`: from then on its row is missed. `copy_since_ms`: when its
-    first copy began, None for a replica that had its copy; it may take `copy_ms`. `maintenance`:
-    (from_ms, to_ms, reason). `doubted`: spans of two masters at once, in which nothing is good.
+    `limit_ms`: of the lag. `known_ms`: from then on its row is missed. `unnamed_since`: from this
+    sample on it may have been there before that, under the ip of its connection. `copy_since_ms`:
+    when its first copy began, None for a replica that had its copy; it may take `copy_ms`.
+    `maintenance`: (from_ms, to_ms, reason). `doubted`: spans of two masters at once, in which
+    nothing is good.
     """
 
     replica: str
@@ -61,6 +64,7 @@ class Asked:
     copy_ms: int = 0
     maintenance: Sequence[tuple[int, int, str]] = ()
     doubted: Sequence[tuple[int, int]] = ()
+    unnamed_since: Place | None = None
 
 
 def replica_time(stream: Stream, asked: Asked, day: Day) -> ReplicaTime:
@@ -125,7 +129,7 @@ class _Builder:
             if end_ms > self._asked.known_ms:
                 self._put(sample.down_ms, end_ms, BAD, DOWN, sample)
             else:
-                self._put_unborn(sample.down_ms, end_ms, sample)
+                self._put_unborn(sample.down_ms, end_ms, sample, sample.predecessor)
         if sample.ts <= self._day.w0_ms:
             return
         if row is None:
@@ -184,10 +188,20 @@ class _Builder:
             self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
             return
         if sample.ts <= self._asked.known_ms:
-            self._put_unborn(sample.start_ms, sample.ts, sample)
+            self._put_unborn(sample.start_ms, sample.ts, sample, sample)
+            return
+        if self._is_unnamed(sample):
+            self._put(sample.start_ms, sample.ts, UNKNOWN, None, sample)
             return
         self._put(sample.start_ms, sample.spoken_ms, UNKNOWN, None, sample)
         self._put(sample.spoken_ms, sample.ts, BAD, DISCONNECTED, sample)
+
+    def _is_unnamed(self, sample: Sample) -> bool:
+        """Whether a connection that has no name yet may be that of the replica."""
+        if self._asked.unnamed_since is None:
+            return False
+        group = sample.line.cluster, sample.line.broker
+        return any(row.connected and is_unnamed(group, name) for name, row in sample.rows.items())
 
     def _add_counted(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> None:
         counted = _counted(sample, row, row_before)
@@ -215,8 +229,8 @@ class _Builder:
             if row.state == IN_SYNC and was_in_sync and end_ms - start_ms <= _REST_MS:
                 judged = judge.judged(start_ms, end_ms, start_ms, is_counted=False)
                 parts += [(*part, IN_SYNC) for part in reversed(judged)]
-            elif row_before is None and sample.same_boot and sample.ts <= self._asked.known_ms:
-                self._put_unborn(start_ms, end_ms, sample)
+            elif row_before is None and self._is_unborn(sample):
+                self._put(start_ms, end_ms, EXCLUDED, None, sample, NOT_YET)
             else:
                 parts.append((start_ms, end_ms, UNKNOWN, None))
         parts = [part for part in reversed(parts) if part[0] < part[1]]
@@ -226,9 +240,18 @@ class _Builder:
         for begin_ms, until_ms, quality, state_of_part in parts:
             self._put(begin_ms, until_ms, quality, state_of_part, sample)
 
-    def _put_unborn(self, start_ms: int, end_ms: int, sample: Sample) -> None:
-        """Lines before its first row show that it did not exist yet; if there is any such row."""
-        if self._asked.known_ms < NEVER:
+    def _is_unborn(self, sample: Sample) -> bool:
+        """Whether it has its first row here, and no line before may show it under an ip."""
+        since = self._asked.unnamed_since
+        is_first = sample.same_boot and sample.ts <= self._asked.known_ms
+        return is_first and (since is None or place_of(sample) < since)
+
+    def _put_unborn(self, start_ms: int, end_ms: int, sample: Sample, last: Sample | None) -> None:
+        """Lines before its first row show that it did not exist yet; if there is any such row, and
+        no line up to `last` may show it under an ip."""
+        since = self._asked.unnamed_since
+        is_sure = since is None or last is None or place_of(last) < since
+        if self._asked.known_ms < NEVER and is_sure:
             self._put(start_ms, end_ms, EXCLUDED, None, sample, NOT_YET)
         else:
             self._put(start_ms, end_ms, UNKNOWN, None, sample)

@@ -15,8 +15,9 @@ from typing import Any
 from spark.config.objectives import PolicyStep
 from spark.figures import result_tables
 from spark.figures.budget_policy import ReachedStep, reached_steps, steps_up_to
+from spark.figures.judged_windows import JudgedWindow, judged_windows
 from spark.figures.result_tables import METADATA_FIGURES, TABLES
-from spark.vocabulary import REPLICA, SYNC_MASTER
+from spark.vocabulary import LEFT_OUT, REPLICA, SYNC_MASTER
 
 Row = Mapping[str, Any]
 """One row: column name -> None, bool, int, float, text, or lists and dicts of these."""
@@ -125,7 +126,7 @@ class ReportData:
     remarks: Sequence[Row] = ()
     """Exclusions and annotations after the event that touch the window: who, when, why."""
     exit_on: str = "day"
-    """Whose verdict the exit code tells: one of `sla_config.EXIT_POLICIES`."""
+    """Whose verdicts the exit code tells: one of `sla_config.EXIT_POLICIES`."""
     budget_policy: Sequence[PolicyStep] = ()
 
     def __post_init__(self) -> None:
@@ -140,18 +141,25 @@ class ReportData:
 
     @property
     def exit_code(self) -> int:
-        """0 met, 1 breached, 2 insufficient data: of the verdict that `exit_on` names; or what a
+        """0 met, 1 breached, 2 insufficient data: of the verdicts that `exit_on` names; or what a
         step of the error-budget policy says, if that is worse."""
-        verdicts = {"day": [self.verdict], "window": [self.window_verdict]}
-        counted = verdicts.get(self.exit_on, [self.verdict, self.window_verdict])
+        of_windows = [one.verdict for one in self.judged_windows]
+        verdicts = {"day": [self.verdict], "window": of_windows}
+        counted = verdicts.get(self.exit_on, [self.verdict, *of_windows])
         steps = steps_up_to(self.budget_steps, self.budget_policy)
         of_steps = [step.exit_code for step in steps if step.exit_code is not None]
         return worst_exit_code([*(EXIT_CODES[verdict] for verdict in counted), *of_steps])
 
     @property
     def budget_steps(self) -> list[ReachedStep]:
-        """Of each replica that reached one, its highest step; the most used budget first."""
-        return reached_steps(self.longest_windows, self.budget_policy)
+        """Of each replica and window that counts the highest step that is reached; the most used
+        budget first."""
+        return self.steps_reached_of(self.budget_policy)
+
+    def steps_reached_of(self, policy: Sequence[PolicyStep]) -> list[ReachedStep]:
+        """The same of some steps, ascending."""
+        rows = [row for window in self.judged_windows for row in window.rows]
+        return reached_steps(rows, policy)
 
     @property
     def longest_window(self) -> int:
@@ -164,11 +172,23 @@ class ReportData:
         return [row for row in self.windows if row["days"] == self.longest_window]
 
     @property
+    def judged_windows(self) -> list[JudgedWindow]:
+        """What counts beside the day: the longest rolling window, then the calendar periods."""
+        return judged_windows(
+            self.longest_window, self.longest_windows, self.calendar_windows, self._verdict_over
+        )
+
+    @property
     def window_verdict(self) -> str:
-        """The worst of the replicas' over the longest window, as the day's is that of its
-        replicas; without any, or with a group that waits for its slaves, it is not `met`."""
-        verdicts = {str(row["verdict"]) for row in self.longest_windows}
-        if self.waiting_groups or not verdicts:
+        """Over the longest rolling window."""
+        return self.judged_windows[0].verdict
+
+    def _verdict_over(self, rows: Sequence[Row]) -> str:
+        """The worst of the replicas' over a window, as the day's is that of its replicas; without
+        any, with a group that waits for its slaves, or where a file of the date was left out, it
+        is not `met`."""
+        verdicts = {str(row["verdict"]) for row in rows}
+        if self.waiting_groups or self.left_out or not verdicts:
             verdicts.add(INSUFFICIENT)
         return min(verdicts, key=SEVERITY.__getitem__)
 
@@ -185,6 +205,12 @@ class ReportData:
         waiting = [row for row in self.group_days if row["role"] == SYNC_MASTER]
         names = {(row["cluster"], row["broker"]): row for row in waiting}
         return [names[name] for name in sorted(names.keys() - with_replicas)]
+
+    @property
+    def left_out(self) -> list[Row]:
+        """Rows of `bad_lines` that are whole files whose lines do not count: what they would have
+        told nobody knows, so nothing can be met."""
+        return [row for row in self.bad_lines if _is_left_out(row)]
 
     def total(self, table: str) -> int:
         """How many `incidents` or `events` the date has."""
@@ -216,6 +242,15 @@ _REQUIRED = {
     "days": DAY_COLUMNS,
     "objectives": OBJECTIVE_COLUMNS,
 }
+
+
+def is_any_left_out(bad_lines: Iterable[Row]) -> bool:
+    """Of rows of `bad_lines`: whether a whole file is among them."""
+    return any(map(_is_left_out, bad_lines))
+
+
+def _is_left_out(row: Row) -> bool:
+    return str(row["reason"]).startswith(LEFT_OUT)
 
 
 def worst_exit_code(codes: Iterable[int]) -> int:

@@ -30,6 +30,17 @@ METADATA_FIGURES: Final = {
     "at_most_ms": "bigint",
     "unbounded_s": "double",
 }
+CLUSTER_CALENDAR_FIGURES: Final = {
+    **dict.fromkeys(("period", "name"), "string"),
+    "final": "boolean",
+    "verdict": "string",
+    **dict.fromkeys(
+        ("replicas_met", "replicas_breached", "replicas_insufficient"),
+        "bigint",
+    ),
+    **dict.fromkeys(("window_s", "open_s", "coverage"), "double"),
+    **dict.fromkeys(("good_s", "bad_s", "unknown_s", "excluded_s", "availability"), "double"),
+}
 WINDOW_METADATA_FIGURES: Final = {
     name: kind
     for name, kind in METADATA_FIGURES.items()
@@ -44,6 +55,7 @@ def _array_of(fields: dict[str, str]) -> str:
 METADATA_TYPE: Final = _array_of(METADATA_FIGURES)
 EXCLUSIONS_TYPE: Final = _array_of({"reason": "string", "seconds": "double"})
 WINDOW_METADATA_TYPE: Final = _array_of(WINDOW_METADATA_FIGURES)
+CLUSTER_CALENDAR_TYPE: Final = _array_of(CLUSTER_CALENDAR_FIGURES)
 
 
 def _columns(kind: str, *names: str) -> dict[str, str]:
@@ -192,7 +204,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _COUNTERS
     | _columns("bigint", "samples", "unreplicated_bytes_max", "oldest_unreplicated_ms_max")
     | _columns("double", "exposure_byte_s")
-    | _SENDS,
+    | _SENDS
+    | _columns(CLUSTER_CALENDAR_TYPE, "calendar"),
     "incidents": _KEY_COLUMNS
     | _columns("int", "number")
     | _columns("bigint", "start_ms", "end_ms")

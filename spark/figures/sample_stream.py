@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
+from spark.figures.between_lives import AGREE_MS, is_asked, passed_ms
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
 
@@ -44,7 +45,10 @@ class Sample(msgspec.Struct, eq=False):
         its boot, or since the boot began
     hidden_ms: so much of span_ms (a day at most) the wall clock has no room for, as it was set
         back; 0 where another broker told of the time. hidden_down_ms: the same between the life
-        before and its boot
+        before and its boot; a day where nothing proves how long that was
+    passed_ms: of a boot's first sample, how long ago the last line of the life before was, by
+        clocks that nobody sets; null where nothing proves it. proves_down: not where the wall
+        clock shows more time between them than that
     is_free: no other boot told of a part of its interval
     overtaken: a boot before its own tells of its moment
     out_of_order: its boot had a later `ts` before
@@ -67,6 +71,8 @@ class Sample(msgspec.Struct, eq=False):
     span_ms: int = 0
     hidden_ms: int = 0
     hidden_down_ms: int = 0
+    passed_ms: int | None = None
+    proves_down: bool = True
     is_free: bool = True
     overtaken: bool = False
     out_of_order: bool = False
@@ -97,12 +103,14 @@ class Stream:
 @dataclass(slots=True)
 class GroupSamples:
     """What the dumps say of one group. `slaves`: by broker id. `bad`: file, reason, text of the
-    bad lines of D. `digest` is the same for the same distinct samples, wherever they stand."""
+    bad lines of D. `digest` is the same for the same distinct samples, wherever they stand.
+    `named`: which ids of the masters' rows became which names (spark/figures/replica_names.py)."""
 
     masters: Stream
     slaves: dict[int, Stream] = field(default_factory=dict)
     bad: list[tuple[str, str, str]] = field(default_factory=list)
     digest: str = ""
+    named: dict[str, str] = field(default_factory=dict)
 
 
 def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
@@ -242,10 +250,13 @@ def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
     told_by_others = latest = 0
     closing: list[tuple[Sample, int]] = []
     is_one_broker = True
+    past: Sequence[Sample] | None = None
     for of_boot in lives:
         told = told_by_others
         is_one_broker = is_one_broker and _continues(of_boot[0])
-        _hide_down(of_boot[0], told, is_one_broker=is_one_broker)
+        if past is not None:
+            _measure_down(past, of_boot, told)
+        past = of_boot
         for each in _by_ts(of_boot):
             if each.ts >= w1_ms:
                 closing.append((each, told_by_others))
@@ -274,14 +285,20 @@ def _asks(sample: Sample) -> bool:
     return sample.same_boot or sample.from_zero
 
 
-def _hide_down(first: Sample, told: int, *, is_one_broker: bool) -> None:
-    """Time between two lives that the wall clock has no room for."""
-    before, boot_ts = first.predecessor, min(first.line.boot_ts, first.ts)
-    if before is None or not is_one_broker:
+def _measure_down(past: Sequence[Sample], life: Sequence[Sample], told: int) -> None:
+    """The time between two lives by clocks that nobody sets, and what the wall clock shows of it:
+    where it shows less the rest is hidden, where it shows more nothing of it is proved down."""
+    first = life[0]
+    if not is_asked(past[-1].line, first.line):
         return
-    shown_ms = max(0, boot_ts - told)
-    hidden_ms = abs(boot_ts - before.ts) - shown_ms
+    first.passed_ms = passed_ms(past, life)
+    if first.passed_ms is None:
+        first.hidden_down_ms, first.proves_down = DAY_MS, False
+        return
+    boot_ts = min(first.line.boot_ts, first.ts)
+    hidden_ms = max(0, first.passed_ms - (first.ts - boot_ts)) - max(0, boot_ts - told)
     first.hidden_down_ms = min(hidden_ms, DAY_MS) if hidden_ms > _SET_BACK_MS else 0
+    first.proves_down = hidden_ms >= -AGREE_MS
 
 
 def mark_reaches(sample: Sample) -> bool:
@@ -335,7 +352,7 @@ def _since_boot(sample: Sample, told: int) -> tuple[int, int]:
     line, ts = sample.line, sample.ts
     since_boot = max(0, ts - line.boot_ts)
     if sample.proved:
-        if told < min(line.boot_ts, ts):
+        if told < min(line.boot_ts, ts) and sample.proves_down:
             sample.down_ms = told
         return since_boot, min(since_boot, 3 * line.interval_ms)
     covered = min(since_boot, line.interval_ms)

@@ -107,6 +107,7 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
         return Uncounted(0, 0)
     # Where clocks contradict each other, a line could be missing all the same.
     most = max(most_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
+    most += sample.hidden_down_ms * MOST_SENDS_A_MS
     if not ancestry.follows(sample):
         return Uncounted(most, most)
     opened = next((each.line for each in _life_from(samples, place) if each.line.max_offset), None)

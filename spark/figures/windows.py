@@ -4,7 +4,6 @@ Plain functions over stored days, never over samples; windows are made in the ex
 the driver. Sums are sums of the days' sums, percentiles come from the days' histograms. Days
 without a stored result are unknown time. Rows are dictionaries by column
 (spark/figures/result_tables.py). Knows docs/sla_report.md ("Several days"), no dump and no path.
-Long because windows, groups and clusters add up the same columns by the same rules.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark.config.objectives import Objective
+from spark.figures.cluster_calendar import cluster_calendar, verdict_counts
 from spark.figures.criteria import availability_verdict, is_covered
 from spark.figures.distributions import (
     NANOSECONDS,
@@ -26,7 +26,6 @@ from spark.figures.distributions import (
     whole_ms,
     whole_ns,
 )
-from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import PERCENTILES, SPANS_S, STATES
 from spark.figures.verdicts import budget_columns, budget_s, waiting_groups, worst_of
 from spark.vocabulary import DAY_MS, MINUTE_MS, SEND_ANSWERS, SYNC_RESULTS
@@ -354,17 +353,20 @@ def clusters(
     of_replicas: Sequence[Row],
     groups: Sequence[Row],
     of_groups: Sequence[Row],
+    calendar: Sequence[Row] = (),
 ) -> list[dict[str, Any]]:
     """Rows of table `clusters`: one for each cluster and number of days, 1 among them.
 
     `replicas` and `groups`: D's rows of replica_days and group_days, `of_replicas` and
-    `of_groups`: those of windows and group_windows; replicas' with their histograms.
+    `of_groups`: those of windows and group_windows; replicas' with their histograms. `calendar`:
+    those of calendar_windows.
     """
     every = _by_cluster([*({**row, "days": 1} for row in replicas), *of_replicas])
     members = _by_cluster([*({**row, "days": 1} for row in groups), *of_groups])
     waiting = {row["cluster"] for row in waiting_groups(groups, replicas)}
     return [
         _cluster(cluster, days, members[cluster, days], every.get((cluster, days), []), waiting)
+        | {"calendar": cluster_calendar(cluster, calendar, waiting) if days == 1 else None}
         for cluster, days in sorted(members)
     ]
 
@@ -379,20 +381,12 @@ def _by_cluster(rows: Iterable[Row]) -> dict[tuple[str, int], list[Row]]:
 def _cluster(
     cluster: str, days: int, groups: Sequence[Row], replicas: Sequence[Row], waiting: set[str]
 ) -> dict[str, Any]:
-    verdict = worst_of(row["verdict"] for row in replicas)
-    if verdict == MET and cluster in waiting:
-        verdict = INSUFFICIENT
-    kinds = {"met": MET, "breached": BREACHED, "insufficient": INSUFFICIENT}
     row: dict[str, Any] = {
         "cluster": cluster,
         "days": days,
-        "verdict": verdict,
         "groups": len(groups),
         "replicas": len(replicas),
-        **{
-            f"replicas_{name}": sum(each["verdict"] == word for each in replicas)
-            for name, word in kinds.items()
-        },
+        **verdict_counts(replicas, is_waiting=cluster in waiting),
         **{name: sum_of_seconds(each[name] for each in replicas) for name in _REPLICA_SECONDS},
         **{name: sum(each[name] or 0 for each in replicas) for name in _REPLICA_COUNTS},
         "longest_incident_s": _largest(replicas, "longest_incident_s") or 0.0,

@@ -166,6 +166,12 @@ def _exactly(seconds: float) -> str:
     return f"{int(minutes)}{_SPACE}min{_SPACE}{whole:0>2}{point}{part}{_SPACE}s"
 
 
+def visible(text: str) -> str:
+    """All of a text, what is invisible in it as `\\u200b`: for a terminal, or a log's line. A space
+    that does not break a line is a space."""
+    return "".join(_visible(character) for character in text)
+
+
 def isolated(text: Any) -> str:
     """A name within a sentence: its writing direction does not turn the words around it."""
     return f"{_ISOLATE}{name(text)}{_END_ISOLATE}"

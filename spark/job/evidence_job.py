@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,16 +37,16 @@ from spark.evidence.links import (
     sha256,
 )
 from spark.figures.result_tables import TABLES
+from spark.job.dump_source import DumpFiles, DumpSource
 from spark.job.hadoop_files import HadoopFiles
 from spark.reported_day import Day
 
-_FILES: Final = "*.jsonl*"
 _MOST_PROBLEMS: Final = 100
 
 
 def append_evidence(
     spark: SparkSession,
-    dumps: Sequence[str],
+    source: DumpSource,
     out: str,
     day: Day,
     sla: SlaConfig,
@@ -57,7 +57,7 @@ def append_evidence(
     and what Spark raises."""
     root = out.rstrip("/")
     files = HadoopFiles(spark)
-    records, problems = _inputs(spark, files, dumps, day)
+    records, problems = _inputs(spark, files, source, day)
     copies = {"sla": sla.text, "exclusions": sla.exclusion_log}
     body = {
         "v": VERSION,
@@ -98,21 +98,26 @@ def _append(files: HadoopFiles, place: str, date: str, body: Mapping[str, Any]) 
 
 
 def _inputs(
-    spark: SparkSession, files: HadoopFiles, dumps: Sequence[str], day: Day
+    spark: SparkSession, files: HadoopFiles, source: DumpSource, day: Day
 ) -> tuple[list[LifeRecord], list[str]]:
     """The date's lives, and what is wrong with its lines and files, each in a fixed order."""
-    places = [f"{path.rstrip('/')}/dt={day.date}" for path in dumps]
+    places = [f"{path.rstrip('/')}/dt={day.date}" for path in source.paths]
     there = [place for place in places if files.exists(place)]
     if not there:
         return [], []
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    frame = reader.option("pathGlobFilter", _FILES).load(there).select("path", "content")
-    read = frame.rdd.map(lambda row: stretches_of_file(_below_dt(row[0]), bytes(row[1])))
+    dumps, bounds = DumpFiles(spark, there, source.bounds), source.bounds
+    read = dumps.frame.rdd.map(
+        lambda row: stretches_of_file(_below_dt(row[0]), bytes(row[1]), bounds)
+    )
     kept = read.cache()
     try:
         stretches = kept.flatMap(lambda found: list(found[0].items()))
         records = stretches.groupByKey().map(_record).collect()
         file_problems = kept.flatMap(lambda found: found[1]).collect()
+        file_problems += [
+            f"{_below_dt(path)}: is left out: {bounds.stored_problem(size)}"
+            for path, size in dumps.too_large
+        ]
     finally:
         kept.unpersist()
     records.sort(key=lambda record: record.life)

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
+from spark.job.dump_source import DumpFiles, DumpSource
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_tasks import (
     BadLines,
@@ -31,6 +32,7 @@ from spark.job.report_tasks import (
     Rows,
     bad_lines_by_reason,
     item_of_expected,
+    item_of_large_file,
     item_of_row,
     items_of_file,
     part_of,
@@ -42,7 +44,6 @@ from spark.reported_day import Day, InputError
 _LOG = logging.getLogger(__name__)
 
 Row = dict[str, Any]
-_FILES: Final = "*.jsonl*"
 _BYTES_OF_A_PART: Final = 8_000_000
 """Of files as they lie there, gz mostly: 60,000 lines."""
 _FEW_BYTES: Final = 250_000
@@ -145,17 +146,16 @@ def _without_long_ones(rows: Rows) -> Rows:
 
 
 def compute(
-    spark: SparkSession, paths: Sequence[str], stored: Mapping[str, DataFrame], context: Context
+    spark: SparkSession, source: DumpSource, stored: Mapping[str, DataFrame], context: Context
 ) -> GroupTables:
-    """Reads the dumps below `paths` (Hadoop paths: local, hdfs://, s3a://) and computes the tables
-    of every broker group that they, the stored rows (spark/job/report_tasks.py, STORED) or `expect`
-    name.
+    """Reads the dumps of `source` and computes the tables of every broker group that they, the
+    stored rows (spark/job/report_tasks.py, STORED) or `expect` name.
 
     Raises InputError for a path that is not there, and for a file that cannot be read; and what
     else Spark raises, of which a full disk is an example.
     """
     files = HadoopFiles(spark)
-    for path in paths:
+    for path in source.paths:
         _check(path, files)
     items = [_items_of_rows(table, frame) for table, frame in stored.items()]
     expected = sorted({(name.cluster, name.broker) for name in context.sla.expect})
@@ -163,7 +163,7 @@ def compute(
         items.append(spark.sparkContext.parallelize(expected, 1).map(item_of_expected))
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            dumps = _Dumps(spark, files, paths, context.day)
+            dumps = _Dumps(spark, files, source, context.day)
             known = [*dumps.items(), *items]
             every = spark.sparkContext.union(known or [spark.sparkContext.parallelize([], 1)])
             of_groups = every.partitionBy(dumps.parts(), part_of)
@@ -208,37 +208,32 @@ class _Dumps:
     """The files of the date and of those beside it, whose directories are there."""
 
     def __init__(
-        self, spark: SparkSession, files: HadoopFiles, paths: Sequence[str], day: Day
+        self, spark: SparkSession, files: HadoopFiles, source: DumpSource, day: Day
     ) -> None:
+        self._spark = spark
         self._day = day
+        self._bounds = source.bounds
         dates = [day.date + datetime.timedelta(days=days) for days in (-1, 0, 1)]
-        directories = [f"{path.rstrip('/')}/dt={date}" for path in paths for date in dates]
+        directories = [f"{path.rstrip('/')}/dt={date}" for path in source.paths for date in dates]
         there = [directory for directory in directories if files.exists(directory)]
-        # Without the lookup Spark would take the directories' names for columns, and refuse a tree
-        # that has files on two levels.
-        reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-        reader = reader.option("pathGlobFilter", _FILES)
-        self._frame = reader.load(there) if there else None
-        self._least_parts = spark.sparkContext.defaultParallelism
+        self._files = DumpFiles(spark, there, source.bounds) if there else None
 
     def items(self) -> list[RDD[Item]]:
         """What the files hold; nothing without any."""
-        if self._frame is None:
+        if self._files is None:
             return []
-        day = self._day
-        rows = self._frame.select("path", "content").rdd
-        return [rows.flatMap(lambda row: items_of_file(row[0], bytes(row[1]), day))]
+        day, bounds = self._day, self._bounds
+        rows = self._files.frame.rdd
+        found = [rows.flatMap(lambda row: items_of_file(row[0], bytes(row[1]), day, bounds))]
+        if large := self._files.too_large:
+            items = [item_of_large_file(path, size, bounds) for path, size in large]
+            found.append(self._spark.sparkContext.parallelize(items, 1))
+        return found
 
     def parts(self) -> int:
         """Into how many parts the groups go."""
-        return parts_of(self._size(), self._least_parts)
-
-    def _size(self) -> int:
-        """Bytes of the files as they lie there, from Spark's own statistics."""
-        if self._frame is None:
-            return 0
-        plan: Any = self._frame._jdf.queryExecution().optimizedPlan()
-        return int(plan.stats().sizeInBytes())
+        size = self._files.size if self._files is not None else 0
+        return parts_of(size, self._spark.sparkContext.defaultParallelism)
 
 
 def _unread_file(error: Exception) -> str | None:

@@ -14,10 +14,12 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from spark.dumps.dump_files import Group, split_by_group
+from spark.dumps.dump_files import BadLine, Group, split_by_group
+from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.figures.group_report import Tables, group_rows
 from spark.figures.report_context import Context
 from spark.reported_day import Day
+from spark.vocabulary import LEFT_OUT
 
 Key = tuple[str, ...]
 """A broker group, or the file of lines that no group has."""
@@ -45,16 +47,24 @@ class Rows(NamedTuple):
         return found
 
 
-def items_of_file(path: str, content: bytes, day: Day) -> Iterator[Item]:
+def items_of_file(
+    path: str, content: bytes, day: Day, bounds: Bounds = DEFAULT_BOUNDS
+) -> Iterator[Item]:
     """What a file below `dt=` holds for each group, and its bad lines. `path` as Hadoop writes
     it."""
     date = datetime.date.fromisoformat(_DATE.findall(path)[-1])
     file = path.removeprefix("file:")
-    packed, bad = split_by_group(file, date, content, day)
+    packed, bad = split_by_group(file, date, content, day, bounds)
     for group, lines in packed.items():
         yield group, (_LINES, lines)
     if bad:
         yield (file,), (_BAD_LINES, bad)
+
+
+def item_of_large_file(path: str, size: int, bounds: Bounds) -> Item:
+    """Of a file that is not even read: it has more bytes as it lies there than `bounds` allow."""
+    file = path.removeprefix("file:")
+    return (file,), (_BAD_LINES, [BadLine(file, f"{LEFT_OUT}: {bounds.stored_problem(size)}", "")])
 
 
 def item_of_expected(group: Group) -> Item:

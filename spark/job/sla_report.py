@@ -18,13 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.config.calendar_periods import periods_of
 from spark.config.objectives import SlaConfig
+from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.figures.calendar_windows import first_dates
+from spark.figures.cluster_calendar import not_met
 from spark.figures.group_report import OF_GROUPS, row_tuple
 from spark.figures.report_context import Context
-from spark.figures.report_data import INSUFFICIENT, ReportData
+from spark.figures.report_data import INSUFFICIENT, ReportData, is_any_left_out
 from spark.figures.verdicts import waiting_groups, worst_of
 from spark.figures.windows import clusters
 from spark.job.calendar_files import update_calendar
+from spark.job.dump_source import DumpSource
 from spark.job.evidence_job import append_evidence
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_job import GroupTables, Row, compute, frame_of
@@ -60,6 +63,12 @@ class ReportRequest:
     dumps: Sequence[str]
     out: str
     sla: SlaConfig
+    bounds: Bounds = DEFAULT_BOUNDS
+
+    @property
+    def source(self) -> DumpSource:
+        """What is read."""
+        return DumpSource(self.dumps, self.bounds)
 
 
 def run(spark: SparkSession, request: ReportRequest, begin_stage: BeginStage) -> ReportData:
@@ -118,7 +127,7 @@ class _Pipeline:
         self._cleanup.callback(staged.discard)
         context, stored = self._context(), self._stored()
         self._next_stage()
-        groups = compute(self._spark, self._request.dumps, stored, context)
+        groups = compute(self._spark, self._request.source, stored, context)
         self._cleanup.callback(groups.release)
         self._next_stage()
         of_several = self._of_several(groups)
@@ -176,7 +185,8 @@ class _Pipeline:
         without any replica."""
         replicas, members = groups.rows("replica_days"), groups.rows("group_days")
         verdicts = {row["verdict"] for row in replicas}
-        if waiting_groups(members, replicas):
+        is_whole = not is_any_left_out(groups.bad_lines())
+        if waiting_groups(members, replicas) or not is_whole:
             verdicts.add(INSUFFICIENT)
         report: Row = {
             "w0_ms": self._day.w0_ms,
@@ -186,8 +196,14 @@ class _Pipeline:
             "bad_lines": groups.count("bad_lines"),
         }
         of_clusters = clusters(
-            replicas, groups.rows("windows"), members, groups.rows("group_windows")
+            replicas,
+            groups.rows("windows"),
+            members,
+            groups.rows("group_windows"),
+            groups.rows("calendar_windows"),
         )
+        if not is_whole:
+            of_clusters = [not_met(row) for row in of_clusters]
         return {"clusters": of_clusters, "reports": [report]}
 
     def _write(self, staged: StagedDay, table: str, rows: Iterable[Row]) -> None:
@@ -213,6 +229,6 @@ class _Pipeline:
             for name, text in {**content, "summary.json": summary}.items()
         }
         request = self._request
-        append_evidence(self._spark, request.dumps, request.out, self._day, request.sla, below_out)
+        append_evidence(self._spark, request.source, request.out, self._day, request.sla, below_out)
         update_calendar(files, request.out, json.loads(summary))
         files.write(summary_path(self._request.out, self._day.date), summary)

@@ -22,7 +22,7 @@ def by_label(data: ReportData) -> list[str]:
         there = [one for one in reached if one.step == step]
         named = [
             f"{'/'.join(map(wording.name, one.key))} ({wording.used(one.used_ratio)} of"
-            f" {one.days} days' budget used)"
+            f" {one.window.budget} used)"
             for one in there[:_MAX_NAMED]
         ]
         more = len(there) - len(named)
@@ -37,13 +37,13 @@ def notices(data: ReportData) -> list[str]:
 
 
 def for_programs(data: ReportData) -> list[dict[str, Any]]:
-    """Of each replica that reached one, its highest step."""
+    """Of each replica and window that reached one, its highest step."""
     return [
         {
             "cluster": one.cluster,
             "broker": one.broker,
             "replica": one.replica,
-            "days": one.days,
+            **one.window.fields,
             "used_ratio": one.used_ratio,
             "at_percent": one.step.at_percent,
             "label": one.step.label,

@@ -1,4 +1,5 @@
-"""The two verdicts that a report begins with, and why: the day's and the longest window's.
+"""The verdicts that a report begins with, and why: the day's, and those of the windows that count
+beside it.
 
 Called on the driver by the page, by the line on stdout and by the notification, so that all of them
 give the same reasons in the same order. It must not know Spark or HTML.
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark.figures import wording
+from spark.figures.judged_windows import JudgedWindow
 from spark.figures.report_data import (
     BREACHED,
     INSUFFICIENT,
@@ -28,27 +30,33 @@ _MAX_REASONS = 3
 
 @dataclass(frozen=True)
 class Headline:
-    """A verdict; `days` is 1 for the day itself. `rows` are all replicas' rows of that length, the
+    """A verdict; `window` is None for the day itself. `rows` are all replicas' rows of it, the
     worst first. `begun`: the date of the first result, where a window is judged from there on;
     `date`: the report's."""
 
-    days: int
+    window: JudgedWindow | None
     verdict: str
     rows: Sequence[Row]
     date: str
-    sends: Sends | None
+    sends: Sends | None = None
     begun: str | None = None
 
     @property
+    def name(self) -> str:
+        """`30 days`, `2026-11`; nothing for the day itself."""
+        return "" if self.window is None else self.window.name.text
+
+    @property
     def span(self) -> str:
-        """`30 days`, `30 days (begun 3 days ago)`; nothing for the day itself."""
-        if self.days <= 1:
-            return ""
-        return f"{self.days} days{f' ({self.age})' if self.begun is not None else ''}"
+        """`30 days`, `30 days (begun 3 days ago)`, `2026-11 (so far)`; nothing for the day."""
+        return f"{self.name}{f' ({self.age})' if self.age else ''}"
 
     @property
     def age(self) -> str:
-        """`begun 3 days ago`: how long ago the first day with a result began."""
+        """`begun 3 days ago`: how long ago the first day with a result began; `so far`: of a
+        calendar period that goes on."""
+        if self.window is not None and not self.window.is_final:
+            return "so far"
         if self.begun is None:
             return ""
         first, last = map(datetime.date.fromisoformat, (self.begun, self.date))
@@ -69,21 +77,38 @@ class Headline:
 def day_headline(data: ReportData) -> Headline:
     """Of the date itself."""
     rows = worst_first(data.replica_days)
-    return Headline(1, data.verdict, rows, data.date, sends_of(data.group_days))
+    return Headline(None, data.verdict, rows, data.date, sends_of(data.group_days))
 
 
 def window_headline(data: ReportData) -> Headline:
-    """Of the longest window."""
-    rows = worst_first(data.longest_windows)
+    """Of the longest rolling window."""
+    window = data.judged_windows[0]
+    rows = worst_first(window.rows)
     begun = max((row["begun"] for row in rows if row["begun"] is not None), default=None)
     sends = sends_of(row for row in data.group_windows if row["days"] == data.longest_window)
-    return Headline(data.longest_window, data.window_verdict, rows, data.date, sends, begun)
+    return Headline(window, window.verdict, rows, data.date, sends, begun)
+
+
+def calendar_headlines(data: ReportData) -> list[Headline]:
+    """Of each calendar period, the shortest first."""
+    return [
+        Headline(window, window.verdict, worst_first(window.rows), data.date)
+        for window in data.judged_windows[1:]
+    ]
+
+
+def window_headlines(data: ReportData) -> list[Headline]:
+    """Of everything that counts beside the day."""
+    return [window_headline(data), *calendar_headlines(data)]
 
 
 def reasons_of(row: Row) -> list[str]:
-    """Why a replica has its verdict: stored with its day, derived from the figures for a window."""
+    """Why a replica has its verdict: stored with its day and with a calendar period, derived from
+    the figures for a rolling window."""
     stored = row.get("reasons")
-    return list(stored) if stored is not None else [_window_reason(row)]
+    if stored is not None:
+        return list(stored)
+    return [row["reason"] if row.get("period") is not None else _window_reason(row)]
 
 
 def _window_reason(row: Row) -> str:
@@ -108,18 +133,27 @@ def _known_days(row: Row) -> str:
 
 
 def one_line(data: ReportData) -> str:
-    """Both verdicts, and why, without line breaks: `DATE breached: …; 30 days met: …`."""
+    """All verdicts, and why, without line breaks: `DATE breached: …; 30 days met: …`."""
     revised = f" (revision {data.revision})" if data.revision > 1 else ""
-    day, window = day_headline(data), window_headline(data)
+    day = day_headline(data)
     told = ["; ".join(short_reasons(data, day)) or _how_many(day), open_incidents.brief(data)]
     if day.sends is not None and day.sends.failed:
         told.append(day.sends.brief)
     why = "; ".join(filter(None, told))
-    text = f"{data.date} {day.verdict}{revised}: {why}; {window.span} {window.verdict}"
-    if reasons := short_reasons(data, window):
-        text += f": {'; '.join(reasons)}"
-    text = "; ".join([text, *budget_steps.by_label(data)])
+    texts = [f"{data.date} {day.verdict}{revised}: {why}"]
+    for window in window_headlines(data):
+        reasons = short_reasons(data, window)
+        because = f": {'; '.join(reasons)}" if reasons else ""
+        texts.append(f"{window.span} {window.verdict}{because}")
+    text = "; ".join([*texts, *budget_steps.by_label(data)])
     return " ".join(text.split())  # no line breaks
+
+
+def left_out_text(row: Row) -> str:
+    """Of files whose lines do not count, for one reason: the first of them, and why."""
+    others = int(row["files"]) - 1
+    more = f" and {wording.plural(others, 'more file', 'more files')}" if others else ""
+    return f"{wording.name(row['example_file'])}{more}: {wording.excerpt(row['reason'])}"
 
 
 def _how_many(day: Headline) -> str:
@@ -144,6 +178,7 @@ def short_reasons(data: ReportData, headline: Headline) -> list[str]:
             " a SYNC_MASTER without a replica"
             for row in data.waiting_groups
         ]
+        found += [left_out_text(row) for row in data.left_out]
     more = len(found) - _MAX_REASONS
     found = [*found[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
     unknown = headline.count(INSUFFICIENT) if headline.verdict == BREACHED else 0

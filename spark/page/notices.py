@@ -13,6 +13,7 @@ from spark.figures import wording
 from spark.figures.report_data import ReportData, Row, key_of
 from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import budget_steps
+from spark.page.headlines import left_out_text
 from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
 
@@ -59,6 +60,10 @@ def notices(data: ReportData, window: str) -> list[str]:
             f"Insufficient data: {names}{more} waits for its slaves as a SYNC_MASTER, but no "
             "replica of it is known."
         )
+    found += [
+        f"Insufficient data: {left_out_text(row)}. Nothing is met while nobody knows what it says."
+        for row in data.left_out
+    ]
     if bad := counts(data)["bad_lines"]:
         lines = wording.plural(bad, "line", "lines")
         was = "was" if bad == 1 else "were"

@@ -28,7 +28,7 @@ from spark.figures.report_data import (
 )
 from spark.page.comparisons import days_in_words, sheets
 from spark.page.group_plots import Lane, ack_histogram, incident_chart
-from spark.page.headlines import Headline, day_headline, window_headline
+from spark.page.headlines import Headline, day_headline, window_headlines
 from spark.page.notices import excluded, excluded_kinds, notices
 from spark.page.open_incidents import open_incidents
 from spark.page.page_template import page_bytes, page_environment
@@ -85,10 +85,10 @@ def _view(data: ReportData) -> dict[str, Any]:
         data.group_days, key=lambda row: (SEVERITY[row["verdict"]], row["cluster"], row["broker"])
     )
     windows = _windows(data)
-    window = window_headline(data)
+    judged = window_headlines(data)
     lengths = tuple(data.window_days)
     return {
-        "headlines": [(one, _how_many(one)) for one in (day_headline(data), window)],
+        "headlines": [(one, _how_many(one)) for one in (day_headline(data), *judged)],
         "open_now": open_incidents(data),
         "runbook_of": _runbook_links(data),
         "entries": [
@@ -101,7 +101,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         "notices": notices(data, _window(data)),
         "whys": [
             ("Why", why_day(data, ordered)),
-            (f"Why, over {window.span}", why_window(window)),
+            *((f"Why, over {window.span}", why_window(window)) for window in judged),
         ],
         "tiles": _tiles(data),
         "key_of": key_of,
@@ -116,6 +116,9 @@ def _view(data: ReportData) -> dict[str, Any]:
         "lengths": lengths,
         "lengths_in_words": days_in_words(lengths),
         "clusters": _part(_clusters(data)),
+        "cluster_periods": _part(
+            [(row, one) for row, *_ in _clusters(data) for one in row["calendar"] or ()]
+        ),
         "replicas": _part(ordered),
         "details": [
             (row, sheets(row, windows.get(key_of(row), {}), lengths), plots.of(row))

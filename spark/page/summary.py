@@ -45,7 +45,8 @@ _WINDOW_FIGURES = tuple(name for name in WINDOW_COLUMNS if name not in {*KEY, "d
 _CSV_WINDOW_FIGURES = tuple(name for name in _WINDOW_FIGURES if name != "metadata")
 _GROUP_WINDOW_FIGURES = tuple(n for n in GROUP_WINDOW_COLUMNS if n not in {*KEY, "days"})
 _CALENDAR_FIGURES = tuple(n for n in CALENDAR_WINDOW_COLUMNS if n not in {*KEY, "period"})
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Also the wide forms of the first four, which some spreadsheets take for them."""
 
 
 def summary_json(data: ReportData) -> bytes:
@@ -63,7 +64,12 @@ def summary_json(data: ReportData) -> bytes:
             "seconds": (data.w1_ms - data.w0_ms) / 1000,
         },
         "verdict": data.verdict,
-        "rolling": {"days": rolling.days, "begun": rolling.begun, "verdict": rolling.verdict},
+        "rolling": {
+            "days": data.longest_window,
+            "begun": rolling.begun,
+            "verdict": rolling.verdict,
+        },
+        "calendar": calendar_verdicts(data),
         "exit_on": data.exit_on,
         "exit_code": data.exit_code,
         "budget_steps": budget_steps.for_programs(data),
@@ -101,20 +107,24 @@ def summary_json(data: ReportData) -> bytes:
 
 
 def replicas_csv(data: ReportData) -> bytes:
-    """A row for each replica, worst first; windows as `d7_…` and `d30_…`, metadata by kind."""
+    """A row for each replica, worst first; windows as `d7_…` and `d30_…`, metadata by kind, and
+    behind these calendar periods as `month_…`, where there are some."""
     plain = tuple(name for name in REPLICA_DAY_COLUMNS if name != "metadata")
     metadata = [f"{kind}_{name}" for kind in METADATA_KINDS for name in METADATA_COLUMNS[1:]]
+    periods = [str(one.name.period) for one in data.judged_windows[1:]]
     header = [
         "date",
         *plain,
         *(f"metadata_{name}" for name in metadata),
         *(f"d{days}_{name}" for days in data.window_days for name in _CSV_WINDOW_FIGURES),
+        *(f"{period}_{name}" for period in periods for name in _CALENDAR_FIGURES),
     ]
     windows = _windows_of(data.windows, KEY, _WINDOW_FIGURES)
+    calendar = _calendar_of(data)
     rows = []
     for row in worst_first(data.replica_days):
         ages = {item["kind"]: item for item in row["metadata"] or ()}
-        of_days = windows.get(key_of(row), {})
+        of_days, of_periods = windows.get(key_of(row), {}), calendar.get(key_of(row), {})
         rows.append(
             [
                 data.date,
@@ -128,6 +138,11 @@ def replicas_csv(data: ReportData) -> bytes:
                     of_days.get(str(days), {}).get(name)
                     for days in data.window_days
                     for name in _CSV_WINDOW_FIGURES
+                ),
+                *(
+                    of_periods.get(period, {}).get(name)
+                    for period in periods
+                    for name in _CALENDAR_FIGURES
                 ),
             ]
         )
@@ -148,6 +163,20 @@ def incidents_csv(data: ReportData) -> bytes:
             for row in ordered_incidents(data)
         ),
     )
+
+
+def calendar_verdicts(data: ReportData) -> list[dict[str, Any]]:
+    """Of each calendar period the verdict of all replicas, the shortest first."""
+    return [
+        {
+            "period": one.name.period,
+            "name": one.name.name,
+            "timezone": one.rows[0]["timezone"],
+            "final": one.is_final,
+            "verdict": one.verdict,
+        }
+        for one in data.judged_windows[1:]
+    ]
 
 
 def counts(data: ReportData) -> dict[str, int]:
@@ -231,15 +260,21 @@ def _plain(value: Any) -> Any:
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    return text.getvalue().encode("utf-8", errors="replace")
+    lines = [_csv_line(header), *(_csv_line([_cell(value) for value in row]) for row in rows)]
+    return "".join(lines).encode("utf-8", errors="replace")
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """csv quotes the signs of its line's end and no others; a bare carriage return, too, would end
+    a row for whoever reads it."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> str:
-    """Null is empty; a text that a spreadsheet would take for a formula gets an apostrophe."""
+    """Null is empty; a text that a spreadsheet would take for a formula gets an apostrophe, and a
+    NUL, at which many a reader stops, becomes `\ufffd`."""
     plain = _plain(value)
     if plain is None:
         return ""
@@ -248,6 +283,7 @@ def _cell(value: Any) -> str:
     if isinstance(plain, list):
         plain = "; ".join(map(_item, plain))
     if isinstance(plain, str):
+        plain = plain.replace("\0", "\ufffd")
         return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
     return repr(plain)
 

@@ -46,7 +46,8 @@ ONLY_SPARK = {
     "group_days": {"dt", "revision", "two_masters", *_ALL_SENDS},
     "windows": {"dt", "late"},
     "group_windows": {"dt"},
-    "clusters": {"dt"},
+    # Calendar periods: tests/spark/figures/test_cluster_calendar.py has their truth.
+    "clusters": {"dt", "calendar"},
     "incidents": {"dt"},
     "minutes": {"dt"},
     "hours": {"dt"},

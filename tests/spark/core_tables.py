@@ -65,7 +65,7 @@ def core_tables(
         found[rows.table] += [
             dict(zip(columns, row, strict=True)) | {"dt": date} for row in rows.unpacked()
         ]
-    names = ("replica_days", "windows", "group_days", "group_windows")
+    names = ("replica_days", "windows", "group_days", "group_windows", "calendar_windows")
     found["clusters"] = [
         dict(zip(TABLES["clusters"], row_tuple("clusters", row), strict=True)) | {"dt": date}
         for row in clusters(*(found[name] for name in names))

@@ -113,6 +113,9 @@ class Life:
     first_look_ms: int
     version: int = 1
     """Of the lines that it writes."""
+    machine_on: int = 0
+    """When its machine was switched on, and how often before: day_machines.py."""
+    reboots: int = 0
     blind: list[Disturbance] = field(default_factory=list)
     """In which nobody looks: process `ha` or the whole machine stands still."""
     links: dict[str, Link] = field(default_factory=dict)
@@ -144,6 +147,12 @@ class Story:
     """day_objectives.Copies of a slave that writes lines, too."""
     rivals: list[Life] = field(default_factory=list)
     """Masters of the same name beside those of `lives`."""
+    tells_machine: bool = True
+    """Lines of version 2 say which boot of its machine a broker lives in; `is_held`: and that a
+    time service holds the clock, when it does."""
+    is_held: bool = False
+    named_after: dict[str, int] = field(default_factory=dict)
+    """Replica -> how long (ms) it goes by its ip when it is new to a master."""
     asks: set[str] = field(default_factory=set)
     """Which of day_objectives.CRITERIA its objective sets."""
     lag_p99_ms: int = 10_000
@@ -219,6 +228,12 @@ class Story:
             f" sync {self.sync_ok_percent}, metadata {self.metadata_age_ms}"
         )
         found += [f"{at(since)} clock ahead by {ahead}" for since, ahead in self.clock]
+        found += [
+            f"machine {life.machine} of {life.boot[:8]} on since {at(life.machine_on)}"
+            for life in self.lives
+        ]
+        found.append(f"tells its machine {self.tells_machine}, clock held {self.is_held}")
+        found += [f"{name} is named after {ms} ms" for name, ms in self.named_after.items()]
         found += [f"{at(a)} disk full until {at(b)}" for a, b in self.unwritten]
         return found
 

@@ -35,6 +35,14 @@ from tests.spark.day_events import (
     Story,
     random_story,
 )
+from tests.spark.day_machines import (
+    HELD_MS,
+    MONO_AT_START,
+    has_name,
+    ip_of,
+    is_ip,
+    tell_machines,
+)
 from tests.spark.day_objectives import BYTES_A_MS, counted, lag_at, most_lag, tell_more
 from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sends, sync
 
@@ -45,10 +53,8 @@ LAG_LE: Final = (
 )
 RISK_LE: Final = (0, 10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000, 2_000_000, 10_000_000)
 SENDS: Final = sends()
-UNNAMED: Final = "10.0.0.7"
+UNNAMED: Final = "10.0.1.1"
 """A slave by its ip, before it has told its name."""
-MONO_AT_START: Final = 77_000
-"""Of each boot, ms."""
 
 
 class _Looks:
@@ -156,23 +162,24 @@ class Day:
         """When a reader of the files first hears of a replica; the day's end: never."""
         if self.story.expects:
             return 0
+        names = (replica, ip_of(self.story, replica), UNNAMED)
         return min(
             (
                 self.moment_of(line)
                 for line in self.lines
-                if any(row["id"] == replica for row in line["replicas"])
+                if any(row["id"] in names for row in line["replicas"])
             ),
             default=self.story.w1,
         )
 
     def moment_of(self, line: Line) -> int:
         """When a master's line was written, in true time."""
-        return self._starts[line["boot"]] + int(line["mono"]) - MONO_AT_START
+        return self._machines[line["boot"]] + int(line["mono"]) - MONO_AT_START
 
     @functools.cached_property
-    def _starts(self) -> dict[str, int]:
+    def _machines(self) -> dict[str, int]:
         lives = [*self.story.lives, *self.story.rivals]
-        return {life.boot: life.start for life in lives}
+        return {life.boot: life.machine_on for life in lives}
 
     def write(self, root: Path) -> None:
         """Makes the files below `root`."""
@@ -191,6 +198,7 @@ def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
     """The day of this seed, of the broker group `name`; in a random window unless one is given."""
     story = random_story(seed, name, window)
     tell_more(story)
+    tell_machines(story)
     return day_of(story)
 
 
@@ -218,7 +226,7 @@ def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
             is_from_zero = is_from_zero and not story.clock_offset(moment)
             boot, before = line["boot"], 0 if is_from_zero else None
         is_inside = story.w0 <= line["ts"] < story.w1
-        if not is_inside or any(row["id"] == UNNAMED for row in line["replicas"]):
+        if not is_inside or any(is_ip(row["id"]) for row in line["replicas"]):
             before = None
         elif rows:
             counted = sum(rows[0]["state_ms"][state] for state in states)
@@ -235,7 +243,7 @@ class _Writer:
         self.genesis = story.lives[0].start - 1_000_000 if story.lives else 0
         self.is_inexact = chance.random() < 0.15
         self.named_late = chance.random() < 0.1 and not story.expects
-        self.last_on_disk: dict[tuple[int, int], tuple[str, int]] = {}
+        self.last_on_disk: dict[int, tuple[str, int]] = {}
 
     def lines(self) -> list[Line]:
         """Of all lives, those of slaves included, in the order of writing."""
@@ -275,7 +283,7 @@ class _Writer:
             for name, link in life.links.items()
             if link.was_remembered or link.first_connected is not None
         }
-        place = (life.machine, life.broker_id)
+        place = life.machine  # A promoted broker names its last line as a slave.
         prev_boot, prev_seq = self.last_on_disk.get(place, (None, None))
         marks = _Marks(life, counters, looks)
         for seq, moment in self._moments(life):
@@ -308,7 +316,8 @@ class _Writer:
                 line["unreplicated_bytes"] = line["oldest_unreplicated_ms"] = None
             if life.version == 2:
                 marks.add_to(line, moment)
-            self._name_late(life, seq, line)
+                self._tell_machine(life, line, moment)
+            self._name_late(life, seq, line, moment)
             found.append(line)
             self.last_on_disk[place] = life.boot, seq
         return found
@@ -321,7 +330,7 @@ class _Writer:
         return {
             "v": life.version,
             "ts": moment + story.clock_offset(moment) + ahead,
-            "mono": moment - life.start + MONO_AT_START,
+            "mono": moment - life.machine_on + MONO_AT_START,
             "boot": life.boot,
             "boot_ts": life.start + story.clock_offset(life.start) + ahead,
             "seq": seq,
@@ -378,9 +387,25 @@ class _Writer:
             "state_ms": counters.at(moment),
         }
 
-    def _name_late(self, life: Life, seq: int, line: Line) -> None:
-        """The first line that has a new slave connected may know its ip only."""
-        if not self.named_late:
+    def _tell_machine(self, life: Life, line: Line, moment: int) -> None:
+        """Which boot of its machine it is, and whether its clock is held: not at once."""
+        story = self.story
+        if not story.tells_machine:
+            return
+        is_held = story.is_held and not story.clock_offset(moment) and line["seq"] > 2
+        line |= {
+            "machine_boot": f"{life.machine:04x}{life.reboots:04x}",
+            "uptime": moment - life.machine_on,
+            "clock_error_ms": HELD_MS if is_held else None,
+        }
+
+    def _name_late(self, life: Life, seq: int, line: Line, moment: int) -> None:
+        """A new slave may go by its ip for long; or the first line that has one connected may know
+        no more."""
+        for row in line["replicas"]:
+            if not has_name(self.story, life, row["id"], moment):
+                row["id"] = ip_of(self.story, row["id"])
+        if not self.named_late or any(is_ip(row["id"]) for row in line["replicas"]):
             return
         for row in line["replicas"]:
             link = life.links[row["id"]]
@@ -389,7 +414,7 @@ class _Writer:
                 first is not None
                 and not link.was_remembered
                 and row["connected"]
-                and line["mono"] - MONO_AT_START - (first - life.start) < self.story.interval_ms
+                and moment - first < self.story.interval_ms
             )
             if is_first_row and seq > 1 and len(line["replicas"]) == 1:
                 row["id"] = UNNAMED
@@ -402,6 +427,8 @@ class _Writer:
         for number, (start, end) in enumerate(copies.lives):
             boot = f"{story.seed % 2**32:08x}{number:04x}c0de"
             life = Life(start, end, False, copies.broker_id, -1, boot, 0, 0, version=version)
+            life.machine_on = copies.switched_on(start)
+            life.reboots = int(life.machine_on == start)
             seq, before, moment = 0, start, start + 40
             while moment < end:
                 seq += 1
@@ -411,9 +438,10 @@ class _Writer:
                 age = None if last is None or last < start else moment - last
                 row = {"kind": "topics", "age_ms": age, "failures": 0}
                 if version == 2:
-                    line["since"] = before - start + MONO_AT_START
+                    line["since"] = before - life.machine_on + MONO_AT_START
                     line |= {"host": "10.0.0.1:10911", "lag_le": [1_000], "sends": SENDS}
                     row["age_ms_max"] = None if age is None else copies.most(before, moment)
+                    self._tell_machine(life, line, moment)
                 line["metadata"] = [row]
                 found.append(line)
                 before, moment = moment, moment + story.interval_ms
@@ -426,12 +454,12 @@ class _Writer:
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
         start = life.start - 12 * interval
         slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
-        slave.version = 1
+        slave.version, slave.machine_on = 1, life.machine_on
         found = []
         for seq in range(1, 12):
             line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
             found.append(line)
-            self.last_on_disk[life.machine, life.broker_id] = boot, seq
+            self.last_on_disk[life.machine] = boot, seq
         return found
 
 
@@ -459,7 +487,7 @@ class _Marks:
     def add_to(self, line: Line, moment: int) -> None:
         """The fields of a line that is written now."""
         life, since = self._life, self._written
-        line["since"] = since - life.start + MONO_AT_START
+        line["since"] = since - life.machine_on + MONO_AT_START
         line["host"] = f"10.0.0.{life.machine}:10911"
         line["lag_le"] = list(LAG_LE)
         line["sends"] = SENDS

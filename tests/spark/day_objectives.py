@@ -157,6 +157,12 @@ class Copies:
     broker_id: int
     lives: list[Span] = field(default_factory=list)
     successes: list[int] = field(default_factory=list)
+    is_rebooted: bool = False
+    """Its machine is, between two lives."""
+
+    def switched_on(self, start: int) -> int:
+        """When the machine of the life that began at `start` was."""
+        return start if self.is_rebooted and start != self.lives[0][0] else self.lives[0][0]
 
     def last(self, moment: int) -> int | None:
         """The last success up to a moment."""

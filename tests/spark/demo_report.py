@@ -550,6 +550,7 @@ def _clusters(
         "minutes_good_ratio": found["minutes_good"] / minutes,
         "mttr_s": found["incident_ended_s"] / found["incidents_ended"],
         "mtbf_s": found["good_s"] / found["incidents"],
+        "calendar": [] if days == 1 else None,
     }
 
 

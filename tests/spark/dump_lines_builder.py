@@ -99,7 +99,7 @@ def exposure(at_least: int, at_most: int, looks: int = 0) -> Any:
 class Life:
     """One boot of one broker: numbers its lines, keeps its clocks.
 
-    `mono` of a line is 1,000,000 + ts - start_ms unless given."""
+    `mono` of a line is 1,000,000 + ts - machine_ms unless given: lives of one machine share it."""
 
     start_ms: int = T0
     cluster: str = "c"
@@ -115,13 +115,19 @@ class Life:
     """Of every line, unless the line has its own."""
     marks: bool = False
     """Lines of version 2: what a line shows held since the line before it."""
-    _mono: int = 1_000_000
-    """Of the last line."""
+    machine_ms: int | None = None
+    """Of its machine: the start of the first life on it."""
+    _mono: int = 0
+    """Of the last line, or of the start."""
     _since: int | None = None
     """Monotonic time of the last line, if any."""
     _lag_time: dict[str, list[int]] = field(default_factory=dict)
     _spent: dict[str, dict[str, int]] = field(default_factory=dict)
     """What the counters of each replica show."""
+
+    def __post_init__(self) -> None:
+        self.machine_ms = self.start_ms if self.machine_ms is None else self.machine_ms
+        self._mono = 1_000_000 + self.start_ms - self.machine_ms
 
     def line(self, ts: int, *, skip: int = 0, **fields: Any) -> Line:
         """The next line, at wall clock `ts`; `skip`: so many before it are missing."""
@@ -129,7 +135,7 @@ class Life:
         line: Line = {
             "v": 1,
             "ts": ts,
-            "mono": 1_000_000 + ts - self.start_ms,
+            "mono": 1_000_000 + ts - (self.machine_ms or 0),
             "boot": self.boot,
             "boot_ts": self.start_ms,
             "seq": self.seq,
@@ -214,6 +220,7 @@ class Life:
             "prev_seq": self.seq if proved else None,
             "fields": self.fields,
             "marks": self.marks,
+            "machine_ms": self.machine_ms,
         }
         return Life(**(values | changes))
 

@@ -269,7 +269,8 @@ class _Master:
         previous, previous_seq = self._boot, self._boot_seq
         self._boot, self._boot_seq = f"{chance.getrandbits(64):016x}", 0
         self._boot_ms = boot_ms
-        self._mono_offset = boot_ms - chance.randrange(1 << 31)
+        if not previous:  # Of the machine, which stays up.
+            self._mono_offset = boot_ms - chance.randrange(1 << 31)
         self._counts = [0] * (len(ACK_BOUNDS) + 1)
         self._sum_s = 0.0
         self._msgs = self._waited_out = 0

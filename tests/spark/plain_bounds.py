@@ -162,6 +162,7 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
             and not past.is_orderly(sample)
         ):
             most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
+            most += sample.hidden_down_ms * MOST_SENDS_A_MS
             if past.continues(sample):
                 life = [s for s in stream[place : place + 20] if s.boot == sample.boot]
                 for opened in [s for s in life if s.max_offset][:1]:
@@ -426,6 +427,7 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
     most: list[int] = []
     spans: list[Span] = []
     told: tuple[Sample, int] | None = None
+    ago = lost = 0
 
     def bound(start: float, age: int) -> None:
         if max(start, window.w0) < min(sample.ts, window.w1):
@@ -435,7 +437,12 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
             most.append(age)
 
     for sample in stream:
-        if not sample.same_boot and not past.continues(sample):
+        if sample.before is not None:
+            ago += sample.mono - sample.before.mono
+        elif past.continues(sample) and sample.passed_ms is not None:
+            ago += sample.passed_ms
+        elif told is not None:
+            lost += told[0].in_window or sample.in_window
             told = None
         entries = [e for e in sample.line.get("metadata") or [] if e["kind"] == kind]
         age = entries[0]["age_ms"] if entries else None
@@ -446,16 +453,18 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
             bound(since, largest)
         if told is None:
             bound(sample.ts - age, age)
-        elif since is None or largest is None or told[0].ts < since:
-            passed = sample.ts - told[0].ts
-            if told[0].boot == sample.boot:
-                passed = sample.mono - told[0].mono
-            bound(told[0].ts, max(age, told[1], told[1] + passed - age))
-        told = sample, age
+        elif (
+            since is None
+            or largest is None
+            or told[0].ts < since
+            or ago > sample.mono - sample.line["since"]
+        ):
+            bound(told[0].ts, max(age, told[1], told[1] + ago - age))
+        told, ago = (sample, age), 0
         if sample.in_window:
             least.append(age)
     return {
         "at_least_ms": max(least, default=None),
         "at_most_ms": max(most, default=None),
-        "unbounded_s": without_ms(spans, window) / 1000,
+        "unbounded_s": max(lost, without_ms(spans, window)) / 1000,
     }

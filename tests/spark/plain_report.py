@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -30,8 +31,10 @@ from tests.spark.plain_samples import (
     Window,
     elsewhere,
     first_rows,
+    first_unnamed,
     histogram_of,
     in_order,
+    join_names,
     read_dumps,
     replicas_renamed,
     rise_of_field,
@@ -118,6 +121,7 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         elif sample.role == "SLAVE":
             slaves[sample.cluster, sample.broker, sample.broker_id].append(sample)
     streams = {group: in_order(samples, window) for group, samples in masters.items()}
+    joined = {group: join_names(group, stream) for group, stream in streams.items()}
     of_slaves = {key: in_order(samples, window) for key, samples in slaves.items()}
     pasts = {group: _past(group, streams, of_slaves) for group in everyone(masters, slaves)}
     metadata = {
@@ -139,10 +143,11 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         if any(sample.in_window for sample in stream)
     }
     own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
-    everybody = _replicas_of(question, streams, own_dumps, list(results.values()))
+    everybody = _replicas_of(question, streams, joined, own_dumps, list(results.values()))
     for key, since in sorted(everybody.items()):
         stream = streams.get(key[:2], [])
-        replica = _replica(question, key, stream, since, both.get(key[:2], []), earlier)
+        former = [old for old, new in joined.get(key[:2], {}).items() if new == key[2]]
+        replica = _replica(question, key, stream, since, both.get(key[:2], []), former, earlier)
         if all(piece.reason == NOT_YET for piece in replica.time.pieces):
             continue  # it came behind the window
         replica.incidents = _incidents(replica)
@@ -187,6 +192,7 @@ def _past(
 def _replicas_of(
     question: PlainQuestion,
     streams: Groups,
+    joined: dict[tuple[str, str], dict[str, str]],
     slaves: set[tuple[str, str, int]],
     results: list[Tables],
 ) -> dict[Key, float]:
@@ -208,8 +214,17 @@ def _replicas_of(
     own_lines = {
         (cluster, broker, f"{broker}:{number}") for cluster, broker, number in slaves if number
     }
-    everybody = own_lines | ((first.keys() | _keys(earlier[-7:]) | _keys(own)) - renamed)
-    always = _keys(earlier) | set(question.expect)
+
+    def keys(days: list[Tables]) -> set[Key]:
+        """By the names that replicas have got since."""
+        found = _keys(days)
+        return {
+            (*key[:2], key[2] if key in first else joined.get(key[:2], {}).get(key[2], key[2]))
+            for key in found
+        }
+
+    everybody = own_lines | ((first.keys() | keys(earlier[-7:]) | keys(own)) - renamed)
+    always = keys(earlier) | set(question.expect)
     return {
         key: -math.inf if key in always else first.get(key, math.inf)
         for key in everybody | set(question.expect)
@@ -227,32 +242,39 @@ def _replica(
     stream: list[Sample],
     since: float,
     both: list[tuple[float, float]],
+    former: Collection[str],
     earlier: list[Tables],
 ) -> Replica:
     window = question.window
     objective = next(o for o in question.objectives if o.matches(key))
     limit_ms = objective.lag_seconds * 1000
-    time = time_of(stream, Known(key[2], limit_ms, since, elsewhere(stream, key[2]), both), window)
+    unnamed = first_unnamed(key[:2], stream, earlier)
+    known = Known(key[2], limit_ms, since, elsewhere(stream, key[2]), both, unnamed)
+    time = time_of(stream, known, window)
     maintenance = [
         (start, end, reason)
         for patterns, start, end, reason in question.exclusions
         if all(map(fnmatch.fnmatchcase, key, patterns))
     ]
-    copy_since = (
-        int(since) if window.w0 < since < window.w1 else _copies_since(key, window, earlier)
-    )
+    copy_since = _copies_since(key, former, window, earlier)
+    if window.w0 < since < window.w1:
+        first = next((n for n, sample in enumerate(stream) if sample.row(key[2])), math.inf)
+        copy_since = int(since) if unnamed >= first else None
     copy_ms = objective.first_copy_hours * HOUR_MS
     return Replica(key, objective, stream, since, exclude(time, maintenance, copy_since, copy_ms))
 
 
-def _copies_since(key: Key, window: Window, earlier: list[Tables]) -> int | None:
-    """Since when its first copy runs that was not done when the day before D ended."""
+def _copies_since(
+    key: Key, former: Collection[str], window: Window, earlier: list[Tables]
+) -> int | None:
+    """Since when its first copy runs that was not done when the day before D ended; under its name
+    or a former one."""
     rows = [
         row
         for day in earlier
         if (window.date - date_of(day)).days == 1
         for row in day["replica_days"]
-        if key_of(row) == key
+        if key_of(row)[:2] == key[:2] and row["replica"] in (key[2], *former)
     ]
     return rows[0]["first_copy_since_ms"] if rows else None
 

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 REACH_MS: Final = 2 * HOUR_MS
+AGREE_MS: Final = 1_000
 SET_BACK_MS: Final = 1_000
 """How far before the window a sample serves as a predecessor, and behind it as the closing one."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -102,6 +103,10 @@ class Sample:
     """So much time the wall clock has no room for: it was set back. `hidden_down_ms`: between the
     life before and its boot."""
     hidden_down_ms: int = 0
+    passed_ms: int | None = None
+    """Since the last sample of the life before, by clocks that nobody sets."""
+    named_rows: dict[str, Json] | None = None
+    """Its rows once each slave has its name."""
     down_start: int = 0
     down_end: int = 0
 
@@ -175,9 +180,15 @@ class Sample:
         start, end = self.segment
         return end - start
 
-    @functools.cached_property
+    @property
     def rows(self) -> dict[str, Json]:
         """By name; of two with one name the first."""
+        if self.named_rows is not None:
+            return self.named_rows
+        return self._own_rows
+
+    @functools.cached_property
+    def _own_rows(self) -> dict[str, Json]:
         rows = reversed(self.line.get("replicas") or [])
         return {row["id"]: row for row in rows}
 
@@ -315,7 +326,10 @@ def _is_good(line: Json, date: datetime.date) -> bool:
     )
 
 
-NEW_FIELDS: Final = ("prev_digest", "since", "host", "exposure", "sends", "lag_le")
+NEW_FIELDS: Final = (
+    *("prev_digest", "since", "host", "exposure", "sends", "lag_le"),
+    *("machine_boot", "uptime", "clock_error_ms"),
+)
 NEW_OF_ROWS: Final = ("lag_ms_max", "lag_time", "remote", "last_error")
 SEND_RESULTS: Final = [*SYNC_RESULTS, "refused"]
 
@@ -337,6 +351,8 @@ def _is_good_addition(line: Json) -> bool:
         _is_count(line.get("since"))
         and line["since"] <= line["mono"]
         and _is_text(line.get("host"))
+        and (line.get("machine_boot") is None or _is_text(line["machine_boot"]))
+        and all(_is_count(line.get(name) or 0) for name in ("uptime", "clock_error_ms"))
         and (line.get("prev_digest") is None or _is_text(line["prev_digest"]))
         and (mark is None or _is_good_mark(mark))
         and isinstance(sends, dict)
@@ -464,19 +480,59 @@ def _hide(stream: list[Sample]) -> None:
     """What a clock that was set back by more than a second has no room for: of one broker's lives
     that follow each other, or where no other one told of the time."""
     is_one_broker = True
-    for sample in stream:
+    for place, sample in enumerate(stream):
         last = sample.predecessor
         if last is not None and not sample.same_boot:
             is_one_broker = is_one_broker and sample.line.get("prev_boot") == last.boot
-            boot = min(sample.boot_ts, sample.ts)
-            hidden = abs(boot - last.ts) - max(0, boot - (sample.told_by_others or 0))
-            if is_one_broker and hidden > SET_BACK_MS:
-                sample.hidden_down_ms = min(hidden, DAY_MS)
+            _measure_down(stream, place)
         span = sample.mono_ms if sample.same_boot else sample.since_boot_ms
         hidden = span - (sample.ts - sample.start)
         is_asked = sample.same_boot or sample.from_zero
         if is_asked and hidden > SET_BACK_MS and (is_one_broker or not sample.others_told):
             sample.hidden_ms = 0 if sample.is_closing else min(hidden, DAY_MS)
+
+
+def _measure_down(stream: list[Sample], place: int) -> None:
+    """The clock may have been set between two lives: what is down is what a clock proves that
+    nobody sets."""
+    sample, last = stream[place], stream[place - 1]
+    is_same_host = sample.line.get("host") is not None and sample.host == last.line.get("host")
+    is_behind = sample.ts >= last.ts - AGREE_MS
+    if sample.line.get("prev_boot") != last.boot and not (is_same_host and is_behind):
+        return
+    shown = max(0, min(sample.boot_ts, sample.ts) - (sample.told_by_others or 0))
+    sample.passed_ms = _passed(stream, place)
+    if sample.passed_ms is None:
+        sample.hidden_down_ms, true = DAY_MS, -math.inf
+    else:
+        true = max(0, sample.passed_ms - sample.since_boot_ms)
+        sample.hidden_down_ms = min(DAY_MS, true - shown) if true - shown > SET_BACK_MS else 0
+    if shown - true > AGREE_MS:  # nothing of it is proved down
+        sample.down_start = sample.down_end = 0
+
+
+def _passed(stream: list[Sample], place: int) -> int | None:
+    """Between two lines of different lives: by the machine's uptime, else by clocks that a time
+    service held in both lives."""
+    now, then = stream[place], stream[place - 1]
+    boots = now.line.get("machine_boot"), then.line.get("machine_boot")
+    if boots == (None, None):
+        passed = now.mono - then.mono
+        if abs(passed - (now.ts - then.ts)) <= AGREE_MS:
+            return max(0, int(passed))
+    elif boots[0] == boots[1] and None not in (now.line.get("uptime"), then.line.get("uptime")):
+        return max(0, int(now.uptime - then.uptime))
+    of_now = [s for s in stream if s.boot == now.boot and _is_held(s)][:1]
+    of_then = [s for s in stream if s.boot == then.boot and _is_held(s)][-1:]
+    for one, other in zip(of_now, of_then, strict=False):
+        begin = other.ts + then.mono - other.mono
+        return max(0, int(one.ts + now.mono - one.mono - begin))
+    return None
+
+
+def _is_held(sample: Sample) -> bool:
+    error = sample.line.get("clock_error_ms")
+    return error is not None and error <= AGREE_MS
 
 
 def _later(one: int | None, other: int | None) -> int | None:
@@ -540,16 +596,64 @@ def first_rows(stream: list[Sample], window: Window) -> dict[str, int]:
     return since
 
 
+def _came_and_gone(group: tuple[str, str], sample: Sample) -> tuple[set[str], set[str]]:
+    """Newly connected ids, and those without a name that are gone."""
+    if sample.before is None:
+        return set(), set()
+    before, now = sample.before.rows, sample.rows
+    connected = {name for name, row in before.items() if row["connected"]}
+    came = {name for name, row in now.items() if row["connected"]} - connected
+    return came, {name for name in connected - now.keys() if is_unnamed(group, name)}
+
+
+def is_unnamed(group: tuple[str, str], name: str) -> bool:
+    """The ip of a connection."""
+    return not name.startswith(f"{group[1]}:")
+
+
+def join_names(group: tuple[str, str], stream: list[Sample]) -> dict[str, str]:
+    """Gives rows under an ip to the name that it got, where the counters go on."""
+    found: dict[str, str] = {}
+    for place, sample in enumerate(stream):
+        came, gone = _came_and_gone(group, sample)
+        if len(came) != 1 or len(gone) != 1:
+            continue
+        (new,), (old,) = came, gone
+        now, past = sample.rows[new], stream[place - 1].rows[old]
+        counters = [*((now["state_ms"][s], past["state_ms"][s]) for s in STATES)]
+        counters.append((now["transferred"], past["transferred"]))
+        if is_unnamed(group, new) or any(one < other for one, other in counters):
+            continue
+        found[old] = new
+        for earlier in reversed(stream[:place]):
+            if earlier.boot != sample.boot or old not in earlier.rows or new in earlier.rows:
+                break
+            earlier.named_rows = {new if n == old else n: row for n, row in earlier.rows.items()}
+    return found
+
+
+def first_unnamed(group: tuple[str, str], stream: list[Sample], results: Sequence[Tables]) -> float:
+    """The place of the first sample with a row under an ip; before all of them where one of the
+    last 7 results has such a replica; infinite without any."""
+    for day in results[-7:]:
+        for row in day["replica_days"]:
+            if (row["cluster"], row["broker"]) == group and is_unnamed(group, row["replica"]):
+                return -1
+    places = (
+        place
+        for place, sample in enumerate(stream)
+        if any(is_unnamed(group, name) for name in sample.rows)
+    )
+    return next(places, math.inf)
+
+
 def replicas_renamed(group: tuple[str, str], stream: list[Sample]) -> set[str]:
     """Ids that connections had before they got their names, and that have no row after that."""
     found: set[str] = set()
     for place, sample in enumerate(stream):
         if sample.before is None or sample.ts < sample.window.w0:
             continue
-        before, now = sample.before.rows, sample.rows
-        connected = {name for name, row in before.items() if row["connected"]}
-        came = {name for name, row in now.items() if row["connected"]} - connected
-        gone = {name for name in connected - now.keys() if not name.startswith(f"{group[1]}:")}
+        came, gone = _came_and_gone(group, sample)
         if came and gone:
             found |= gone - {name for other in stream[place:] for name in other.rows}
     return found

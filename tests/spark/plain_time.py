@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.spark.plain_bounds import counted_lag, hidden_doubt, never_above
-from tests.spark.plain_samples import STATES, Json, Sample, Window
+from tests.spark.plain_samples import STATES, Json, Sample, Window, is_unnamed
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
 CLOCK_SLACK_MS: Final = 1000
@@ -115,10 +115,13 @@ class Known:
     """From when to when a master that was passed over had it."""
     doubted: Sequence[tuple[float, float]] = ()
     """Two masters at once."""
+    unnamed_from: float = math.inf
+    """The place in the stream from which on it may have been there under an ip."""
 
-    def unborn(self, start: float, end: float, sample: Sample) -> Piece:
-        """Time before its first row; of a replica without any row nobody knows."""
-        if self.since == math.inf:
+    def unborn(self, start: float, end: float, sample: Sample, place: int) -> Piece:
+        """Time before its first row; of a replica without any row nobody knows, nor of one that may
+        have been there up to the sample at `place`."""
+        if self.since == math.inf or place >= self.unnamed_from:
             return Piece(start, end, UNKNOWN, None, sample)
         return Piece(start, end, EXCLUDED, None, sample, NOT_YET)
 
@@ -127,8 +130,8 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     """The whole window, cut into pieces; nothing is excluded yet."""
     told: list[Piece] = []
     extra: list[Extra] = []
-    for sample in stream:
-        told += _down(sample, known)
+    for place, sample in enumerate(stream):
+        told += _down(sample, known, place)
         row = sample.row(known.name)
         if sample.in_window and sample.ts > known.since:
             extra += _hidden(sample, known, window)
@@ -140,13 +143,18 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
                 continue
         if row is None:
             if sample.ts <= known.since:
-                told.append(known.unborn(sample.start, sample.ts, sample))
+                told.append(known.unborn(sample.start, sample.ts, sample, place))
+                continue
+            group = sample.cluster, sample.broker
+            some = (name for name, other in sample.rows.items() if other["connected"])
+            if known.unnamed_from < math.inf and any(is_unnamed(group, name) for name in some):
+                told.append(Piece(sample.start, sample.ts, UNKNOWN, None, sample))
                 continue
             covered = max(sample.start, sample.ts - sample.covered_ms)
             told.append(Piece(sample.start, covered, UNKNOWN, None, sample))
             told.append(Piece(covered, sample.ts, BAD, "disconnected", sample))
             continue
-        laid_out, more = _laid_out(sample, row, known)
+        laid_out, more = _laid_out(sample, row, known, place)
         told += _of_the_window(laid_out, sample, window)
         if sample.in_window:
             extra += more
@@ -166,7 +174,7 @@ def _hidden(sample: Sample, known: Known, window: Window) -> list[Extra]:
         and (row is None or row["state"] == "disconnected")
     )
     if row is not None and not is_elsewhere and sample.ts > window.w0:
-        bad = sum(extra.length_ms for extra in _laid_out(sample, row, known)[1])
+        bad = sum(extra.length_ms for extra in _laid_out(sample, row, known, 0)[1])
     hidden = max(0.0, hidden_doubt(sample, known.name, known.limit_ms) - bad)
     hidden += sample.hidden_down_ms
     return [Extra(sample.ts, hidden, None, UNKNOWN)] if hidden else []
@@ -215,11 +223,11 @@ def _of_the_window(laid_out: list[Piece], sample: Sample, window: Window) -> lis
     ]
 
 
-def _down(sample: Sample, known: Known) -> list[Piece]:
+def _down(sample: Sample, known: Known, place: int) -> list[Piece]:
     """Bad for whom was known by its end."""
     if sample.down_end > known.since:
         return [Piece(sample.down_start, sample.down_end, BAD, "down", sample)]
-    return [known.unborn(sample.down_start, sample.down_end, sample)]
+    return [known.unborn(sample.down_start, sample.down_end, sample, place - 1)]
 
 
 def _filled(told: list[Piece], window: Window) -> list[Piece]:
@@ -266,8 +274,10 @@ def _counted(sample: Sample, name: str) -> dict[str, int]:
     return rises if too_much <= BOOKED_LATE_MS else nothing
 
 
-def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], list[Extra]]:
-    """The time of a sample that has a row of the replica."""
+def _laid_out(
+    sample: Sample, row: Json, known: Known, place: int
+) -> tuple[list[Piece], list[Extra]]:
+    """The time of a sample, the one at `place`, that has a row of the replica."""
     counted = _counted(sample, known.name)
     earlier = sample.before.row(known.name) if sample.before is not None else None
     length = sample.ts - sample.start
@@ -291,7 +301,7 @@ def _laid_out(sample: Sample, row: Json, known: Known) -> tuple[list[Piece], lis
     if both_in_sync and end - sample.start <= CLOCK_SLACK_MS:
         pieces += _judged(sample, row, known, sample.start, end, 0, is_counted=False)
     elif earlier is None and sample.same_boot and sample.ts <= known.since:
-        pieces.append(known.unborn(sample.start, end, sample))
+        pieces.append(known.unborn(sample.start, end, sample, place))
     else:
         pieces.append(Piece(sample.start, end, UNKNOWN, None, sample))
     return pieces, extra

@@ -51,7 +51,7 @@ class Story:
         if state is not None:
             told = {"lag_ms": lag_ms, "state_ms": self.state_ms(now_ms)} | row
             rows = [replica(self.name, state, **told)]
-        mono = 1_000_000 + now_ms - self.life.start_ms
+        mono = 1_000_000 + now_ms - (self.life.machine_ms or 0)
         return self.life.line(now_ms + shift_ms, skip=skip, mono=mono, replicas=rows)
 
     def lines(self, first_ms: int, last_ms: int, step_ms: int = 5_000) -> list[Line]:

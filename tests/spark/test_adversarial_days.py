@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from hypothesis import given, target
+from hypothesis import event, given, target
 from hypothesis import strategies as st
 
 from tests.spark.day_events import (
@@ -62,7 +62,8 @@ def links(draw: st.DrawFn, start: int, end: int) -> Link:
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """One or two lives of a master with one slave, sends, lost lines; in a window of 20 minutes."""
+    """One or two lives of a master with one slave, sends, lost lines; in a window of 20 minutes.
+    Between them the wall clock may be set and the machine rebooted; the slave may be named late."""
     interval = draw(st.sampled_from((5_000, 10_000, 60_000)))
     story = Story(
         seed=0,
@@ -73,11 +74,14 @@ def stories(draw: st.DrawFn) -> Story:
         limit_ms=draw(st.sampled_from((1_000, 5_000, 10_000, 60_000))),
         availability_percent=draw(st.sampled_from((90.0, 99.0, 99.9))),
         min_coverage_percent=draw(st.sampled_from((1.0, 99.0))),
-        expects=True,
+        expects=draw(st.booleans()),
     )
     begin, end = W0 - 2 * interval, W0 + LENGTH + 2 * interval + 777
     cut = draw(st.none() | st.integers(1_500, LENGTH))
-    spans = [(begin, end)] if cut is None else [(begin, W0 + cut), (W0 + cut + 400, end)]
+    gap = draw(st.sampled_from((400, 20_000, 3 * MINUTE)))
+    spans = [(begin, end)]
+    if cut is not None and W0 + cut + gap < end:
+        spans = [(begin, W0 + cut), (W0 + cut + gap, end)]
     version = draw(st.sampled_from((1, 2)))
     for number, (start, until) in enumerate(spans):
         life = Life(
@@ -92,7 +96,11 @@ def stories(draw: st.DrawFn) -> Story:
             version=version,
         )
         life.links["b:1"] = draw(links(start, until))
+        life.machine_on = begin - 10 * MINUTE
         story.lives.append(life)
+    if len(spans) == 2 and story.lives[0].machine == story.lives[1].machine:
+        draw_clock(draw, story)
+    draw_name(draw, story)
     story.sends.append(Sends(begin, end, draw(st.sampled_from((50, 1_000))), "ok"))
     for at, length in draw(st.lists(st.tuples(moments, lengths), max_size=2)):
         every, result = draw(st.sampled_from((20, 200))), draw(st.sampled_from(FAILURES))
@@ -106,6 +114,29 @@ def stories(draw: st.DrawFn) -> Story:
     story.rpo_bytes = draw(st.sampled_from((20_000, 100_000, 500_000, 4_000_000)))
     story.sync_ok_percent = draw(st.sampled_from((90.0, 99.0, 99.9)))
     return story
+
+
+def draw_clock(draw: st.DrawFn, story: Story) -> None:
+    """Of one machine: rebooted or not, its clock set while the broker is down and set right again
+    later, held by a time service or not."""
+    before, after = story.lives
+    story.tells_machine = draw(st.booleans())
+    story.is_held = draw(st.booleans())
+    if draw(st.booleans()):
+        after.machine_on, after.reboots = (before.end + after.start) // 2, 1
+    room = after.start - before.end
+    ahead = draw(st.sampled_from((0, 0, -room, -room + 900, -MINUTE, MINUTE)))
+    back = draw(st.integers(0, LENGTH)) + after.start
+    if ahead and back < story.w1 - 2 * story.interval_ms:
+        story.clock = [(before.end + 1, ahead), (back, 0)]
+
+
+def draw_name(draw: st.DrawFn, story: Story) -> None:
+    """The slave is new, and goes by its ip for a while."""
+    first = story.lives[0].links["b:1"]
+    first.was_remembered = draw(st.booleans())
+    if not first.was_remembered and draw(st.booleans()):
+        story.named_after["b:1"] = draw(st.sampled_from((20_000, 5 * MINUTE, 12 * MINUTE)))
 
 
 def badness(story: Story) -> float:
@@ -123,10 +154,20 @@ def badness(story: Story) -> float:
     return max(found)
 
 
+def cases_of(story: Story) -> set[str]:
+    """Which of them a story has."""
+    found = {"restarted"} if len(story.lives) > 1 else set()
+    found |= {"clock set while down"} if story.clock else set()
+    found |= {"rebooted"} if any(life.reboots for life in story.lives) else set()
+    return found | ({"named late"} if story.named_after else set())
+
+
 @given(stories())
 def test_no_day_is_met_that_was_not(story: Story) -> None:
     """Looks for days that just break a promise: those are the hardest to tell."""
     target(-abs(badness(story) - 1.01), label="close to the edge, beyond it")
+    for case in cases_of(story):
+        event(case)
     assert_right(day_of(story))
 
 

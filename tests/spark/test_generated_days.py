@@ -31,7 +31,7 @@ from tests.spark.day_events import (
     total,
     truth,
 )
-from tests.spark.day_generator import MONO_AT_START, Day, proved_ms, random_day
+from tests.spark.day_generator import Day, proved_ms, random_day
 from tests.spark.day_objectives import CRITERIA, above, exposure, overlap_seen_ms, sent
 from tests.spark.plain_samples import Json, Tables, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET, PlainObjective
@@ -214,9 +214,9 @@ def _is_told_twice(story: Story) -> bool:
 def _silent_ms(day: Day) -> int:
     """Time between the last line of a boot that was killed and its death. Nobody can tell it from
     being dead: the next boot proves that this line was the last one, and no more."""
-    last = {line["boot"]: line["mono"] - MONO_AT_START for line in day.lines}
+    last = {line["boot"]: day.moment_of(line) for line in day.lines if line["role"] != "SLAVE"}
     return sum(
-        life.end - life.start - last[life.boot]
+        life.end - last[life.boot]
         for life in day.story.lives
         if life.boot in last and life.end > day.story.w0
     )

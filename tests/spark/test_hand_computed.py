@@ -107,7 +107,7 @@ class Master:
 
     def back(self, boot_clock: str, prev_seq: int | None) -> Master:
         """The next life, which found line `prev_seq` of this one (None: nothing)."""
-        after = Master(self.life.broker, boot_clock, 2)
+        after = Master(self.life.broker, boot_clock, 2, machine_ms=self.life.machine_ms)
         if prev_seq is not None:
             after.life.prev_boot, after.life.prev_seq = self.life.boot, prev_seq
         after.lines = self.lines

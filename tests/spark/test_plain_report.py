@@ -65,7 +65,7 @@ class Story:
         self.state_ms["disconnected"] += disconnected
         self.state_ms["in_sync"] += max(0, passed - catching_up - disconnected)
         told = replica("b:1", state, state_ms=dict(self.state_ms), **(row or {}))
-        fields.setdefault("mono", self.now - self.life.start_ms)
+        fields.setdefault("mono", self.now - (self.life.machine_ms or 0))
         rows = [] if without_row else [told]
         line = self.life.line(self.now + clock_ms, skip=skip, **({"replicas": rows} | fields))
         self.lines.append(line)

@@ -8,6 +8,7 @@ from typing import Any
 from spark.command.progress import LineReporter
 from spark.config.objectives import PolicyStep
 from spark.figures.report_data import (
+    CALENDAR_WINDOW_COLUMNS,
     OBJECTIVE_COLUMNS,
     REPLICA_DAY_COLUMNS,
     SEVERITY,
@@ -33,6 +34,32 @@ class Notes(LineReporter):
     def note(self, text: str) -> None:
         """See Reporter."""
         self.told.append(text)
+
+
+def calendar_row(
+    name: str, verdict: str = "met", used: float = 0.1, *, final: bool = False, replica: str = "b:1"
+) -> dict[str, Any]:
+    """Of table calendar_windows: a month (`2026-03`) or a quarter (`2026-Q1`)."""
+    is_quarter = "Q" in name
+    return dict.fromkeys(CALENDAR_WINDOW_COLUMNS) | {
+        "cluster": "c",
+        "broker": "b",
+        "replica": replica,
+        "verdict": verdict,
+        "period": "quarter" if is_quarter else "month",
+        "name": name,
+        "final": final,
+        "timezone": "Europe/Berlin",
+        "window_s": (90 if is_quarter else 30) * 86_400.0,
+        "bad_s": 1.0,
+        "unknown_s": 0.0,
+        "budget_s": 2592.0,
+        "budget_used_ratio": used,
+        "budget_left_s": 2591.0,
+        "open_s": 0.0,
+        "availability": 0.99,
+        "reason": f"availability of {name}",
+    }
 
 
 def told_report(

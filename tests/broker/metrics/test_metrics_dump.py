@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.metrics_dump_files import DumpSettings, path_component
 from broker.settings.startup_options import StartupOptions
+from store.clean_exit import boot_id
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
 
@@ -156,6 +157,38 @@ def test_each_line_names_the_one_before(world: World) -> None:
     assert is_unbroken(chain)
 
 
+def test_a_promoted_broker_names_its_last_line_as_a_slave(world: World, tmp_path: Path) -> None:
+    """And a master that comes back as a slave its last one as the master."""
+    own = {"host": "10.0.0.2:10911", "past_life": tmp_path / "of-two.json"}
+    other = {"host": "10.0.0.1:10911", "past_life": tmp_path / "of-one.json"}
+    lives = ((other, 0), (own, 1), (own, 0), (other, 1), (own, 0))
+    dumps = []
+    for place, broker_id in lives:
+        dumps.append(world.dump(broker_id=broker_id, **place))
+        world.turn(dumps[-1], 2)
+        dumps[-1].finish()
+    boots = [dump.boot for dump in dumps]
+    named = {line["boot"]: (line["prev_boot"], line["prev_seq"]) for line in world.lines()}
+    past = [named[boot] for boot in boots]
+    assert past == [(None, None), (None, None), (boots[1], 3), (boots[0], 3), (boots[2], 3)]
+    digests = {
+        hashlib.sha256(json.dumps(line, separators=(",", ":")).encode()).hexdigest(): line
+        for line in world.lines()
+    }
+    for line in world.lines():
+        if line["seq"] == 1 and line["prev_boot"] is not None:
+            assert digests[line["prev_digest"]]["boot"] == line["prev_boot"]
+
+
+def test_a_copied_store_is_another_brokers_past(world: World, tmp_path: Path) -> None:
+    """A slave that began with a copy of its master's files has another host."""
+    path = tmp_path / "life.json"
+    world.dump(host="10.0.0.1:10911", past_life=path).finish()
+    copied = world.dump(broker_id=1, host="10.0.0.2:10911", past_life=path)
+    copied.finish()
+    assert [line["prev_boot"] for line in world.lines() if line["boot"] == copied.boot] == [None]
+
+
 @pytest.mark.parametrize("wrote", [0, 10, None])
 def test_a_line_that_was_not_written_is_in_no_chain(
     world: World, monkeypatch: pytest.MonkeyPatch, wrote: int | None
@@ -228,10 +261,23 @@ def test_a_line_is_exactly_this(world: World) -> None:
     assert (world.directory / name).read_text() == (
         f'{{"v":2,"ts":{start + 40},"mono":7040,"boot":"{dump.boot}","boot_ts":{start},'
         '"seq":1,"prev_boot":null,"prev_seq":null,"prev_digest":null,"interval_ms":5000,"final":false,'
+        f'"machine_boot":"{boot_id().replace("-", "")[:16]}","uptime":7040,"clock_error_ms":null,'
         '"cluster":"C1","broker":"broker-a","broker_id":0}\n'
     )
     assert len(dump.boot) == 16
     assert int(dump.boot, 16) >= 0
+
+
+def test_the_clock_of_the_machine_goes_on_over_lives(world: World) -> None:
+    """Whatever is done to the wall clock between them."""
+    for _ in range(2):
+        world.dump().finish()
+        world.clock.advance(60_000)
+        world.clock.sleep(1_000)
+        world.clock.jump_to(ms(START))
+    first, second = sorted(world.lines(), key=lambda line: line["prev_seq"] or 0)
+    assert first["machine_boot"] == second["machine_boot"]
+    assert second["uptime"] - first["uptime"] == 61_000
 
 
 def test_the_interval_does_not_drift(world: World) -> None:
@@ -611,7 +657,7 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "rename", refuse)
     monkeypatch.setattr(os, "fdatasync", lambda _fd: None)  # 2,880 times a slow disk's time
-    world.padding = "x" * 920
+    world.padding = "x" * 850
     dump = world.dump(max_bytes=1_800_000)
     for _ in range(4):  # hours, of 864,000 bytes or more
         world.turn(dump, 720)
@@ -621,7 +667,7 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
 
 def test_the_file_being_written_counts(world: World) -> None:
     made = old_files(world, 10, 10_000)
-    world.padding = "x" * 1920
+    world.padding = "x" * 1850
     max_bytes = sum(path.stat().st_size for path in made) + 5_000
     dump = world.dump(max_bytes=max_bytes)
     for _ in range(11):
@@ -872,7 +918,8 @@ def test_settings(tmp_path: Path) -> None:
         "metricsDumpMaxMegabytes": "2",
         "metricsDumpKeepDays": "9",
     }
-    assert dump_settings(StartupOptions.from_settings(texts)) == DumpSettings(
+    options = StartupOptions.from_settings(texts)
+    assert dump_settings(options) == DumpSettings(
         directory=tmp_path / "metrics",
         cluster="C",
         broker="b",
@@ -880,6 +927,8 @@ def test_settings(tmp_path: Path) -> None:
         interval_ms=7_000,
         max_bytes=2 << 20,
         keep_days=9,
+        host=f"{options.broker.broker_ip1}:{options.server.listen_port}",
+        past_life=tmp_path / "metricsDumpLife.json",
     )
     off = StartupOptions.from_settings({**texts, "metricsDumpPath": "none"})
     assert dump_settings(off) is None

@@ -27,7 +27,7 @@ from spark.reported_day import midnight_ms
 from spark.vocabulary import DAY_MS
 from tests.spark.hook_server import HookServer, receiving
 from tests.spark.local_results import LocalFiles
-from tests.spark.told_reports import HOSTILE, PAGE, RUNBOOK, Notes, told_report
+from tests.spark.told_reports import HOSTILE, PAGE, RUNBOOK, Notes, calendar_row, told_report
 from tests.support.deadline import wait_until
 
 PROGRAM = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
@@ -179,6 +179,34 @@ def test_a_verdict_that_changes_ends_one_alert_and_begins_another(world: World) 
     unproved = ("RocketMQReplicationUnproved", "warning", "b:1", "1d", "")
     assert names(firing) == [unproved]
     assert names(over) == [(*BREACHED, "1d", "")]
+
+
+def test_a_month_is_an_alert_of_its_own(world: World) -> None:
+    def on(date: str, name: str, verdict: str) -> tuple[Alerts, Alerts]:
+        return world.tell(told_report(date, calendar_windows=[calendar_row(name, verdict)]))
+
+    firing, _ = on("2026-03-30", "2026-03", "breached")
+    ((labels, alert),) = firing.items()
+    assert {("window", "month"), ("period", "2026-03")} <= set(labels)
+    assert alert["annotations"]["summary"] == "c/b/b:1: breached over 2026-03 so far"
+    assert alert["annotations"]["description"] == "availability of 2026-03"
+    again, over = on("2026-03-31", "2026-03", "breached")
+    assert (again.keys(), over) == (firing.keys(), {})
+    april, over = on("2026-04-01", "2026-04", "breached")
+    assert over.keys() == firing.keys()
+    assert april.keys().isdisjoint(firing)
+
+
+def test_a_step_of_a_month_is_an_alert_of_its_own(world: World) -> None:
+    step = PolicyStep(50, "slow", notify=True)
+    rows = [calendar_row("2026-03", used=0.6)]
+    firing, _ = world.tell(told_report(used=0.7, policy=(step,), calendar_windows=rows))
+    assert {dict(labels)["window"] for labels in firing} == {"30d", "month"}
+    descriptions = {
+        alert["annotations"]["description"].replace("\u00a0", " ") for alert in firing.values()
+    }
+    text = "60 % of the error budget of 2026-03 is used up; agreed at 50 %: slow"
+    assert text in descriptions
 
 
 def test_what_was_not_accepted_is_resolved_by_the_next_run(world: World) -> None:

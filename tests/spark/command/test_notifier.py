@@ -20,7 +20,7 @@ from spark.config.objectives import PolicyStep
 from spark.figures.report_data import ReportData
 from tests.spark.hook_server import HookServer, receiving
 from tests.spark.local_results import LocalFiles
-from tests.spark.told_reports import PAGE, Notes, told_report
+from tests.spark.told_reports import PAGE, Notes, calendar_row, told_report
 
 QUIET, LOUD = PolicyStep(50, "slow"), PolicyStep(100, "freeze", notify=True)
 STEPS = (QUIET, LOUD)
@@ -132,6 +132,64 @@ def test_a_step_that_is_told_although_a_higher_one_is_not(world: World) -> None:
     assert told_of(told_report(used=2.0, policy=policy)).steps == (("c", "b", "b:1", "slow"),)
     assert world.tell(told_report("2026-03-10", used=0.6, policy=policy))
     assert not world.tell(told_report("2026-03-11", used=2.0, policy=policy))
+
+
+def test_calendar_periods_are_a_change_by_their_name_and_verdict(world: World) -> None:
+    days = [
+        *(("2026-03-10", "2026-03", "met", True), ("2026-03-11", "2026-03", "breached", True)),
+        # Until the month is over it is the same breach, the last day included.
+        *(
+            ("2026-03-12", "2026-03", "breached", False),
+            ("2026-03-31", "2026-03", "breached", False),
+        ),
+        # That of the next month is another one, though no date between them was met.
+        *(
+            ("2026-04-01", "2026-04", "breached", True),
+            ("2026-04-30", "2026-04", "breached", False),
+        ),
+        *(("2026-05-01", "2026-05", "met", True), ("2026-06-01", "2026-06", "met", False)),
+    ]
+    told = [
+        world.tell(told_report(date, calendar_windows=[calendar_row(name, verdict)]))
+        for date, name, verdict, _ in days
+    ]
+    assert told == [expected for *_, expected in days]
+    assert len(set(world.keys)) == sum(told)
+
+
+def test_the_key_of_a_calendar_verdict_is_the_same_for_the_same_event(world: World) -> None:
+    world.occasion = "always"
+    breached = told_report(calendar_windows=[calendar_row("2026-03", "breached")])
+    for data in (breached, breached, told_report()):
+        world.tell(data)
+    key, again, met = world.keys
+    assert again == key != met
+    # Who has no calendar period has the keys of earlier versions.
+    assert met == '"798bf844-f221-5efe-9175-293370b9d06c"'
+
+
+def test_a_month_and_30_days_are_steps_of_their_own(world: World) -> None:
+    def on(date: str, used: float, of_month: float) -> bool:
+        rows = [calendar_row("2026-03", used=of_month)]
+        return world.tell(told_report(date, used=used, policy=STEPS, calendar_windows=rows))
+
+    assert on("2026-03-10", 1.0, 0.1)
+    assert on("2026-03-11", 1.0, 1.0)
+    assert not on("2026-03-12", 1.5, 1.5)
+    assert on("2026-03-13", 0.9, 1.5)
+
+
+def test_what_an_earlier_version_remembered_is_read(world: World) -> None:
+    world.tell(told_report("2026-03-10"))
+    stored = json.loads(world.state.read_text())
+    for receiver in stored["receivers"].values():
+        for one in receiver["dates"].values():
+            del one["periods"]
+    world.state.write_text(json.dumps(stored))
+    assert not world.tell(told_report("2026-03-11"))
+    rows = [calendar_row("2026-03", "breached")]
+    assert world.tell(told_report("2026-03-12", calendar_windows=rows))
+    assert world.notes.told == []
 
 
 def test_a_run_that_is_killed_before_it_remembers_tells_again_with_the_same_key(

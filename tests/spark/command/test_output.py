@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spark.command.output import say
+from spark.command.output import say, say_text
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -17,6 +17,14 @@ def test_a_line() -> None:
     stream = io.StringIO()
     assert say(stream, "a – b")
     assert stream.getvalue() == "a – b\n"
+
+
+def test_a_line_is_one_line_and_nothing_that_a_terminal_obeys() -> None:
+    stream = io.StringIO()
+    say(stream, "c/b\nproved: all\r\x1b[2J\u202e\0")
+    assert stream.getvalue() == "c/b\\u000aproved: all\\u000d\\u001b[2J\\u202e\\u0000\n"
+    say_text(stream, "a\nb")
+    assert stream.getvalue().endswith("\na\nb\n")
 
 
 def test_what_the_encoding_lacks_is_escaped() -> None:

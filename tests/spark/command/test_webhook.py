@@ -209,6 +209,7 @@ def test_the_message_of_a_report() -> None:
         ],
         "revision": 1,
         "exit_on": "day",
+        "calendar": [],
         "budget_steps": [],
         "exit_code": 1,
         "page": "/o/report.html",

@@ -9,7 +9,7 @@ import pytest
 
 from spark.command.arguments import UsageError, parse_arguments
 from spark.command.command_line import main
-from spark.config.exclusion_log import entries_of, exclusions_in_force, remarks_on
+from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force, remarks_on
 
 NOW_MS = 1_774_000_000_500
 TIMES = ["--from", "2026-03-10T10:00:00Z", "--to", "2026-03-10T12:00:00+01:00"]
@@ -105,3 +105,60 @@ def test_they_count_before_maintenance_and_travel_with_the_objectives(
     assert [one.reason[:6] for one in config.exclusions] == ["moved ", "weekly"]
     assert (config.text, config.exclusion_log) == (text.encode(), path.read_bytes())
     assert json.loads(path.read_bytes())["previous"] is None
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        *(("0001-01-02T00:00:00Z", "2026-03-10T00:00:00Z"), ("2026-03-10", "9999-12-31T23:00-02")),
+        *(("2026-03-10T10:00:00.2Z", "2026-03-10T10:00:00.9Z"), ("2026-03-11", "2026-03-10")),
+        # The clock of Berlin is set back between these two: the later one is the earlier moment.
+        ("2026-10-25T02:30:00+01:00", "2026-10-25T02:45:00+02:00"),
+    ],
+)
+def test_times_that_cannot_be_written_back_and_spans_that_are_none(
+    begin: str, end: str, path: Path
+) -> None:
+    times = ["--from", begin, "--to", end]
+    assert exclude(path, "add", *times, *WHO, "--why", "x") == 3
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "the file can be used on") == 0
+    assert len(entries_of(path.read_bytes(), "x")) == 1
+
+
+def test_times_across_a_change_of_the_clock_are_those_of_utc(path: Path) -> None:
+    times = ["--from", "2026-03-29T01:30:00+01:00", "--to", "2026-03-29T03:30:00+02:00"]
+    assert exclude(path, "add", *times, *WHO, "--why", "x") == 0
+    (entry,) = entries_of(path.read_bytes(), "x")
+    assert entry.to_ms - entry.from_ms == 3_600_000
+
+
+@pytest.mark.parametrize("name", ["cluster", "broker", "replica", "who", "kind", "withdraws"])
+def test_a_field_of_another_type_is_refused_with_its_line(name: str, path: Path) -> None:
+    """The digests have no secret: anybody can write a line that follows from the one before."""
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "x") == 0
+    found = json.loads(path.read_bytes())
+    for value in (5, None, ["*"], True):
+        line = json.dumps(found | {name: value}, sort_keys=True).encode() + b"\n"
+        with pytest.raises(LogError, match=r"^x:1: "):
+            entries_of(line, "x")
+
+
+def test_the_list_has_a_line_for_each_entry(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    why = "x\n2 exclusion 2026-01-01T00:00:00Z to 2027-01-01T00:00:00Z, * / * / *: y\x1b[2J"
+    assert exclude(path, "add", *TIMES, "--who", "a\udcff", "--ticket", "t", "--why", why) == 0
+    capsys.readouterr()
+    assert exclude(path, "list") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "x\\u000a2 exclusion" in line
+    assert "\x1b" not in line
+
+
+def test_nothing_but_a_withdrawal_withdraws(path: Path) -> None:
+    """An exclusion that did would take an earlier entry out of force, and no list would say so."""
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "first") == 0
+    first = path.read_bytes()
+    assert exclude(path, "add", *TIMES, *WHO, "--why", "second") == 0
+    second = json.loads(path.read_bytes().splitlines()[1]) | {"withdraws": 1}
+    content = first + json.dumps(second, sort_keys=True).encode() + b"\n"
+    with pytest.raises(LogError, match="x:2: cannot be used: it withdraws entry 1, which only"):
+        entries_of(content, "x")

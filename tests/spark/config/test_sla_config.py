@@ -537,6 +537,21 @@ def test_a_star_is_any_text() -> None:
     assert not is_named_by(("*", "a?b", "x"), ("", "a\nb", "y"))
 
 
+def test_a_pattern_matches_the_whole_name() -> None:
+    """`$` would let a line break pass at the end."""
+    assert not is_named_by(("*", "a", "*"), ("", "a\n", ""))
+    assert not is_named_by(("a|b", "*", "*"), ("b\n", "", ""))
+
+
+def test_a_pattern_takes_no_more_than_the_length_of_the_name() -> None:
+    """Who tries every place for each star needs 4,096 ** 12 steps for this: it does not end."""
+    pattern = "*x" * 12 + "*y"
+    assert not is_named_by((pattern, "*", "*"), ("x" * 4_096, "", ""))
+    assert is_named_by((pattern, "*", "*"), ("x" * 4_096 + "y", "", ""))
+    text = "objectives:\n- {{name: a, broker: '{}'}}\n- {{name: b, broker: '{}'}}\n"
+    assert parse_sla(text.format(pattern, "x" * 4_096), "x").objectives[0].broker == pattern
+
+
 def test_calendar_periods_beside_rolling_windows() -> None:
     config = parse_sla("windows: [quarter, 30, month]\ntimezone: Europe/Berlin", "sla.yaml")
     assert (config.windows, config.calendars) == ((30,), ("month", "quarter"))

@@ -230,3 +230,33 @@ def test_two_runs_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_paths_that_cannot_be(path: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.main(["compact", "--dumps", path], lambda: NOW) == 3
     assert text in capsys.readouterr().err
+
+
+def test_a_file_that_is_made_to_be_large_is_kept_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dump(tmp_path, Life(start_ms=T0).lines(T0 + 1_000, 2_000))
+    bomb, *others = sorted((tmp_path / PLACE).iterdir())
+    bomb.write_bytes(gzip.compress(b"\n" * 40_000_000))
+    before = bomb.read_bytes()
+    assert run(tmp_path) == 0
+    told = capsys.readouterr()
+    assert f"{bomb}: kept: unpacks to more than 300 times its size" in told.err
+    assert bomb.read_bytes() == before
+    assert len(others) > 1
+    assert f"{len(others)} files became 1; 1 left as they are" in told.out
+
+
+def test_no_merged_file_is_larger_than_what_the_report_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_dump(tmp_path, Life(start_ms=T0).lines(T0 + 1_000, 4_000))
+    files = sorted((tmp_path / PLACE).iterdir())
+    sizes = [len(gzip.decompress(path.read_bytes())) for path in files]
+    assert len(files) == 6
+    monkeypatch.setattr(compact, "MOST_TEXT_BYTES", sizes[0] + sizes[1])
+    assert run(tmp_path) == 0
+    merged = [len(gzip.decompress(path.read_bytes())) for path in (tmp_path / PLACE).glob("*.gz")]
+    assert sum(merged) == sum(sizes)
+    assert len(merged) < len(files)
+    assert max(merged) <= sizes[0] + sizes[1]

@@ -24,7 +24,7 @@ from spark.config.exclusion_log import Entry, appended
 from spark.dumps.dump_files import read_lines as read_lines_of_the_report
 from spark.evidence.dump_chain import DateLines, digest_of_records, stretches_of_file
 from spark.evidence.links import KIND, VERSION, link_name, next_link, sha256
-from tests.spark.dump_lines_builder import T0
+from tests.spark.dump_lines_builder import T0, Life
 from tests.spark.evidence.chained_dumps import (
     DAY_MS,
     Broker,
@@ -761,3 +761,60 @@ def test_files_that_a_reader_of_a_table_would_read(
     path.write_bytes(b"PAR1")
     assert place.verifies() == 1
     assert f"parquet/replica_days/dt={D2}: was changed" in capsys.readouterr().out
+
+
+BOMB = gzip.compress(b"\n" * 40_000_000)
+
+
+@pytest.mark.parametrize("name", ["0000-0-00000001-00000001.jsonl.gz", "x y.jsonl"])
+def test_a_file_that_is_made_to_be_large_is_named_and_not_unpacked(
+    name: str, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bomb = place.dumps / f"dt={D2}" / name
+    bomb.write_bytes(BOMB)
+    capsys.readouterr()
+    assert place.verifies() == 1
+    line = capsys.readouterr().out
+    assert line.startswith(f"NOT PROVED: {D2}: {bomb}: is left out: has more than 100,000 lines")
+
+
+def test_a_file_that_is_too_large_as_it_lies_is_not_opened(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = place.dumps / f"dt={D2}" / "large.jsonl"
+    with large.open("wb") as file:
+        file.truncate(1_500_000_000)  # of which the disk has nothing
+    capsys.readouterr()
+    assert place.verifies() == 1
+    line = capsys.readouterr().out
+    assert f"{large}: is left out: has 1,500 MB, and at most 128 are read" in line
+    assert "--max-dump-file-mb 6000 reads it" in line
+
+
+def test_the_setting_decides_what_is_left_out(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.verifies() == 0
+    path = files_of(place.dumps, 2)[0]
+    lines = [b"%d " % n + line for n in range(3_000) for line in read_lines(path)[:1]]
+    (place.dumps / f"dt={D2}" / "more.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    capsys.readouterr()
+    assert place.verifies("--max-dump-file-mb", "4") == 1
+    assert "more.jsonl: is left out: has 4 MB, and at most 1 are read" in capsys.readouterr().out
+    assert place.verifies("--max-dump-file-mb", "40") == 1
+    assert "more.jsonl line 1: is no line of a broker" in capsys.readouterr().out
+
+
+def test_a_name_with_a_line_break_does_not_add_a_line(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "x\nproved: dump lines and results are those that were signed\x1b[2J"
+    life = Life(start_ms=T0 + DAY_MS, cluster=text)
+    line = json.dumps(life.line(T0 + DAY_MS + 1_000)).encode()
+    (place.dumps / f"dt={D2}" / "evil.jsonl").write_bytes(line + b"\n")
+    capsys.readouterr()
+    assert place.verifies("--all") == 2
+    told = capsys.readouterr()
+    assert len(told.out.splitlines()) == 1
+    assert "x\\u000aproved" in told.out
+    assert "\x1b" not in told.out + told.err

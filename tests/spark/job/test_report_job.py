@@ -6,6 +6,7 @@ What a file holds is tests/spark/dumps/test_dump_files.py's matter.
 from __future__ import annotations
 
 import datetime
+import gzip
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.config.objectives import Objective, SlaConfig
+from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.figures.report_context import Context
 from spark.job import report_job
+from spark.job.dump_source import DumpSource
 from spark.job.report_job import GroupTables, compute, parts_of
 from spark.reported_day import Day, InputError
 from tests.spark.dump_lines_builder import (
@@ -35,8 +38,8 @@ CONTEXT = Context(
 )
 
 
-def job(spark: SparkSession, *roots: Path) -> GroupTables:
-    return compute(spark, [str(root) for root in roots], {}, CONTEXT)
+def job(spark: SparkSession, *roots: Path, bounds: Bounds = DEFAULT_BOUNDS) -> GroupTables:
+    return compute(spark, DumpSource([str(root) for root in roots], bounds), {}, CONTEXT)
 
 
 def received(tables: GroupTables) -> dict[str, int]:
@@ -170,3 +173,25 @@ def test_trouble_that_is_none_of_reading(
     monkeypatch.setattr(report_job, "rows_of_part", full)
     with pytest.raises(Exception, match="No space left on device"):
         job(spark, tmp_path)
+
+
+def test_a_file_that_is_too_large_is_told_and_the_others_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One that unpacks to too much, and one that Java would not hold: of the date and of those
+    beside it."""
+    write_dump(tmp_path, Life().lines(T0 + 5_000, 10))
+    bomb = tmp_path / f"dt={DATE}" / "bomb.jsonl.gz"
+    bomb.write_bytes(gzip.compress(b"\0" * 40_000_000))
+    large = tmp_path / f"dt={DATE + datetime.timedelta(days=1)}" / "a b%.jsonl"
+    large.parent.mkdir()
+    with large.open("wb") as file:
+        file.truncate(3_000_000_000)  # Spark refuses a file of more than 2 GB
+    tables = job(spark, tmp_path)
+    found = {row["example_file"]: row["reason"] for row in tables.bad_lines()}
+    assert found[str(bomb)].startswith("the file is left out: has a line of more than 16 MB")
+    assert found[str(large)] == (
+        "the file is left out: has 3,000 MB, and at most 128 are read; --max-dump-file-mb 12000"
+        " reads it"
+    )
+    assert received(tables) == {"b": 10}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import gzip
 import json
 import shutil
 from collections.abc import Sequence
@@ -19,7 +21,16 @@ from spark.job import sla_report
 from spark.job.results import StagedDay
 from spark.job.sla_report import STAGES, ReportRequest, groups_to_revise, run
 from spark.reported_day import Day, InputError
-from tests.spark.dump_lines_builder import DATE, T0, Life, Line, every, replica, write_dump
+from tests.spark.dump_lines_builder import (
+    DATE,
+    T0,
+    Life,
+    Line,
+    every,
+    replica,
+    write_dump,
+    write_file,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 YESTERDAY = DATE - datetime.timedelta(days=1)
@@ -338,3 +349,80 @@ def test_dumps_that_are_not_there_leave_the_old_result(
     with pytest.raises(InputError, match="nowhere"):
         report(spark, tmp_path, dumps=[f"{tmp_path}/nowhere"])
     assert tables(spark, tmp_path) == before
+
+
+HOSTILE = [
+    *("<script>alert(1)</script>", "=cmd|' /C calc'!A0", "a\rb\r2026-03-10,c,b,met", "\n=x"),
+    *(
+        "../../../../escaped",
+        "/escaped",
+        "n\x00ul\x1b[31m",
+        "\u202eevil\u2067",
+        "%s%n%2e%2e%2f",
+        "",
+    ),
+    *("x" * 4_096, '{{7*7}}"\\', "\uff1d1", "dt=2026-03-09", "\u2028a,b;c", "*"),
+]
+
+
+def test_whatever_names_say_each_replica_has_its_row_and_nothing_lies_elsewhere(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One group for each name of cluster, broker and replica; and a file that is left out."""
+    keys = set()
+    for number, name in enumerate(HOSTILE):
+        for key in ((name, f"{number}c", "r"), ("c", name, "r"), ("c", f"{number}r", name)):
+            cluster, broker, of_replica = key
+            life = a_life(cluster=cluster, broker=broker, boot=f"{len(keys) + 1:08x}" * 2)
+            lines = [
+                life.line(ts, replicas=[replica(of_replica)])
+                for ts in every(TEN_MINUTES.w0_ms - 5_000, TEN_MINUTES.w1_ms)
+            ]
+            write_file(tmp_path / "dumps" / f"dt={DATE}" / f"{len(keys)}.jsonl", lines)
+            keys.add(key)
+    before = {path.name for path in tmp_path.iterdir()} | {"out"}
+    whole = report(spark, tmp_path)
+    assert (whole.verdict, whole.exit_code) == ("met", 0)
+    bomb = tmp_path / "dumps" / f"dt={DATE}" / "bomb.jsonl.gz"
+    bomb.write_bytes(gzip.compress(b"\0" * 40_000_000))
+    data = report(spark, tmp_path)
+    assert (data.verdict, data.exit_code) == ("insufficient data", 2)
+    assert {row["verdict"] for row in data.clusters} == {"insufficient data"}
+    assert {(row["cluster"], row["broker"], row["replica"]) for row in data.replica_days} == keys
+    place = tmp_path / "out" / "report" / f"dt={DATE}"
+    with (place / "replicas.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert len(rows) == len(keys)
+    assert {len(row) for row in rows} == {len(header)}
+    assert not any(cell.startswith(("=", "\n", "\r", "\uff1d")) for row in rows for cell in row)
+    page = (place / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "bomb.jsonl.gz" in page
+    assert {path.name for path in tmp_path.iterdir()} == before
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("parquet", "report", "evidence", "index.html"),
+    }
+    (link,) = sorted((tmp_path / "out" / "evidence").glob("000002_*.json"))
+    problems = json.loads(link.read_bytes())["inputs"]["problems"]
+    assert any("bomb.jsonl.gz: is left out: " in text for text in problems)
+
+
+def test_a_month_that_is_breached_decides_the_exit_code(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """25 s bad of ten minutes, and of the 0.1 % of the month of which the rest is unknown."""
+    write_dump(tmp_path / "dumps", with_outage())
+    found = {}
+    for percent in (99.9, 99.9999):
+        objective = Objective("default", availability_percent=percent)
+        others = {"calendars": ("month",), "timezone": "Europe/Berlin", "exit_policy": "window"}
+        data = report(spark, tmp_path, objectives=(objective,), windows=(90,), **others)
+        (_, month) = data.judged_windows
+        found[percent] = (month.name.text, month.is_final, month.verdict)
+        (cluster,) = (row for row in data.clusters if row["days"] == 1)
+        assert [one["verdict"] for one in cluster["calendar"]] == [month.verdict]
+    assert found == {
+        99.9: ("2026-03", False, "insufficient data"),
+        99.9999: ("2026-03", False, "breached"),
+    }
+    assert data.exit_code == 1

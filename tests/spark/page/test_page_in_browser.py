@@ -5,6 +5,7 @@ Chromium headless (Debian's package `chromium`), and the accessibility rules of 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -13,10 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from spark.figures.cluster_calendar import cluster_calendar
+from spark.figures.report_data import ReportData
 from spark.page.report_page import report_html
+from spark.vocabulary import REPLICA
 from tests.spark.browser import CHROMIUM, FLAGS, Browser, pixels, with_digest_of_page
 from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
 from tests.spark.page_reader import read_page
+from tests.spark.told_reports import calendar_row
 
 pytestmark = pytest.mark.slow
 
@@ -198,6 +203,44 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path, name: str) -
         assert browser.complaints() == []
         assert browser.value("document.documentElement.scrollWidth") == width
         assert browser.value(BEYOND_THE_WINDOW) == []
+
+
+def with_periods() -> ReportData:
+    """The demo with a week, a month and a quarter, and a second group, so that there is a table of
+    clusters."""
+    demo = demo_report()
+    rows = [
+        calendar_row(name, verdict, final=final)
+        | {column: row[column] for column in REPLICA}
+        | {"from_ms": 0, "to_ms": length, "window_s": length / 1000, "good_s": 1.0}
+        | {"excluded_s": 0.0, "period": period}
+        for row in demo.replica_days
+        for name, period, length, verdict, final in (
+            ("2026-W11", "week", 604_800_000, "met", True),
+            ("2026-03", "month", 2_678_400_000, "breached", False),
+            ("2026-Q1", "quarter", 7_776_000_000, "insufficient data", False),
+        )
+    ]
+    clusters = [
+        {
+            **row,
+            "calendar": cluster_calendar(row["cluster"], rows, ()) if row["days"] == 1 else None,
+        }
+        for row in demo.clusters
+    ]
+    return dataclasses.replace(demo, calendar_windows=rows, clusters=clusters)
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390, 360])
+def test_calendar_periods_fit(browser: Browser, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "report.html"
+    path.write_bytes(report_html(with_periods()))
+    browser.open(path, width)
+    assert browser.complaints() == []
+    assert browser.value("document.querySelectorAll('.verdicts .verdict').length") == 5
+    assert browser.value("document.documentElement.scrollWidth") == width
+    assert browser.value(BEYOND_THE_WINDOW) == []
+    assert width < 1280 or browser.value(TABLES_THAT_SCROLL) == []
 
 
 def test_a_name_that_got_through_would_be_stopped_by_the_policy(

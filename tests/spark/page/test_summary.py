@@ -145,7 +145,18 @@ def test_the_table_of_incidents() -> None:
     assert rows[-1]["max_lag_ms"] == ""
 
 
-@pytest.mark.parametrize("name", ['a"b,c\nd', "\u202eevil", "x" * 5000, "<script>", "Grüße 🐇"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        'a"b,c\nd',
+        "a\rb",
+        "a\r\n2026-03-10,c,b,met",
+        "\u202eevil",
+        "x" * 5000,
+        "<script>",
+        "Grüße 🐇",
+    ],
+)
 def test_names_come_back_whole(name: str) -> None:
     data = one_replica_report(name)
     assert json.loads(summary_json(data))["replicas"][0]["replica"] == name
@@ -158,6 +169,31 @@ def test_a_spreadsheet_does_not_take_a_name_for_a_formula() -> None:
     assert (row["replica"], row["broker"]) == ("'=HYPERLINK(1)", "'@group")
     assert json.loads(summary_json(data))["replicas"][0]["replica"] == "=HYPERLINK(1)"
     assert read_csv(replicas_csv(demo_report()))[0]["budget_left_s"].startswith("-188.6")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff20"])
+def test_each_sign_that_begins_a_formula_has_an_apostrophe_in_front(start: str) -> None:
+    name = f"{start}1+1"
+    for text in (replicas_csv, incidents_csv):
+        data = one_replica_report(name)
+        rows = read_csv(text(data))
+        assert {row["replica"] for row in rows} <= {f"'{name}"}
+    assert rows
+
+
+def test_no_name_ends_a_row_for_whoever_reads_it() -> None:
+    """Many readers, this one too, take a bare carriage return for the end of a row."""
+    data = one_replica_report("x\r2026-03-10,c,b,b:9,met\r")
+    lines = replicas_csv(data).decode().split("\n")
+    assert len(lines) == 3
+    assert '"x\r2026-03-10,c,b,b:9,met\r"' in lines[1]
+    assert len(list(csv.reader(io.StringIO(replicas_csv(data).decode(), newline="")))) == 2
+
+
+def test_a_nul_ends_no_text() -> None:
+    data = one_replica_report("a\0b")
+    assert read_csv(replicas_csv(data))[0]["replica"] == "a\ufffdb"
+    assert json.loads(summary_json(data))["replicas"][0]["replica"] == "a\0b"
 
 
 def test_a_text_that_is_not_unicode_is_written_nevertheless() -> None:

@@ -1,0 +1,106 @@
+"""Machines of a random day (day_events.py): reboots, wall clocks that are set while
+the broker is down, time services, slaves whose names the master learns late.
+
+Told last, from numbers of its own, so that the rest of a seed's day stays what it is. Standard
+library only; must not import anything of spark/.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Final
+
+from tests.spark.day_events import HOUR, MINUTE, Life, Span, Story
+
+MONO_AT_START: Final = 77_000
+"""Of a machine that was just switched on, ms."""
+HELD_MS: Final = 900
+"""What a time service says of the clock that it holds: at most so wrong."""
+FIRST_IP: Final = 7
+
+
+def ip_of(story: Story, replica: str) -> str:
+    """What a slave is called before it has a name."""
+    return f"10.0.0.{FIRST_IP + story.replicas.index(replica)}"
+
+
+def is_ip(replica: str) -> bool:
+    """Whether a row's id is one of those."""
+    return replica.startswith("10.")
+
+
+def tell_machines(story: Story) -> None:
+    """Makes up all of it for a story whose lives are told."""
+    chance = random.Random(f"machines {story.seed}")
+    _switch_on(story, chance)
+    story.tells_machine = chance.random() < 0.75
+    story.is_held = chance.random() < 0.4
+    if not story.clock and chance.random() < 0.35:
+        _set_clock_while_down(story, chance)
+    if chance.random() < 0.25:
+        _name_late(story, chance)
+
+
+def _switch_on(story: Story, chance: random.Random) -> None:
+    """When the machine of each life was, and how often before."""
+    reboots: dict[int, int] = {}
+    began: dict[int, int] = {}
+    for before, life in itertools.pairwise([None, *story.lives]):
+        assert life is not None
+        number = life.machine
+        if number not in began:
+            began[number] = life.start - chance.choice((60_000, 5 * HOUR))
+        elif before is not None and before.machine == number and chance.random() < 0.25:
+            began[number] = chance.randrange(before.end, life.start)
+            reboots[number] = reboots.get(number, 0) + 1
+        life.machine_on, life.reboots = began[number], reboots.get(number, 0)
+    if story.copies is not None:
+        story.copies.is_rebooted = chance.random() < 0.3
+    for rival in story.rivals:
+        rival.machine_on = rival.start - HOUR
+
+
+def gaps(story: Story) -> list[Span]:
+    """Between two lives on one machine."""
+    return [
+        (one.end, other.start)
+        for one, other in itertools.pairwise(story.lives)
+        if one.machine == other.machine
+    ]
+
+
+def _set_clock_while_down(story: Story, chance: random.Random) -> None:
+    """Wrong from one time down to another one, or until somebody sees it; right at both ends of the
+    window."""
+    margin = 2 * story.interval_ms
+    some = [(a, b) for a, b in gaps(story) if story.w0 + margin < a and b < story.w1 - margin]
+    if not some:
+        return
+    start, end = chance.choice(some)
+    room = end - start
+    ahead = chance.choice(
+        (-room, -room - 3_000, -round(0.9 * room), -room // 2, -10 * MINUTE, 10 * MINUTE, HOUR)
+    )
+    later = [gap for gap in some if gap[0] > start]
+    back = chance.randrange(end, story.w1 - margin)
+    if later and chance.random() < 0.5:
+        back = chance.choice(later)[0] + 1
+    story.clock = [(start + 1, ahead), (back, 0)]
+
+
+def _name_late(story: Story, chance: random.Random) -> None:
+    """Some slaves go by their ips for long, the next time that they are new to a master."""
+    for replica in story.replicas:
+        if chance.random() < 0.7:
+            length = round((story.w1 - story.w0) * chance.random() ** 2)
+            story.named_after[replica] = chance.choice((story.interval_ms, length, length))
+
+
+def has_name(story: Story, life: Life, replica: str, moment: int) -> bool:
+    """Whether the master knows the name of a slave that is connected, or was."""
+    link = life.links[replica]
+    after = story.named_after.get(replica)
+    if after is None or link.was_remembered or link.first_connected is None:
+        return True
+    return moment >= link.first_connected + after

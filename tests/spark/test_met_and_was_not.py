@@ -1,0 +1,154 @@
+"""Days that were called met and were not, each by its events: the first wrong ones of their kind.
+
+Each is judged by the plain program and by the product's own functions, which agree.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.both_ways import core_tables_of, differences, plain_tables
+from tests.spark.day_events import (
+    CATCHING_UP,
+    DATE,
+    DISCONNECTED,
+    IN_SYNC,
+    MIDNIGHT,
+    MINUTE,
+    Life,
+    Link,
+    Story,
+    truth,
+)
+from tests.spark.day_generator import day_of
+from tests.spark.plain_samples import Json, Window
+from tests.spark.plain_verdicts import INSUFFICIENT, MET
+from tests.spark.test_generated_days import question_of, wrong
+
+W0 = MIDNIGHT + 600 * MINUTE
+W1 = W0 + 60 * MINUTE
+
+
+def story_of(*lives: Life, expects: bool = False) -> Story:
+    """An hour, of which 99 % are promised: 36 s may be bad."""
+    return Story(1, "b", W0, W1, 5_000, 10_000, 99.0, 1.0, expects, lives=list(lives))
+
+
+def life(start: int, end: int, **fields: int) -> Life:
+    """A life of a broker on one machine, which was switched on long before."""
+    found = Life(
+        start, end, False, 0, 0, f"{start // 1000 % 2**32:08x}00000000", 100, 30, version=2
+    )
+    found.machine_on = W0 - 600 * MINUTE
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
+
+
+def connected(one: Life, *outages: tuple[int, int], was_remembered: bool = True) -> Life:
+    """Its slave is in sync from the begin on, but for these."""
+    states = [(one.start, DISCONNECTED), (one.start + 300, CATCHING_UP), (one.start + 500, IN_SYNC)]
+    for start, end in outages:
+        states += [(start, DISCONNECTED), (end, CATCHING_UP), (end + 100, IN_SYNC)]
+    one.links["b:1"] = Link(states, first_connected=one.start + 300, was_remembered=was_remembered)
+    return one
+
+
+def judged(story: Story, root: Path) -> Json:
+    """The row of b:1, by both programs; nothing in it is better than the truth."""
+    day = day_of(story)
+    day.write(root)
+    question = question_of([day], root, Window(DATE, story.w0, story.w1))
+    plain, core = plain_tables(question), core_tables_of(question)
+    assert not differences(core, plain)
+    assert not wrong(day, core), "\n".join(wrong(day, core))
+    return next(row for row in core["replica_days"] if row["replica"] == "b:1")
+
+
+OUTAGE = (W0 + 5 * MINUTE, W0 + 8 * MINUTE)
+
+
+def test_an_outage_before_it_was_named(tmp_path: Path) -> None:
+    """Three minutes of the ten in which it went by its ip it was gone: they did not "not exist"."""
+    story = story_of(connected(life(W0 - MINUTE, W1 + MINUTE), OUTAGE, was_remembered=False))
+    story.named_after["b:1"] = 11 * MINUTE
+    row = judged(story, tmp_path)
+    assert row["bad_s"] == pytest.approx(180, abs=1)
+    assert row["excluded_s"] == 0
+    assert truth(story, "b:1", 0).bad_ms == 180_100
+
+
+def test_an_outage_in_a_life_that_never_heard_its_name(tmp_path: Path) -> None:
+    """Whether the slave of the life before is this one nobody can tell."""
+    first = connected(life(W0 - MINUTE, W0 + 20 * MINUTE), OUTAGE, was_remembered=False)
+    second = connected(life(W0 + 20 * MINUTE + 1_000, W1 + MINUTE))
+    story = story_of(first, second)
+    story.named_after["b:1"] = 60 * MINUTE
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["unknown_s"] > 1_200
+    assert row["excluded_s"] == 0
+
+
+def test_it_is_no_outage_to_go_by_an_ip(tmp_path: Path) -> None:
+    story = story_of(connected(life(W0 - MINUTE, W1 + MINUTE), was_remembered=False), expects=True)
+    story.named_after["b:1"] = 11 * MINUTE
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
+DOWN = W0 + 20 * MINUTE, W0 + 25 * MINUTE
+
+
+def down(ahead: int, **fields: int) -> Story:
+    """Five minutes down, in which the clock is set, and rightly again ten minutes later."""
+    story = story_of(
+        connected(life(W0 - MINUTE, DOWN[0])),
+        connected(life(DOWN[1], W1 + MINUTE, **fields)),
+        expects=True,
+    )
+    if ahead:
+        story.clock = [(DOWN[0] + 1_000, ahead), (DOWN[1] + 10 * MINUTE, 0)]
+    return story
+
+
+def test_a_clock_that_is_set_back_does_not_hide_down_time(tmp_path: Path) -> None:
+    row = judged(down(-298_000), tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["bad_s"] < 36
+    assert row["bad_s"] + row["unknown_s"] > 300
+
+
+def test_a_clock_that_is_set_forward_makes_no_down_time(tmp_path: Path) -> None:
+    story = down(20 * MINUTE)
+    story.availability_percent = 80.0
+    row = judged(story, tmp_path)
+    assert row["bad_s"] < 36
+    assert row["verdict"] == INSUFFICIENT
+
+
+def test_down_time_over_a_clock_that_nobody_set(tmp_path: Path) -> None:
+    row = judged(down(0), tmp_path)
+    assert row["state_down_s"] == pytest.approx(300, abs=5.1)
+    assert row["unknown_s"] < 1
+
+
+REBOOTED = {"machine_on": DOWN[0] + MINUTE, "reboots": 1}
+
+
+def test_a_reboot_is_proved_by_a_clock_that_is_held(tmp_path: Path) -> None:
+    story = down(0, **REBOOTED)
+    story.is_held = True
+    row = judged(story, tmp_path)
+    assert row["state_down_s"] == pytest.approx(300, abs=5.1)
+    assert row["unknown_s"] < 1
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_reboot_hides_how_long_it_took(tmp_path: Path, tells: bool) -> None:
+    story = down(-298_000, **REBOOTED)
+    story.tells_machine = tells
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["good_s"] == 0
