@@ -21,20 +21,23 @@ from pyspark import RDD, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.evidence.dump_chain import LifeRecord
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
 from spark.job.dump_source import DumpFiles, DumpSource
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_tasks import (
+    FILE_PROBLEMS,
+    LIVES,
     BadLines,
     Item,
     Key,
     Rows,
     bad_lines_by_reason,
     item_of_expected,
-    item_of_large_file,
     item_of_row,
     items_of_file,
+    items_of_large_file,
     part_of,
     rows_of_part,
 )
@@ -69,7 +72,8 @@ class GroupTables:
         self._spark = spark
         self._kept = computed.persist(StorageLevel.DISK_ONLY)
         self._counts: Counter[str] = Counter()
-        self._short: dict[str, list[Rows]] = {table: [] for table in TABLES}
+        tables = (*TABLES, LIVES, FILE_PROBLEMS)
+        self._short: dict[str, list[Rows]] = {table: [] for table in tables}
         try:
             found = self._kept.map(_without_long_ones).collect()
         except BaseException:
@@ -111,6 +115,15 @@ class GroupTables:
             }
             for reason, some in sorted(found.items())
         ]
+
+    def life_records(self) -> list[LifeRecord]:
+        """The lives of the date, sorted, for its evidence."""
+        found = [record for rows in self._short[LIVES] for record in rows.unpacked()]
+        return sorted(found, key=lambda record: record.life)
+
+    def file_problems(self) -> list[str]:
+        """What the evidence says of the date's files, sorted."""
+        return sorted(text for rows in self._short[FILE_PROBLEMS] for text in rows.unpacked())
 
     def frame(self, table: str) -> DataFrame:
         """The rows of a table for Spark, without `dt`."""
@@ -226,7 +239,11 @@ class _Dumps:
         rows = self._files.frame.rdd
         found = [rows.flatMap(lambda row: items_of_file(row[0], bytes(row[1]), day, bounds))]
         if large := self._files.too_large:
-            items = [item_of_large_file(path, size, bounds) for path, size in large]
+            items = [
+                item
+                for path, size in large
+                for item in items_of_large_file(path, size, day, bounds)
+            ]
             found.append(self._spark.sparkContext.parallelize(items, 1))
         return found
 
