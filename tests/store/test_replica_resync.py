@@ -128,6 +128,7 @@ def test_start_over_moves_everything_aside(world: World, caplog: pytest.LogCaptu
         key: data for key, data in before.items() if key != "resync.json"
     }
     assert find_request(world.root) is None
+    assert (find_done(world.root) or "").endswith("the log was begun anew")
     assert not world.config.abort_path.exists()
     world.boot()
     desk = StoreDesk(world).open()
@@ -232,6 +233,7 @@ def test_truncate_ends_the_log_and_all_that_follows_from_it(
     text = perform_request(world.config)
     assert text is not None
     assert f"ends at {offset}" in text
+    assert (find_done(world.root) or "").endswith(f"the log was cut at {offset}")
     assert not world.config.clean_exit_path.exists()
     assert world.config.abort_path.exists() == crashed
     assert not world.config.queue_states_path.exists(), "another log's: its offsets do not count"
@@ -372,6 +374,17 @@ def test_no_room_for_the_backup(world: World, monkeypatch: pytest.MonkeyPatch) -
     assert after == before
     monkeypatch.undo()
     assert perform_request(world.config)
+
+
+@pytest.mark.parametrize("damage", ["not JSON", "[]", "a directory"])
+def test_a_mark_that_says_nothing_is_one(world: World, damage: str) -> None:
+    """What was done is not known; that something was, is."""
+    path = world.root / "resync.json.done"
+    if damage == "a directory":
+        path.mkdir()
+    else:
+        path.write_text(damage)
+    assert find_done(world.root) == f"{path}: the log was begun anew"
 
 
 def test_drop_request(world: World) -> None:
