@@ -142,7 +142,7 @@ class _Pipeline:
         staged.commit()
         self._next_stage()
         data = report_data(self._results, groups, of_several, self._day, self._sla)
-        self._write_files(data)
+        self._write_files(data, groups)
         return data
 
     def _next_stage(self) -> None:
@@ -211,7 +211,7 @@ class _Pipeline:
         spread = self._spark.sparkContext.parallelize(tuples, 1)
         staged.write(table, frame_of(self._spark, table, spread) if tuples else None)
 
-    def _write_files(self, data: ReportData) -> None:
+    def _write_files(self, data: ReportData, groups: GroupTables) -> None:
         """summary.json last: where it is, the others are, and the evidence, which names it."""
         directory = report_directory(self._request.out, self._day.date)
         files = HadoopFiles(self._spark)
@@ -229,6 +229,6 @@ class _Pipeline:
             for name, text in {**content, "summary.json": summary}.items()
         }
         request = self._request
-        append_evidence(self._spark, request.source, request.out, self._day, request.sla, below_out)
+        append_evidence(files, groups, request.out, self._day, request.sla, below_out)
         update_calendar(files, request.out, json.loads(summary))
         files.write(summary_path(self._request.out, self._day.date), summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,11 @@ from store.resync_request import (
     write_request,
 )
 from store.store_checkpoint import StoreCheckpoint
+from store.timer.timer_checkpoint import (
+    TimerCheckpoint,
+    load_timer_checkpoint,
+    write_timer_checkpoint,
+)
 from tests.faults.store_world import (
     FILE_SIZE,
     StoreDesk,
@@ -290,6 +296,20 @@ def test_what_was_on_disk_is_not_said_of_what_comes_instead(world: World) -> Non
     after = StoreCheckpoint.load(world.config.checkpoint_path)
     assert after.physic_msg_timestamp == after.logics_msg_timestamp == place.store_timestamp
     assert after.index_msg_timestamp == 5
+
+
+@pytest.mark.parametrize("later_ms", [-1, 0, 60_000])
+def test_timers_whose_deliveries_were_cut_off_are_delivered_again(
+    world: World, later_ms: int
+) -> None:
+    place = places(world)[9]
+    path = world.config.timer_checkpoint_path
+    before = TimerCheckpoint(place.store_timestamp + later_ms, 52, 7, 8, 1, 2, 3)
+    write_timer_checkpoint(path, before)
+    ask(world, ResyncAction.TRUNCATE, place.end)
+    perform_request(world.config)
+    read_time_ms = place.store_timestamp + min(later_ms, 0)
+    assert load_timer_checkpoint(path) == replace(before, last_read_time_ms=read_time_ms)
 
 
 # -- refused -----------------------------------------------------------------------------------

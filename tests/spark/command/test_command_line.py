@@ -157,7 +157,7 @@ def _exit_code_with(redirection: str, words: list[str]) -> int:
     return subprocess.run(shell, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60).returncode
 
 
-@pytest.mark.parametrize("missing", ["rich", "spark.command.command_line", "pyspark"])
+@pytest.mark.parametrize("missing", ["msgspec", "spark.command.command_line", "pyspark"])
 def test_a_library_that_is_missing_is_no_verdict(missing: str) -> None:
     """On a cluster's driver, say."""
     program = f"import runpy, sys; sys.modules[{missing!r}] = None\n"
