@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Final, TextIO
 
-from spark.dumps.durable_files import naming
 from spark.figures import wording
 
 PROGRAM: Final = "mqreport"
@@ -53,5 +52,7 @@ def deliver(text: str, path: str | None) -> None:
     if path is None:
         say_text(sys.stdout, text.rstrip("\n"))
     else:
-        with naming(Path(path)):
+        try:
             Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OSError(error.errno, f"cannot be written: {error.strerror}", path) from error
