@@ -114,7 +114,7 @@ def alerts_of(data: ReportData, page: str, steps: Iterable[ReachedStep]) -> list
     found += _without_a_replica(data, page, found)
     for one in steps:
         names = dict(zip(REPLICA, one.key, strict=True))
-        used = f"{wording.used(one.used_ratio)} of the error budget of {one.window.text}"
+        used = f"{one.used} of the error budget of {one.window.text}"
         found.append(
             _alert(
                 data,

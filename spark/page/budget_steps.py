@@ -21,8 +21,7 @@ def by_label(data: ReportData) -> list[str]:
     for step in sorted({one.step for one in reached}, key=lambda step: -step.at_percent):
         there = [one for one in reached if one.step == step]
         named = [
-            f"{'/'.join(map(wording.name, one.key))} ({wording.used(one.used_ratio)} of"
-            f" {one.window.budget} used)"
+            f"{'/'.join(map(wording.name, one.key))} ({one.used} of {one.window.budget} used)"
             for one in there[:_MAX_NAMED]
         ]
         more = len(there) - len(named)

@@ -50,6 +50,19 @@ def test_the_highest_step_that_is_reached(used: float | None, step: PolicyStep |
     assert [one.step for one in found] == ([step] if step else [])
 
 
+def test_who_may_have_no_bad_time_has_used_all_by_any() -> None:
+    """An objective of 100 %: a month that is over its budget of nothing stops releases, too."""
+    rows = [window("b:1", 3.0) | {"bad_s": 9.0}, window("b:2", None) | {"bad_s": 0.001}]
+    found = reached_steps([*rows, window("b:3", None) | {"bad_s": 0.0}], POLICY)
+    assert [(one.replica, one.step, one.used) for one in found] == [
+        ("b:2", FREEZE, "all"),
+        ("b:1", FREEZE, "300\u00a0%"),
+    ]
+    report = dataclasses.replace(data(), windows=rows[1:])
+    assert report.exit_code == 1
+    assert "freeze at 100 %: c/b/b:2 (all of 30 days' budget used)" in verdict_line(report, "/o")
+
+
 def test_a_share_that_no_float_has() -> None:
     policy = (PolicyStep(7, "seven"), PolicyStep(29, "x"))
     assert [one.step for one in reached_steps([window("b", 0.07)], policy)] == [policy[0]]
