@@ -4,7 +4,8 @@ Owned by the one thread that puts records (the loop of `remoting`). Process `sto
 its row when it dispatches the first record, which may be long after this process has put it: what
 was put since counts here. A queue without a row could not be read by anybody, and its offsets would
 begin again at zero, so the record that would make it is refused. Rows come back with a restart
-of the broker, those of deleted topics.
+of the broker, those of deleted topics. Some are kept for the broker's own queues in which others
+wait: without them a message would wait in whatever level there is, and be stored anew each second.
 """
 
 from __future__ import annotations
@@ -16,6 +17,16 @@ from store.errors import QueueTableFullError
 
 log = logging.getLogger(__name__)
 
+RESERVED_ROWS: Final = 64
+"""For the queues of _OWN_TOPICS: one for each delay level, and three more."""
+_OWN_TOPICS: Final = frozenset(
+    {
+        *("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
+        *("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+    }
+)
+"""Those in which messages wait. Only the broker writes to them."""
+_OWN_NAME_BYTES: Final = max(len(name) for name in _OWN_TOPICS)
 _LOOK_AT_MOST: Final = 1_024
 
 
@@ -34,8 +45,10 @@ class QueueRows(Protocol):
 class QueueRoom:
     """See the module."""
 
-    def __init__(self, rows: QueueRows) -> None:
+    def __init__(self, rows: QueueRows, *, reserved: int = 0) -> None:
+        """reserved: rows that are left for the broker's own queues."""
         self._rows = rows
+        self._reserved = reserved
         self._new: dict[tuple[str, int], int] = {}
         """Queues that were made here and had no row when last looked for it; bytes of the name."""
         self._name_bytes = 0
@@ -49,9 +62,9 @@ class QueueRoom:
         if queue in self._new or self._rows.find_row(topic, queue_id) is not None:
             return
         size = len(topic.encode())
-        if len(self._new) >= self._look_at or not self._fits(1, size):
+        if len(self._new) >= self._look_at or not self._fits([topic]):
             self._forget_seen()
-            if not self._fits(1, size):
+            if not self._fits([topic]):
                 raise self._full(topic, queue_id)
         self._is_full = False
         self._add(queue, size)
@@ -72,17 +85,20 @@ class QueueRoom:
 
     def has_room(self, topics: list[str]) -> bool:
         """Whether a new queue of each of these topics fits."""
-        size = sum(len(topic.encode()) for topic in topics)
-        if self._fits(len(topics), size):
+        if self._fits(topics):
             return True
         self._forget_seen()
-        return self._fits(len(topics), size)
+        return self._fits(topics)
 
     def _add(self, queue: tuple[str, int], size: int) -> None:
         self._new[queue] = size
         self._name_bytes += size
 
-    def _fits(self, queues: int, name_bytes: int) -> bool:
+    def _fits(self, topics: list[str]) -> bool:
+        queues, name_bytes = len(topics), sum(len(topic.encode()) for topic in topics)
+        if not _OWN_TOPICS.issuperset(topics):
+            queues += self._reserved
+            name_bytes += self._reserved * _OWN_NAME_BYTES
         return self._rows.has_room(len(self._new) + queues, self._name_bytes + name_bytes)
 
     def _forget_seen(self) -> None:

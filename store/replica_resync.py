@@ -27,7 +27,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,7 @@ from store.resync_request import (
     write_json,
 )
 from store.store_checkpoint import StoreCheckpoint
+from store.timer.timer_checkpoint import load_timer_checkpoint, write_timer_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +252,9 @@ def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) ->
     for place in targets:
         sync_directory(place)
     zero_range(kept.path, offset - kept.start_offset, kept.size)
-    _turn_back_checkpoint(config, kept, offset)
+    time_ms = _last_time_ms(config, kept, offset)
+    _turn_back_checkpoint(config.checkpoint_path, time_ms)
+    _turn_back_timers(config.timer_checkpoint_path, time_ms)
     return list(targets)
 
 
@@ -263,18 +266,29 @@ def _backup_beside(file: StoreFile, request: ResyncRequest) -> Path:
     return target
 
 
-def _turn_back_checkpoint(config: MessageStoreConfig, kept: StoreFile, offset: int) -> None:
+def _last_time_ms(config: MessageStoreConfig, kept: StoreFile, offset: int) -> int:
+    """When the last record that stays was stored; 0: no such record."""
+    last = _last_record(kept, offset, config.mapped_file_size_commit_log)
+    if last is None or last < 0:
+        return 0
+    with MappedFile.open(kept.path, kept.start_offset) as mapped, mapped.view() as view:
+        return max(0, read_store_timestamp(view, last))
+
+
+def _turn_back_checkpoint(path: Path, time_ms: int) -> None:
     """The records that come in place of those cut off may be older than what the checkpoint says
     to be on disk: it must not say so of them."""
-    if not config.checkpoint_path.exists():
+    if not path.exists():
         return
-    last = _last_record(kept, offset, config.mapped_file_size_commit_log)
-    timestamp = 0
-    if last is not None and last >= 0:
-        with MappedFile.open(kept.path, kept.start_offset) as mapped, mapped.view() as view:
-            timestamp = max(0, read_store_timestamp(view, last))
-    checkpoint = StoreCheckpoint.load(config.checkpoint_path)
-    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, timestamp)
-    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, timestamp)
-    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, timestamp)
+    checkpoint = StoreCheckpoint.load(path)
+    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, time_ms)
+    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, time_ms)
+    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, time_ms)
     checkpoint.flush()
+
+
+def _turn_back_timers(path: Path, time_ms: int) -> None:
+    """Deliveries after that time were cut off: a timer may come twice, but none is passed over."""
+    found = load_timer_checkpoint(path)
+    if found is not None and found.last_read_time_ms > time_ms:
+        write_timer_checkpoint(path, replace(found, last_read_time_ms=time_ms))

@@ -216,17 +216,25 @@ class ConsumerOffsetManager(JsonConfigManager):
         """On a slave whose log was cut: take the master's offsets, also lower ones; returns how
         many changed.
 
-        Of the broker's own groups nothing else stays. Rows of other groups that the master does not
-        have stay: to begin anew, a group may pass over more.
+        Of the broker's own groups nothing else stays, of no queue. Rows of other groups that the
+        master does not have stay: to begin anew, a group may pass over more.
         """
         with self._lock:
-            own = [f"{topic}@{group}" for topic, group in self.pairs() if group in self._own_groups]
-            gone = [key for key in own if key not in table]
-            for key in gone:
-                del self._table[key]
+            own = [(f"{topic}@{group}", group) for topic, group in self.pairs()]
+            gone = 0
+            for key in [key for key, group in own if group in self._own_groups]:
+                kept = {
+                    queue_id: offset
+                    for queue_id, offset in self._table[key].items()
+                    if queue_id in table.get(key, {})
+                }
+                gone += len(self._table[key]) - len(kept)
+                self._table[key] = kept
+                if not kept:
+                    del self._table[key]
             if gone:
                 self.mark_changed()
-        return len(gone) + self._merge(table, lambda _key, _queue_id, _stored, offset: offset)
+        return gone + self._merge(table, lambda _key, _queue_id, _stored, offset: offset)
 
     def raise_to(self, table: OffsetTable, max_offset: Callable[[str, int], int]) -> int:
         """On a master: adopt the larger offsets of a slave's table (43); returns how many changed.

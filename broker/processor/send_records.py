@@ -322,8 +322,7 @@ class SendRecords:
         shared = _record(header, place, peer, 0, b"", common)
         records: list[Record] = []
         for item, text in self._items(request, header, place.sys_flag):
-            properties = append_pairs(text, common).encode()
-            _check_size(len(properties))
+            properties = _properties_of(append_pairs(text, common), place.sys_flag)
             own = replace(shared, flag=item.flag, body=item.body, properties=properties)
             records.append(own)
         return records
@@ -426,12 +425,6 @@ def _record(
     text: str | None = None,
 ) -> Record:
     """text: the properties, if they are not those of `place`."""
-    properties = (place.properties if text is None else text).encode()
-    size = len(properties)
-    if place.sys_flag & INNER_BATCH_FLAG:
-        properties = prepare_inner_batch(properties)
-        size = len(properties) + LARGEST_BASE_PAIR
-    _check_size(size)
     return Record(
         queue_id=place.queue_id,
         flag=_int32(flag, "flag"),
@@ -441,17 +434,24 @@ def _record(
         reconsume_times=_int32(header.j, "reconsumeTimes"),
         prepared_transaction_offset=0,
         body=body,
-        properties=properties,
+        properties=_properties_of(place.properties if text is None else text, place.sys_flag),
     )
 
 
-def _check_size(size: int) -> None:
-    """Of the properties of one record."""
+def _properties_of(text: str, sys_flag: int) -> bytes:
+    """Of one record, as they are stored. Raises RequestError: they are too large, with what the
+    log's writer adds to an inner batch."""
+    properties = text.encode()
+    size = len(properties)
+    if sys_flag & INNER_BATCH_FLAG:
+        properties = prepare_inner_batch(properties)
+        size = len(properties) + LARGEST_BASE_PAIR
     if size > PROPERTIES_LIMIT:
         raise RequestError(
             ResponseCode.MESSAGE_ILLEGAL,
             f"the message is illegal: properties of {size} bytes (limit {PROPERTIES_LIMIT})",
         )
+    return properties
 
 
 def _check_keys(properties: str) -> None:

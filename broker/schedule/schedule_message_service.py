@@ -5,7 +5,8 @@ topic whose units carry the delivery time; due messages are read from the log an
 real topics. A level's progress (delayOffset.json) advances past a message only when its delivery is
 as durable as a send (flush and replicas as configured) and on disk: after a crash a message may be
 delivered twice, but is never lost. One whose queue has no room waits alone, in another level.
-Follows ScheduleMessageService of RocketMQ. Knows no request.
+Follows ScheduleMessageService of RocketMQ. Knows no request. Long because reading, delivering and
+progress of a level are one sequence.
 """
 
 from __future__ import annotations
@@ -324,13 +325,19 @@ class ScheduleMessageService:
         self, level: _Level, properties: bytes, home: tuple[str, int]
     ) -> tuple[int, bytes]:
         """Queue and properties of a message that waits for room: in a level whose queue is there,
-        as that of its own is."""
+        as that of its own is, or for which a row is kept."""
         for other in put_off_levels(level.level, self._delay_level_ms):
-            is_there = self._log.next_offset(SCHEDULE_TOPIC, other - 1) is not None
             moved = put_off_properties(properties, home, other)
-            if is_there and len(moved) <= PROPERTIES_LIMIT:
+            if len(moved) <= PROPERTIES_LIMIT and self._has_room(other - 1):
                 return other - 1, moved
         return level.queue_id, properties
+
+    def _has_room(self, queue_id: int) -> bool:
+        try:
+            self._log.check_room(self._log.topic(SCHEDULE_TOPIC), queue_id)
+        except QueueTableFullError:
+            return False
+        return True
 
     def _skip(self, level: _Level, count: int, why: str) -> None:
         log.error(

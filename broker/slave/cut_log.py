@@ -26,8 +26,14 @@ class CutLog:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._objection = find_done(root)
+        self._objection: str | None = None
         self._copied: set[SyncKind] = set()
+        self.look()
+
+    def look(self) -> None:
+        """Look for the mark. To be called once the store is open: until then a cut may go on, for
+        as long as the copy of what is cut off takes, while the other processes start."""
+        self._objection = find_done(self._root)
 
     @property
     def objection(self) -> str | None:

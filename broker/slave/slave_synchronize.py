@@ -25,7 +25,7 @@ by any thread. Follows SlaveSynchronize of RocketMQ, except for these rules:
 - Consumer offsets: see `merged_offset`. The master's previous table is dropped when a round fails
   and when the master changes, so that a master that returns after a crash with slightly old offsets
   does not look like a reset. After a cut of the local log the master's offsets replace ours, until
-  every table was copied once (cut_log.py).
+  every table was copied once (cut_log.py); that a Java master has none at all says so, too.
 
 Limitations: it does not detect a topic that was deleted and recreated between two rounds, or
 deletions while this process was down or followed another master. Such queues are kept and logged,
@@ -550,9 +550,9 @@ class SlaveSynchronize:
 
     def _fetch_consumer_offsets(self, master: str) -> Callable[[], None] | None:
         body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
-        if body is None:
+        if body is None and self._cut_log.objection is None:
             return None
-        table = parse_offset_table(parse_object(body))
+        table = {} if body is None else parse_offset_table(parse_object(body))
         topics, groups = self._known_topics.gone.copy(), self._known_groups.gone.copy()
         return lambda: self._take_consumer_offsets(table, topics, groups)
 
@@ -577,9 +577,9 @@ class SlaveSynchronize:
 
     def _fetch_delay_offsets(self, master: str) -> Callable[[], None] | None:
         body = self._api.get_table(master, RequestCode.GET_ALL_DELAY_OFFSET, TIMEOUT_MS)
-        if body is None:
+        if body is None and self._cut_log.objection is None:
             return None
-        table = parse_delay_offset_table(parse_object(body))
+        table = {} if body is None else parse_delay_offset_table(parse_object(body))
         return lambda: self._take_delay_offsets(table)
 
     def _take_delay_offsets(self, table: dict[int, int]) -> None:

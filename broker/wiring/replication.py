@@ -230,6 +230,7 @@ class Replication:
 
     def start(self, executor: ScheduledExecutor) -> None:
         """The tables are loaded, the store is ready."""
+        self._cut_log.look()
         self._initial_max_offset = self._page.counters[MAX_PHY_OFFSET]
         self._requests.start()
         self.damage_repair.service.start()

@@ -31,7 +31,7 @@ from store.control_slots import DISPATCHED_OFFSET, write_refusal
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.message_codec import encode_host
-from store.queue_room import QueueRoom
+from store.queue_room import RESERVED_ROWS, QueueRoom
 from store.topic_queue_table import claim_queue_offsets, rebuild_topic_queue_table
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class StoreSide:
             clock,
             self._ring,
             most_light_queues=store.max_lmq_consume_queue_num if store.dispatches_lmq else None,
-            room=QueueRoom(self.table),
+            room=QueueRoom(self.table, reserved=RESERVED_ROWS),
             writes_v2=store.auto_message_version_on_topic_len,
         )
         self.log.store_host = encode_host(

@@ -16,14 +16,6 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Final
 
-from spark.command import (
-    compact_command,
-    evidence_command,
-    exclude_command,
-    import_command,
-    openslo_command,
-    rules_command,
-)
 from spark.command.arguments import Options, UsageError, parse_arguments
 from spark.command.output import PROGRAM, complain, say_text
 from spark.command.progress import Reporter, make_reporter
@@ -32,25 +24,16 @@ from spark.figures.report_data import EXIT_ERROR, worst_exit_code
 from spark.job.java_home import JavaError
 
 EXIT_INTERRUPTED: Final = 130
+Clock = Callable[[], int]
+"""Epoch ms."""
 
 
-def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
+def main(arguments: Sequence[str], now_ms: Clock) -> int:
     """Runs the command; returns its exit code. `--help` ends the program."""
     try:
-        if arguments[:1] == ["import"]:
-            return import_command.main(arguments[1:])
-        if arguments[:1] == ["rules"]:
-            return rules_command.main(arguments[1:], os.environ)
-        if arguments[:1] == ["openslo"]:
-            return openslo_command.main(arguments[1:], os.environ)
-        if arguments[:1] == ["compact"]:
-            return compact_command.main(arguments[1:], now_ms)
-        if arguments[:1] == ["exclude"]:
-            return exclude_command.main(arguments[1:], now_ms)
-        if arguments[:1] == ["sign"]:
-            return evidence_command.sign_main(arguments[1:])
-        if arguments[:1] == ["verify"]:
-            return evidence_command.verify_main(arguments[1:])
+        subcommand = _SUBCOMMANDS.get(arguments[0]) if arguments else None
+        if subcommand is not None:
+            return subcommand(arguments[1:], now_ms)
         return _report(parse_arguments(arguments, os.environ), now_ms)
     except UsageError as error:
         complain(f"{error} ({PROGRAM} --help)")
@@ -68,13 +51,69 @@ def main(arguments: Sequence[str], now_ms: Callable[[], int]) -> int:
     return EXIT_ERROR
 
 
-def _report(options: Options, now_ms: Callable[[], int]) -> int:
+# Each imports its own modules: a report needs none of them, and its own start is mostly imports.
+
+
+def _import(arguments: Sequence[str], _now_ms: Clock) -> int:
+    from spark.command import import_command
+
+    return import_command.main(arguments)
+
+
+def _rules(arguments: Sequence[str], _now_ms: Clock) -> int:
+    from spark.command import rules_command
+
+    return rules_command.main(arguments, os.environ)
+
+
+def _openslo(arguments: Sequence[str], _now_ms: Clock) -> int:
+    from spark.command import openslo_command
+
+    return openslo_command.main(arguments, os.environ)
+
+
+def _compact(arguments: Sequence[str], now_ms: Clock) -> int:
+    from spark.command import compact_command
+
+    return compact_command.main(arguments, now_ms)
+
+
+def _exclude(arguments: Sequence[str], now_ms: Clock) -> int:
+    from spark.command import exclude_command
+
+    return exclude_command.main(arguments, now_ms)
+
+
+def _sign(arguments: Sequence[str], _now_ms: Clock) -> int:
+    from spark.command import evidence_command
+
+    return evidence_command.sign_main(arguments)
+
+
+def _verify(arguments: Sequence[str], _now_ms: Clock) -> int:
+    from spark.command import evidence_command
+
+    return evidence_command.verify_main(arguments)
+
+
+_SUBCOMMANDS: Final[dict[str, Callable[[Sequence[str], Clock], int]]] = {
+    "import": _import,
+    "rules": _rules,
+    "openslo": _openslo,
+    "compact": _compact,
+    "exclude": _exclude,
+    "sign": _sign,
+    "verify": _verify,
+}
+
+
+def _report(options: Options, now_ms: Clock) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     with contextlib.closing(make_reporter(PROGRAM, sys.stderr)) as reporter:
         return _run(options, now_ms, reporter)
 
 
-def _run(options: Options, now_ms: Callable[[], int], reporter: Reporter) -> int:
+def _run(options: Options, now_ms: Clock, reporter: Reporter) -> int:
     # Imported now: help and mistakes in the arguments need no PySpark.
     from spark.command.days import parse_date, window
     from spark.command.first_and_last import resolved

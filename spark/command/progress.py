@@ -1,7 +1,7 @@
 """Progress of a report: named stages on stderr, as a bar on a terminal, otherwise as plain lines.
 
-Runs on the driver. The bar also shows the tasks of running jobs, through a callable: nothing here
-knows Spark or what the stages are.
+Runs on the driver. The bar (spark/command/progress_bar.py) also shows the tasks of running jobs,
+through a callable: nothing here knows Spark or what the stages are.
 """
 
 from __future__ import annotations
@@ -10,13 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as RichProgress
-from rich.text import Text
-
 from spark.command.output import say
-from spark.figures import wording
 
 Tasks = Callable[[], tuple[int, int]]
 """Finished and all tasks of the jobs that run now."""
@@ -47,6 +41,9 @@ class Reporter(Protocol):
 def make_reporter(program: str, stream: TextIO | None) -> Reporter:
     """The bar when `stream` is a terminal that can show one, else lines; None is a closed one."""
     if stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        # Only now: the night's run has no terminal, and needs no rich.
+        from spark.command.progress_bar import BarReporter
+
         return BarReporter(program, stream)
     return LineReporter(program, stream)
 
@@ -79,79 +76,3 @@ class LineReporter:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-class BarReporter:
-    """One bar that moves with the stages, the tasks of the running jobs beside it."""
-
-    def __init__(self, program: str, stream: TextIO) -> None:
-        self._program = program
-        self._tasks_column = _TasksColumn()
-        self._bar = RichProgress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[step]}", markup=False),
-            self._tasks_column,
-            TimeElapsedColumn(),
-            console=Console(file=stream),
-            refresh_per_second=4,
-            transient=True,
-            redirect_stdout=False,  # else stdout's lines would go to stderr
-            redirect_stderr=False,
-        )
-        self._task = self._bar.add_task(f"{program}: starting", total=None, step="")
-        self._heading = program
-        self._bar.start()
-
-    def note(self, text: str) -> None:
-        """See Reporter."""
-        self._bar.console.print(
-            f"{self._program}: {wording.visible(text)}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def heading(self, text: str) -> None:
-        """See Reporter."""
-        self._heading = text
-
-    def stage(self, name: str, number: int, count: int) -> None:
-        """See Reporter."""
-        self._bar.update(
-            self._task,
-            description=f"{self._heading}: {name}",
-            completed=number - 1,
-            total=count,
-            step=f"{number}/{count}",
-        )
-        self._bar.start()
-
-    def watch(self, tasks: Tasks) -> None:
-        """See Reporter."""
-        self._tasks_column.tasks = tasks
-
-    def pause(self) -> None:
-        """See Reporter."""
-        self._bar.stop()
-
-    def close(self) -> None:
-        """See Reporter."""
-        self._tasks_column.tasks = None
-        self._bar.stop()
-
-
-class _TasksColumn(ProgressColumn):
-    """ "12 of 48 tasks", drawn by rich's thread; `tasks` is set by the main thread."""
-
-    max_refresh = 0.5
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tasks: Tasks | None = None
-
-    def render(self, task: Task) -> Text:
-        """See ProgressColumn."""
-        tasks = self.tasks
-        done, count = tasks() if tasks else (0, 0)
-        return Text(f"{done} of {count} tasks" if count else "")

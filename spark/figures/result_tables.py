@@ -233,9 +233,3 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 """Table -> column -> Spark SQL type."""
 # `reports` has one row for each date that was reported, also for one without any replica: without
 # it late data could not be told from a first report.
-
-
-def ddl(table: str, *, with_date: bool = True) -> str:
-    """The schema of a table as DDL, `dt` last."""
-    columns = TABLES[table] | ({"dt": "string"} if with_date else {})
-    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())

@@ -1,7 +1,7 @@
 """A date's evidence: what its result was made of and its files, appended to the chain of results.
 
-Called on the driver when all of a date's files but summary.json are written. The lines' digests are
-computed in the executors (spark/evidence/dump_chain.py), those of files in Spark's JVM. Knows where
+Called on the driver when all of a date's files but summary.json are written. Digests of lines come
+with the tables of groups (spark/job/report_tasks.py), those of files from Spark's JVM. Knows where
 files lie, not what they mean.
 """
 
@@ -14,18 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 import spark as own_package
 from spark.config.objectives import SlaConfig
-from spark.evidence.dump_chain import (
-    Life,
-    LifeRecord,
-    Stretch,
-    digest_of_records,
-    record_of,
-    stretches_of_file,
-)
+from spark.evidence.dump_chain import digest_of_records
 from spark.evidence.links import (
     COPIES,
     DIRECTORY,
@@ -37,27 +28,27 @@ from spark.evidence.links import (
     sha256,
 )
 from spark.figures.result_tables import TABLES
-from spark.job.dump_source import DumpFiles, DumpSource
 from spark.job.hadoop_files import HadoopFiles
+from spark.job.report_job import GroupTables
 from spark.reported_day import Day
 
 _MOST_PROBLEMS: Final = 100
 
 
 def append_evidence(
-    spark: SparkSession,
-    source: DumpSource,
+    files: HadoopFiles,
+    groups: GroupTables,
     out: str,
     day: Day,
     sla: SlaConfig,
     written: Mapping[str, bytes],
 ) -> None:
     """Appends the link of a date whose tables are in place; `written`: the report's files (path
-    below `out` -> content). Nothing where the date's latest link says the same. Raises FilesError,
-    and what Spark raises."""
+    below `out` -> content). Nothing where the date's latest link says the same. Raises
+    FilesError."""
     root = out.rstrip("/")
-    files = HadoopFiles(spark)
-    records, problems = _inputs(spark, files, source, day)
+    records = groups.life_records()
+    problems = [*groups.file_problems(), *(text for each in records for text in each.problems)]
     copies = {"sla": sla.text, "exclusions": sla.exclusion_log}
     body = {
         "v": VERSION,
@@ -95,45 +86,6 @@ def _append(files: HadoopFiles, place: str, date: str, body: Mapping[str, Any]) 
         files.make_directories(place)
         number = 1 if last is None else last[0] + 1
         files.write(f"{place}/{link_name(number, date)}", content)
-
-
-def _inputs(
-    spark: SparkSession, files: HadoopFiles, source: DumpSource, day: Day
-) -> tuple[list[LifeRecord], list[str]]:
-    """The date's lives, and what is wrong with its lines and files, each in a fixed order."""
-    places = [f"{path.rstrip('/')}/dt={day.date}" for path in source.paths]
-    there = [place for place in places if files.exists(place)]
-    if not there:
-        return [], []
-    dumps, bounds = DumpFiles(spark, there, source.bounds), source.bounds
-    read = dumps.frame.rdd.map(
-        lambda row: stretches_of_file(_below_dt(row[0]), bytes(row[1]), bounds)
-    )
-    kept = read.cache()
-    try:
-        stretches = kept.flatMap(lambda found: list(found[0].items()))
-        records = stretches.groupByKey().map(_record).collect()
-        file_problems = kept.flatMap(lambda found: found[1]).collect()
-        file_problems += [
-            f"{_below_dt(path)}: is left out: {bounds.stored_problem(size)}"
-            for path, size in dumps.too_large
-        ]
-    finally:
-        kept.unpersist()
-    records.sort(key=lambda record: record.life)
-    problems = [text for record in records for text in record.problems]
-    return records, [*sorted(file_problems), *problems]
-
-
-def _below_dt(path: str) -> str:
-    """A file is named by what its path has in every place that it may be copied to."""
-    return path[path.rfind("/dt=") + 1 :]
-
-
-def _record(item: tuple[Life, Any]) -> LifeRecord:
-    life, stretches = item
-    found: list[Stretch] = list(stretches)
-    return record_of(life, found)
 
 
 def _results(

@@ -21,23 +21,27 @@ from pyspark import RDD, StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.evidence.dump_chain import LifeRecord
 from spark.figures.report_context import Context
-from spark.figures.result_tables import TABLES, ddl
+from spark.figures.result_tables import TABLES
 from spark.job.dump_source import DumpFiles, DumpSource
 from spark.job.hadoop_files import HadoopFiles
 from spark.job.report_tasks import (
+    FILE_PROBLEMS,
+    LIVES,
     BadLines,
     Item,
     Key,
     Rows,
     bad_lines_by_reason,
     item_of_expected,
-    item_of_large_file,
     item_of_row,
     items_of_file,
+    items_of_large_file,
     part_of,
     rows_of_part,
 )
+from spark.job.table_schema import schema_of
 from spark.reported_day import Day, InputError
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +49,8 @@ _LOG = logging.getLogger(__name__)
 Row = dict[str, Any]
 _BYTES_OF_A_PART: Final = 8_000_000
 """Of files as they lie there, gz mostly: 60,000 lines."""
+_FEW_BYTES: Final = 250_000
+"""A tenth of a second to compute, and a task costs as much."""
 _BYTES_OF_A_FILE: Final = 64_000_000
 _ATTEMPTS: Final = 3
 """Of reading, when files vanish meanwhile: the supervisor replaces a file by its compressed one."""
@@ -66,7 +72,8 @@ class GroupTables:
         self._spark = spark
         self._kept = computed.persist(StorageLevel.DISK_ONLY)
         self._counts: Counter[str] = Counter()
-        self._short: dict[str, list[Rows]] = {table: [] for table in TABLES}
+        tables = (*TABLES, LIVES, FILE_PROBLEMS)
+        self._short: dict[str, list[Rows]] = {table: [] for table in tables}
         try:
             found = self._kept.map(_without_long_ones).collect()
         except BaseException:
@@ -109,6 +116,15 @@ class GroupTables:
             for reason, some in sorted(found.items())
         ]
 
+    def life_records(self) -> list[LifeRecord]:
+        """The lives of the date, sorted, for its evidence."""
+        found = [record for rows in self._short[LIVES] for record in rows.unpacked()]
+        return sorted(found, key=lambda record: record.life)
+
+    def file_problems(self) -> list[str]:
+        """What the evidence says of the date's files, sorted."""
+        return sorted(text for rows in self._short[FILE_PROBLEMS] for text in rows.unpacked())
+
     def frame(self, table: str) -> DataFrame:
         """The rows of a table for Spark, without `dt`."""
         if table in _LONG:
@@ -130,7 +146,7 @@ class GroupTables:
 def frame_of(spark: SparkSession, table: str, rows: RDD[tuple[Any, ...]]) -> DataFrame:
     """Rows of a table for Spark; their values are of the right types
     (spark/figures/group_report.py)."""
-    return spark.createDataFrame(rows, ddl(table, with_date=False), verifySchema=False)
+    return spark.createDataFrame(rows, schema_of(table, with_date=False), verifySchema=False)
 
 
 def by_column(table: str, row: Sequence[Any]) -> Row:
@@ -156,11 +172,13 @@ def compute(
         _check(path, files)
     items = [_items_of_rows(table, frame) for table, frame in stored.items()]
     expected = sorted({(name.cluster, name.broker) for name in context.sla.expect})
-    items.append(spark.sparkContext.parallelize(expected, 1).map(item_of_expected))
+    if expected:
+        items.append(spark.sparkContext.parallelize(expected, 1).map(item_of_expected))
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             dumps = _Dumps(spark, files, source, context.day)
-            every = spark.sparkContext.union([*dumps.items(), *items])
+            known = [*dumps.items(), *items]
+            every = spark.sparkContext.union(known or [spark.sparkContext.parallelize([], 1)])
             of_groups = every.partitionBy(dumps.parts(), part_of)
             part = partial(rows_of_part, context=context)
             return GroupTables(spark, of_groups.mapPartitions(part))
@@ -191,6 +209,14 @@ def _items_of_rows(table: str, frame: DataFrame) -> RDD[Item]:
     return frame.rdd.map(lambda row: item_of_row(table, row.asDict(recursive=True)))
 
 
+def parts_of(size_bytes: int, cores: int) -> int:
+    """Into how many parts the groups of files of this size go: each small enough for a task's
+    memory, and every core has some, but for a few files. Without any (0) stored rows are all."""
+    if 0 < size_bytes < _FEW_BYTES:
+        return 1
+    return max(cores, -(-size_bytes // _BYTES_OF_A_PART))
+
+
 class _Dumps:
     """The files of the date and of those beside it, whose directories are there."""
 
@@ -213,14 +239,18 @@ class _Dumps:
         rows = self._files.frame.rdd
         found = [rows.flatMap(lambda row: items_of_file(row[0], bytes(row[1]), day, bounds))]
         if large := self._files.too_large:
-            items = [item_of_large_file(path, size, bounds) for path, size in large]
+            items = [
+                item
+                for path, size in large
+                for item in items_of_large_file(path, size, day, bounds)
+            ]
             found.append(self._spark.sparkContext.parallelize(items, 1))
         return found
 
     def parts(self) -> int:
-        """Into how many parts the groups go: each small enough for a task's memory."""
+        """Into how many parts the groups go."""
         size = self._files.size if self._files is not None else 0
-        return max(self._spark.sparkContext.defaultParallelism, -(-size // _BYTES_OF_A_PART))
+        return parts_of(size, self._spark.sparkContext.defaultParallelism)
 
 
 def _unread_file(error: Exception) -> str | None:

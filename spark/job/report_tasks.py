@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from spark.dumps.dump_files import BadLine, Group, split_by_group
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
+from spark.evidence.dump_chain import Life, Stretch, record_of, stretches_of_file
 from spark.figures.group_report import Tables, group_rows
 from spark.figures.report_context import Context
 from spark.reported_day import Day
@@ -29,42 +30,65 @@ _DATE: Final = re.compile(r"/dt=(\d{4}-\d\d-\d\d)(?=/)")
 _LINES: Final = "lines"
 _EXPECTED: Final = "expected"
 _BAD_LINES: Final = "bad_lines"
+_STRETCH: Final = "stretch"
+LIVES: Final = "life_records"
+"""Of a group: its lives of the date, for the evidence; beside the tables of a result."""
+FILE_PROBLEMS: Final = "file_problems"
+"""Of a file of the date: what the evidence says is wrong with it."""
 STORED: Final = ("replica_days", "group_days", "minutes", "hours")
 """Tables of which a group needs its stored rows."""
 
 
 class Rows(NamedTuple):
-    """Rows of one table that were made for one key, pickled."""
+    """Rows of one table (or of LIVES or FILE_PROBLEMS) that were made for one key, pickled."""
 
     table: str
     key: Key
     length: int
     content: bytes
 
-    def unpacked(self) -> list[tuple[Any, ...]]:
-        """The rows, in the order of the table's columns."""
-        found: list[tuple[Any, ...]] = pickle.loads(self.content)
+    def unpacked(self) -> list[Any]:
+        """The rows: tuples in the order of the table's columns."""
+        found: list[Any] = pickle.loads(self.content)
         return found
 
 
 def items_of_file(
     path: str, content: bytes, day: Day, bounds: Bounds = DEFAULT_BOUNDS
 ) -> Iterator[Item]:
-    """What a file below `dt=` holds for each group, and its bad lines. `path` as Hadoop writes
-    it."""
-    date = datetime.date.fromisoformat(_DATE.findall(path)[-1])
+    """What a file below `dt=` holds for each group, and its bad lines; of one of the date also what
+    the evidence says of it. `path` as Hadoop writes it."""
+    date = _date_of(path)
     file = path.removeprefix("file:")
     packed, bad = split_by_group(file, date, content, day, bounds)
     for group, lines in packed.items():
         yield group, (_LINES, lines)
     if bad:
         yield (file,), (_BAD_LINES, bad)
+    if date != day.date:
+        return
+    stretches, problems = stretches_of_file(_below_dt(file), content, bounds)
+    for life, stretch in stretches.items():
+        yield (life.cluster, life.broker), (_STRETCH, (life, stretch))
+    if problems:
+        yield (file,), (FILE_PROBLEMS, problems)
 
 
-def item_of_large_file(path: str, size: int, bounds: Bounds) -> Item:
+def items_of_large_file(path: str, size: int, day: Day, bounds: Bounds) -> Iterator[Item]:
     """Of a file that is not even read: it has more bytes as it lies there than `bounds` allow."""
-    file = path.removeprefix("file:")
-    return (file,), (_BAD_LINES, [BadLine(file, f"{LEFT_OUT}: {bounds.stored_problem(size)}", "")])
+    file, why = path.removeprefix("file:"), bounds.stored_problem(size)
+    yield (file,), (_BAD_LINES, [BadLine(file, f"{LEFT_OUT}: {why}", "")])
+    if _date_of(path) == day.date:
+        yield (file,), (FILE_PROBLEMS, [f"{_below_dt(file)}: is left out: {why}"])
+
+
+def _date_of(path: str) -> datetime.date:
+    return datetime.date.fromisoformat(_DATE.findall(path)[-1])
+
+
+def _below_dt(path: str) -> str:
+    """A file is named by what its path has in every place that it may be copied to."""
+    return path[path.rfind("/dt=") + 1 :]
 
 
 def item_of_expected(group: Group) -> Item:
@@ -92,13 +116,25 @@ def rows_of_part(items: Iterable[Item], context: Context) -> Iterator[Rows]:
         things = found.pop(key)
         for bad in things.get(_BAD_LINES, ()):
             yield _packed(_BAD_LINES, key, list(map(tuple, bad)))
+        for problems in things.get(FILE_PROBLEMS, ()):
+            yield _packed(FILE_PROBLEMS, key, problems)
+        if stretches := things.get(_STRETCH):
+            yield _packed(LIVES, key, _records(stretches))
         if len(key) == 2:
             tables = _tables((key[0], key[1]), things, context)
             yield from (_packed(table, key, rows) for table, rows in tables.items() if rows)
 
 
-def _packed(table: str, key: Key, rows: list[tuple[Any, ...]]) -> Rows:
+def _packed(table: str, key: Key, rows: list[Any]) -> Rows:
     return Rows(table, key, len(rows), pickle.dumps(rows))
+
+
+def _records(stretches: Iterable[tuple[Life, Stretch]]) -> list[Any]:
+    """A group's lives of the date."""
+    of_lives: dict[Life, list[Stretch]] = {}
+    for life, stretch in stretches:
+        of_lives.setdefault(life, []).append(stretch)
+    return [record_of(life, found) for life, found in of_lives.items()]
 
 
 def _tables(group: Group, things: Mapping[str, list[Any]], context: Context) -> Tables:

@@ -18,8 +18,9 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.figures.result_tables import TABLES, ddl
+from spark.figures.result_tables import TABLES
 from spark.job.hadoop_files import FilesError, HadoopFiles
+from spark.job.table_schema import schema_of
 
 _MARKER: Final = "_COMMITTED"
 
@@ -69,7 +70,7 @@ class Results:
         if not found:
             return None
         root = f"{self._root}/{table}"
-        reader = self._spark.read.schema(ddl(table)).option("basePath", root)
+        reader = self._spark.read.schema(schema_of(table, with_date=True)).option("basePath", root)
         return reader.parquet(*(f"{root}/dt={date}" for date in found))
 
     def begin(self, date: str) -> StagedDay:

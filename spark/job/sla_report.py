@@ -147,7 +147,7 @@ class _Pipeline:
         data = report_data(
             self._results, groups, of_several, self._day, self._sla, self._past_left_out
         )
-        self._write_files(data)
+        self._write_files(data, groups)
         return data
 
     def _next_stage(self) -> None:
@@ -171,8 +171,8 @@ class _Pipeline:
         frame = self._results.read("bad_lines", dates)
         if frame is None:
             return []
-        found = frame.where(frame["reason"].startswith(LEFT_OUT)).select("dt").distinct()
-        return sorted(str(row["dt"]) for row in found.collect())
+        found = frame.where(frame["reason"].startswith(LEFT_OUT)).select("dt")
+        return sorted({str(row["dt"]) for row in found.collect()})
 
     def _stored(self) -> dict[str, DataFrame]:
         """What groups need of earlier results, and of D's own: see spark/job/report_tasks.py."""
@@ -228,7 +228,7 @@ class _Pipeline:
         spread = self._spark.sparkContext.parallelize(tuples, 1)
         staged.write(table, frame_of(self._spark, table, spread) if tuples else None)
 
-    def _write_files(self, data: ReportData) -> None:
+    def _write_files(self, data: ReportData, groups: GroupTables) -> None:
         """summary.json last: where it is, the others are, and the evidence, which names it."""
         directory = report_directory(self._request.out, self._day.date)
         files = HadoopFiles(self._spark)
@@ -246,6 +246,6 @@ class _Pipeline:
             for name, text in {**content, "summary.json": summary}.items()
         }
         request = self._request
-        append_evidence(self._spark, request.source, request.out, self._day, request.sla, below_out)
+        append_evidence(files, groups, request.out, self._day, request.sla, below_out)
         update_calendar(files, request.out, json.loads(summary))
         files.write(summary_path(self._request.out, self._day.date), summary)

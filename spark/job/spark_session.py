@@ -52,6 +52,10 @@ LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
+    # A pair's files are one task: each task of a small report is a tenth of a second of starts.
+    "spark.sql.files.minPartitionNum": "1",
+    # To open a file of a local disk costs little; by Spark's 4 MB 32 of them would be a task.
+    "spark.sql.files.openCostInBytes": str(256 << 10),
     # What is shuffled is compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",

@@ -53,6 +53,28 @@ def test_missing_key_names_its_line() -> None:
         parse_properties("a=1\n=5\n", "f")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=\\\\\nb=1", [("a", "\\", "f:1"), ("b", "1", "f:2")]),
+        ("a=\\\\\\\nb=1", [("a", "\\b=1", "f:1")]),
+        ("\\\n#a=1\nb=2", [("#a", "1", "f:1"), ("b", "2", "f:3")]),
+        ("\\\n!a=1", [("!a", "1", "f:1")]),
+        ("a=x\\\n\f\t y\n\f# c\n \f\nb=2", [("a", "xy", "f:1"), ("b", "2", "f:5")]),
+        ("# c\\\nb=2", [("b", "2", "f:2")]),
+        ("a=\\u00\\\n41", [("a", "A", "f:1")]),
+        ("a=x\x85y\u2028z\nb=2", [("a", "x\x85y\u2028z", "f:1"), ("b", "2", "f:2")]),
+        ("a=1\\", [("a", "1", "f:1")]),
+    ],
+)
+def test_where_a_line_goes_on(text: str, expected: list[tuple[str, str, str]]) -> None:
+    assert parse_properties(text, "f") == [Setting(*each) for each in expected]
+    whole = [
+        each for each in javaproperties.parse(text) if isinstance(each, javaproperties.KeyValue)
+    ]
+    assert [(each.key, each.value.strip()) for each in whole] == [each[:2] for each in expected]
+
+
 @given(st.text("a#!=: \t\f\\\r\nu004\u00e9\u2028", max_size=60))
 def test_continued_lines_are_those_of_the_library(text: str) -> None:
     """Joined here, since that takes its own time squared."""

@@ -15,7 +15,7 @@ import pytest
 
 from ha.ha_config import HaConfig
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
-from ha.transport import HaTlsError, Transport, make_tls_context, open_transport
+from ha.transport import HaTlsError, TlsTransport, Transport, make_tls_context, open_transport
 from remoting.selector_seam import new_selector
 from tests.ha.master_world import Certificates
 from tests.support.deadline import wait_until
@@ -88,6 +88,30 @@ def test_two_parts_arrive_as_one(pair: _Pair) -> None:
     assert _read(pair.slave, 9) == b"headbody!"
     assert pair.slave.send((b"report",)) == 6
     assert _read(pair.master, 6) == b"report"
+
+
+def test_a_second_record_that_came_along_is_pending(pair: _Pair) -> None:
+    """No selector tells of it: the socket was read."""
+    for text in (b"one", b"two"):
+        assert pair.slave.send((text,)) == 3
+    got = b""
+    selector = new_selector()
+    selector.register(pair.master.fileno(), EVENT_READ)
+    while len(got) < 6:
+        assert pair.master.has_pending or selector.select(5)
+        got += pair.master.recv(100) or b""
+    assert got == b"onetwo"
+    assert not pair.master.has_pending
+    selector.close()
+
+
+def test_one_call_encrypts_128_kib_at_most(pair: _Pair) -> None:
+    """The other thread waits for it. Without TLS the socket decides."""
+    taken = pair.master.send((bytes(1 << 20),))
+    is_tls = isinstance(pair.master, TlsTransport)
+    assert 0 <= taken <= (128 << 10 if is_tls else 1 << 20)
+    if is_tls:
+        assert pair.master._channel._taken in (0, 128 << 10)
 
 
 def test_a_report_in_halves(pair: _Pair) -> None:

@@ -60,7 +60,8 @@ def core_tables(
     items = [*_stored(history, date, first_dates(periods)), *_of_files(roots, day)]
     items += [item_of_expected((each.cluster, each.broker)) for each in asked.expect]
     found: Tables = {name: [] for name in OF_GROUPS}
-    for rows in rows_of_part(items, context):
+    of_tables = (rows for rows in rows_of_part(items, context) if rows.table in TABLES)
+    for rows in of_tables:
         columns = TABLES[rows.table]
         found[rows.table] += [
             dict(zip(columns, row, strict=True)) | {"dt": date} for row in rows.unpacked()

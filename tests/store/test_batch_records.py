@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store.batch_codec import BATCH_ITEM_HEAD, iterate_batch
+from store import batch_records
+from store.batch_codec import BATCH_ITEM_HEAD, MOST_BATCH_MESSAGES, iterate_batch
 from store.batch_records import BatchCommon, BatchPlace, encode_batch
 from store.errors import MessageIllegalError
 from store.message import Message
@@ -211,3 +212,42 @@ def test_the_longest_properties(number: int, more: int) -> None:
 def test_numbers_that_do_not_fit(number: int, changes: dict[str, int]) -> None:
     body = memoryview(batch_of([(0, b"x", b"")] * number))
     assert encode_batch(body, msgspec.structs.replace(COMMON, **changes), PLACE) is None
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("own", [b"", b"K\x01v\x02"])
+def test_room_is_used_to_its_last_byte(own: bytes, more: int) -> None:
+    """By those of one size and of several: what takes all of it is made, not a byte more."""
+    for last in (b"body", b"body" + b"y" * 3):
+        body = batch_of([*((0, b"body", own) for _ in range(9)), (0, last, own)])
+        expected = one_by_one(body)
+        assert expected is not None
+        place = msgspec.structs.replace(PLACE, room=len(expected[0]) - more)
+        made = encode_batch(memoryview(body), COMMON, place)
+        assert (made is None) == bool(more)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("same", [True, False])
+def test_as_many_messages_as_there_may_be(more: int, *, same: bool) -> None:
+    text = b"longer than the shortest"
+    items = [(0, text, b"")] * (MOST_BATCH_MESSAGES - 1 + more)
+    items.append((0, text if same else b"", b""))
+    body = batch_of(items)
+    place = msgspec.structs.replace(PLACE, room=1 << 30)
+    made = encode_batch(memoryview(body), COMMON, place)
+    assert (made is None) == bool(more)
+
+
+def test_what_cannot_have_room_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head, the topic and the common properties of each record count, too."""
+    begun: list[int] = []
+    monkeypatch.setattr(batch_records, "_encode_rows", lambda *_: begun.append(1))
+    monkeypatch.setattr(batch_records, "_encode_each", lambda *_: begun.append(2))
+    body = batch_of([(0, b"body", b"")] * 10)
+    expected = one_by_one(body)
+    assert expected is not None
+    for room in (len(expected[0]) - 1, len(expected[0])):
+        place = msgspec.structs.replace(PLACE, room=room)
+        encode_batch(memoryview(body), COMMON, place)
+        assert begun == ([] if room < len(expected[0]) else [1, 2])

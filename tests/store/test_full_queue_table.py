@@ -12,8 +12,10 @@ from ipc import queue_table
 from store.commit_log import CommitLog
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import STORE_STATE, StoreState
+from store.delay_levels import parse_delay_levels
 from store.errors import QueueTableFullError
-from store.queue_room import QueueRoom
+from store.message_store_config import MessageStoreConfig
+from store.queue_room import RESERVED_ROWS, QueueRoom
 from tests.store.test_default_message_store import FILE_SIZE, Life, record
 from tests.support.deadline import wait_until
 
@@ -94,6 +96,42 @@ def test_many_new_queues_are_counted_in_little_memory(life: Life) -> None:
     rows.most = 20_002
     assert room.has_room(["L"])
     assert not room.has_room(["L", "M"])
+
+
+def test_rows_are_kept_for_the_queues_in_which_messages_wait(life: Life) -> None:
+    rows = Rows(4)
+    life.log._room = QueueRoom(rows, reserved=2)
+    life.put(1, "A")
+    life.put(1, "B")
+    with pytest.raises(QueueTableFullError):
+        life.put(1, "C")
+    with pytest.raises(QueueTableFullError):
+        life.log.check_room(life.log.topic("C"), 0)
+    life.put(1, "SCHEDULE_TOPIC_XXXX")
+    life.put(1, "RMQ_SYS_TRANS_OP_HALF_TOPIC")
+    with pytest.raises(QueueTableFullError):
+        life.put(1, "rmq_sys_wheel_timer")
+
+
+def test_the_names_of_kept_rows_are_counted_too() -> None:
+    """The table is full of names as well."""
+    asked: list[tuple[int, int]] = []
+
+    class Names(Rows):
+        def has_room(self, queues: int, name_bytes: int) -> bool:
+            asked.append((queues, name_bytes))
+            return True
+
+    room = QueueRoom(Names(1), reserved=RESERVED_ROWS)
+    longest = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+    assert room.has_room(["T"])
+    assert room.has_room([longest])
+    assert asked == [
+        (1 + RESERVED_ROWS, 1 + RESERVED_ROWS * len(longest)),
+        (1, len(longest)),
+    ]
+    levels = parse_delay_levels(MessageStoreConfig().message_delay_level)
+    assert len(levels) + 3 <= RESERVED_ROWS
 
 
 def test_light_queues_need_room_too(life: Life) -> None:

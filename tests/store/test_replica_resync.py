@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,11 @@ from store.resync_request import (
     write_request,
 )
 from store.store_checkpoint import StoreCheckpoint
+from store.timer.timer_checkpoint import (
+    TimerCheckpoint,
+    load_timer_checkpoint,
+    write_timer_checkpoint,
+)
 from tests.faults.store_world import (
     FILE_SIZE,
     StoreDesk,
@@ -128,6 +134,7 @@ def test_start_over_moves_everything_aside(world: World, caplog: pytest.LogCaptu
         key: data for key, data in before.items() if key != "resync.json"
     }
     assert find_request(world.root) is None
+    assert (find_done(world.root) or "").endswith("the log was begun anew")
     assert not world.config.abort_path.exists()
     world.boot()
     desk = StoreDesk(world).open()
@@ -232,6 +239,7 @@ def test_truncate_ends_the_log_and_all_that_follows_from_it(
     text = perform_request(world.config)
     assert text is not None
     assert f"ends at {offset}" in text
+    assert (find_done(world.root) or "").endswith(f"the log was cut at {offset}")
     assert not world.config.clean_exit_path.exists()
     assert world.config.abort_path.exists() == crashed
     assert not world.config.queue_states_path.exists(), "another log's: its offsets do not count"
@@ -288,6 +296,20 @@ def test_what_was_on_disk_is_not_said_of_what_comes_instead(world: World) -> Non
     after = StoreCheckpoint.load(world.config.checkpoint_path)
     assert after.physic_msg_timestamp == after.logics_msg_timestamp == place.store_timestamp
     assert after.index_msg_timestamp == 5
+
+
+@pytest.mark.parametrize("later_ms", [-1, 0, 60_000])
+def test_timers_whose_deliveries_were_cut_off_are_delivered_again(
+    world: World, later_ms: int
+) -> None:
+    place = places(world)[9]
+    path = world.config.timer_checkpoint_path
+    before = TimerCheckpoint(place.store_timestamp + later_ms, 52, 7, 8, 1, 2, 3)
+    write_timer_checkpoint(path, before)
+    ask(world, ResyncAction.TRUNCATE, place.end)
+    perform_request(world.config)
+    read_time_ms = place.store_timestamp + min(later_ms, 0)
+    assert load_timer_checkpoint(path) == replace(before, last_read_time_ms=read_time_ms)
 
 
 # -- refused -----------------------------------------------------------------------------------
@@ -372,6 +394,17 @@ def test_no_room_for_the_backup(world: World, monkeypatch: pytest.MonkeyPatch) -
     assert after == before
     monkeypatch.undo()
     assert perform_request(world.config)
+
+
+@pytest.mark.parametrize("damage", ["not JSON", "[]", "a directory"])
+def test_a_mark_that_says_nothing_is_one(world: World, damage: str) -> None:
+    """What was done is not known; that something was, is."""
+    path = world.root / "resync.json.done"
+    if damage == "a directory":
+        path.mkdir()
+    else:
+        path.write_text(damage)
+    assert find_done(world.root) == f"{path}: the log was begun anew"
 
 
 def test_drop_request(world: World) -> None:

@@ -10,10 +10,13 @@ import msgspec
 import pytest
 
 from remoting.remoting_command import RemotingCommand
+from remoting.response_code import ResponseCode
 from store.batch_codec import iterate_batch
 from store.boundary_type import BoundaryType
+from store.inner_batch import INNER_BATCH_FLAG, LARGEST_BASE_PAIR
 from store.message import Message
 from store.message_codec import decode_record
+from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 from tests.broker.hot_path_world import (
     Client,
@@ -289,6 +292,34 @@ def test_batches_that_are_refused(
     answer = client.call(request)
     assert (answer.code, world.records()) == (13, [])
     assert words in (answer.remark or "")
+
+
+@pytest.mark.parametrize("room", [0, LARGEST_BASE_PAIR - 1])
+def test_single_records_with_the_flag_of_an_inner_batch_have_room_for_their_place(
+    tmp_path: Path, room: int
+) -> None:
+    """Whatever a client sends, the loop goes on: each of them gets an INNER_BASE."""
+    world = HotPathWorld(tmp_path, file_size=1 << 20, units_per_file=4)
+    world.topic(attributes=BATCH_CQ)
+    client = world.client()
+    common = "\x02CLUSTER\x01GoldenCluster"
+    full = b"K\x01" + b"k" * (PROPERTIES_LIMIT - 2 - len(common) - room)
+    body = batch_body((0, b"a", full), (0, b"b", full))
+    request = send_request(body, code=320, batch="true", sys_flag=INNER_BATCH_FLAG, properties="")
+    answer = client.call(request)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "properties of" in (answer.remark or "")
+    assert world.records() == []
+
+
+def test_single_records_keep_no_place_that_their_sender_names(
+    world: HotPathWorld, client: Client
+) -> None:
+    body = batch_body(*((0, text, b"INNER_BASE\x0177\x02K\x01v") for text in (b"a", b"b")))
+    request = send_request(body, code=320, batch="true", sys_flag=INNER_BATCH_FLAG, properties="")
+    assert client.call(request).code == 0
+    bases = [found.properties.split(b"INNER_BASE\x01")[1:] for found in world.records()]
+    assert bases == [[b"0"], [b"1"]]
 
 
 def test_offsets_by_time(world: HotPathWorld, client: Client) -> None:

@@ -26,7 +26,9 @@ from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import ConnectionLike, Route
+from remoting.response_code import ResponseCode
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from store.errors import QueueTableFullError
 from store.message_codec import decode_record
 from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
@@ -151,6 +153,32 @@ class Twins:
     def close(self) -> None:
         for side in self.sides:
             side.hot.close()
+
+
+class NoRoomForOps:
+    """QueueRoom: the table is full, when the queue of ops would be a new one."""
+
+    def check(self, topic: str, _queue_id: int) -> None:
+        if topic == TRANS_OP_HALF_TOPIC:
+            raise QueueTableFullError("full")
+
+    take = check
+
+
+def test_without_room_for_its_op_a_commit_stores_nothing(tmp_path: Path) -> None:
+    """On the fast route, too: its half could be ended once more."""
+    side = Side(tmp_path, fast=True)
+    side.ask(send_request(b"half", properties=PROPERTIES))
+    side.flush()
+    half = Half(*side.last_half())
+    log = side.hot.log
+    log.topic(TRANS_OP_HALF_TOPIC).next_offsets.clear()
+    log._room = NoRoomForOps()  # type: ignore[assignment]
+    before = log.position
+    (answer,) = side.ask(end_request(half, COMMIT))
+    assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "full")
+    assert log.position == before
+    side.hot.close()
 
 
 @pytest.fixture(scope="module", params=[{}, EVERYTHING_ON], ids=["plain", "light-queues-timers"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from broker.append.room_waits import LONGEST_ROOM_WAIT_MS, room_wait_ms
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
@@ -14,6 +15,7 @@ from store.control_slots import PUT_OFF, PutOffBy
 from store.delay_levels import parse_delay_levels
 from store.message_properties import PROPERTIES_LIMIT
 from store.message_store_config import MessageStoreConfig
+from store.queue_room import QueueRoom
 from tests.broker.hot_path_world import properties_of, record, send_request
 from tests.broker.processor.test_consumer_send_msg_back_processor import SendBacks
 from tests.broker.schedule.test_schedule_message_service import SCHEDULE, Delays, Loop
@@ -109,12 +111,30 @@ class TestFullTable:
         assert (message.topic, message.queue_id, found["DELAY"]) == ("New", 0, "5")
         assert found["KEYS"] == "k"
 
-    def test_properties_at_their_limit(self, delays: Delays) -> None:
+    def test_a_level_that_nobody_used_is_made_for_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Only the level of 1 s was used: there it would be stored anew each second."""
+        delays = Delays(tmp_path / "one")
+        delays.world.log._room = QueueRoom(delays.world.table, reserved=2)
+        delays.world.topic("New")
+        assert delays.client.call(send_request()).code == 0
+        assert delays.send(1, b"lonely", topic="New").code == 0
+        delays.world.dispatch()
+        monkeypatch.setattr(queue_table, "MAX_QUEUES", 4)
+        self.run(delays, 5 * MINUTE_MS)
+        levels = [m.queue_id + 1 for m in delays.world.records() if m.topic == SCHEDULE]
+        assert levels == [1, 5, 6, 6], "of 1 s, of a minute, of two: there is a row for no third"
+        assert self.put_off(delays) == 3
+
+    def test_properties_at_their_limit(
+        self, delays: Delays, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A level of two digits does not fit: it waits where it was."""
-        delays.world.log.put(
-            delays.world.log.topic(SCHEDULE),
-            record(b"two", b"DELAY\x0114\x02REAL_TOPIC\x01T\x02REAL_QID\x010"),
-        )
+        longer = record(b"two", b"DELAY\x0114\x02REAL_TOPIC\x01T\x02REAL_QID\x010")
+        monkeypatch.setattr(queue_table, "MAX_QUEUES", 8)
+        delays.world.log.put(delays.world.log.topic(SCHEDULE), replace(longer, queue_id=13))
+        monkeypatch.setattr(queue_table, "MAX_QUEUES", 3)
         text = "DELAY\x019\x02REAL_TOPIC\x01New\x02REAL_QID\x010\x02K\x01"
         full = text + "k" * (PROPERTIES_LIMIT - len(text))
         service = delays.world.schedule

@@ -895,6 +895,33 @@ def test_after_the_log_was_cut_the_masters_offsets_replace(world: World) -> None
     assert world.saved("consumerOffset.json")["offsetTable"]["t@g"] == {"0": 160, "1": 5}
 
 
+def test_after_a_cut_no_queue_of_the_brokers_own_groups_keeps_an_offset_of_its_own(
+    world: World,
+) -> None:
+    """A check point that another master wrote to queue 7 would never be read."""
+    world.cut()
+    for queue_id, offset in ((0, 9), (7, 99)):
+        world.slave.offsets.commit_own_offset("here", OWN_GROUP, "revive", queue_id, offset)
+    world.master.offsets.commit_own_offset("there", OWN_GROUP, "revive", 0, 4)
+    world.round()
+    assert world.slave.offsets.query_offsets(OWN_GROUP, "revive") == {0: 4}
+    saved = world.saved("consumerOffset.json")["offsetTable"]
+    assert saved[f"revive@{OWN_GROUP}"] == {"0": 4}
+
+
+def test_after_a_cut_a_master_without_offsets_has_none_rather_than_ours(world: World) -> None:
+    """What a Java master says of an empty table, and which none of its rows is taken from."""
+    world.cut()
+    world.slave.offsets.commit_own_offset("here", OWN_GROUP, "revive", 0, 99)
+    world.slave.schedule_offsets.update_offset(3, 99)
+    world.api.answers[MASTER, CODES[OFFSETS]] = None
+    world.api.answers[MASTER, CODES[DELAYS]] = None
+    world.round()
+    assert world.cut_log.objection is None
+    assert world.slave.offsets.query_offset(OWN_GROUP, "revive", 0) is None
+    assert world.slave.schedule_offsets.offsets() == {}
+
+
 def test_tables_of_two_masters_do_not_make_one_copy(world: World) -> None:
     world.cut()
     world.api.fail(DELAYS)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.timer.delivered_properties import put_off_properties
 from store.control_slots import PUT_OFF, PutOffBy
-from store.message_properties import PROPERTIES_LIMIT
+from store.message_properties import PROPERTIES_LIMIT, find_property
 from store.queue_room import QueueRoom
+from store.timer.timer_log import TimerUnit
 from store.timer.timer_queue import TIMER_TOPIC
 from tests.store.test_full_queue_table import Rows
 from tests.support.timer_delivery import Delivered, TimerDelivery
@@ -133,6 +135,15 @@ def test_many_of_them_wait_in_the_log_and_hold_up_nobody(world: TimerDelivery) -
     assert Counter(world.keys()) == Counter(
         ["first", "a", *(f"lonely{number}" for number in range(300))]
     )
+
+
+def test_it_waits_for_a_slot_of_the_wheel() -> None:
+    unit = TimerUnit(-1, 0, SLOT_MS, 0, 0, 100, 0)
+    found = put_off_properties(b"K\x01k\x02TIMER_OUT_MS\x011", unit, SLOT_MS + 1_234, 1_000)
+    assert found.split(b"\x02")[0] == b"K\x01k"
+    assert find_property(found, b"TIMER_OUT_MS") == b"%d" % (SLOT_MS + MINUTE_MS + 1_000)
+    assert found.count(b"TIMER_OUT_MS") == 1
+    assert find_property(found, b"TIMER_ROLL_TIMES") == b"1"
 
 
 def test_properties_at_their_limit(world: TimerDelivery) -> None:

@@ -21,10 +21,12 @@ from broker.wiring.replication import Replication
 from ha.inspection import Inspection, Verdict
 from ipc.clock import SystemClock
 from ipc.command_channel import CommandClient, CommandServer, create_channel
+from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand
 from store.control_slots import MAX_PHY_OFFSET
 from store.errors import StoreError
+from store.resync_request import ResyncAction, ResyncRequest, finish_request, write_request
 from tests.support.shared_memory import close_page, fresh_page
 
 OWN, MASTER = "10.0.0.2:10911", "10.0.0.1:10911"
@@ -251,6 +253,55 @@ def test_what_a_life_before_found_counts(tmp_path: Path) -> None:
     again.replication._inspected(found(Verdict.GO, 500))
     assert synchronize(again) is None
     again.close()
+
+
+def test_who_may_copy_our_offsets(tmp_path: Path) -> None:
+    """Nobody whose records they may not rest on: a master would pass over what it stored."""
+    world = World(tmp_path)
+    replication = world.replication
+    assert "never compared" in (replication.find_offsets_objection() or "")
+    replication._inspected(found(Verdict.WAIT, -1))
+    assert "never compared" in (replication.find_offsets_objection() or "")
+    replication._inspected(found(Verdict.GO, 500))
+    assert replication.find_offsets_objection() is None
+    for verdict in (Verdict.AHEAD, Verdict.DIVERGED):
+        replication._inspected(found(verdict, 500))
+        objection = replication.find_offsets_objection()
+        assert objection == f"its log is {verdict}, compared with its master's"
+    world.close()
+
+
+def test_a_master_that_does_not_let_us_compare_may_copy_our_offsets(tmp_path: Path) -> None:
+    """As it lets us follow it: a Java one, for example."""
+    world = World(tmp_path)
+    world.replication._inspected(found(Verdict.GO, -1))
+    assert world.replication.find_offsets_objection() is None
+    world.close()
+
+
+def test_nobody_copies_our_offsets_after_a_cut(tmp_path: Path) -> None:
+    write_request(tmp_path, ResyncRequest(action=ResyncAction.TRUNCATE, offset=7))
+    finish_request(tmp_path)
+    world = World(tmp_path)
+    world.replication._inspected(found(Verdict.GO, 500))
+    assert "the log was cut at 7" in (world.replication.find_offsets_objection() or "")
+    world.close()
+    master = World(tmp_path, brokerRole="ASYNC_MASTER", brokerId="0")
+    assert master.replication.find_offsets_objection() is None
+    master.close()
+
+
+def test_a_cut_that_ends_while_this_process_starts_is_seen(tmp_path: Path) -> None:
+    """Process store cuts while the others wait for it, for as long as the copy takes."""
+    write_request(tmp_path, ResyncRequest(action=ResyncAction.TRUNCATE, offset=7))
+    world = World(tmp_path)
+    finish_request(tmp_path)
+    world.replication.start(ScheduledExecutor(SystemClock()))
+    world.replication._inspected(found(Verdict.GO, 500))
+    assert "the log was cut at 7" in (world.replication.find_offsets_objection() or "")
+    assert world.replication._cut_log.objection is not None
+    world.replication.shutdown()
+    world.close()
 
 
 def test_tables_wait_for_the_first_comparison_and_make_it(

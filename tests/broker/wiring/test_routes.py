@@ -8,6 +8,7 @@ import pytest
 
 from broker.acl.access_table import ACCESS_TABLE
 from broker.broker_controller import BrokerController
+from broker.processor.admin_offset_processor import AdminOffsetProcessor
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.send_message_processor import SendMessageProcessor
 from broker.processor.static_topic_entry import StaticPullEntry
@@ -86,6 +87,14 @@ def test_the_hot_codes_go_to_their_processors(controller: BrokerController) -> N
     entry = main[Code.PULL_MESSAGE].processor
     assert isinstance(entry, StaticPullEntry)
     assert isinstance(entry._pull, PullMessageProcessor)
+
+
+def test_a_slave_may_refuse_to_give_its_offsets(controller: BrokerController) -> None:
+    objection = controller._outside.replication.find_offsets_objection
+    for code in (Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET):
+        processor = controller._routes.main[code].processor
+        assert isinstance(processor, AdminOffsetProcessor)
+        assert processor._find_objection == objection
 
 
 def test_no_code_of_the_name_server_is_served(controller: BrokerController) -> None:

@@ -50,7 +50,8 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 
 def write_day(root: Path, day: int, state: str = "in_sync", first_ms: int = 0) -> None:
     """A day of samples, one each ten minutes; `day` counts from 2026-03-10."""
-    life = Life(start_ms=T0 + day * DAY_MS + first_ms, interval_ms=INTERVAL_MS, marks=True)
+    start_ms = T0 + day * DAY_MS + first_ms
+    life = Life(start_ms=start_ms, machine_ms=T0, interval_ms=INTERVAL_MS, marks=True)
     life.boot = f"{day + 1:016x}"
     first = T0 + day * DAY_MS + first_ms
     moments = every(first, T0 + (day + 1) * DAY_MS, INTERVAL_MS)  # the last one closes the day
@@ -156,7 +157,7 @@ def _exit_code_with(redirection: str, words: list[str]) -> int:
     return subprocess.run(shell, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60).returncode
 
 
-@pytest.mark.parametrize("missing", ["rich", "spark.command.command_line", "pyspark"])
+@pytest.mark.parametrize("missing", ["msgspec", "spark.command.command_line", "pyspark"])
 def test_a_library_that_is_missing_is_no_verdict(missing: str) -> None:
     """On a cluster's driver, say."""
     program = f"import runpy, sys; sys.modules[{missing!r}] = None\n"

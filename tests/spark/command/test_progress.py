@@ -10,7 +10,8 @@ import re
 
 import pytest
 
-from spark.command.progress import BarReporter, LineReporter, Reporter, make_reporter
+from spark.command.progress import LineReporter, Reporter, make_reporter
+from spark.command.progress_bar import BarReporter
 
 
 class Terminal(io.StringIO):

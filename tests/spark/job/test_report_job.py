@@ -20,7 +20,7 @@ from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.figures.report_context import Context
 from spark.job import report_job
 from spark.job.dump_source import DumpSource
-from spark.job.report_job import GroupTables, compute
+from spark.job.report_job import GroupTables, compute, parts_of
 from spark.reported_day import Day, InputError
 from tests.spark.dump_lines_builder import (
     DATE,
@@ -46,6 +46,14 @@ def received(tables: GroupTables) -> dict[str, int]:
     rows = {row["broker"]: row["samples"] for row in tables.rows("group_days")}
     tables.release()
     return rows
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "parts"),
+    [(0, 2, 2), (1, 2, 1), (249_999, 64, 1), (250_000, 2, 2), (8_000_001, 1, 2), (10**9, 2, 125)],
+)
+def test_into_how_many_parts_groups_go(size: int, cores: int, parts: int) -> None:
+    assert parts_of(size, cores) == parts
 
 
 def test_what_is_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,10 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from spark.config.objectives import Objective, ReplicaName, SlaConfig
+from spark.evidence.dump_chain import DateLines, LifeRecord
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
 from spark.job.report_tasks import (
+    FILE_PROBLEMS,
+    LIVES,
     BadLines,
     Rows,
     bad_lines_by_reason,
@@ -41,7 +46,7 @@ def rows(items: list[Any]) -> dict[str, list[dict[str, Any]]]:
     context = Context(DAY, SLA, is_reported=False, result_dates=())
     sent = pickle.loads(pickle.dumps((items, context)))
     found: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
-    for some in rows_of_part(*sent):
+    for some in (each for each in rows_of_part(*sent) if each.table in TABLES):
         unpacked = some.unpacked()
         assert some.length == len(unpacked) > 0
         found[some.table] += [dict(zip(TABLES[some.table], row, strict=True)) for row in unpacked]
@@ -73,6 +78,62 @@ def test_bad_lines_of_groups_and_of_none() -> None:
         (f"{FOLDER[5:]}/x.jsonl", "interval_ms: below 1"),
         (f"{FOLDER[5:]}/x.jsonl", "not one JSON object"),
     ]
+
+
+def evidence(items: list[Any]) -> tuple[list[LifeRecord], list[str]]:
+    """Lives, sorted, and problems of files, sorted."""
+    context = Context(DAY, SLA, is_reported=False, result_dates=())
+    found: dict[str, list[Any]] = {LIVES: [], FILE_PROBLEMS: []}
+    for some in rows_of_part(items, context):
+        found.setdefault(some.table, []).extend(some.unpacked())
+    return sorted(found[LIVES], key=lambda record: record.life), sorted(found[FILE_PROBLEMS])
+
+
+def chained(life: Life, count: int, first: int = 0) -> bytes:
+    """Lines of version 1 and one of version 2, each a dump's; the chain's fields stand in some."""
+    lines = [life.line(T0 + (first + number) * 5_000) for number in range(count)]
+    lines[-1] |= {"v": 2, "prev_digest": "0" * 64}
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text,
+        lambda text: gzip.compress(text, mtime=0),
+        lambda text: gzip.compress(text, mtime=0)[:-9],
+        lambda text: text[:-1],
+        lambda text: text[:-30],
+        lambda text: gzip.compress(text[:-30], mtime=0),
+        lambda text: text[:-30] + b"\r" + text[-30:-20],
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: text.replace(b"\n", b"\r\n", 2),
+        lambda text: text.replace(b'"seq": 2', b'"seq": 0', 1),
+        lambda text: text.replace(b'"seq": 2', b'"seq": 9223372036854775808', 1),
+        lambda text: text.replace(b'"boot_ts"', b'"boots"', 1),
+        lambda text: text.replace(b'"ts"', b'"ts": 1e999, "old"', 1),
+        lambda text: text.replace(b'"broker"', b'"breaker"', 1),
+        lambda text: b"garbage\n\n" + text + b"\xff\n",
+        lambda text: text + b'{"v": 3}',
+        lambda text: text + text,
+        lambda _text: b"",
+    ],
+)
+def test_the_evidence_is_of_the_lines_that_are_read(spoil: Any) -> None:
+    """What comes with the tables is what `verify` finds in the files, whatever lies there: two
+    groups in one file, a file of its own, the day before."""
+    one, other = Life(), Life(broker="x")
+    files = {
+        f"{FOLDER}/mixed.jsonl": spoil(chained(one, 3) + chained(other, 4)),
+        f"{FOLDER}/own.jsonl": spoil(chained(one, 3, first=3)),
+        f"{FOLDER}/other.jsonl.gz": packed(other.line(T0 + 20_000)),
+    }
+    before = FOLDER.replace(f"/dt={DATE}", "/dt=2026-03-09")
+    extra = list(items_of_file(f"{before}/x.jsonl", chained(Life(broker="y"), 2), DAY))
+    items = [item for path, content in files.items() for item in items_of_file(path, content, DAY)]
+    known = DateLines((path[path.rfind("/dt=") + 1 :], text) for path, text in files.items())
+    assert evidence([*items, *extra]) == (known.records(), sorted(known.file_problems))
+    assert known.records()
 
 
 def test_groups_without_lines() -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from spark.command.catch_up import CatchUp
-from spark.figures.result_tables import TABLES, ddl
+from spark.figures.result_tables import TABLES
 from spark.job import results as results_module
 from spark.job.hadoop_files import FilesError, HadoopFiles
 from spark.job.results import Results, StagedDay
+from spark.job.table_schema import schema_of, type_of
 from tests.spark.dump_lines_builder import DATE
 from tests.spark.local_results import dumps, report
 
@@ -46,7 +48,7 @@ def replace(spark: SparkSession, out: str, date: str, **tables: list[Row]) -> No
 
 def write(spark: SparkSession, staged: StagedDay, table: str, rows: list[Row]) -> None:
     whole = [tuple((dict.fromkeys(TABLES[table]) | row).values()) for row in rows]
-    frame = spark.createDataFrame(whole, ddl(table, with_date=False)) if rows else None
+    frame = spark.createDataFrame(whole, schema_of(table, with_date=False)) if rows else None
     staged.write(table, frame)
 
 
@@ -276,3 +278,16 @@ def test_a_jvm_that_died(spark: SparkSession, tmp_path: Path, error: Exception) 
     files._path = dead
     with pytest.raises(FilesError, match=f"{tmp_path}: Spark's JVM does not answer"):
         files.exists(str(tmp_path))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_schema_is_what_spark_makes_of_the_types(spark: SparkSession, table: str) -> None:
+    text = ", ".join(f"`{name}` {kind}" for name, kind in TABLES[table].items())
+    assert schema_of(table, with_date=False) == StructType.fromDDL(text)
+    assert schema_of(table, with_date=True) == StructType.fromDDL(f"{text}, dt string")
+
+
+@pytest.mark.parametrize("kind", ["text", "array<text>", "map<int>", "array<int,int>"])
+def test_types_that_no_table_has(kind: str) -> None:
+    with pytest.raises(ValueError, match="no type of a table"):
+        type_of(kind)
