@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark.config.objectives import PolicyStep
-from spark.figures import wording
 from spark.figures.judged_windows import WindowName, window_name
 
 
@@ -33,11 +32,6 @@ class ReachedStep:
     def key(self) -> tuple[str, str, str]:
         """(cluster, broker, replica)."""
         return self.cluster, self.broker, self.replica
-
-    @property
-    def used(self) -> str:
-        """`123 %`, or `all` of a budget that is nothing."""
-        return "all" if self.used_ratio is None else wording.used(self.used_ratio)
 
 
 def reached_steps(

@@ -12,6 +12,7 @@ from spark.command.report_run import verdict_line
 from spark.config.objectives import PolicyStep
 from spark.figures.budget_policy import reached_steps
 from spark.figures.report_data import REPLICA_DAY_COLUMNS, WINDOW_COLUMNS, ReportData
+from spark.page.budget_steps import used
 from spark.page.report_page import report_html
 from spark.page.summary import summary_json
 from tests.spark.demo_report import demo_report
@@ -54,7 +55,7 @@ def test_who_may_have_no_bad_time_has_used_all_by_any() -> None:
     """An objective of 100 %: a month that is over its budget of nothing stops releases, too."""
     rows = [window("b:1", 3.0) | {"bad_s": 9.0}, window("b:2", None) | {"bad_s": 0.001}]
     found = reached_steps([*rows, window("b:3", None) | {"bad_s": 0.0}], POLICY)
-    assert [(one.replica, one.step, one.used) for one in found] == [
+    assert [(one.replica, one.step, used(one)) for one in found] == [
         ("b:2", FREEZE, "all"),
         ("b:1", FREEZE, "300\u00a0%"),
     ]
