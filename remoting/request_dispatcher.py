@@ -145,13 +145,14 @@ class RequestDispatcher:
         response: RemotingCommand,
         came_ns: int,
     ) -> None:
-        if not request.is_oneway:
-            connection.send_command(response)
+        # Counted first: whatever a peer was told is in the counters, also after a kill.
         if self._observer is not None:
             elapsed_ms = (time.monotonic_ns() - came_ns) / _NS_PER_MS
             self._observer.answered(
                 request.code, response.code, elapsed_ms, oneway=request.is_oneway
             )
+        if not request.is_oneway:
+            connection.send_command(response)
 
 
 def _response_to(

@@ -66,10 +66,12 @@ class MetricsDump(ServiceThread):
         snapshot: Callable[[int], Json],
         clock: Clock,
         clock_error_ms: Callable[[], int | None] = lambda: None,
+        ended: Json | None = None,
     ) -> None:
         """snapshot: returns the fields of a line from `since` on, given the monotonic ms of the
         last line that was written. clock_error_ms: by how much the wall clock may be wrong, None
-        when that is not known. Both are called on this thread only."""
+        when that is not known. Both are called on this thread only. ended: what a life had counted
+        that left its page (kept_sends.py): for the first line, if that life is the one before."""
         super().__init__("MetricsDump")
         self.lines = 0
         """Lines written since the broker was started."""
@@ -80,6 +82,7 @@ class MetricsDump(ServiceThread):
         self._snapshot = snapshot
         self._clock = clock
         self._clock_error_ms = clock_error_ms
+        self._ended = ended
         self._machine_boot = boot_id().replace("-", "")[:_BOOT_DIGITS]
         self._aging = RetentionClock(clock)
         self._boot_ms = clock.now_ms()
@@ -90,6 +93,7 @@ class MetricsDump(ServiceThread):
         monotonic time, of the start until there is one."""
         self._before: Mark | None = None
         self._took_over = self._is_remembered = False
+        self._in_order = True
         self._reported_ms: dict[tuple[str, object], int] = {}
         self._missing = 0
         """Lines lost since the last log message about it."""
@@ -112,14 +116,16 @@ class MetricsDump(ServiceThread):
         return max(self._due_ms - self._clock.monotonic_ms(), 0)
 
     def finish(self) -> None:
-        """Write the last line of an orderly shutdown and close the file."""
-        self._write_line(final=True)
+        """Write the last line and close the file."""
+        self._write_line(final=self._in_order)
         self._tidy()
         self._guard("closing the last file", self._files.close, then="the next start will close it")
 
-    def shutdown(self, timeout_ms: float = SHUTDOWN_MS) -> bool:
-        """Write the last line and wait; idempotent. False, with an error log, if the disk took too
-        long; the next start then closes the file."""
+    def shutdown(self, timeout_ms: float = SHUTDOWN_MS, *, in_order: bool = True) -> bool:
+        """Write the last line and wait; idempotent. in_order: nothing is answered any more, and all
+        that was is in the counters: the line is final. False, with an error log, if the disk took
+        too long; the next start then closes the file."""
+        self._in_order = in_order
         return super().shutdown(timeout_ms)
 
     # -- lines ---------------------------------------------------------------------------------
@@ -163,11 +169,19 @@ class MetricsDump(ServiceThread):
             "machine_boot": self._machine_boot,
             "uptime": self._clock.since_boot_ms(),
             "clock_error_ms": self._clock_error_ms(),
+            **self._end_of(before),
             **self._snapshot(self._written_ms),
         }
         line = msgspec.json.encode(fields)
         self._files.append(ts_ms, self._seq, line + b"\n")
         self._written_ms, self._written_digest = mono_ms, line_digest(line)
+        self._ended = None
+
+    def _end_of(self, before: Mark | None) -> Json:
+        ended = self._ended
+        if ended is None or before is None or ended["boot"] != before.boot:
+            return {}
+        return {"ended": ended}
 
     def _find_predecessor(self) -> None:
         path = self._settings.past_life

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from broker.metrics import metrics_table as table
+from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS, KeptSends
 from broker.metrics.timer_counts import TimerCounts
 from broker.topic.system_topics import (
     DLQ_GROUP_TOPIC_PREFIX,
@@ -29,12 +30,6 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
 _NOT_COUNTED: Final = (RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX)
-SYNC_RESULTS: Final = {
-    ResponseCode.SUCCESS: "ok",
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: "flush_slave_timeout",
-    ResponseCode.SLAVE_NOT_AVAILABLE: "slave_not_available",
-    ResponseCode.FLUSH_DISK_TIMEOUT: "flush_disk_timeout",
-}
 _RPC_BOUNDS: Final = table.RPC_LATENCY.buckets
 _ACK_BOUNDS: Final = table.HA_ACK_LATENCY.buckets
 _NS_PER_S: Final = 1_000_000_000
@@ -53,7 +48,11 @@ class Series(NamedTuple):
 class RemotingMetrics:
     """See the module. Owned by: the loop thread, but for `answered` (any thread)."""
 
-    def __init__(self, slots: MetricSlots, system_topics: SystemTopics) -> None:
+    def __init__(
+        self, slots: MetricSlots, system_topics: SystemTopics, kept: KeptSends | None = None
+    ) -> None:
+        """kept: counts answers to sends, too; without it nothing survives the processes."""
+        self._kept = KeptSends() if kept is None else kept
         self.values: Final = slots.values
         self._slots = slots
         self._system_topics = system_topics
@@ -122,6 +121,8 @@ class RemotingMetrics:
         if first is None:
             first = self._new_rpc(key)
         self._observe_rpc(first, elapsed_ms, count)
+        if request_code in SEND_CODES:
+            self._kept.answered(code, elapsed_ms, count, locked=False)
 
     def dropped(self, request_code: int, code: int, elapsed_ms: float, count: int) -> None:
         """Like `sent`, for oneway requests, which get no response."""
@@ -148,6 +149,8 @@ class RemotingMetrics:
             if first is None:
                 first = self._new_rpc(key)
             self._observe_rpc(first, elapsed_ms, count)
+            if request_code in SEND_CODES and not oneway:
+                self._kept.answered(code, elapsed_ms, count, locked=True)
 
     def _new_rpc(self, key: tuple[int, int, bool, str]) -> int:
         """Of a key without slots yet. Codes that nobody knows share one key: a peer can bring as
@@ -189,6 +192,7 @@ class RemotingMetrics:
         """Count `count` sends that were answered with `code` after waiting: DurabilityStats."""
         values = self.values
         values[self._sync[code]] += count
+        self._kept.waited(code, count)
         if acked_ns is not None:
             seconds = acked_ns / _NS_PER_S
             values[self._ack + bisect_left(_ACK_BOUNDS, seconds)] += count

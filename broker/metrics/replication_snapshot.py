@@ -23,8 +23,8 @@ from broker.metrics.dump_marks import (
     Link,
     SeriesReader,
 )
+from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS
 from broker.metrics.metadata_ages import MetadataAges
-from broker.metrics.remoting_metrics import SYNC_RESULTS
 from broker.metrics.replica_view import Rows
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
@@ -36,7 +36,6 @@ from ha.slave_progress import ReplicaState
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
-from remoting.request_code import RequestCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
 log = logging.getLogger(__name__)
@@ -47,16 +46,7 @@ STATES: Final = tuple(state.value for state in ReplicaState)
 _DIGEST_DIGITS: Final = 12
 _LOOK_MS: Final = 250
 """A look of process `ha` also tells of the time since the look before it."""
-_SENDS: Final = frozenset(
-    code.name.lower()
-    for code in (
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-    )
-)
+_SENDS: Final = frozenset(code.name.lower() for code in SEND_CODES)
 """As in the labels of RPC_LATENCY."""
 _SEND_ANSWERS: Final = {code.name.lower(): name for code, name in SYNC_RESULTS.items()}
 

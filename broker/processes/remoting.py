@@ -14,6 +14,7 @@ from typing import Final
 
 from broker.broker_controller import BrokerController
 from broker.json_config_manager import ConfigFileError
+from broker.metrics.kept_sends import KeptSends
 from broker.processes.child import Child, run_child
 from broker.processes.records_aside import keep_records_aside
 from broker.settings.startup_options import StartupOptions
@@ -41,6 +42,7 @@ def main(child: Child) -> None:
             channels={name: child.socket("channel", name) for name in _CHANNELS},
             clock=process_clock(),
             metric_slots=child.metrics,
+            kept_sends=KeptSends(child.boot.kept_sends_fd),
             config_file=Path(child.boot.config_file) if child.boot.config_file else None,
             changed=child.changed_settings,
         )

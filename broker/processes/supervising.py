@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from broker.metrics import kept_sends
 from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
@@ -123,6 +124,9 @@ class BrokerProcess:
             self._page_fd = ControlPage.create()
             self._table_fd = create_queue_table()
             self._metrics_fd = create_metric_slots()
+            kept = Path(self._options.store.root, kept_sends.FILE_NAME)
+            self._ended = kept_sends.read_kept_sends(kept)
+            self._kept_fd = kept_sends.create_kept_sends(kept)
             self._changes_fd = ChangedSettings.create()
             self._page = ControlPage(self._page_fd)
             self._bells = {name: Bell.create() for name in _BELLS}
@@ -192,13 +196,13 @@ class BrokerProcess:
                 on_started=self._begin_metrics,
                 on_tick=self._tick,
                 on_reopen=self._reset_queue_table,
-                on_stop=self._end_dump,
+                on_answered=lambda in_order: self._end_dump(in_order=in_order),
             )
             try:
                 return self._supervisor.run()
             finally:
                 self.stop_reason = self._supervisor.stop_reason
-                self._end_dump()
+                self._end_dump(in_order=False)
                 if self._metrics is not None:
                     self._metrics.shutdown()
 
@@ -224,15 +228,17 @@ class BrokerProcess:
         )
         # A clock that is off for a test is held by nobody.
         error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        dump = MetricsDump(settings, snapshot.take, self._clock, error)
+        dump = MetricsDump(settings, snapshot.take, self._clock, error, self._ended)
+        kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
         return dump
 
-    def _end_dump(self) -> None:
-        """Stop the dump before the children stop, so that its last line shows a running broker."""
+    def _end_dump(self, *, in_order: bool) -> None:
+        """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all
+        that it has answered; ha runs, so that the line shows the replicas as they are."""
         if self._dump is not None:
-            self._dump.shutdown()
+            self._dump.shutdown(in_order=in_order)
 
     def _collector(self) -> BrokerCollector:
         options = self._options
@@ -341,6 +347,7 @@ class BrokerProcess:
             control_page_fd=self._page_fd,
             queue_table_fd=self._table_fd,
             metrics_fd=self._metrics_fd,
+            kept_sends_fd=self._kept_fd,
             metrics_max_series=self._options.supervisor.metrics_max_series,
             life_fd=self._life_read,
             bell_fds=self._bells,
@@ -360,6 +367,7 @@ class BrokerProcess:
             *self._bells.values(),
             *channel_fds.values(),
             *listen_fds.values(),
+            *(() if self._kept_fd < 0 else (self._kept_fd,)),
         )
         return ChildSpec(
             name, index, _MODULES[index], boot, inherited, child_entry(_MODULES[index])

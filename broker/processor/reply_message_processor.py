@@ -301,13 +301,13 @@ class ReplyMessageProcessor(TableProcessor):
             self.answer(asked)
 
     def answer(self, asked: _Request) -> None:
-        """Send the response, unless the request was oneway."""
+        """Count the response and send it, unless the request was oneway."""
         command, code = asked.command, asked.pushed.code
-        if not command.is_oneway:
-            asked.connection.send_command(asked.pushed)
         self._parts.stats.add_timed_answer(
             command.code, code, command.came_ns, oneway=command.is_oneway
         )
+        if not command.is_oneway:
+            asked.connection.send_command(asked.pushed)
 
     def _stored_answer(
         self, request: RemotingCommand, message_id: str, queue_id: int, queue_offset: int

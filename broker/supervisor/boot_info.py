@@ -35,6 +35,8 @@ class BootInfo(msgspec.Struct, kw_only=True):
     control_page_fd: int
     queue_table_fd: int
     metrics_fd: int
+    kept_sends_fd: int = -1
+    """Of broker/metrics/kept_sends.py; -1: there is none."""
     metrics_max_series: int = MAX_SERIES
     life_fd: int
     bell_fds: dict[str, int]

@@ -90,6 +90,7 @@ class Supervisor:
         on_tick: Callable[[], None] = lambda: None,
         on_reopen: Callable[[], None] = lambda: None,
         on_stop: Callable[[], None] = lambda: None,
+        on_answered: Callable[[bool], None] = lambda _in_order: None,
     ) -> None:
         """`specs` are in start order; they are stopped in the reverse order.
 
@@ -99,7 +100,9 @@ class Supervisor:
         progress is never aborted, since the next one would not be faster. on_started: called when
         all have been started once; threads may exist from then on. on_reopen: called while
         no process has the store open, to reset the other shared memory. on_stop: called when the
-        broker is about to stop and its children still run.
+        broker is about to stop and its children still run. on_answered: called during the stop,
+        when remoting has ended, so that nothing is answered any more, and the others still run;
+        given whether it ended in order, which one that was not running did not.
         """
         self._children = [ChildState(spec) for spec in specs]
         self._page = page
@@ -112,6 +115,7 @@ class Supervisor:
         self._on_tick = on_tick
         self._on_reopen = on_reopen
         self._on_stop = on_stop
+        self._on_answered = on_answered
         self._last_ms = 0
         self._reopens_ms: deque[int] = deque(maxlen=_REOPENS + 1)
         self._stop_requested = False
@@ -386,9 +390,16 @@ class Supervisor:
         """Children stop one after the other, in the reverse of the start order."""
         deadline_ms = self._clock.monotonic_ms() + self._stop_timeout_ms
         for child in reversed(self._children):
-            code = self._end_child(child, deadline_ms)
-            if code is not None:
-                self._check_stop(child.spec.name, code)
+            in_order = self._stop_child(child, deadline_ms)
+            if child.spec.index is ProcessIndex.REMOTING:
+                ended_ms = self._clock.monotonic_ms()
+                self._on_answered(in_order)
+                deadline_ms += self._clock.monotonic_ms() - ended_ms
+
+    def _stop_child(self, child: ChildState, deadline_ms: int) -> bool:
+        """Whether it ran, and ended in order."""
+        code = self._end_child(child, deadline_ms)
+        return code is not None and self._check_stop(child.spec.name, code)
 
     def _end_child(self, child: ChildState, deadline_ms: int) -> int | None:
         """Stop one child, and kill it after the deadline; returns its exit code, None if it was not
@@ -408,12 +419,14 @@ class Supervisor:
             self._wait(min(left_ms, _TICK_MS))
         return process.returncode
 
-    def _check_stop(self, name: str, code: int) -> None:
-        """Report a failed stop: the store may be inconsistent or not on disk. EXIT_REOPEN is not a
-        failure: the next start carries out the request."""
+    def _check_stop(self, name: str, code: int) -> bool:
+        """Report a failed stop: the store may be inconsistent or not on disk. False if it failed;
+        EXIT_REOPEN is not a failure: the next start carries out the request."""
         if code in (0, -signal.SIGTERM, EXIT_REOPEN):
             log.info("%s: stopped", name)
-        elif code == EXIT_FLUSH_FAILED:
+            return True
+        if code == EXIT_FLUSH_FAILED:
             self.stop_with(f"process {name}: {_FLUSH_FAILED}", code)
         else:
             self.stop_with(f"process {name} ended with code {code} while the broker stopped", 1)
+        return False

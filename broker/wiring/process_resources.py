@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.metrics.kept_sends import KeptSends
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from ipc.bell import Bell
@@ -35,5 +36,6 @@ class ProcessResources:
     channels: Mapping[str, socket.socket]
     clock: Clock
     metric_slots: MetricSlots
+    kept_sends: KeptSends | None = None
     config_file: Path | None
     changed: ChangedSettings

@@ -39,7 +39,9 @@ class Statistics:
             joins_lmq=resources.options.store.enable_lmq and not broker.enable_lmq_stats,
         )
         self.store: Final = StoreStatsService(resources.clock)
-        self.remoting: Final = RemotingMetrics(resources.metric_slots, tables.system_topics)
+        self.remoting: Final = RemotingMetrics(
+            resources.metric_slots, tables.system_topics, resources.kept_sends
+        )
         self.hot_path: Final = HotPathStats(self.manager, self.store, self.remoting)
         self.longest_turns: Final = LongestTurns(resources.metric_slots)
         self.totals: Final = BrokerStats(

@@ -67,6 +67,16 @@ class Sends(msgspec.Struct, gc=False):
     latency: Latency
 
 
+class Ended(msgspec.Struct, gc=False):
+    """What the life `boot` had counted when it ended, but for what it answered `ok` in its last
+    `uncounted_ms` of turns."""
+
+    boot: str
+    uncounted_ms: _Count
+    sync: SyncResults
+    sends: Sends
+
+
 class Exposure(msgspec.Struct, gc=False):
     """High-water marks, since the line's `since`, of what no replica had acknowledged. `counts`
     counts looks by bytes since the boot: one more than `le`, not cumulative over buckets."""
@@ -129,8 +139,8 @@ class ReplicaRow(msgspec.Struct, gc=False):
 
 class Line(msgspec.Struct, gc=False):
     """All that a line must have; those from `prev_boot` to `metadata` may be null or absent. Of
-    version 2's, `prev_digest`, `exposure` and the three of the machine's clocks may, also in a line
-    of version 2."""
+    version 2's, `prev_digest`, `exposure`, `ended` and the three of the machine's clocks may, also
+    in a line of version 2."""
 
     v: int
     ts: _Moment
@@ -170,6 +180,7 @@ class Line(msgspec.Struct, gc=False):
     exposure: Exposure | None = None
     sends: Sends | None = None
     lag_le: list[_Positive] | None = None
+    ended: Ended | None = None
 
 
 class _Version(msgspec.Struct):
@@ -223,6 +234,9 @@ def _check_version_2(line: Line) -> None:
         raise BadLineError("since: after mono")
     if len(sends.latency.counts) != len(sends.latency.le) + 1:
         raise BadLineError("sends: latency needs one count more than bounds")
+    ended = line.ended
+    if ended is not None and len(ended.sends.latency.counts) != len(ended.sends.latency.le) + 1:
+        raise BadLineError("ended: latency needs one count more than bounds")
     if exposure is not None:
         if len(exposure.counts) != len(exposure.le) + 1:
             raise BadLineError("exposure: needs one count more than bounds")
@@ -243,7 +257,7 @@ def _check_version_2(line: Line) -> None:
 def _forget_version_2(line: Line) -> None:
     """Version 1 did not know these names: whatever stands there means nothing."""
     line.prev_digest = line.since = line.host = line.exposure = line.sends = line.lag_le = None
-    line.machine_boot = line.uptime = line.clock_error_ms = None
+    line.machine_boot = line.uptime = line.clock_error_ms = line.ended = None
     for replica in line.replicas or ():
         replica.lag_ms_max = replica.lag_time = replica.remote = replica.last_error = None
     for row in line.metadata or ():

@@ -9,12 +9,24 @@ in docs/sla_report.md ("All sends"). Must not know objectives.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from spark.dumps.dump_line import Latency, Sends
+from spark.figures.counted_ends import counted_end, is_inside
 from spark.figures.sample_stream import Sample, Stream
-from spark.figures.send_bounds import MOST_SENDS_A_MS, before_boot, most_of_gap, true_ms
+from spark.figures.send_bounds import (
+    LEAST_RECORD_BYTES,
+    MOST_SENDS_A_MS,
+    before_boot,
+    is_asked,
+    most_of_gap,
+    true_ms,
+)
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
+
+UNCOUNTED_MS: Final = 64
+"""So long at most were the turns whose good answers process `remoting` had not counted yet."""
 
 
 @dataclass(slots=True)
@@ -59,6 +71,11 @@ class AnswerBounds:
         self.failed_most += answered
         self.unmeasured += answered
 
+    def add_good(self, most: int) -> None:
+        """So many at most were answered well, and nobody counted them."""
+        self.ok_most += most
+        self.unmeasured += most
+
 
 _FAILED = ("flush_disk_timeout", "flush_slave_timeout", "slave_not_available", "refused")
 
@@ -92,7 +109,12 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
         unseen = before_boot(samples, place, ancestry, day)
-        found.add_unknown(unseen.answered, unseen.stored)
+        ended, past = counted_end(sample, ancestry), sample.predecessor
+        if ended is None or past is None:
+            found.add_unknown(unseen.answered, unseen.stored)
+        elif is_asked(samples, place, day):
+            found.add(ended.sends, past.line.sends, is_inside=is_inside(sample, day))
+            found.add_good(min(unseen.stored, ended.uncounted_ms * MOST_SENDS_A_MS))
     most = most_of_gap(true_ms(samples, len(samples) - 1) if samples else day.w0_ms, day.w1_ms, day)
     found.add_unknown(most, most)
     return found
@@ -111,3 +133,18 @@ def _add_counted(
         found.add_unknown(most, most)
         return
     found.add(now, past, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
+    if before is not None:
+        found.add_good(_lost_with_remoting(sample, before))
+
+
+def _lost_with_remoting(sample: Sample, before: Sample) -> int:
+    """Good answers at most that process `remoting` had not counted when it died alone: it has been
+    started again since the line before, which may have been written just before that was seen."""
+    deaths = _restarts(sample) - _restarts(before)
+    since = before.boot_predecessor or before
+    grown = sample.line.max_offset - since.line.max_offset
+    return max(0, min(deaths * UNCOUNTED_MS * MOST_SENDS_A_MS, grown // LEAST_RECORD_BYTES))
+
+
+def _restarts(sample: Sample) -> int:
+    return sum(each.restarts for each in sample.line.processes if each.name == "remoting")

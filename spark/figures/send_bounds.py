@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from spark.dumps.dump_line import SyncResults
+from spark.figures.counted_ends import counted_end, is_inside
 from spark.figures.sample_stream import Sample, Stream
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
@@ -65,7 +67,12 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
         if sample.ts >= day.w0_ms:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
-        found.add_unknown(before_boot(samples, place, ancestry, day).stored)
+        ended, past = counted_end(sample, ancestry), sample.predecessor
+        if ended is None or past is None:
+            found.add_unknown(before_boot(samples, place, ancestry, day).stored)
+        elif is_asked(samples, place, day):
+            ok, failed = _risen(ended.sync, past.line.sync)
+            found.add(ok, failed, is_inside=is_inside(sample, day))
     if samples:
         found.add_unknown(most_of_gap(true_ms(samples, len(samples) - 1), day.w1_ms, day))
     return found
@@ -77,15 +84,26 @@ def _add_counted(
     """What the counters of a sample counted since `since_ms`."""
     if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
         return
-    now, past = sample.line.sync, before.line.sync if before is not None else None
+    ok, failed = _risen(sample.line.sync, before.line.sync if before is not None else None)
+    if ok or failed:
+        found.add(ok, failed, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
+
+
+def _risen(now: SyncResults, past: SyncResults | None) -> tuple[int, int]:
+    """(ok, failed)."""
     ok = max(0, now.ok - (past.ok if past else 0))
     failed = (
         max(0, now.flush_slave_timeout - (past.flush_slave_timeout if past else 0))
         + max(0, now.slave_not_available - (past.slave_not_available if past else 0))
         + max(0, now.flush_disk_timeout - (past.flush_disk_timeout if past else 0))
     )
-    if ok or failed:
-        found.add(ok, failed, is_inside=sample.in_window and day.w0_ms <= since_ms < day.w1_ms)
+    return ok, failed
+
+
+def is_asked(samples: Sequence[Sample], place: int, day: Day) -> bool:
+    """Whether anything between the boot whose first sample is at `place` and the last line of the
+    life before can be in the window."""
+    return true_ms(samples, place - 1) < day.w1_ms and samples[place].line.boot_ts > day.w0_ms
 
 
 class Uncounted(NamedTuple):
@@ -103,7 +121,7 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
         most = most_of_gap(day.w0_ms, line.boot_ts, day)
         return Uncounted(most, most)
     since_ms = true_ms(samples, place - 1)
-    if since_ms >= day.w1_ms or line.boot_ts <= day.w0_ms or ancestry.ended_in_order(sample):
+    if not is_asked(samples, place, day) or ancestry.ended_in_order(sample):
         return Uncounted(0, 0)
     # Where clocks contradict each other, a line could be missing all the same.
     most = max(most_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)

@@ -151,6 +151,8 @@ class Story:
     """Lines of version 2 say which boot of its machine a broker lives in; `is_held`: and that a
     time service holds the clock, when it does."""
     is_held: bool = False
+    keeps_ends: bool = False
+    """A broker's counters of sends outlive its kill, and its next life tells of them."""
     named_after: dict[str, int] = field(default_factory=dict)
     """Replica -> how long (ms) it goes by its ip when it is new to a master."""
     asks: set[str] = field(default_factory=set)
@@ -233,6 +235,7 @@ class Story:
             for life in self.lives
         ]
         found.append(f"tells its machine {self.tells_machine}, clock held {self.is_held}")
+        found.append(f"tells of ends {self.keeps_ends}")
         found += [f"{name} is named after {ms} ms" for name, ms in self.named_after.items()]
         found += [f"{at(a)} disk full until {at(b)}" for a, b in self.unwritten]
         return found

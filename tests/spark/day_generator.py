@@ -244,6 +244,8 @@ class _Writer:
         self.is_inexact = chance.random() < 0.15
         self.named_late = chance.random() < 0.1 and not story.expects
         self.last_on_disk: dict[int, tuple[str, int]] = {}
+        self.ends: dict[int, tuple[Life, str]] = {}
+        """The last life of a machine, and which boot of the machine it was in."""
 
     def lines(self) -> list[Line]:
         """Of all lives, those of slaves included, in the order of writing."""
@@ -317,6 +319,7 @@ class _Writer:
             if life.version == 2:
                 marks.add_to(line, moment)
                 self._tell_machine(life, line, moment)
+                self._tell_end(life, line)
             self._name_late(life, seq, line, moment)
             found.append(line)
             self.last_on_disk[place] = life.boot, seq
@@ -385,6 +388,29 @@ class _Writer:
             "reconnects": 0,
             "rejected_acks": 0,
             "state_ms": counters.at(moment),
+        }
+
+    def _tell_end(self, life: Life, line: Line) -> None:
+        """What the life before had counted when it died, in a life's first line; unless the machine
+        was rebooted since."""
+        machine, boot = f"{life.machine:04x}{life.reboots:04x}", line["boot"]
+        last = self.ends.get(life.machine)
+        if last is not None and last[0].boot == boot:
+            return
+        self.ends[life.machine] = life, machine
+        if (
+            last is None
+            or last[1] != machine
+            or not self.story.keeps_ends
+            or life in self.story.rivals
+        ):
+            return
+        past = last[0]
+        line["ended"] = {
+            "boot": past.boot,
+            "uncounted_ms": 64,
+            "sync": {**sync(), **counted(self.story.sends, past.start, past.end)},
+            "sends": SENDS,
         }
 
     def _tell_machine(self, life: Life, line: Line, moment: int) -> None:

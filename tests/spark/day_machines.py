@@ -36,6 +36,7 @@ def tell_machines(story: Story) -> None:
     _switch_on(story, chance)
     story.tells_machine = chance.random() < 0.75
     story.is_held = chance.random() < 0.4
+    story.keeps_ends = random.Random(f"ends {story.seed}").random() < 0.6
     if not story.clock and chance.random() < 0.35:
         _set_clock_while_down(story, chance)
     if chance.random() < 0.25:

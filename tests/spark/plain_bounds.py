@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tests.spark.plain_samples import Json, Sample, Window
+from tests.spark.plain_samples import SEND_RESULTS, SYNC_RESULTS, Json, Sample, Window
 
 CLOCKS_MS: Final = 1_000
 LEAST_RECORD: Final = 91
@@ -52,6 +52,22 @@ class Past:
         if before is None or sample.line.get("prev_boot") != before.boot:
             return False
         return bool((sample.line.get("prev_seq") or 0) >= before.seq)
+
+    def is_counted(self, sample: Sample) -> bool:
+        """It tells what the life before it had counted when it died, and that can be."""
+        before, ended = sample.predecessor, sample.line.get("ended")
+        if before is None or ended is None or not self.continues(sample):
+            return False
+        machine, old = sample.line.get("machine_boot"), before.line
+        if machine is None or machine != old.get("machine_boot") or not old.get("sends"):
+            return False
+        if ended["boot"] != before.boot or before.boot not in self.ancestors(sample.boot):
+            return False
+        return all(
+            ended[kind][name] >= old[kind][name]
+            for kind, names in (("sync", SYNC_RESULTS), ("sends", SEND_RESULTS))
+            for name in names
+        )
 
     def is_orderly(self, sample: Sample) -> bool:
         """The life before it is its own past, and ended with its final line."""
@@ -156,11 +172,19 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         last = sample.predecessor
         if last is None:
             unknown(gap(window.w0, sample.boot_ts))
-        elif (
-            true_ms(place - 1) < window.w1
-            and sample.boot_ts > window.w0
-            and not past.is_orderly(sample)
-        ):
+        elif true_ms(place - 1) >= window.w1 or sample.boot_ts <= window.w0:
+            continue
+        elif past.is_counted(sample):
+            end = sample.line["ended"]["sync"]
+            rose = {name: end[name] - last.sync[name] for name in ("ok", *FAILURES)}
+            failed = sum(rose[name] for name in FAILURES)
+            sums["ok_most"] += rose["ok"]
+            sums["failed_most"] += failed
+            within = window.w0 <= sample.boot_ts < window.w1 and not sample.hidden_down_ms
+            if within and last.in_window and sample.in_window:
+                sums["ok_least"] += rose["ok"]
+                sums["failed_least"] += failed
+        elif not past.is_orderly(sample):
             most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
             most += sample.hidden_down_ms * MOST_SENDS_A_MS
             if past.continues(sample):

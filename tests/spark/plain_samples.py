@@ -328,7 +328,7 @@ def _is_good(line: Json, date: datetime.date) -> bool:
 
 NEW_FIELDS: Final = (
     *("prev_digest", "since", "host", "exposure", "sends", "lag_le"),
-    *("machine_boot", "uptime", "clock_error_ms"),
+    *("machine_boot", "uptime", "clock_error_ms", "ended"),
 )
 NEW_OF_ROWS: Final = ("lag_ms_max", "lag_time", "remote", "last_error")
 SEND_RESULTS: Final = [*SYNC_RESULTS, "refused"]
@@ -355,9 +355,8 @@ def _is_good_addition(line: Json) -> bool:
         and all(_is_count(line.get(name) or 0) for name in ("uptime", "clock_error_ms"))
         and (line.get("prev_digest") is None or _is_text(line["prev_digest"]))
         and (mark is None or _is_good_mark(mark))
-        and isinstance(sends, dict)
-        and _has(sends, _is_count, SEND_RESULTS)
-        and _is_good_latency(sends.get("latency"))
+        and _are_sends(sends)
+        and (line.get("ended") is None or _is_good_end(line["ended"]))
         and isinstance(bounds, list)
         and _are_counts(bounds)
         and all(
@@ -367,6 +366,24 @@ def _is_good_addition(line: Json) -> bool:
             for row in line.get("replicas") or []
         )
         and all(_is_count(kind.get("age_ms_max") or 0) for kind in line.get("metadata") or [])
+    )
+
+
+def _are_sends(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and _has(value, _is_count, SEND_RESULTS)
+        and _is_good_latency(value.get("latency"))
+    )
+
+
+def _is_good_end(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and _is_text(value.get("boot"))
+        and _is_count(value.get("uncounted_ms"))
+        and _has(value.get("sync"), _is_count, SYNC_RESULTS)
+        and _are_sends(value.get("sends"))
     )
 
 

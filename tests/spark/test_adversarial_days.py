@@ -122,6 +122,7 @@ def draw_clock(draw: st.DrawFn, story: Story) -> None:
     before, after = story.lives
     story.tells_machine = draw(st.booleans())
     story.is_held = draw(st.booleans())
+    story.keeps_ends = draw(st.booleans())
     if draw(st.booleans()):
         after.machine_on, after.reboots = (before.end + after.start) // 2, 1
     room = after.start - before.end

@@ -24,9 +24,10 @@ from tests.spark.day_events import (
     Story,
     truth,
 )
-from tests.spark.day_generator import day_of
+from tests.spark.day_generator import Day, day_of
+from tests.spark.day_objectives import Sends
 from tests.spark.plain_samples import Json, Window
-from tests.spark.plain_verdicts import INSUFFICIENT, MET
+from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET
 from tests.spark.test_generated_days import question_of, wrong
 
 W0 = MIDNIGHT + 600 * MINUTE
@@ -67,6 +68,12 @@ def judged(story: Story, root: Path, edit: Callable[[Json], None] = lambda line:
         for line in lines:
             edit(line)
         file.lines[:] = map(json.dumps, lines)
+    return judged_day(day, root)
+
+
+def judged_day(day: Day, root: Path) -> Json:
+    """The same of a day whose files somebody changed."""
+    story = day.story
     day.write(root)
     question = question_of([day], root, Window(DATE, story.w0, story.w1))
     plain, core = plain_tables(question), core_tables_of(question)
@@ -249,3 +256,63 @@ def test_a_machine_that_sleeps_and_whose_clock_goes_on(tmp_path: Path) -> None:
 
     row = judged(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True), tmp_path, sleep)
     assert row["unknown_s"] == pytest.approx(900, abs=1)
+
+
+KILLED = W0 + 20 * MINUTE + 3_777
+
+
+def killed(*failures: Sends, keeps_ends: bool = True, **fields: int) -> Story:
+    """A master that is killed between two lines and comes back a second later; 72,000 sends, of
+    which 72 may fail."""
+    story = story_of(
+        connected(life(W0 - MINUTE, KILLED)),
+        connected(life(KILLED + 1_000, W1 + MINUTE, **fields)),
+        expects=True,
+    )
+    story.asks = {"sync ok"}
+    story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok"), *failures]
+    story.keeps_ends = keeps_ends
+    return story
+
+
+def test_what_a_killed_master_had_counted(tmp_path: Path) -> None:
+    """Its next life tells: nothing is unknown of its last seconds."""
+    assert judged(killed(), tmp_path)["verdict"] == MET
+
+
+def test_what_a_killed_master_had_counted_and_nobody_tells(tmp_path: Path) -> None:
+    assert judged(killed(keeps_ends=False), tmp_path)["verdict"] == INSUFFICIENT
+
+
+def test_counters_do_not_outlive_the_machine(tmp_path: Path) -> None:
+    story = killed(machine_on=KILLED + 500, reboots=1)
+    story.is_held = True
+    assert judged(story, tmp_path)["verdict"] == INSUFFICIENT
+
+
+@pytest.mark.parametrize(("every_ms", "verdict"), [(20, BREACHED), (50, MET)])
+def test_sends_that_failed_behind_the_last_line(
+    tmp_path: Path, every_ms: int, verdict: str
+) -> None:
+    """In the last two seconds, behind the last line: 100 are too many, 40 are not."""
+    last = Sends(KILLED - 2_000, KILLED, every_ms, "flush_slave_timeout")
+    assert judged(killed(last), tmp_path)["verdict"] == verdict
+
+
+def test_an_end_with_lower_counters_than_the_last_line_proves_nothing(tmp_path: Path) -> None:
+    day = day_of(killed())
+    for file in day.files:
+        file.lines = [
+            text.replace('"uncounted_ms":64,"sync":{"ok":2', '"uncounted_ms":64,"sync":{"ok":1')
+            for text in file.lines
+        ]
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
+
+
+def test_an_end_of_another_life_proves_nothing(tmp_path: Path) -> None:
+    day = day_of(killed())
+    for file in day.files:
+        file.lines = [
+            text.replace('"ended":{"boot":"', '"ended":{"boot":"f') for text in file.lines
+        ]
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT

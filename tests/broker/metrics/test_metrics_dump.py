@@ -53,7 +53,7 @@ class World:
         """Makes lines longer."""
         self._dumps: list[MetricsDump] = []
 
-    def dump(self, **changes: Any) -> MetricsDump:
+    def dump(self, ended: dict[str, Any] | None = None, **changes: Any) -> MetricsDump:
         values: dict[str, Any] = {
             "directory": self.directory,
             "cluster": "C1",
@@ -64,7 +64,7 @@ class World:
             "keep_days": 40,
         }
         self._dumps.append(
-            MetricsDump(DumpSettings(**(values | changes)), self.snapshot, self.clock)
+            MetricsDump(DumpSettings(**(values | changes)), self.snapshot, self.clock, ended=ended)
         )
         return self._dumps[-1]
 
@@ -292,6 +292,25 @@ def test_the_clock_of_the_machine_goes_on_over_lives(world: World) -> None:
     first, second = sorted(world.lines(), key=lambda line: line["prev_seq"] or 0)
     assert first["machine_boot"] == second["machine_boot"]
     assert second["uptime"] - first["uptime"] == 61_000
+
+
+def test_what_the_life_before_had_counted_is_in_the_first_line(world: World) -> None:
+    first = world.dump()
+    world.turn(first)
+    kill(first)
+    second = world.dump(ended={"boot": first.boot, "sync": {"ok": 7}})
+    world.trouble = OSError("no")
+    world.turn(second)
+    world.trouble = None
+    world.turn(second, 2)
+    found = [line.get("ended") for line in world.lines() if line["boot"] == second.boot]
+    assert found == [{"boot": first.boot, "sync": {"ok": 7}}, None]
+
+
+def test_what_another_life_had_counted_is_in_no_line(world: World) -> None:
+    world.turn(world.dump(ended={"boot": "ab" * 8}))
+    world.turn(world.dump(ended={"boot": "ab" * 8}))
+    assert [line.get("ended") for line in world.lines()] == [None, None]
 
 
 def test_the_interval_does_not_drift(world: World) -> None:
@@ -957,4 +976,13 @@ def test_the_thread(world: World) -> None:
     assert not dump.is_alive
     assert dump.failure is None
     assert [line["final"] for line in world.lines()] == [False, True]
+    assert [Path(name).suffix for name in world.files()] == [".gz"]
+
+
+def test_a_stop_that_was_not_in_order_has_no_final_line(world: World) -> None:
+    dump = world.dump()
+    dump.start()
+    wait_until(lambda: dump.lines == 1)
+    assert dump.shutdown(in_order=False)
+    assert [line["final"] for line in world.lines()] == [False, False]
     assert [Path(name).suffix for name in world.files()] == [".gz"]

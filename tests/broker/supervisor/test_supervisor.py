@@ -126,6 +126,7 @@ class World:
         start_timeout_ms: int = 60_000,
         stop_timeout_ms: int = 5_000,
         on_reopen: Callable[[], None] = lambda: None,
+        on_answered: Callable[[bool], None] = lambda _in_order: None,
         not_vital: tuple[str, ...] = (),
     ) -> tuple[Supervisor, int]:
         """Runs a supervisor until the condition holds, then stops it orderly."""
@@ -150,6 +151,7 @@ class World:
             stop_timeout_ms=stop_timeout_ms,
             on_tick=tick,
             on_reopen=on_reopen,
+            on_answered=on_answered,
         )
         try:
             return supervisor, supervisor.run()
@@ -183,6 +185,43 @@ def test_children_start_in_order_and_stop_in_reverse(world: World) -> None:
     assert sorted(notes[:3]) == ["start ha True", "start remoting True", "start store True"]
     assert notes[3:] == ["stop remoting", "stop ha", "stop store"]
     assert [child.process for child in supervisor.children()] == [None] * 3
+
+
+def test_remoting_has_ended_when_nothing_is_answered_any_more(world: World) -> None:
+    told: list[tuple[bool, list[str]]] = []
+    world.run(
+        {"store": "runs", "ha": "runs", "remoting": "runs"},
+        lambda _s: len(world.notes()) == 3,
+        on_answered=lambda in_order: told.append((in_order, world.notes()[3:])),
+    )
+    assert told == [(True, ["stop remoting"])]
+
+
+def test_remoting_that_had_to_be_killed_did_not_end_in_order(world: World) -> None:
+    told: list[bool] = []
+    world.run(
+        {"store": "runs", "remoting": "stays"},
+        lambda _s: len(world.notes()) == 2,
+        stop_timeout_ms=300,
+        on_answered=told.append,
+    )
+    assert told == [False]
+
+
+def test_remoting_that_was_not_running_did_not_end_in_order(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor_module, "_BACK_OFF_MS", (60_000,))
+    told: list[bool] = []
+
+    def until(supervisor: Supervisor) -> bool:
+        remoting = supervisor.children()[1]
+        if remoting.has_served and not remoting.restarts and remoting.process is not None:
+            remoting.process.kill()
+        return bool(remoting.restarts)
+
+    world.run({"store": "runs", "remoting": "runs"}, until, on_answered=told.append)
+    assert told == [False]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark.dumps.dump_line import BadLineError, decode_line
-from tests.spark.dump_lines_builder import T0, Life, Line, replica
+from tests.spark.dump_lines_builder import T0, Life, Line, replica, sends, sync
 
 HOUR_MS = 3_600_000
 NULLABLE = {
@@ -170,6 +170,11 @@ def _in(name: str, **fields: Any) -> Change:
     return _second(lambda line: line | {name: line[name] | fields})
 
 
+def _with_end(**fields: Any) -> Change:
+    end = {"boot": "ab" * 8, "uncounted_ms": 64, "sync": sync(), "sends": sends()}
+    return _second(lambda line: line | {"ended": end | fields})
+
+
 BAD |= {
     **{
         f"version 2 without {name}": (_second(_without(name)), name + WHOLE)
@@ -198,6 +203,11 @@ BAD |= {
     "sends whose latency lacks a count": (
         _in("sends", latency={"le": [1.0], "counts": [1], "sum": 1.0}),
         "sends: latency needs one count more than bounds",
+    ),
+    "an end without sends": (_with_end(sends=None), "ended" + WHOLE),
+    "an end whose latency lacks a count": (
+        _with_end(sends=sends(latency={"le": [1.0], "counts": [1], "sum": 1.0})),
+        "ended: latency needs one count more than bounds",
     ),
     "a replica without its largest lag": (_in_row(lag_ms_max=None), "lag_ms_max" + WHOLE),
     "a replica without its lags": (_in_row(lag_time=None), "lag_time" + WHOLE),

@@ -40,7 +40,7 @@ from spark.figures.time_pieces import (
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
 from tests.spark.core_tables import core_tables
-from tests.spark.dump_lines_builder import DATE, T0, Life, Line, replica, sends, write_dump
+from tests.spark.dump_lines_builder import DATE, T0, Life, Line, replica, sends, sync, write_dump
 
 W0 = T0 + 36_000_000
 DAY = Day(DATE, W0, W0 + 600_000)
@@ -205,6 +205,74 @@ def test_a_kill_hides_what_was_refused_and_the_log_bounds_the_rest() -> None:
     assert judge(lines, sends_ok_percent=99.0).verdict == INSUFFICIENT
 
 
+def killed_lines(refused: int, *, uncounted: int = 0, **changes: Any) -> list[Line]:
+    """A master is killed 4 s after its last line, in which it refused so many; its next life tells
+    what it had counted, but for `uncounted` of its last good answers. 2,000 sends in all."""
+    some = spread(2_000, late=0.5)
+    events = [*some, *(Send(300_500 + n, "refused") for n in range(refused))]
+    machine = {"machine_boot": "ab" * 8, "uptime": 1}
+    first = Life(start_ms=W0 - 60_000, marks=True, fields=machine)
+    stored = 91 * 20
+    lines = [
+        first.line(W0 + ms, sends=counted(events, -60_000, ms), max_offset=5_000)
+        for ms in range(-55_000, 300_001, 5_000)
+    ]
+    good = [each for each in events if each.ms < 304_000 and each.result == "ok"]
+    lost = good[len(good) - uncounted :]
+    end = {"boot": first.boot, "uncounted_ms": 64, "sync": sync()}
+    end["sends"] = counted([e for e in events if e not in lost], -60_000, 304_000)
+    after = first.restarted(W0 + 305_000)
+    more = [
+        after.line(W0 + ms, sends=counted(events, 305_000, ms), max_offset=5_000 + stored)
+        for ms in range(305_010, 605_011, 5_000)
+    ]
+    more[0] |= {"ended": end | changes}
+    return lines + more
+
+
+def test_a_killed_master_had_counted_what_it_refused() -> None:
+    row = group_row(killed_lines(7))
+    assert row["sends_failed_least"] == row["sends_failed_most"] == 7
+    assert judge(killed_lines(7), sends_ok_percent=99.0).verdict == MET
+    assert judge(killed_lines(40), sends_ok_percent=99.0).verdict == BREACHED
+
+
+def test_what_a_killed_master_had_not_counted_yet_it_had_stored() -> None:
+    row = group_row(killed_lines(7, uncounted=9))
+    exact = group_row(killed_lines(7))["sends_ok_least"]
+    assert row["sends_ok_least"] == exact - 9
+    assert row["sends_ok_most"] == exact - 9 + 20, "the log grew by 20 records"
+    assert row["sends_failed_most"] == 7
+
+
+def test_remoting_that_was_killed_alone_had_not_counted_its_last_answers() -> None:
+    """11 of 1,000 sends failed, which is too many; but 900 good ones may be in no counter."""
+    events = spread(989) + spread(11, result="refused")
+    lines = life_lines(events)
+    for place, line in enumerate(lines):
+        deaths = int(line["ts"] > W0 + 300_000)
+        line["processes"] = [{"name": "remoting", "up": True, "restarts": deaths}]
+        line["max_offset"] = 1_000 + 91 * 450 * min(max(place - 70, 0), 9)
+    row = group_row(lines)
+    assert row["sends_ok_least"] == 989
+    assert row["sends_ok_most"] == 989 + 900
+    assert judge(lines, sends_ok_percent=99.0).verdict == INSUFFICIENT
+    assert judge(lines, sends_ok_percent=98.0).verdict == MET
+
+
+@pytest.mark.parametrize(
+    "changes", [{"boot": "cd" * 8}, {"sync": sync() | {"ok": 1}, "sends": sends()}]
+)
+def test_an_end_that_cannot_be_is_not_believed(changes: dict[str, Any]) -> None:
+    assert judge(killed_lines(7, **changes), sends_ok_percent=99.0).verdict == INSUFFICIENT
+
+
+def test_an_end_on_another_boot_of_the_machine_is_not_believed() -> None:
+    lines = killed_lines(7)
+    others = [line | {"machine_boot": "cd" * 8} if "ended" in line else line for line in lines]
+    assert judge(others, sends_ok_percent=99.0).verdict == INSUFFICIENT
+
+
 # -- random days -----------------------------------------------------------------------------------
 
 
@@ -212,7 +280,9 @@ def random_lines(rng: random.Random) -> tuple[list[Send], list[Line]]:
     """Lives that end by a stop or a kill, lines that are lost, some lives of version 1."""
     share, slow = rng.choice([0, 0.005, 0.02]), rng.choice([0, 0.005, 0.02])
     events, lines, at_ms = [], [], -60_000
-    life, end = Life(start_ms=W0 + at_ms, marks=True), 1_000
+    machine = {"machine_boot": "ab" * 8, "uptime": 1}
+    life, end = Life(start_ms=W0 + at_ms, marks=True, fields=machine), 1_000
+    ended: dict[str, Any] = {}
     while at_ms < 610_000:
         last_ms = rng.choice([610_000, rng.randrange(at_ms + 1, max(at_ms + 2, 610_000))])
         is_killed = rng.random() < 0.3
@@ -226,7 +296,7 @@ def random_lines(rng: random.Random) -> tuple[list[Send], list[Line]]:
         ]
         moments = list(range(at_ms + 5_000, last_ms, 5_000))
         moments += [last_ms] if last_ms < 610_000 and not is_killed else []
-        for ms in moments:
+        for place, ms in enumerate(moments):
             stored = sum(each.ms < ms and each.result != "refused" for each in life_events)
             line = life.line(
                 W0 + ms,
@@ -234,17 +304,29 @@ def random_lines(rng: random.Random) -> tuple[list[Send], list[Line]]:
                 final=ms == last_ms,
                 max_offset=end + 91 * stored,
                 bytes_in=91 * stored,
+                **(ended if place == 0 else {}),
             )
             if rng.random() > 0.02:
                 lines.append(line)
         events += life_events
+        ended = ended_of(life.boot, life_events, at_ms, last_ms, rng) if rng.random() < 0.7 else {}
         end += 91 * sum(each.result != "refused" for each in life_events)
         at_ms = last_ms + rng.randrange(1, 20_000)
         life = life.restarted(W0 + at_ms, marks=rng.random() < 0.9)
     return [each for each in events if 0 <= each.ms < 600_000], lines
 
 
-@pytest.mark.parametrize("seed", range(60))
+def ended_of(
+    boot: str, events: Sequence[Send], at_ms: int, last_ms: int, rng: random.Random
+) -> dict[str, Any]:
+    """The counters at the end of a life, but for some good answers of its last quick turns."""
+    good = sorted(each for each in events if each.result == "ok")
+    lost = good[len(good) - rng.choice([0, 1, 5]) :] if good else []
+    known = counted([each for each in events if each not in lost], at_ms, last_ms)
+    return {"ended": {"boot": boot, "uncounted_ms": 64, "sync": sync(), "sends": known}}
+
+
+@pytest.mark.parametrize("seed", range(200))
 def test_the_truth_is_within_the_bounds_of_random_days(seed: int) -> None:
     rng = random.Random(seed)
     events, lines = random_lines(rng)
