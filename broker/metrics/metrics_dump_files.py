@@ -375,13 +375,15 @@ class DumpFiles:
         belong to another broker. Raises OSError or msgspec.DecodeError for an unreadable file,
         since the last line is then unknown."""
         settings = self._settings
+        marks = self._marks(settings.broker_id)
         if past is not None and past.broker_id != settings.broker_id:
             own = (settings.cluster, settings.broker, settings.host)
             is_own = (past.cluster, past.broker, past.host) == own
-            found = _last_from(past.boot, self._marks(past.broker_id)) if is_own else None
+            # Lives of this id may come from it, too: whose note was not written.
+            every = [*self._marks(past.broker_id), *marks] if is_own else []
+            found = _last_from(past.boot, every)
             if found is not None:
                 return found
-        marks = self._marks(settings.broker_id)
         # Runs are chained: the latest is no run's predecessor, even if the wall clock went back.
         earlier = {mark.prev_boot for mark in marks}
         ends = [mark for mark in marks if mark.boot not in earlier]

@@ -22,6 +22,7 @@ from spark.figures import wording
 from spark.figures.budget_policy import ReachedStep
 from spark.figures.judged_windows import WindowName
 from spark.figures.report_data import BREACHED, INSUFFICIENT, ReportData, Row, key_of
+from spark.page import budget_steps
 from spark.page.headlines import one_line, reasons_of
 from spark.vocabulary import HOUR_MS, REPLICA
 
@@ -114,7 +115,7 @@ def alerts_of(data: ReportData, page: str, steps: Iterable[ReachedStep]) -> list
     found += _without_a_replica(data, page, found)
     for one in steps:
         names = dict(zip(REPLICA, one.key, strict=True))
-        used = f"{wording.used(one.used_ratio)} of the error budget of {one.window.text}"
+        used = f"{budget_steps.used(one)} of the error budget of {one.window.text}"
         found.append(
             _alert(
                 data,

@@ -8,8 +8,11 @@ in docs/sla_report.md ("Hidden time"). Must not know what the time was.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
+
+from spark.vocabulary import DAY_MS
 
 if TYPE_CHECKING:
     from spark.dumps.dump_line import Line
@@ -18,23 +21,135 @@ if TYPE_CHECKING:
 AGREE_MS: Final = 1_000
 """Two clocks that differ by no more tell the same; a time service holds a clock if its error is at
 most that."""
+_SHORT_MS: Final = 1_000
+"""So little hidden time is none."""
 
 
-def passed_ms(past: Sequence[Sample], life: Sequence[Sample]) -> int | None:
-    """From the last sample of a life to the first one of the next, which may be of another broker;
-    None where nothing proves it. Both in the order of seq, and not empty."""
-    before, first = past[-1].line, life[0].line
-    if before.machine_boot is not None and before.machine_boot == first.machine_boot:
-        if before.uptime is not None and first.uptime is not None:
-            return max(0, first.uptime - before.uptime)
-    elif before.machine_boot is None and first.machine_boot is None:
-        # Lines from before these fields: two clocks agree, and one of them nobody sets.
+class LifeClocks:
+    """What the clocks of one life's lines say. `samples`: in the order of seq, and not empty."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples: Final = samples
+        self.first: Final = samples[0].line
+        self.last: Final = samples[-1].line
+        self.latest_ms: Final = max(sample.ts for sample in samples)
+
+    @functools.cached_property
+    def true_first_ms(self) -> int | None:
+        """The moment of the first line by a clock that was held; None where none was."""
+        return _true_ms(self.first, (each.line for each in self.samples))
+
+    @functools.cached_property
+    def true_last_ms(self) -> int | None:
+        """The same of the last one."""
+        return _true_ms(self.last, (each.line for each in reversed(self.samples)))
+
+
+class Lives:
+    """The lives of one stream, to be measured one after the other in its order.
+
+    `is_one_broker`: all of those that were measured are one broker's: each but one names another
+    life of the stream as the one before it, and no two the same.
+    """
+
+    def __init__(self, lives: Iterable[Sequence[Sample]]) -> None:
+        self.all: Final = [LifeClocks(life) for life in lives]
+        self.is_one_broker = True
+        self._by_boot: Final[dict[str, LifeClocks]] = {}
+        for life in self.all:
+            self._by_boot.setdefault(life.first.boot, life)
+        self._before: LifeClocks | None = None
+        self._of_host: Final[dict[str, LifeClocks]] = {}
+        self._has_root = False
+        self._named: Final[set[str]] = set()
+
+    def measure(self, life: LifeClocks, told: int) -> None:
+        """Puts into a life's first sample what its clocks say of the time before it. `told`: the
+        latest `ts` of the lives that were measured."""
+        named = self._name(life)
+        before, sample, host = self._before, life.samples[0], life.first.host
+        of_host = self._of_host.get(host) if host is not None else None
+        if before is not None and _is_asked(before, life):
+            _measure_before(before, life, told)
+        for past in (named, of_host):
+            if past is None or past is before or not _is_asked(past, life):
+                continue
+            passed = passed_ms(past, life)
+            if passed is not None:
+                hidden = _hidden_ms(sample, passed, past.latest_ms)
+            else:  # Who tells of the time in between is taken to have a clock that is right.
+                hidden = DAY_MS if self.is_one_broker else 0
+            sample.hidden_down_ms = max(sample.hidden_down_ms, _kept_ms(hidden))
+        self._before = life
+        if host is not None:
+            self._of_host[host] = life
+
+    def _name(self, life: LifeClocks) -> LifeClocks | None:
+        """The life that it names, which may stand behind it where a clock was set back."""
+        boot = life.first.prev_boot
+        named = self._by_boot.get(boot) if boot is not None and boot != life.first.boot else None
+        if named is None or boot is None:
+            self.is_one_broker = self.is_one_broker and not self._has_root
+            self._has_root = True
+        else:
+            self.is_one_broker = self.is_one_broker and boot not in self._named
+            self._named.add(boot)
+        return named
+
+
+def _measure_before(before: LifeClocks, life: LifeClocks, told: int) -> None:
+    """The time between two lives that stand one behind the other: where the wall clock shows less
+    than passed the rest is hidden, where it shows more nothing of it is proved down."""
+    sample = life.samples[0]
+    sample.passed_ms = passed_ms(before, life)
+    if sample.passed_ms is None:
+        sample.hidden_down_ms, sample.proves_down = DAY_MS, False
+        return
+    hidden_ms = _hidden_ms(sample, sample.passed_ms, told)
+    sample.hidden_down_ms = _kept_ms(hidden_ms)
+    sample.proves_down = hidden_ms >= -AGREE_MS
+
+
+def _hidden_ms(first: Sample, passed: int, told: int) -> int:
+    """What passed, less what the wall clock shows of it; negative where it shows more."""
+    boot_ts = min(first.line.boot_ts, first.ts)
+    return max(0, passed - (first.ts - boot_ts)) - max(0, boot_ts - told)
+
+
+def _kept_ms(hidden_ms: int) -> int:
+    return min(hidden_ms, DAY_MS) if hidden_ms > _SHORT_MS else 0
+
+
+def passed_ms(past: LifeClocks, life: LifeClocks) -> int | None:
+    """From the last line of a life to the first one of the next, which may be of another broker;
+    None where nothing proves it."""
+    before, first = past.last, life.first
+    by_uptime_ms = _risen_ms(before, first)
+    if by_uptime_ms is not None and by_uptime_ms >= -AGREE_MS:
+        return max(0, by_uptime_ms)
+    if before.machine_boot is None or first.machine_boot is None:
+        # A line from before these fields: two clocks agree, and one of them nobody sets.
         by_mono_ms = first.mono - before.mono
         if abs(by_mono_ms - (first.ts - before.ts)) <= AGREE_MS:
             return max(0, by_mono_ms)
-    then = _true_ms(before, (each.line for each in reversed(past)))
-    now = _true_ms(first, (each.line for each in life))
+    then, now = past.true_last_ms, life.true_first_ms
     return None if then is None or now is None else max(0, now - then)
+
+
+def slept_ms(before: Line, line: Line) -> int:
+    """How long the machine slept between two lines of a life: its monotonic clock stood still."""
+    risen_ms = _risen_ms(before, line)
+    return 0 if risen_ms is None else max(0, risen_ms - max(0, line.mono - before.mono))
+
+
+def _risen_ms(before: Line, line: Line) -> int | None:
+    """By how much the uptime of one machine rose; one that falls was put back to an earlier state
+    of it. None where it is not known to be one machine."""
+    if before.machine_boot is None or before.machine_boot != line.machine_boot:
+        return None
+    if before.uptime is None or line.uptime is None:
+        return None
+    return line.uptime - before.uptime
 
 
 def _true_ms(line: Line, of_its_life: Iterable[Line]) -> int | None:
@@ -45,10 +160,11 @@ def _true_ms(line: Line, of_its_life: Iterable[Line]) -> int | None:
     return None
 
 
-def is_asked(before: Line, first: Line) -> bool:
+def _is_asked(past: LifeClocks, life: LifeClocks) -> bool:
     """Whether the clock of both is the same one: the broker went on, or lines of its host did.
     Clocks of different hosts are taken to agree (docs/sla_report.md, "What is not promised"); lives
     of one host that overlap are two masters at once, which are judged as such."""
+    before, first = past.last, life.first
     if first.prev_boot == before.boot:
         return True
     is_behind = first.ts >= before.ts - AGREE_MS

@@ -7,6 +7,7 @@ docs/nightly.md. Must not know Spark, YAML or the page.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,12 @@ from spark.figures.judged_windows import WindowName, window_name
 @dataclass(frozen=True, slots=True)
 class ReachedStep:
     """A replica and the highest step that its budget of a window has reached; `used_ratio` is a
-    part of 1."""
+    part of 1, None of an objective of 100 %, whose first bad moment is more than it allows."""
 
     cluster: str
     broker: str
     replica: str
-    used_ratio: float
+    used_ratio: float | None
     window: WindowName
     step: PolicyStep
 
@@ -38,14 +39,15 @@ def reached_steps(
 ) -> list[ReachedStep]:
     """The most used budget first, one for each row that reached a step. `windows`: rows with the
     replica's and the window's names and `budget_used_ratio` (known bad time / budget; None without
-    a budget); `policy`: ascending."""
+    a budget) and `bad_s`; `policy`: ascending."""
     found = []
     for row in windows if policy else ():
-        step = _highest(row["budget_used_ratio"], policy)
+        ratio = row["budget_used_ratio"]
+        step = _highest(math.inf if ratio is None and row["bad_s"] else ratio, policy)
         if step is not None:
             names = (row["cluster"], row["broker"], row["replica"])
-            found.append(ReachedStep(*names, row["budget_used_ratio"], window_name(row), step))
-    return sorted(found, key=lambda one: (-one.used_ratio, one.key, one.window.text))
+            found.append(ReachedStep(*names, ratio, window_name(row), step))
+    return sorted(found, key=lambda one: (-_rank(one), one.key, one.window.text))
 
 
 def steps_up_to(
@@ -54,6 +56,10 @@ def steps_up_to(
     """Every step that some replica has reached: who is at 100 % has passed 50 %."""
     highest = max((one.step.at_percent for one in reached), default=0.0)
     return [step for step in policy if step.at_percent <= highest]
+
+
+def _rank(one: ReachedStep) -> float:
+    return math.inf if one.used_ratio is None else one.used_ratio
 
 
 def _highest(used_ratio: float | None, policy: Sequence[PolicyStep]) -> PolicyStep | None:

@@ -6,6 +6,7 @@ of a cluster's day and windows, too (spark/figures/windows.py). Knows no dump an
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -49,14 +50,21 @@ def cluster_calendar(
     ]
 
 
-def not_met(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of table `clusters` of which nothing is met, as a file was left out: nobody knows of
-    whom it told."""
+def without_left_out(
+    row: Row, date: datetime.date, left_out: Sequence[str], begins: Mapping[str, str]
+) -> dict[str, Any]:
+    """A row of table `clusters` of which nothing is met that has a date of which a file was left
+    out: nobody knows of whom it told. `left_out`: such dates up to `date`, YYYY-MM-DD; `begins`:
+    name of each calendar period -> its first date."""
+    latest = max(left_out, default="")
 
-    def lowered(one: Row) -> dict[str, Any]:
-        return {**one, "verdict": INSUFFICIENT if one["verdict"] == MET else one["verdict"]}
+    def lowered(one: Row, since: str) -> dict[str, Any]:
+        is_doubted = one["verdict"] == MET and since <= latest
+        return {**one, "verdict": INSUFFICIENT} if is_doubted else dict(one)
 
-    return {**lowered(row), "calendar": row["calendar"] and list(map(lowered, row["calendar"]))}
+    calendar = [lowered(one, begins[one["name"]]) for one in row["calendar"] or ()]
+    since = str(date - datetime.timedelta(days=row["days"] - 1))
+    return {**lowered(row, since), "calendar": row["calendar"] and calendar}
 
 
 def _sums(replicas: Sequence[Row]) -> dict[str, Any]:

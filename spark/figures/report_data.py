@@ -7,6 +7,7 @@ other tools build it by hand.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from spark.figures import result_tables
 from spark.figures.budget_policy import ReachedStep, reached_steps, steps_up_to
 from spark.figures.judged_windows import JudgedWindow, judged_windows
 from spark.figures.result_tables import METADATA_FIGURES, TABLES
-from spark.vocabulary import LEFT_OUT, REPLICA, SYNC_MASTER
+from spark.reported_day import midnight_ms
+from spark.vocabulary import DAY_MS, LEFT_OUT, REPLICA, SYNC_MASTER
 
 Row = Mapping[str, Any]
 """One row: column name -> None, bool, int, float, text, or lists and dicts of these."""
@@ -29,6 +31,7 @@ EXIT_CODES = {MET: 0, BREACHED: 1, INSUFFICIENT: 2}
 EXIT_ERROR = 3
 """Exit code of the command when there is no verdict."""
 SEVERITY = {BREACHED: 0, INSUFFICIENT: 1, MET: 2}
+_EPOCH = datetime.date(1970, 1, 1)
 MAX_PLOTTED = 30
 """So many replicas get plots, the worst; `minutes`, `hours` and `days` have only their rows."""
 
@@ -128,6 +131,8 @@ class ReportData:
     exit_on: str = "day"
     """Whose verdicts the exit code tells: one of `sla_config.EXIT_POLICIES`."""
     budget_policy: Sequence[PolicyStep] = ()
+    past_left_out: Sequence[str] = ()
+    """Dates before this one of which files were left out, YYYY-MM-DD."""
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
@@ -185,10 +190,11 @@ class ReportData:
 
     def _verdict_over(self, rows: Sequence[Row]) -> str:
         """The worst of the replicas' over a window, as the day's is that of its replicas; without
-        any, with a group that waits for its slaves, or where a file of the date was left out, it
-        is not `met`."""
+        any, with a group that waits for its slaves, or where a file of one of its dates was left
+        out, it is not `met`."""
         verdicts = {str(row["verdict"]) for row in rows}
-        if self.waiting_groups or self.left_out or not verdicts:
+        is_whole = not self.left_out and not self.past_left_out_of(rows)
+        if self.waiting_groups or not is_whole or not verdicts:
             verdicts.add(INSUFFICIENT)
         return min(verdicts, key=SEVERITY.__getitem__)
 
@@ -211,6 +217,17 @@ class ReportData:
         """Rows of `bad_lines` that are whole files whose lines do not count: what they would have
         told nobody knows, so nothing can be met."""
         return [row for row in self.bad_lines if _is_left_out(row)]
+
+    def past_left_out_of(self, window: Sequence[Row]) -> list[str]:
+        """Those of `past_left_out` that lie in a window, of its rows."""
+        if not window:
+            return []
+        from_ms = window[0].get("from_ms")
+        if from_ms is None:
+            from_ms = midnight_ms(datetime.date.fromisoformat(self.date))
+            from_ms -= (window[0].get("days") or 1) * DAY_MS - DAY_MS
+        since = str(_EPOCH + datetime.timedelta(days=from_ms // DAY_MS))
+        return [date for date in self.past_left_out if date >= since]
 
     def total(self, table: str) -> int:
         """How many `incidents` or `events` the date has."""

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
-from spark.figures.between_lives import AGREE_MS, is_asked, passed_ms
+from spark.figures.between_lives import Lives, slept_ms
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
 
@@ -43,9 +43,9 @@ class Sample(msgspec.Struct, eq=False):
     down_ms: [down_ms, boot_ts) is proved down time; null without
     span_ms: by the monotonic clock, what its counters can have counted since the predecessor of
         its boot, or since the boot began
-    hidden_ms: so much of span_ms (a day at most) the wall clock has no room for, as it was set
-        back; 0 where another broker told of the time. hidden_down_ms: the same between the life
-        before and its boot; a day where nothing proves how long that was
+    hidden_ms: so much of span_ms, and of what the machine slept (a day at most), the wall clock has
+        no room for, as it was set back; 0 where another broker told of the time. hidden_down_ms:
+        the same between the life before and its boot; a day where nothing proves how long that was
     passed_ms: of a boot's first sample, how long ago the last line of the life before was, by
         clocks that nobody sets; null where nothing proves it. proves_down: not where the wall
         clock shows more time between them than that
@@ -249,21 +249,17 @@ def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
     wrong."""
     told_by_others = latest = 0
     closing: list[tuple[Sample, int]] = []
-    is_one_broker = True
-    past: Sequence[Sample] | None = None
-    for of_boot in lives:
+    measured = Lives(lives)
+    for life in measured.all:
         told = told_by_others
-        is_one_broker = is_one_broker and _continues(of_boot[0])
-        if past is not None:
-            _measure_down(past, of_boot, told)
-        past = of_boot
-        for each in _by_ts(of_boot):
+        measured.measure(life, told)
+        for each in _by_ts(life.samples):
             if each.ts >= w1_ms:
                 closing.append((each, told_by_others))
                 continue
             _place(each, told, told_by_others)
-            if is_one_broker or each.is_free:
-                hidden_ms = each.span_ms - (each.ts - each.start_ms)
+            if measured.is_one_broker or each.is_free:
+                hidden_ms = each.span_ms - (each.ts - each.start_ms) + _unseen_sleep_ms(each, told)
                 if hidden_ms > _SET_BACK_MS and _asks(each):
                     each.hidden_ms = min(hidden_ms, DAY_MS)
             if each.ts > told:
@@ -274,31 +270,16 @@ def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
         latest = max(latest, each.ts)
 
 
-def _continues(first: Sample) -> bool:
-    """Whether a life is the next one of the broker before it in the stream."""
-    before = first.predecessor
-    return before is None or first.line.prev_boot == before.line.boot
-
-
 def _asks(sample: Sample) -> bool:
     """What a sample counted since its predecessor, or since its boot if it began at 0 then."""
     return sample.same_boot or sample.from_zero
 
 
-def _measure_down(past: Sequence[Sample], life: Sequence[Sample], told: int) -> None:
-    """The time between two lives by clocks that nobody sets, and what the wall clock shows of it:
-    where it shows less the rest is hidden, where it shows more nothing of it is proved down."""
-    first = life[0]
-    if not is_asked(past[-1].line, first.line):
-        return
-    first.passed_ms = passed_ms(past, life)
-    if first.passed_ms is None:
-        first.hidden_down_ms, first.proves_down = DAY_MS, False
-        return
-    boot_ts = min(first.line.boot_ts, first.ts)
-    hidden_ms = max(0, first.passed_ms - (first.ts - boot_ts)) - max(0, boot_ts - told)
-    first.hidden_down_ms = min(hidden_ms, DAY_MS) if hidden_ms > _SET_BACK_MS else 0
-    first.proves_down = hidden_ms >= -AGREE_MS
+def _unseen_sleep_ms(sample: Sample, told: int) -> int:
+    """How long the machine slept before a sample, as far as the wall clock did not go on."""
+    before = sample.boot_predecessor
+    slept = slept_ms(before.line, sample.line) if before is not None else 0
+    return max(0, slept - max(0, sample.start_ms - told)) if slept else 0
 
 
 def mark_reaches(sample: Sample) -> bool:

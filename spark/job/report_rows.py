@@ -37,8 +37,10 @@ def report_data(
     of_several: Mapping[str, Sequence[Row]],
     day: Day,
     sla: SlaConfig,
+    past_left_out: Sequence[str],
 ) -> ReportData:
-    """The report of a date whose tables are in place."""
+    """The report of a date whose tables are in place. `past_left_out`: dates before it of which
+    files were left out."""
     date = str(day.date)
     replica_days = in_order(groups.rows("replica_days"))
     plotted = set(plotted_keys(replica_days))
@@ -73,6 +75,7 @@ def report_data(
         remarks=remarks_on(sla.log, day.w0_ms, day.w1_ms),
         exit_on=sla.exit_policy,
         budget_policy=sla.budget_policy,
+        past_left_out=past_left_out,
     )
 
 

@@ -20,7 +20,7 @@ from spark.config.calendar_periods import periods_of
 from spark.config.objectives import SlaConfig
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.figures.calendar_windows import first_dates
-from spark.figures.cluster_calendar import not_met
+from spark.figures.cluster_calendar import without_left_out
 from spark.figures.group_report import OF_GROUPS, row_tuple
 from spark.figures.report_context import Context
 from spark.figures.report_data import INSUFFICIENT, ReportData, is_any_left_out
@@ -36,7 +36,7 @@ from spark.job.results import Results, StagedDay, report_directory, summary_path
 from spark.page.report_page import report_html
 from spark.page.summary import incidents_csv, replicas_csv, summary_json
 from spark.reported_day import Day
-from spark.vocabulary import GROUP
+from spark.vocabulary import GROUP, LEFT_OUT
 
 STAGES: Final = (
     "looking at the stored results",
@@ -118,6 +118,8 @@ class _Pipeline:
         self._cleanup = cleanup
         self._results = Results(spark, request.out)
         self._stages = iter(enumerate(STAGES, 1))
+        self._past_left_out: list[str] = []
+        """Dates before, in the windows and periods, of which files were left out."""
 
     def run(self) -> ReportData:
         """Every stage, in order."""
@@ -126,6 +128,7 @@ class _Pipeline:
         staged = self._results.begin(self._date)
         self._cleanup.callback(staged.discard)
         context, stored = self._context(), self._stored()
+        self._past_left_out = self._find_left_out()
         self._next_stage()
         groups = compute(self._spark, self._request.source, stored, context)
         self._cleanup.callback(groups.release)
@@ -141,7 +144,9 @@ class _Pipeline:
         HadoopFiles(self._spark).delete(summary_path(self._request.out, self._day.date))
         staged.commit()
         self._next_stage()
-        data = report_data(self._results, groups, of_several, self._day, self._sla)
+        data = report_data(
+            self._results, groups, of_several, self._day, self._sla, self._past_left_out
+        )
         self._write_files(data, groups)
         return data
 
@@ -159,6 +164,15 @@ class _Pipeline:
         found = frame.collect() if frame is not None else []
         window = (self._day.w0_ms, self._day.w1_ms)
         return any((row.w0_ms, row.w1_ms) == window for row in found)
+
+    def _find_left_out(self) -> list[str]:
+        dates = dates_until(self._day.date, max(self._sla.windows))[1:]
+        dates += dates_since(self._day.date, first_dates(self._periods))[1:]
+        frame = self._results.read("bad_lines", dates)
+        if frame is None:
+            return []
+        found = frame.where(frame["reason"].startswith(LEFT_OUT)).select("dt")
+        return sorted({str(row["dt"]) for row in found.collect()})
 
     def _stored(self) -> dict[str, DataFrame]:
         """What groups need of earlier results, and of D's own: see spark/job/report_tasks.py."""
@@ -202,8 +216,11 @@ class _Pipeline:
             groups.rows("group_windows"),
             groups.rows("calendar_windows"),
         )
-        if not is_whole:
-            of_clusters = [not_met(row) for row in of_clusters]
+        left_out = [*self._past_left_out, *([] if is_whole else [self._date])]
+        begins = {period.name: first_dates([period])[0] for period in self._periods}
+        of_clusters = [
+            without_left_out(row, self._day.date, left_out, begins) for row in of_clusters
+        ]
         return {"clusters": of_clusters, "reports": [report]}
 
     def _write(self, staged: StagedDay, table: str, rows: Iterable[Row]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from spark.figures import wording
+from spark.figures.budget_policy import ReachedStep
 from spark.figures.report_data import ReportData
 
 _MAX_NAMED: Final = 3
@@ -21,14 +22,18 @@ def by_label(data: ReportData) -> list[str]:
     for step in sorted({one.step for one in reached}, key=lambda step: -step.at_percent):
         there = [one for one in reached if one.step == step]
         named = [
-            f"{'/'.join(map(wording.name, one.key))} ({wording.used(one.used_ratio)} of"
-            f" {one.window.budget} used)"
+            f"{'/'.join(map(wording.name, one.key))} ({used(one)} of {one.window.budget} used)"
             for one in there[:_MAX_NAMED]
         ]
         more = len(there) - len(named)
         named += [f"and {more:,} more"] if more else []
         found.append(f"{step.label} at {step.at_percent:g} %: {'; '.join(named)}")
     return found
+
+
+def used(one: ReachedStep) -> str:
+    """`123 %`, or `all` of a budget that is nothing."""
+    return "all" if one.used_ratio is None else wording.used(one.used_ratio)
 
 
 def notices(data: ReportData) -> list[str]:

@@ -179,6 +179,8 @@ def short_reasons(data: ReportData, headline: Headline) -> list[str]:
             for row in data.waiting_groups
         ]
         found += [left_out_text(row) for row in data.left_out]
+        window = headline.window.rows if headline.window is not None else ()
+        found += [f"a file of {date} was left out" for date in data.past_left_out_of(window)]
     more = len(found) - _MAX_REASONS
     found = [*found[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
     unknown = headline.count(INSUFFICIENT) if headline.verdict == BREACHED else 0

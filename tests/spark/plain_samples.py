@@ -496,49 +496,94 @@ def in_order(samples: list[Sample], window: Window) -> list[Sample]:
 def _hide(stream: list[Sample]) -> None:
     """What a clock that was set back by more than a second has no room for: of one broker's lives
     that follow each other, or where no other one told of the time."""
-    is_one_broker = True
     for place, sample in enumerate(stream):
-        last = sample.predecessor
-        if last is not None and not sample.same_boot:
-            is_one_broker = is_one_broker and sample.line.get("prev_boot") == last.boot
-            _measure_down(stream, place)
+        if not sample.same_boot:
+            is_one_broker = _is_one_broker(stream, place)
+            _measure_down(stream, place, is_one_broker)
         span = sample.mono_ms if sample.same_boot else sample.since_boot_ms
-        hidden = span - (sample.ts - sample.start)
+        hidden = span - (sample.ts - sample.start) + _slept_unseen(sample)
         is_asked = sample.same_boot or sample.from_zero
         if is_asked and hidden > SET_BACK_MS and (is_one_broker or not sample.others_told):
             sample.hidden_ms = 0 if sample.is_closing else min(hidden, DAY_MS)
 
 
-def _measure_down(stream: list[Sample], place: int) -> None:
+def _is_one_broker(stream: list[Sample], place: int) -> bool:
+    """Of the lives up to the one that begins at `place`: whether all but one name another life of
+    the stream as the one before them, and no two the same."""
+    boots = {sample.boot for sample in stream}
+    named = []
+    for sample in stream[: place + 1]:
+        if not sample.same_boot:
+            name = sample.line.get("prev_boot")
+            named.append(name if name in boots and name != sample.boot else None)
+    return len(set(named)) == len(named)
+
+
+def _rise_of_uptime(then: Sample, now: Sample) -> int | None:
+    """None where nobody knows that it is one machine that was not switched off."""
+    boots = {s.line.get("machine_boot") for s in (then, now)}
+    ups = [s.line.get("uptime") for s in (then, now)]
+    return int(ups[1] - ups[0]) if len(boots) == 1 and None not in (*boots, *ups) else None
+
+
+def _slept_unseen(sample: Sample) -> int:
+    """A machine that sleeps has an uptime that goes on, and a monotonic clock that does not."""
+    rise = _rise_of_uptime(sample.before, sample) if sample.before is not None else None
+    if rise is None:
+        return 0
+    shown = max(0, sample.start - (sample.told or 0))
+    return max(0, max(0, rise - sample.mono_ms) - shown)
+
+
+def _measure_down(stream: list[Sample], place: int, is_one_broker: bool) -> None:
     """The clock may have been set between two lives: what is down is what a clock proves that
     nobody sets."""
-    sample, last = stream[place], stream[place - 1]
-    is_same_host = sample.line.get("host") is not None and sample.host == last.line.get("host")
-    is_behind = sample.ts >= last.ts - AGREE_MS
-    if sample.line.get("prev_boot") != last.boot and not (is_same_host and is_behind):
-        return
-    shown = max(0, min(sample.boot_ts, sample.ts) - (sample.told_by_others or 0))
-    sample.passed_ms = _passed(stream, place)
-    if sample.passed_ms is None:
-        sample.hidden_down_ms, true = DAY_MS, -math.inf
+    sample = stream[place]
+    host = sample.line.get("host")
+    last = sample.predecessor
+    pasts = [last]
+    pasts += [s for s in stream if s.boot == sample.line.get("prev_boot")][-1:]
+    pasts += [s for s in stream[:place] if s.line.get("host") == host is not None][-1:]
+    for past in pasts:
+        if past is None or past.boot == sample.boot:
+            continue
+        is_named = sample.line.get("prev_boot") == past.boot
+        is_same_host = host is not None and host == past.line.get("host")
+        if is_named or (is_same_host and sample.ts >= past.ts - AGREE_MS):
+            _compare(stream, place, past, is_one_broker)
+
+
+def _compare(stream: list[Sample], place: int, past: Sample, is_one_broker: bool) -> None:
+    """With the last sample of a life that had the same clock."""
+    sample = stream[place]
+    is_last = past is sample.predecessor
+    told = sample.told_by_others or 0
+    if not is_last:
+        told = max(s.ts for s in stream if s.boot == past.boot)
+    shown = max(0, min(sample.boot_ts, sample.ts) - told)
+    passed = _passed(stream, sample, past)
+    if passed is None:
+        hidden, true = (DAY_MS if is_last or is_one_broker else 0), -math.inf
     else:
-        true = max(0, sample.passed_ms - sample.since_boot_ms)
-        sample.hidden_down_ms = min(DAY_MS, true - shown) if true - shown > SET_BACK_MS else 0
-    if shown - true > AGREE_MS:  # nothing of it is proved down
-        sample.down_start = sample.down_end = 0
+        true = max(0, passed - sample.since_boot_ms)
+        hidden = min(DAY_MS, true - shown) if true - shown > SET_BACK_MS else 0
+    sample.hidden_down_ms = max(sample.hidden_down_ms, int(hidden))
+    if is_last:
+        sample.passed_ms = passed
+        if shown - true > AGREE_MS:  # nothing of it is proved down
+            sample.down_start = sample.down_end = 0
 
 
-def _passed(stream: list[Sample], place: int) -> int | None:
+def _passed(stream: list[Sample], now: Sample, then: Sample) -> int | None:
     """Between two lines of different lives: by the machine's uptime, else by clocks that a time
     service held in both lives."""
-    now, then = stream[place], stream[place - 1]
-    boots = now.line.get("machine_boot"), then.line.get("machine_boot")
-    if boots == (None, None):
+    rise = _rise_of_uptime(then, now)
+    if rise is not None and rise >= -AGREE_MS:
+        return max(0, rise)
+    if None in (now.line.get("machine_boot"), then.line.get("machine_boot")):
         passed = now.mono - then.mono
         if abs(passed - (now.ts - then.ts)) <= AGREE_MS:
             return max(0, int(passed))
-    elif boots[0] == boots[1] and None not in (now.line.get("uptime"), then.line.get("uptime")):
-        return max(0, int(now.uptime - then.uptime))
     of_now = [s for s in stream if s.boot == now.boot and _is_held(s)][:1]
     of_then = [s for s in stream if s.boot == then.boot and _is_held(s)][-1:]
     for one, other in zip(of_now, of_then, strict=False):

@@ -5,6 +5,8 @@ Each is judged by the plain program and by the product's own functions, which ag
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,9 +59,16 @@ def connected(one: Life, *outages: tuple[int, int], was_remembered: bool = True)
     return one
 
 
-def judged(story: Story, root: Path) -> Json:
-    """The row of b:1, by both programs; nothing in it is better than the truth."""
-    return judged_day(day_of(story), root)
+def judged(story: Story, root: Path, edit: Callable[[Json], None] = lambda line: None) -> Json:
+    """The row of b:1, by both programs; nothing in it is better than the truth. `edit`: what else
+    happened to each line."""
+    day = day_of(story)
+    for file in day.files:
+        lines = [json.loads(text) for text in file.lines]
+        for line in lines:
+            edit(line)
+        file.lines[:] = map(json.dumps, lines)
+    return judged_day(day, root)
 
 
 def judged_day(day: Day, root: Path) -> Json:
@@ -158,6 +167,95 @@ def test_a_reboot_hides_how_long_it_took(tmp_path: Path, tells: bool) -> None:
     row = judged(story, tmp_path)
     assert row["verdict"] == INSUFFICIENT
     assert row["good_s"] == 0
+
+
+def test_a_clock_that_is_set_back_behind_the_begin_of_the_life_before(tmp_path: Path) -> None:
+    """The life that follows stands before the one that it names."""
+    spans = [(-1, 20), (20.01, 25), (30, 90)]
+    lives = [
+        connected(life(W0 + round(a * MINUTE), W0 + b * MINUTE, look_phase=0, first_look_ms=0))
+        for a, b in spans
+    ]
+    for one in lives:
+        one.links["b:1"].states = [(one.start, IN_SYNC)]
+    story = story_of(*lives, expects=True)
+    story.clock = [(W0 + 26 * MINUTE, -12 * MINUTE)]
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    # Of the minutes that the clock showed twice the lines prove that they were good.
+    assert row["unknown_s"] == pytest.approx(300, abs=10)
+
+
+@pytest.mark.parametrize("names_past", [True, False])
+def test_another_host_is_master_between_two_lives(tmp_path: Path, names_past: bool) -> None:
+    """It tells of one minute of the six in which the first host's broker was down."""
+    other = connected(life(W0 + 20 * MINUTE + 500, W0 + 21 * MINUTE))
+    other.machine = 1
+    story = story_of(
+        connected(life(W0 - MINUTE, W0 + 20 * MINUTE)),
+        other,
+        connected(life(W0 + 26 * MINUTE, W1 + 30 * MINUTE)),
+        expects=True,
+    )
+    story.clock = [(W0 + 22 * MINUTE, -5 * MINUTE + 2_000)]
+
+    def forget_past(line: Json) -> None:
+        if not names_past:
+            line["prev_boot"] = line["prev_seq"] = None
+
+    row = judged(story, tmp_path, forget_past)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["bad_s"] + row["unknown_s"] > 290
+
+
+def test_an_uptime_that_falls_proves_nothing(tmp_path: Path) -> None:
+    """A machine that was put back to an earlier state of it, and its clock with it."""
+    story = down(0)
+    story.clock = [(DOWN[0] + 1_000, -299_000)]
+
+    def fall(line: Json) -> None:
+        if line["seq"] and line["uptime"] > DOWN[1] - W0 + 600 * MINUTE - MINUTE:
+            line["uptime"] -= 120 * MINUTE
+
+    row = judged(story, tmp_path, fall)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["good_s"] == 0
+
+
+def test_the_lines_before_an_upgrade_prove_the_time_by_their_monotonic_clock(
+    tmp_path: Path,
+) -> None:
+    def is_older(line: Json) -> None:
+        if line["uptime"] < DOWN[0] - W0 + 600 * MINUTE + MINUTE:
+            del line["machine_boot"], line["uptime"], line["clock_error_ms"]
+
+    row = judged(down(0), tmp_path, is_older)
+    assert row["state_down_s"] == pytest.approx(300, abs=5.1)
+    assert row["unknown_s"] < 1
+
+
+def test_a_machine_that_sleeps_and_whose_clock_stood_still(tmp_path: Path) -> None:
+    """A quarter of an hour that neither the wall clock nor the monotonic one shows."""
+
+    def sleep(line: Json) -> None:
+        if line["ts"] > W0 + 20 * MINUTE:
+            line["uptime"] += 15 * MINUTE
+
+    row = judged(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True), tmp_path, sleep)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["unknown_s"] == pytest.approx(900, abs=1)
+
+
+def test_a_machine_that_sleeps_and_whose_clock_goes_on(tmp_path: Path) -> None:
+    """Counted once: the wall clock has room for all of it."""
+
+    def sleep(line: Json) -> None:
+        if line["uptime"] > 620 * MINUTE:
+            line["uptime"] += 15 * MINUTE
+            line["ts"] += 15 * MINUTE
+
+    row = judged(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True), tmp_path, sleep)
+    assert row["unknown_s"] == pytest.approx(900, abs=1)
 
 
 KILLED = W0 + 20 * MINUTE + 3_777

@@ -180,6 +180,20 @@ def test_a_promoted_broker_names_its_last_line_as_a_slave(world: World, tmp_path
             assert digests[line["prev_digest"]]["boot"] == line["prev_boot"]
 
 
+def test_a_note_that_was_not_written_forks_no_chain(world: World, tmp_path: Path) -> None:
+    """A promoted broker was killed behind its first line: who comes next follows that one."""
+    own = {"host": "10.0.0.2:10911", "past_life": tmp_path / "life.json"}
+    world.dump(broker_id=1, **own).finish()
+    note = own["past_life"].read_bytes()
+    promoted = world.dump(broker_id=0, **own)
+    promoted.finish()
+    own["past_life"].write_bytes(note)
+    again = world.dump(broker_id=0, **own)
+    again.finish()
+    (first,) = (line for line in world.lines() if line["boot"] == again.boot)
+    assert first["prev_boot"] == promoted.boot
+
+
 def test_a_copied_store_is_another_brokers_past(world: World, tmp_path: Path) -> None:
     """A slave that began with a copy of its master's files has another host."""
     path = tmp_path / "life.json"

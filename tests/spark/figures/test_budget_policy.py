@@ -12,6 +12,7 @@ from spark.command.report_run import verdict_line
 from spark.config.objectives import PolicyStep
 from spark.figures.budget_policy import reached_steps
 from spark.figures.report_data import REPLICA_DAY_COLUMNS, WINDOW_COLUMNS, ReportData
+from spark.page.budget_steps import used
 from spark.page.report_page import report_html
 from spark.page.summary import summary_json
 from tests.spark.demo_report import demo_report
@@ -48,6 +49,19 @@ def data(
 def test_the_highest_step_that_is_reached(used: float | None, step: PolicyStep | None) -> None:
     found = reached_steps([window("b:1", used)], POLICY)
     assert [one.step for one in found] == ([step] if step else [])
+
+
+def test_who_may_have_no_bad_time_has_used_all_by_any() -> None:
+    """An objective of 100 %: a month that is over its budget of nothing stops releases, too."""
+    rows = [window("b:1", 3.0) | {"bad_s": 9.0}, window("b:2", None) | {"bad_s": 0.001}]
+    found = reached_steps([*rows, window("b:3", None) | {"bad_s": 0.0}], POLICY)
+    assert [(one.replica, one.step, used(one)) for one in found] == [
+        ("b:2", FREEZE, "all"),
+        ("b:1", FREEZE, "300\u00a0%"),
+    ]
+    report = dataclasses.replace(data(), windows=rows[1:])
+    assert report.exit_code == 1
+    assert "freeze at 100 %: c/b/b:2 (all of 30 days' budget used)" in verdict_line(report, "/o")
 
 
 def test_a_share_that_no_float_has() -> None:

@@ -407,6 +407,30 @@ def test_whatever_names_say_each_replica_has_its_row_and_nothing_lies_elsewhere(
     assert any("bomb.jsonl.gz: is left out: " in text for text in problems)
 
 
+def test_later_windows_remember_a_file_that_was_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The replica has all that the windows ask of it on both dates; until the first is whole."""
+    second = Day.whole(DATE)
+    first = Day.whole(DATE - datetime.timedelta(days=1))
+    write_dump(tmp_path / "dumps", steady(Day(DATE, second.w0_ms, second.w0_ms + 600_000)))
+    bomb = tmp_path / "dumps" / f"dt={first.date}" / "bomb.jsonl.gz"
+    bomb.parent.mkdir(parents=True, exist_ok=True)
+    bomb.write_bytes(gzip.compress(b"\0" * 40_000_000))
+    lax = (Objective("default", availability_percent=0.1, min_coverage_percent=0.0),)
+
+    def verdicts() -> list[str]:
+        data = report(spark, tmp_path, day=second, objectives=lax, windows=(2,))
+        of_two = [row["verdict"] for row in data.clusters if row["days"] == 2]
+        return [data.judged_windows[0].verdict, *of_two, *data.past_left_out]
+
+    report(spark, tmp_path, day=first, objectives=lax, windows=(2,))
+    assert verdicts() == ["insufficient data", "insufficient data", str(first.date)]
+    bomb.write_bytes(b"")
+    report(spark, tmp_path, day=first, objectives=lax, windows=(2,))
+    assert verdicts() == ["met", "met"]
+
+
 def test_a_month_that_is_breached_decides_the_exit_code(
     spark: SparkSession, tmp_path: Path
 ) -> None:
