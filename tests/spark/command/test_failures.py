@@ -27,7 +27,7 @@ TIMES = ["--from", "2026-03-10T10:00:00Z", "--to", "2026-03-10T11:00:00Z"]
         (["import", "--out", "{}/o", "{}/no"], "{}/no: cannot be read: No such file"),
         (["import", "--out", "{}/o", "{}/text"], "{}/text: "),
         (["openslo", "import", "{}/no"], "{}/no: "),
-        (["rules", "--out", "{}/no/x"], "{}/no/x: cannot be written: No such file or directory"),
+        (["rules", "--out", "{}/no/x"], "{}/no/x: cannot be written: No such file"),
         (
             ["openslo", "export", "--out", "{}/no/x"],
             "{}/no/x: cannot be written: No such file or directory",
