@@ -185,7 +185,7 @@ def test_two_hundred_seeds(
 DISK = "power_cut,fsync_error,slow_fsync,full_disk,torn_tail,rot"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_seed_with_disk_faults_holds(tmp_path: Path, proved: Callable[[str], None]) -> None:
     """A failed sync, a power cut of both, and a flipped bit that is repaired, of a pair."""
@@ -202,7 +202,7 @@ def test_a_seed_with_disk_faults_holds(tmp_path: Path, proved: Callable[[str], N
     proved(f"mqchaos, disk faults: {ended.stdout.splitlines()[-2]}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_sync_that_says_it_worked_and_did_not_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
