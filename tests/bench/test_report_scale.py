@@ -119,7 +119,7 @@ def allowed_memory() -> int:
 
 @pytest.mark.parametrize(
     "groups",
-    [pytest.param(10, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.long)],
+    [pytest.param(4, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.long)],
 )
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("java")

@@ -209,6 +209,7 @@ def test_what_is_a_finding(
     monkeypatch.setattr(complexity, "pace", lambda: 1.0)
     monkeypatch.setattr(complexity, "_LIMIT_S", 0.2 if kind == "h" else 9)
     monkeypatch.setattr(complexity, "LONGEST_S", 4 * longest_turn_s)
+    monkeypatch.setattr(complexity, "_CONFIRMATIONS", 1)
     trial = Trial(1, kind, lambda size, _salt: kind.encode() * size)
     outcome = Outcome()
     with Measure("broker") as measure:
@@ -216,3 +217,16 @@ def test_what_is_a_finding(
     found = list(outcome.findings.values())
     assert bool(found) == bool(words), found
     assert all(one.startswith(words) for one in found)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 4])
+def test_what_does_not_come_every_time_is_none(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """A machine that is busy for a while looks like a place that costs too much."""
+    said = iter([*["too much"] * times, None])
+    monkeypatch.setitem(complexity.WORLDS, "broker", _World)
+    monkeypatch.setattr(complexity, "_FLOOR_S", 0.0)
+    monkeypatch.setattr(complexity, "_objection", lambda _costs: next(said))
+    outcome = Outcome()
+    with Measure("broker") as measure:
+        judge(measure, Trial(1, "l", lambda size, _salt: b"l" * size), 1_000, outcome)
+    assert bool(outcome.findings) == (times == 4)

@@ -123,7 +123,7 @@ def compare(tmp_path: Path, window: Window, seed: int) -> None:
     assert not found, "\n".join(found[:80])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_days_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
     """Three whole days: budgets, burn rates and windows reach back into the days before."""
     chance = random.Random(3)

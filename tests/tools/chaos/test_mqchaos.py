@@ -87,7 +87,7 @@ def test_a_seed_holds(
     proved(f"mqchaos, {flush} flush, {level}: {line}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_clocks_descriptors_and_a_lossy_link(tmp_path: Path, proved: Callable[[str], None]) -> None:
     arguments = ["--seed", "8", "--seconds", "6", "--keep", "--dir", str(tmp_path), "--json"]
