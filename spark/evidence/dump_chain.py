@@ -135,7 +135,12 @@ def stretches_of_file(
     try:
         return _stretches(file, content, bounds)
     except LeftOutError as error:
-        return {}, [f"{file}: is left out: {error}"]
+        return {}, [left_out_problem(file, str(error))]
+
+
+def left_out_problem(file: str, why: str) -> str:
+    """What the evidence and `mqreport verify` say of a file whose lines do not count at all."""
+    return f"{file}: is left out: {why}"
 
 
 def _stretches(file: str, content: bytes, bounds: Bounds) -> tuple[dict[Life, Stretch], list[str]]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from spark.config.exclusion_log import LogError, entries_of
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds, LeftOutError
-from spark.evidence.dump_chain import DateLines, LifeRecord, join
+from spark.evidence.dump_chain import DateLines, LifeRecord, join, left_out_problem
 from spark.evidence.links import COPIES, DIRECTORY, Link, LinkError, number_and_date, parse_link
 from spark.evidence.signatures import (
     KEYS,
@@ -375,6 +375,6 @@ def _files(asked: Asked, date: datetime.date, left_out: list[str]) -> Iterator[t
                 try:
                     asked.bounds.check_stored(file.stat().st_size)
                 except LeftOutError as error:
-                    left_out.append(f"{file}: is left out: {error}")
+                    left_out.append(left_out_problem(str(file), str(error)))
                     continue
                 yield str(file), file.read_bytes()

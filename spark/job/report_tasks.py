@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from spark.dumps.dump_files import BadLine, Group, split_by_group
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
-from spark.evidence.dump_chain import Life, Stretch, record_of, stretches_of_file
+from spark.evidence.dump_chain import Life, Stretch, left_out_problem, record_of, stretches_of_file
 from spark.figures.group_report import Tables, group_rows
 from spark.figures.report_context import Context
 from spark.reported_day import Day
@@ -79,7 +79,7 @@ def items_of_large_file(path: str, size: int, day: Day, bounds: Bounds) -> Itera
     file, why = path.removeprefix("file:"), bounds.stored_problem(size)
     yield (file,), (_BAD_LINES, [BadLine(file, f"{LEFT_OUT}: {why}", "")])
     if _date_of(path) == day.date:
-        yield (file,), (FILE_PROBLEMS, [f"{_below_dt(file)}: is left out: {why}"])
+        yield (file,), (FILE_PROBLEMS, [left_out_problem(_below_dt(file), why)])
 
 
 def _date_of(path: str) -> datetime.date:
