@@ -228,6 +228,22 @@ def test_every_module_of_broker_is_in_a_wing() -> None:
     assert {name.split(".")[1] for name in wings} == WINGS.keys()
 
 
+def test_who_puts_into_the_log_beside_append() -> None:
+    """The hot loops' entrances give no places in light queues: whoever calls them leaves the
+    messages that need some to `append`."""
+    calls = re.compile(r"\.(put_fields|put_sent_batch)\(")
+    callers = {
+        (module.name, name)
+        for module in modules()
+        for name in calls.findall(module.path.read_text(encoding="utf-8"))
+    }
+    assert callers == {
+        ("broker.processor.send_route", "put_fields"),
+        ("broker.processor.batch_send_route", "put_sent_batch"),
+        ("store.commit_log", "put_fields"),
+    }
+
+
 def _spark_package(name: str) -> str:
     """The package of spark/ that a module is in; "" at its top."""
     return "" if name in SPARK_TOP else f"{name}.".split(".")[1]

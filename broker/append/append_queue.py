@@ -37,6 +37,10 @@ as long for a file."""
 REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
+Refusal = tuple[ResponseCode, str]
+"""What a request is answered when nothing is stored: the code, and the reason in words."""
+
+
 class Append(Protocol):
     """Records of one topic to be appended together, and the callbacks for the result (loop
     thread)."""
@@ -86,8 +90,21 @@ class AppendQueue:
         """Number of early rejections since the log last had room."""
         self.held: Final[deque[Held]] = deque()
         """Appends that wait for the next file, in FIFO order."""
-        self.blocked: Final[dict[str, tuple[ResponseCode, str]]] = {}
+        self.blocked: Final[dict[str, Refusal]] = {}
         """Topics that take no append while their queues are deleted, and what they are answered."""
+
+    def find_refusal(self, topic: str) -> Refusal | None:
+        """Why no record may be stored in `topic` now, whoever makes it: the one rule of the broker
+        for that. None: it may, perhaps once the next file is there."""
+        if self.blocked and (refusal := self.blocked.get(topic)) is not None:
+            return refusal
+        if not self._log.writable:
+            return ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable()
+        return None
+
+    def may_store(self, topic: str) -> bool:
+        """Whether a record of `topic` may be stored now, before any that waits: for fast paths."""
+        return not self.held and self.find_refusal(topic) is None
 
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         """Append now, or queue behind the waiting ones. The callback runs now or later.
@@ -195,11 +212,11 @@ class AppendQueue:
 
     def _place(self, append: Append) -> bool:
         """Append to the log; False while the next file is not ready."""
-        if not self._log.writable:
-            append.refused(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+        if (refusal := self.find_refusal(append.topic.name)) is not None:
+            append.refused(*refusal)
             return True
         try:
-            places = self._log.put_batch(append.topic, append.records)
+            places = self._log.append(append.topic, append.records)
         except NextFileNotReadyError:
             return False
         except MessageIllegalError as error:

@@ -139,7 +139,6 @@ class SendMessageProcessor:
         find_group: FindGroup,
         waiters: DurabilityWaiters,
         stats: SendStats,
-        why_not_writable: Callable[[], str],
         new_topics: HeldForTopics,
         durability: AchievedDurability,
         timers: TimerHook,
@@ -166,7 +165,6 @@ class SendMessageProcessor:
         )
         self._waiters = waiters
         self._stats = stats
-        self._why_not_writable = why_not_writable
         self._new_topics = new_topics
         self._topics: dict[str, SendTopic] = {}
         self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
@@ -347,18 +345,18 @@ class SendMessageProcessor:
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
         check_kind(header)
-        self._check_store()
+        self._check_store(header.b)
         check_body(len(request.body), self._settings.max_message_size)
         return topic
 
-    def _check_store(self) -> None:
+    def _check_store(self, topic: str) -> None:
         if self._settings.is_slave:
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave: send to its master"
             )
-        if not self._log.writable:
+        if (refusal := self._append_queue.find_refusal(topic)) is not None:
             self._stats.add_put_failed()
-            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+            raise RequestError(*refusal)
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         """A send's records have been placed: count it, answer now or once they are safe."""

@@ -196,7 +196,6 @@ class MessageServices:
             self._tables.groups.find_or_create,
             self._waiters,
             self._stats,
-            self._store.why_not_writable,
             self.new_topics,
             AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
             self.timers.hook,

@@ -98,8 +98,7 @@ class TransactionalMessages:
         self.route = EndTransactionRoute(
             EndRouteParts(
                 commit_log=store.log,
-                held=append_queue.held,
-                blocked=append_queue.blocked,
+                may_store=append_queue.may_store,
                 young_halves=young_halves,
                 halves=self._halves,
                 find_topic=tables.topics.find,

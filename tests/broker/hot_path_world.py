@@ -539,7 +539,6 @@ class HotPathWorld:
             self.groups.find_or_create,
             self.waiters,
             self.stats,
-            lambda: self.not_writable,
             self.new_topics,
             AchievedDurability(self.page.counters, 2),
             self.timers,
