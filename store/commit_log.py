@@ -24,7 +24,7 @@ import msgspec
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
-from store.batch_records import BatchCommon, BatchPlace, encode_batch
+from store.batch_records import ArePlain, BatchCommon, BatchPlace, encode_batch
 from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.crc32 import LONG, crc32, long_crc32
@@ -402,7 +402,12 @@ class CommitLog:
         )
 
     def put_sent_batch(
-        self, topic: TopicLog, common: BatchCommon, body: memoryview, most: int
+        self,
+        topic: TopicLog,
+        common: BatchCommon,
+        body: memoryview,
+        most: int,
+        are_plain: ArePlain,
     ) -> Sequence[int] | None:
         """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
         plain batch (encode_batch), over `most` bytes, no room in this file, the first of its queue,
@@ -412,7 +417,7 @@ class CommitLog:
             return None
         room = min(most, self._file_end - self.position - BLANK_SIZE)
         place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host, room)
-        records = encode_batch(body, common, place)
+        records = encode_batch(body, common, place, are_plain)
         if records is None:
             return None
         data, phy_offsets = records

@@ -57,16 +57,26 @@ WINGS: dict[str, set[str]] = {
     "transaction": {"append", "store_access", "topic"},
     "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
+    "send": {"append", "metrics", "timer", "topic", "transaction"},
     "processor": {
         *("acl", "append", "auth", "client", "coldctr", "filter", "longpolling", "metrics"),
         *("offset", "out"),
-        *("pop", "schedule", "settings", "slave", "store_access", "subscription", "timer"),
+        *("pop", "schedule", "send", "settings", "slave", "store_access", "subscription", "timer"),
         *("topic", "transaction"),
     },
     "wiring": {
         *("coldctr", "longpolling"),
         *("acl", "append", "auth", "client", "filter", "latency", "metrics", "offset"),
-        *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
+        *(
+            "out",
+            "processor",
+            "schedule",
+            "send",
+            "settings",
+            "slave",
+            "store_access",
+            "subscription",
+        ),
         *("pop", "timer", "topic", "transaction"),
     },
     "container": {"broker_startup", "settings", "supervisor"},
@@ -238,8 +248,8 @@ def test_who_puts_into_the_log_beside_append() -> None:
         for name in calls.findall(module.path.read_text(encoding="utf-8"))
     }
     assert callers == {
-        ("broker.processor.send_route", "put_fields"),
-        ("broker.processor.batch_send_route", "put_sent_batch"),
+        ("broker.send.send_route", "put_fields"),
+        ("broker.send.batch_send_route", "put_sent_batch"),
         ("store.commit_log", "put_fields"),
     }
 

@@ -19,9 +19,11 @@ from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, 
 from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
+from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
 from broker.store_access.store_protocols import MessageReader
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import (
+    DLQ_QUEUES,
     PERM_READ_WRITE,
     PERM_WRITE,
     TOPIC_SYS_FLAG_UNIT_SUB,
@@ -45,9 +47,6 @@ from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_messag
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record, one_time_more
 
-DLQ_QUEUES: Final = 1
-LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
-"""MQVersion of 3.4.9: older clients send a limit with a different meaning."""
 _FIRST_RETRY_LEVEL: Final = 3
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"

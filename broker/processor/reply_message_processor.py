@@ -18,9 +18,9 @@ from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import append_pairs, find_property, without_property
-from broker.processor.send_checks import check_light_queues, check_light_room, check_reply
 from broker.processor.table_processor import TableProcessor
-from broker.timer.timer_hook import TimerHook
+from broker.send.rules import REPLY, Checked, SendRules, check_light_room
+from broker.send.send_topic import TopicNature
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
@@ -40,7 +40,6 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
 from store.errors import MessageIllegalError
-from store.inner_batch import inner_batch_objection
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -69,7 +68,7 @@ class ReplyParts:
     """The collaborators of the processor."""
 
     commit_log: CommitLog
-    timers: TimerHook
+    rules: SendRules
     append_queue: AppendQueue
     waiters: DurabilityWaiters
     topics: SentTopics
@@ -188,12 +187,11 @@ class ReplyMessageProcessor(TableProcessor):
                 f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
-        check_reply(header.sys_flag, header.properties or "")
-        lmq = self._parts.commit_log.lmq
-        check_light_queues(lmq, header.properties or "")
-        check_light_room(lmq, header.topic, ((header.properties or "").encode(),))
-        self._parts.timers.refuse(header.properties or "", "a reply")
-        properties = len((header.properties or "").encode())
+        text = header.properties or ""
+        nature = TopicNature.of(config)
+        self._parts.rules.check(Checked(REPLY, text, header.sys_flag, nature))
+        check_light_room(self._parts.commit_log.lmq, header.topic, (text.encode(),))
+        properties = len(text.encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:
             raise RequestError(
@@ -263,11 +261,6 @@ class ReplyMessageProcessor(TableProcessor):
             topic = commit_log.topic(header.topic)
         except MessageIllegalError as error:
             log.warning("reply not stored: %s", error)
-            self.answer(asked)
-            return
-        objection = inner_batch_objection(header.sys_flag, text.encode(), batch_queue=False)
-        if objection is not None:
-            log.warning("reply not stored: %s", objection)
             self.answer(asked)
             return
         record = Record(

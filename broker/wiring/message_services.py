@@ -25,10 +25,10 @@ from broker.processor.reply_message_processor import (
     ReplyMessageProcessor,
     ReplyParts,
 )
-from broker.processor.send_message_processor import SendMessageProcessor
 from broker.processor.stored_rights import StoredRights
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.send.send_message_processor import SendMessageProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.topic.new_topics import NewTopics
 from broker.wiring.broker_tables import BrokerTables
@@ -229,7 +229,7 @@ class MessageServices:
         return ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self._store.log,
-                timers=self.timers.hook,
+                rules=self.send.rules,
                 append_queue=self.append_queue,
                 waiters=self._waiters,
                 topics=self._tables.topics,

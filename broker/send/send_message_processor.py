@@ -13,7 +13,7 @@ Long because the general path, the held sends and what the fast paths share are 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -25,15 +25,16 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.batch_send_route import BatchSendRoute
-from broker.processor.diverted_sends import DivertedSends
-from broker.processor.mapped_send import MappedSend, map_send
-from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import BATCH_GROWTH, check_body, check_kind, check_text
-from broker.processor.send_header import SendHeader, send_header_of
-from broker.processor.send_records import PeerHost, SendRecords, SendTopic, StoredSend
-from broker.processor.send_route import SendRoute
-from broker.processor.send_settings import SendSettings
+from broker.send.batch_send_route import BatchSendRoute
+from broker.send.diverted_sends import DivertedSends
+from broker.send.mapped_send import MappedSend, map_send
+from broker.send.rules import BATCH_GROWTH, Circumstances, SendRules, check_body, check_text
+from broker.send.send_answers import SendAnswers
+from broker.send.send_header import SendHeader, send_header_of
+from broker.send.send_records import SendRecords, StoredSend
+from broker.send.send_route import SendRoute
+from broker.send.send_settings import SendSettings
+from broker.send.send_topic import PeerHost, SendTopic
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
@@ -149,15 +150,18 @@ class SendMessageProcessor:
         self._mappings = mappings
         self._settings = settings
         self._log = commit_log
-        self._dispatches_lmq = commit_log.lmq is not None
         self._append_queue = append_queue
         self._held = append_queue.held
         self._topics_config = topics
+        self.rules: Final = SendRules(
+            Circumstances(commit_log.lmq, timers, settings.max_delay_level)
+        )
         self._records = SendRecords(
             commit_log,
             topics,
             find_group,
             timers,
+            self.rules,
             cluster_name=settings.cluster_name,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
@@ -186,6 +190,7 @@ class SendMessageProcessor:
             stats,
             self._note_waiting,
             SendAnswers(self._region(), b"%b"),
+            self.rules,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
@@ -200,6 +205,7 @@ class SendMessageProcessor:
             self.batches,
             self._diverted,
             answers,
+            self.rules,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
@@ -263,7 +269,7 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
-            check_text(header)
+            check_text(header.i, is_batch=header.m)
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
@@ -278,9 +284,9 @@ class SendMessageProcessor:
         if not (
             header.b.startswith(RETRY_GROUP_TOPIC_PREFIX)
             or header.b in self._mappings
-            or topic.needs_keys
+            or self.rules.leaves_topic(topic.nature)
         ):
-            # These do not take the fast path, which checks no groups and keys, and maps no queues.
+            # These do not take the fast path, which checks no groups, and maps no queues.
             self._topics[header.b] = topic
         if stored.message_type == "transaction":
             self._diverted.half_topic = stored.topic
@@ -344,7 +350,6 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        check_kind(header)
         self._check_store(header.b)
         check_body(len(request.body), self._settings.max_message_size)
         return topic

@@ -17,28 +17,22 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple
 
-from broker.append.diverted_messages import TIMER_MARK
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
-from broker.processor.batch_send_route import BatchSendRoute, RouteStats
-from broker.processor.diverted_sends import DivertedSends
-from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import LMQ_MARK, MOST_TEXT
-from broker.processor.send_header import (
+from broker.send.batch_send_route import BatchSendRoute, RouteStats
+from broker.send.diverted_sends import DivertedSends
+from broker.send.marks import DIVERTED, FIFO, marks_of
+from broker.send.rules import MOST_TEXT, SINGLE, SendRules
+from broker.send.send_answers import SendAnswers
+from broker.send.send_header import (
     SendFrame,
     SendHeader,
     decode_binary_frame,
     decode_send_frame,
     decode_v1_frame,
 )
-from broker.processor.send_records import (
-    FIFO_PROPERTY,
-    GENERAL_FLAGS,
-    HOST_BITS,
-    PeerHost,
-    SendTopic,
-)
-from broker.processor.stored_answer import StoredAnswer
+from broker.send.send_topic import HOST_BITS, PeerHost, SendTopic
+from broker.send.stored_answer import StoredAnswer
 from broker.transaction.young_halves import YoungHalves
 from remoting.connection import Buffer, Connection
 from remoting.java_text import json_characters
@@ -48,7 +42,6 @@ from store.errors import StoreError
 from store.message_codec import TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
-from store.reserved_properties import MARK, OTHER_MARK, holds_reserved
 
 SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
@@ -70,6 +63,7 @@ class SendRoute:
         batches: BatchSendRoute,
         diverted: DivertedSends,
         answers: SendAnswers,
+        rules: SendRules,
         *,
         cluster_pair: str,
         max_message_size: int,
@@ -77,7 +71,6 @@ class SendRoute:
         """topics: those whose checks a send has passed. held: sends that wait for the next file,
         which go first. note_waiting: called for each send that waits for flush or replicas."""
         self._log = commit_log
-        self._dispatches_lmq = commit_log.lmq is not None
         self._topics = topics
         self._held = held
         self._waiters = waiters
@@ -86,6 +79,8 @@ class SendRoute:
         self._note_waiting = note_waiting
         self._batches = batches
         self._diverted = diverted
+        self._left_marks = rules.left_marks[SINGLE]
+        self._left_flags = rules.left_flags[SINGLE]
         self.young_halves: Final = YoungHalves()
         """The half messages that were stored here."""
         self._cluster_pair = cluster_pair
@@ -123,6 +118,7 @@ class SendRoute:
             peer = PeerHost.of(connection)
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
+        left_marks, left_flags = self._left_marks, self._left_flags
         is_binary = decode is decode_binary_frame
         without_key, with_key = self._answers.templates(is_binary=is_binary)
         answers: list[Buffer] = []
@@ -148,18 +144,17 @@ class SendRoute:
             queue_id = topic.queue_ids.get(queue)
             if safety or (queue_id is None and (queue_id := topic.find_queue_id(queue)) is None):
                 break
-            marked = MARK in text or OTHER_MARK in text
-            if marked and (holds_reserved(text) or (self._dispatches_lmq and LMQ_MARK in text)):
+            marks, kind = marks_of(text), bits & left_flags
+            if marks & left_marks:
                 break
             entry, stored_in = topic.entry, queue_id
-            kind = bits & GENERAL_FLAGS
-            if kind or "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
+            if kind or marks & DIVERTED:
                 if (place := self._diverted.find(entry.name, queue_id, kind, text)) is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:
                 stored = stored_properties(text, cluster_pair).encode()
-                table, counted_as = sends.fifo if FIFO_PROPERTY in text else sends.normal, name
+                table, counted_as = sends.fifo if marks & FIFO else sends.normal, name
             if len(body) > self._max_message_size or len(stored) > PROPERTIES_LIMIT:
                 break
             sys_flag = bits & _KEPT_FLAGS | added_flags | topic.multi_tags
