@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.append.diverted_messages import HALF_ROOM, TIMER_MARK, is_half
+from broker.append.diverted_messages import HALF_ROOM, is_half
 from broker.append.send_properties import PAIR_END
 from broker.metrics.hot_path_stats import SendCounts
+from broker.send.marks import DELAY, HALF, TIMER
 from broker.topic.system_topics import SCHEDULE_TOPIC
 from store.commit_log import CommitLog, TopicLog
 from store.errors import QueueTableFullError
@@ -20,7 +21,6 @@ from store.message_codec import TRANSACTION_PREPARED
 from store.message_properties import PROPERTIES_LIMIT
 
 _DELAY_MARK: Final = "DELAY\x01"
-_HALF_MARK: Final = "TRAN_MSG\x01"
 _HALF_QUEUE: Final = 0
 _HALF_LIMIT: Final = PROPERTIES_LIMIT - HALF_ROOM
 _CLUSTER_MARK: Final = "CLUSTER\x01"
@@ -48,13 +48,14 @@ class DivertedSends:
         """The half topic once the general path has stored a half there, so that it exists and the
         name servers know it; the owner clears it when topics change."""
 
-    def find(self, topic: str, queue_id: int, kind: int, text: str) -> Place | None:
+    def find(self, topic: str, queue_id: int, kind: int, marks: int, text: str) -> Place | None:
         """Where a message for a queue of `topic` with the properties `text` is stored first; None:
-        on the general path. kind: its transaction bits and those of an inner batch."""
-        if TIMER_MARK in text or _CLUSTER_MARK in text or _HOME_MARK in text:
+        on the general path. kind: its transaction bits and those of an inner batch. marks: of
+        `text`."""
+        if marks & TIMER or _CLUSTER_MARK in text or _HOME_MARK in text:
             return None
-        if _HALF_MARK in text:
-            if kind not in (0, TRANSACTION_PREPARED) or _DELAY_MARK in text or not is_half(text):
+        if marks & HALF:
+            if kind not in (0, TRANSACTION_PREPARED) or marks & DELAY or not is_half(text):
                 return None
             return self._find_half(topic, queue_id, text)
         return None if kind else self._find_delayed(topic, queue_id, text)

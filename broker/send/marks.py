@@ -15,7 +15,7 @@ from typing import Final
 from broker.append.diverted_messages import TIMER_MARK
 from store.inner_batch import INNER_NUM
 from store.lmq_places import MULTI_DISPATCH
-from store.reserved_properties import MARK, OTHER_MARK, any_holds_reserved, holds_reserved
+from store.reserved_properties import MARK, OTHER_MARK, any_holds_reserved, holds_reserved_pair
 
 DELAY: Final = 1 << 0
 HALF: Final = 1 << 1
@@ -52,17 +52,20 @@ def marks_of(text: str) -> int:
     words hold: 0.1 us."""
     marks = DELAY if "DELAY\x01" in text else 0
     if MARK in text or OTHER_MARK in text:
-        if "TRAN_MSG\x01" in text:
+        is_er, is_tran = "ER_" in text, "TRAN" in text
+        if is_tran and "TRAN_MSG\x01" in text:
             marks |= HALF
-        if TIMER_MARK in text:
-            marks |= TIMER
-        if _LIGHT_WORD in text:
-            marks |= LIGHT
-        if _INNER_WORD in text:
-            marks |= INNER
+        if is_er:
+            if TIMER_MARK in text:
+                marks |= TIMER
+            if _LIGHT_WORD in text:
+                marks |= LIGHT
+            if _INNER_WORD in text:
+                marks |= INNER
         if "__SHARDINGKEY\x01" in text:
             marks |= FIFO
-        if holds_reserved(text):
+        may = is_er or is_tran or "REAL_" in text or OTHER_MARK in text or "__CRC" in text
+        if may and holds_reserved_pair(text):
             marks |= RESERVED
     return marks
 

@@ -149,7 +149,7 @@ class SendRoute:
                 break
             entry, stored_in = topic.entry, queue_id
             if kind or marks & DIVERTED:
-                if (place := self._diverted.find(entry.name, queue_id, kind, text)) is None:
+                if (place := self._diverted.find(entry.name, queue_id, kind, marks, text)) is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:

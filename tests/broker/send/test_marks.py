@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from broker.send.marks import RESERVED, WORDS, marks_of, marks_of_items
 from store.reserved_properties import MARK, OTHER_MARK, reserved_in
+from store.reserved_properties import RESERVED as RESERVED_NAMES
 
 _PIECES = (
     *WORDS.values(),
     *(word[:-1] for word in WORDS.values()),
     *("DELAY", "TIMER_DELAY_MS\x01", "INNER_", "INNER_MULTI_QUEUE_OFFSET\x01", "POP_CK\x01"),
-    *("REAL_TOPIC\x01", "__CRC32#\x01", "R", "L", "\x01", "\x02", "ä", "KEYS\x01k"),
+    *(f"{name}\x01" for name in sorted(RESERVED_NAMES)),
+    *("R", "L", "\x01", "\x02", "ä", "KEYS\x01k"),
 )
 texts = st.lists(st.one_of(st.sampled_from(_PIECES), st.text(max_size=3)), max_size=6).map("".join)
 
