@@ -20,8 +20,8 @@ from msgspec.structs import astuple
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import find_property, find_unique_key, stored_properties
 from broker.send.batch_send_route import BatchSendRoute, RouteStats
-from broker.send.diverted_sends import DivertedSends
 from broker.send.marks import DIVERTED, FIFO, marks_of
+from broker.send.placement import Placement
 from broker.send.rules import MOST_TEXT, SINGLE, SendRules
 from broker.send.send_answers import SendAnswers
 from broker.send.send_header import (
@@ -61,7 +61,7 @@ class SendRoute:
         stats: RouteStats,
         note_waiting: Callable[[], None],
         batches: BatchSendRoute,
-        diverted: DivertedSends,
+        placement: Placement,
         answers: SendAnswers,
         rules: SendRules,
         *,
@@ -78,7 +78,7 @@ class SendRoute:
         self._sends = stats.sends
         self._note_waiting = note_waiting
         self._batches = batches
-        self._diverted = diverted
+        self._placement = placement
         self._left_marks = rules.left_marks[SINGLE]
         self._left_flags = rules.left_flags[SINGLE]
         self.young_halves: Final = YoungHalves()
@@ -119,6 +119,7 @@ class SendRoute:
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
         left_marks, left_flags = self._left_marks, self._left_flags
+        find_quick = self._placement.find_quick
         is_binary = decode is decode_binary_frame
         without_key, with_key = self._answers.templates(is_binary=is_binary)
         answers: list[Buffer] = []
@@ -149,7 +150,7 @@ class SendRoute:
                 break
             entry, stored_in = topic.entry, queue_id
             if kind or marks & DIVERTED:
-                if (place := self._diverted.find(entry.name, queue_id, kind, marks, text)) is None:
+                if (place := find_quick(entry.name, queue_id, kind, marks, text)) is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:
