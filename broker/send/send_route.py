@@ -79,8 +79,8 @@ class SendRoute:
         self._note_waiting = note_waiting
         self._batches = batches
         self._placement = placement
-        self._left_marks = rules.left_marks[SINGLE]
-        self._left_flags = rules.left_flags[SINGLE]
+        self._left = rules.left_marks[SINGLE], rules.left_flags[SINGLE]
+        """Marks and flags of messages that are left to the general path."""
         self.young_halves: Final = YoungHalves()
         """The half messages that were stored here."""
         self._cluster_pair = cluster_pair
@@ -118,8 +118,7 @@ class SendRoute:
             peer = PeerHost.of(connection)
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
-        left_marks, left_flags = self._left_marks, self._left_flags
-        find_quick = self._placement.find_quick
+        left_marks, left_flags, place_of = *self._left, self._placement.find_quick
         is_binary = decode is decode_binary_frame
         without_key, with_key = self._answers.templates(is_binary=is_binary)
         answers: list[Buffer] = []
@@ -150,7 +149,7 @@ class SendRoute:
                 break
             entry, stored_in = topic.entry, queue_id
             if kind or marks & DIVERTED:
-                if (place := find_quick(entry.name, queue_id, kind, marks, text)) is None:
+                if (place := place_of(entry.name, queue_id, kind, marks, text)) is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:
