@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.append.admitted_properties import sent_back_properties
 from broker.append.append_queue import AppendQueue, OneRecord
@@ -31,7 +31,7 @@ from broker.topic.system_topics import (
     dlq_topic,
     retry_topic,
 )
-from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats
+from broker.topic.table_protocols import FindGroup, OwnTopics
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -48,19 +48,12 @@ from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_messag
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record, one_time_more
 
+if TYPE_CHECKING:
+    from broker.metrics.hot_path_stats import HotPathStats
+
 _FIRST_RETRY_LEVEL: Final = 3
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
-
-
-class SendBackStats(PutStats, Protocol):
-    """Where messages that came back are counted (loop thread)."""
-
-    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes was stored in a queue that has its own counter."""
-
-    def add_send_back(self, group: str, topic: str) -> None:
-        """`group` sent back a message of `topic`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +65,7 @@ class SendBackParts:
     reader: MessageReader
     topics: OwnTopics
     find_group: FindGroup
-    stats: SendBackStats
+    stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     new_topics: HeldForTopics
