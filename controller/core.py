@@ -79,6 +79,9 @@ class _Lane:
     loading: bool = False
 
 
+_NOTHING: Final = Ready()
+
+
 class _Doing:
     """A `Ready` in the making."""
 
@@ -92,6 +95,8 @@ class _Doing:
             self.sends.append(Reply(ticket, answer))
 
     def ready(self) -> Ready:
+        if not (self.swaps or self.loads or self.sends):
+            return _NOTHING
         return Ready(tuple(self.swaps), tuple(self.loads), tuple(self.sends))
 
 

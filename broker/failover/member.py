@@ -97,6 +97,9 @@ class Refusal(NamedTuple):
     remark: str
 
 
+_NOTHING: Final = Ready()
+
+
 class _Doing:
     """A `Ready` in the making."""
 
@@ -106,6 +109,8 @@ class _Doing:
         self.sends: list[Send] = []
 
     def ready(self) -> Ready:
+        if not (self.steps or self.role or self.sends):
+            return _NOTHING
         return Ready(tuple(self.steps), self.role, tuple(self.sends))
 
 
@@ -450,7 +455,7 @@ class MemberCore:
     def _grow(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
         """A slave that has got everything joins at once, others leave at the next check."""
         state = self._sync_state
-        if state is None or len(state.acks()) < len(state.members):
+        if state is None or len(state.acks) < len(state.members):
             return
         if state.wanted(now_ms, log, self.confirm_offset) > state.members:
             self._check_set(now_ms, log, doing)

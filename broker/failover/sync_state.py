@@ -8,7 +8,7 @@ refusal, or by a set of a newer epoch, after which the controller refuses it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.failover.messages import LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
@@ -17,11 +17,13 @@ from ha.epochs import master_confirm_offset
 
 @dataclass(slots=True)
 class _Replica:
-    """A connected slave."""
+    """A slave, over all its connections: the order in which they begin and report says nothing, as
+    an old one may arrive after the one that replaced it."""
 
-    broker_id: int
     async_learner: bool
+    connections: set[int] = field(default_factory=set)
     ack_offset: int | None = None
+    """As last reported in this epoch."""
     goal_offset: int = 0
     goal_ms: int = 0
     """The own end at some time: when the ack reaches it, the slave had caught up with that time."""
@@ -36,6 +38,9 @@ class SyncState:
         self._own_id = own_id
         self._epoch_start = epoch_start
         self._replicas: dict[int, _Replica] = {}
+        self._broker_ids: dict[int, int] = {}
+        self.acks: dict[int, int] = {}
+        """By broker id, of those connected that have reported."""
         self._unsettled: dict[int, frozenset[int]] = {}
         self.members: frozenset[int] = frozenset((own_id,))
         """The set in force, as last heard."""
@@ -65,25 +70,29 @@ class SyncState:
 
     def all_members(self) -> frozenset[int]:
         """Everyone who may be in the set in force."""
+        if not self._unsettled:
+            return self.members
         return self.members.union(*self._unsettled.values())
 
     # What the slaves say
 
     def connected(self, event: ReplicaConnected, now_ms: int, log: LogEnds) -> None:
-        """A slave has shaken hands; its older connection counts no more."""
-        for connection, one in list(self._replicas.items()):
-            if one.broker_id == event.broker_id:
-                del self._replicas[connection]
-        replica = _Replica(event.broker_id, event.async_learner)
-        replica.goal_offset, replica.goal_ms = log.end, now_ms
-        self._replicas[event.connection] = replica
+        """A slave has shaken hands."""
+        replica = self._replicas.get(event.broker_id)
+        if replica is None:
+            replica = _Replica(event.async_learner, goal_offset=log.end, goal_ms=now_ms)
+            self._replicas[event.broker_id] = replica
+        replica.async_learner = event.async_learner
+        replica.connections.add(event.connection)
+        self._broker_ids[event.connection] = event.broker_id
 
     def reported(self, connection: int, ack_offset: int, now_ms: int, log: LogEnds) -> None:
-        """A report; one that falls or lies beyond the own log counts as what is possible."""
-        replica = self._replicas.get(connection)
-        if replica is None:
+        """A report; one that lies beyond the own log counts up to its end."""
+        broker_id = self._broker_ids.get(connection)
+        if broker_id is None:
             return
-        replica.ack_offset = max(replica.ack_offset or 0, min(ack_offset, log.end))
+        replica = self._replicas[broker_id]
+        replica.ack_offset = self.acks[broker_id] = min(ack_offset, log.end)
         self._follow_goal(replica, now_ms, log)
 
     def _follow_goal(self, replica: _Replica, now_ms: int, log: LogEnds) -> None:
@@ -93,20 +102,27 @@ class SyncState:
             replica.goal_offset, replica.goal_ms = log.end, now_ms
 
     def gone(self, connection: int) -> None:
-        """The connection has ended, and what it acknowledged counts no more."""
-        self._replicas.pop(connection, None)
+        """The connection has ended. With a slave's last one, its acks count no more."""
+        broker_id = self._broker_ids.pop(connection, None)
+        if broker_id is None:
+            return
+        replica = self._replicas[broker_id]
+        replica.connections.discard(connection)
+        if not replica.connections:
+            del self._replicas[broker_id]
+            self.acks.pop(broker_id, None)
 
     def wanted(self, now_ms: int, log: LogEnds, confirm_offset: int) -> frozenset[int]:
         """Who belongs into the set, from the connections there are now."""
         found = {self._own_id}
-        for replica in self._replicas.values():
+        for broker_id, replica in self._replicas.items():
             self._follow_goal(replica, now_ms, log)
-            if replica.broker_id in self.members:
+            if broker_id in self.members:
                 belongs = self._keeps_up(replica, now_ms)
             else:
                 belongs = self._may_join(replica, confirm_offset)
             if belongs:
-                found.add(replica.broker_id)
+                found.add(broker_id)
         return frozenset(found)
 
     def _keeps_up(self, replica: _Replica, now_ms: int) -> bool:
@@ -121,25 +137,20 @@ class SyncState:
 
     # What that means
 
-    def acks(self) -> dict[int, int]:
-        """By broker id, of those connected that have reported."""
-        return {
-            one.broker_id: one.ack_offset
-            for one in self._replicas.values()
-            if one.ack_offset is not None
-        }
-
     def confirm_offset(self, log: LogEnds, previous: int) -> int:
         """Up to where consumers may read."""
         if not self._settings.all_ack_in_sync_state_set:
             return max(previous, log.counted_end)
+        return self._all_have(log, previous)
+
+    def _all_have(self, log: LogEnds, previous: int) -> int:
         others = self.all_members() - {self._own_id}
-        return master_confirm_offset(log.counted_end, self.acks(), others, previous)
+        return master_confirm_offset(log.counted_end, self.acks, others, previous)
 
     def enough_members(self) -> bool:
         """Whether puts are taken, as to minInSyncReplicas; while a change is unsettled the largest
         of the sets counts, as in RocketMQ."""
-        largest = max(len(one) for one in (self.members, *self._unsettled.values()))
+        largest = max(len(self.members), *map(len, self._unsettled.values()), 0)
         return largest >= self._settings.min_in_sync_replicas
 
     def acknowledged_offset(self, log: LogEnds, previous: int) -> int:
@@ -152,11 +163,10 @@ class SyncState:
         if not self.enough_members():
             return previous
         if settings.all_ack_in_sync_state_set:
-            others = self.all_members() - {self._own_id}
-            return master_confirm_offset(log.counted_end, self.acks(), others, previous)
+            return self._all_have(log, previous)
         if settings.in_sync_replicas <= 1:
             return max(previous, log.counted_end)
-        acks = sorted(self.acks().values(), reverse=True)
+        acks = sorted(self.acks.values(), reverse=True)
         needed = settings.in_sync_replicas - 1
         if len(acks) < needed:
             return previous

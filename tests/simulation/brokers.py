@@ -138,6 +138,7 @@ class Broker(Node):
         self.brokers: dict[str, Broker] = {}
         self.life = 0
         self.steps_to_crash = -1
+        self.dies_after_cut = False
         self.start()
 
     # Lives
@@ -161,6 +162,7 @@ class Broker(Node):
         self.links: list[Link] = []
         self.puts: deque[tuple[int, int, int]] = deque()
         self.open_epoch = 0
+        self.role_epoch = 0
         self._flush_due = False
         if self.sync_flush:
             # A recovery flushes what it takes over, or it would not count.
@@ -276,11 +278,13 @@ class Broker(Node):
         match role:
             case Lead():
                 self.world.say(f"{self.name} leads epoch {role.master_epoch} at {len(self.log)}")
+                self._enter(role.master_epoch)
                 self.judge.led(self.name, self.life, role.master_epoch)
                 self.open_epoch = role.master_epoch
                 self.next_queue_offset = max(self.next_queue_offset, len(self.log))
             case Follow():
                 self.world.say(f"{self.name} follows {role.master_address}")
+                self._enter(role.master_epoch)
                 self.master_to_follow = role
                 self._connect()
             case Fenced():
@@ -290,6 +294,10 @@ class Broker(Node):
             case HangUp():
                 if self.link is not None:
                     self._close(self.link, by_master=False)
+
+    def _enter(self, epoch: int) -> None:
+        self.judge.took_role(self.name, self.role_epoch, epoch)
+        self.role_epoch = epoch
 
     def _send(self, one: Send) -> None:
         world = self.world
@@ -457,7 +465,13 @@ class Broker(Node):
     def _greeted(self, link: Link, epoch: int, epochs: EpochList, end: int) -> None:
         if link is self.link and link.slave_life == self.life:
             link.heard_by_slave = self.world.now
+            before = self.log[:]
             self.step(MasterHello(epoch, epochs, end))
+            if link is self.link and self.up and link.master.open_epoch == epoch:
+                self.judge.joined(self.name, before, self.log, link.master.log)
+                if self.dies_after_cut and len(self.log) < len(before):
+                    self.dies_after_cut = False
+                    self.world.after(self.world.rng.randrange(800), self.kill, 500)
 
     def _report(self) -> None:
         link = self.link

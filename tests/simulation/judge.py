@@ -56,6 +56,19 @@ class Judge:
             raise Violation(f"epoch {epoch} has two masters: {before} and {(name, life)}")
         self.elections += 1
 
+    def took_role(self, name: str, old_epoch: int, epoch: int) -> None:
+        """A broker takes a role in `epoch`; its last one in this life was in `old_epoch`."""
+        if epoch <= old_epoch:
+            raise Violation(f"{name} goes from epoch {old_epoch} to {epoch}")
+
+    def joined(self, name: str, before: list[Record], now: list[Record], master: list[Record]):
+        """A slave has cut its log to what it has in common with its master's."""
+        kept = len(now)
+        if master[:kept] != now:
+            raise Violation(f"{name} goes on behind what its master does not have: {now} {master}")
+        if kept < len(before) and kept < len(master) and before[kept] == master[kept]:
+            raise Violation(f"{name} cuts what its master has, too, at {kept}")
+
     def put_taken(self, epoch: int) -> None:
         """A master of this epoch has taken a put."""
         if self.one_at_a_time and epoch < self._newest_put_epoch:

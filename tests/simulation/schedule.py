@@ -1,6 +1,6 @@
 """One seed, one run: how large the group is, which settings it has, what goes wrong and when.
 
-For the first 18 seconds things go wrong. Then all is healed, and the group has to have a master, a
+For the first 16 seconds things go wrong. Then all is healed, and the group has to have a master, a
 whole SyncStateSet and equal logs again within a time that the timeouts explain.
 """
 
@@ -18,9 +18,10 @@ from tests.simulation.controllers import Controller, Store
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.world import Node, World
 
-TROUBLE_UNTIL: Final = 18_000
+TROUBLE_UNTIL: Final = 16_000
 HEALED_WITHIN: Final = 25_000
-PUT_EVERY: Final = 450
+MASTER_WITHIN: Final = 9_000
+PUT_EVERY: Final = 500
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ class Schedule:
         for one in self.brokers:
             one.brokers, one.controllers = by_name, self.controllers
         self.quiet = False
-        self.probe: int | None = None
+        self.probes: set[int] = set()
+        self.black_out = False
+        """With the next put, all machines lose their power within milliseconds."""
 
     def _controller(self, number: int) -> Controller:
         shape = self.shape
@@ -138,8 +141,15 @@ class Schedule:
             self.world.send("client", target, self._put, target, self.world.number())
 
     def _put(self, target: Broker, number: int) -> None:
-        if target.up and target.put(number) and self.world.now > TROUBLE_UNTIL:
-            self.probe = self.probe or number
+        if not target.put(number):
+            return
+        if self.world.now > TROUBLE_UNTIL:
+            self.probes.add(number)
+        elif self.black_out:
+            self.black_out = False
+            for one in self.brokers:
+                ms = self.rng.choice((300, 1_500, 6_000))
+                self.world.after(self.rng.randrange(2, 14), self._power, one, ms)
 
     # Trouble
 
@@ -168,6 +178,10 @@ class Schedule:
             (3, lambda: self._trouble(ms)),
             (2, broker.new_channel),
             (3, lambda: self._designate(broker)),
+            (3, lambda: setattr(self, "black_out", True)),
+            (3, lambda: setattr(rng.choice(self.brokers), "dies_after_cut", True)),
+            (3, lambda: self._back_and_hung(broker)),
+            (3, lambda: self._answers_lost(broker)),
             (3, lambda: setattr(broker, "steps_to_crash", rng.randrange(1, 9))),
             (1, lambda: self._jump(controller)),
             (1, lambda: [one.kill(rng.randrange(200, 3_000)) for one in self.brokers]),
@@ -183,6 +197,27 @@ class Schedule:
         broker.kill(ms)
         self.world.after(self.rng.randrange(0, 2_000), self.rng.choice(self.brokers).kill, ms)
 
+    def _other_than(self, broker: Broker) -> Broker:
+        return self.rng.choice([one for one in self.brokers if one is not broker])
+
+    def _back_and_hung(self, master: Broker) -> None:
+        """A slave that misses a lot comes back, hangs at once, and then the master dies."""
+        slave = self._other_than(master)
+        slave.kill(3_000)
+        back = 3_000 + self.rng.randrange(1, 80)
+        self.world.after(back, slave.stop, 3_500)
+        self.world.after(back + self.rng.randrange(1_500, 3_000), master.kill, 8_000)
+
+    def _answers_lost(self, master: Broker) -> None:
+        """The master hears nothing of the controllers while a slave joins its set and then hangs;
+        then the master dies."""
+        slave = self._other_than(master)
+        slave.kill(300)
+        for controller in self.controllers:
+            self.world.after(600, self.world.cut, controller.name, master.name, 7_000)
+        self.world.after(self.rng.randrange(2_000, 3_500), slave.stop, 3_500)
+        self.world.after(self.rng.randrange(4_500, 6_000), master.kill, 8_000)
+
     def _cut_pair(self, one: Node, ms: int) -> None:
         others: list[Node] = [*self.brokers, *self.controllers]
         other = self.rng.choice(others)
@@ -194,7 +229,7 @@ class Schedule:
     def _isolate(self, one: Node, ms: int) -> None:
         """From all but its clients; sometimes only from what it hears, or what it says."""
         ways = self.rng.choice((1, 2, 3, 3))
-        for other in (*self.brokers, *self.controllers, self.store):
+        for other in (*self.brokers, *self.controllers, self.store, self.namesrv):
             if other is not one:
                 if ways & 1:
                     self.world.cut(one.name, other.name, ms)
@@ -213,12 +248,19 @@ class Schedule:
         self.world.after(ms, setattr, self.world, "troubled", False)
 
     def _designate(self, broker: Broker) -> None:
-        """mqadmin electMaster."""
+        """mqadmin electMaster; it does not wait for the old master's fence."""
+        if self.shape.self_fence:
+            return
         for controller in self.controllers:
             if controller.up and not controller.stopped and broker.core.broker_id is not None:
                 self.world.say(f"an operator has {broker.name} elected")
                 wanted = ElectMaster(CLUSTER, GROUP, broker.core.broker_id, designate_elect=True)
                 controller.step(Asked(self.world.number(), wanted))
+
+    def _stranger_asks(self) -> None:
+        """1002 with an id that nobody was given."""
+        for controller in self.controllers:
+            controller.step(Asked(self.world.number(), ElectMaster(CLUSTER, GROUP, 99)))
 
     def _jump(self, controller: Controller) -> None:
         """Only where nobody compares clocks: a controller's that jumps ahead judges too early."""
@@ -245,6 +287,7 @@ class Schedule:
     def run(self) -> None:
         """All of it. Raises Violation."""
         self.world.after(1_000, self._put_some)
+        self.world.after(self.rng.randrange(900, 1_200), self._stranger_asks)
         self._plan_trouble()
         self.world.run(TROUBLE_UNTIL)
         self._heal()
@@ -253,13 +296,26 @@ class Schedule:
             if self.world.now >= limit:
                 raise Violation(f"not healed: {self._state()}")
             self.world.run(self.world.now + 500)
-            self.quiet = self.probe is not None and self.probe in self.judge.answered
+            self.quiet = not self.probes.isdisjoint(self.judge.answered)
         logs = {one.name: one.log for one in self.brokers}
         self.judge.ended(logs)
+        if self.rng.random() < 0.1:
+            self._lose_master_for_good()
+
+    def _lose_master_for_good(self) -> None:
+        """Its machine dies without a word: somebody else of the set leads within the timeouts."""
+        (master,) = (one for one in self.brokers if one.open_epoch)
+        master.kill(10_000_000, power=True)
+        limit = self.world.now + MASTER_WITHIN
+        others = [one for one in self.brokers if one is not master]
+        while not any(one.open_epoch > master.open_epoch for one in others):
+            if self.world.now >= limit:
+                raise Violation(f"no master after {MASTER_WITHIN} ms: {self._state()}")
+            self.world.run(self.world.now + 500)
 
     def _is_whole(self) -> bool:
         masters = [one for one in self.brokers if one.open_epoch]
-        if len(masters) != 1 or not self.quiet:
+        if len(masters) != 1 or not self.quiet or self.namesrv.master is not masters[0]:
             return False
         master = masters[0]
         if not all(one.running for one in self.brokers):
@@ -276,4 +332,4 @@ class Schedule:
             f"set {sorted(one.core.sync_state_set)} {one.core.trouble or ''}"
             for one in self.brokers
         ]
-        return f"probe {self.probe}; " + "; ".join(parts) + f"; {self.store.groups}"
+        return f"quiet {self.quiet}; " + "; ".join(parts) + f"; {self.store.groups}"
