@@ -109,7 +109,7 @@ class _Doing:
         self.sends: list[Send] = []
 
     def ready(self) -> Ready:
-        if not (self.steps or self.role or self.sends):
+        if self.role is None and not (self.steps or self.sends):
             return _NOTHING
         return Ready(tuple(self.steps), self.role, tuple(self.sends))
 

@@ -187,7 +187,11 @@ class Broker(Node):
                 closed = controller.closed
                 self.world.send(self.name, controller, closed, self.channel)
             self._close_all()
-        self.world.after(ms, self.start)
+        self.world.after(ms, self._start_again, self.life)
+
+    def _start_again(self, life: int) -> None:
+        if life == self.life:
+            self.start()
 
     def new_channel(self) -> None:
         """Its connections to the controllers are made anew; the end of the old ones comes late."""
@@ -224,7 +228,7 @@ class Broker(Node):
         """One event, and what follows."""
         core = self.core
         ready = core.step(event, self.clock(), self.ends())
-        if ready.steps or ready.role or ready.sends:
+        if ready.steps or ready.role is not None or ready.sends:
             try:
                 self._do(ready)
             except CrashedError:
@@ -387,7 +391,7 @@ class Broker(Node):
     def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True
-            self.world.after(self.world.rng.randrange(2, 12), self._flush, self.life)
+            self.world.after(self.world.rng.randrange(2, 40), self._flush, self.life)
 
     def _flush(self, life: int) -> None:
         if life != self.life or not self.up:
@@ -540,7 +544,7 @@ class Broker(Node):
         for link in list(self.links):
             if now - link.heard_by_master > SILENCE_MS:
                 self._close(link, by_master=True)
-            elif link.position is not None:
+            elif link.position is not None and now - link.heard_by_master > SILENCE_MS // 4:
                 self._pump(link, even_empty=True)
         link_up = self.link
         if link_up is not None and now - link_up.heard_by_slave > SILENCE_MS:

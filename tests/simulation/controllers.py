@@ -139,7 +139,11 @@ class Controller(Node):
             self.world.say(f"{self.name} is killed for {ms} ms")
             self.up = False
             self.drop_waiting()
-            self.world.after(ms, self.start)
+            self.world.after(ms, self._start_again, self.life)
+
+    def _start_again(self, life: int) -> None:
+        if life == self.life and not self.up:
+            self.start()
 
     def _tick(self, life: int) -> None:
         if life != self.life or not self.up:

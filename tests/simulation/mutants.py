@@ -164,19 +164,6 @@ def _unknown_is_done() -> list[Any]:
     return [_on(ControllerCore, "_swap_ended", ended)]
 
 
-@mutant("a write without an answer may still come when the next request is answered")
-def _no_barrier() -> list[Any]:
-    original = ControllerCore._swap_ended
-
-    def ended(self: ControllerCore, event: SwapEnded, *args: Any) -> None:
-        original(self, event, *args)
-        lane = self._lanes.get(event.broker_name)
-        if lane is not None:
-            lane.barred = False
-
-    return [_on(ControllerCore, "_swap_ended", ended)]
-
-
 @mutant("a deposed leader goes on answering")
 def _no_lease() -> list[Any]:
     return [_on(ControllerCore, "is_leader", lambda self, now_ms: self._fence is not None)]
@@ -310,7 +297,14 @@ def _unflushed_report() -> list[Any]:
         if link is not None and link.slave_life == self.life:
             self._up(link, link.master._reported, link, len(self.log), len(self.log))
 
-    return [_on(Broker, "_report", report)]
+    flush_soon = Broker._flush_soon
+
+    def early(self: Broker) -> None:
+        flush_soon(self)
+        if not self.core.is_master:
+            report(self)
+
+    return [_on(Broker, "_report", report), _on(Broker, "_flush_soon", early)]
 
 
 @mutant("the master's own copy counts before it is flushed")

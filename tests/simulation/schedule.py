@@ -1,6 +1,6 @@
 """One seed, one run: how large the group is, which settings it has, what goes wrong and when.
 
-For the first 16 seconds things go wrong. Then all is healed, and the group has to have a master, a
+For the first 14 seconds things go wrong. Then all is healed, and the group has to have a master, a
 whole SyncStateSet and equal logs again within a time that the timeouts explain.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from broker.failover.settings import MemberSettings
 from controller.events import Asked
@@ -16,9 +16,9 @@ from controller.requests import ElectMaster
 from tests.simulation.brokers import CLUSTER, GROUP, Broker, NameServer
 from tests.simulation.controllers import Controller, Store
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.world import Node, World
+from tests.simulation.world import Call, Node, World
 
-TROUBLE_UNTIL: Final = 16_000
+TROUBLE_UNTIL: Final = 14_000
 HEALED_WITHIN: Final = 25_000
 MASTER_WITHIN: Final = 9_000
 PUT_EVERY: Final = 500
@@ -89,6 +89,7 @@ class Schedule:
             one.brokers, one.controllers = by_name, self.controllers
         self.quiet = False
         self.probes: set[int] = set()
+        self.healed = False
         self.black_out = False
         """With the next put, all machines lose their power within milliseconds."""
 
@@ -147,9 +148,10 @@ class Schedule:
             self.probes.add(number)
         elif self.black_out:
             self.black_out = False
+            back = self.rng.choice(((300, 6_000), (8_000, 300), (1_000, 1_000)))
             for one in self.brokers:
-                ms = self.rng.choice((300, 1_500, 6_000))
-                self.world.after(self.rng.randrange(2, 14), self._power, one, ms)
+                ms = back[0] if one is target else back[1] + self.rng.randrange(500)
+                self._later(self.rng.randrange(4, 45), self._power, one, ms)
 
     # Trouble
 
@@ -190,12 +192,16 @@ class Schedule:
         weights = [weight for weight, _ in faults]
         rng.choices([fault for _, fault in faults], weights)[0]()
 
+    def _later(self, ms: int, fault: Call, *args: Any) -> None:
+        """A part of a fault, unless all is healed by then."""
+        self.world.after(ms, lambda: None if self.healed else fault(*args))
+
     def _power(self, broker: Broker, ms: int) -> None:
         broker.kill(ms, power=self.shape.may_lose_power)
 
     def _kill_two(self, broker: Broker, ms: int) -> None:
         broker.kill(ms)
-        self.world.after(self.rng.randrange(0, 2_000), self.rng.choice(self.brokers).kill, ms)
+        self._later(self.rng.randrange(0, 2_000), self.rng.choice(self.brokers).kill, ms)
 
     def _other_than(self, broker: Broker) -> Broker:
         return self.rng.choice([one for one in self.brokers if one is not broker])
@@ -205,8 +211,8 @@ class Schedule:
         slave = self._other_than(master)
         slave.kill(3_000)
         back = 3_000 + self.rng.randrange(1, 80)
-        self.world.after(back, slave.stop, 3_500)
-        self.world.after(back + self.rng.randrange(1_500, 3_000), master.kill, 8_000)
+        self._later(back, slave.stop, 3_500)
+        self._later(back + self.rng.randrange(1_500, 3_000), master.kill, 8_000)
 
     def _answers_lost(self, master: Broker) -> None:
         """The master hears nothing of the controllers while a slave joins its set and then hangs;
@@ -214,9 +220,9 @@ class Schedule:
         slave = self._other_than(master)
         slave.kill(300)
         for controller in self.controllers:
-            self.world.after(600, self.world.cut, controller.name, master.name, 7_000)
-        self.world.after(self.rng.randrange(2_000, 3_500), slave.stop, 3_500)
-        self.world.after(self.rng.randrange(4_500, 6_000), master.kill, 8_000)
+            self._later(150, self.world.cut, controller.name, master.name, 7_000)
+        self._later(self.rng.randrange(2_000, 3_500), slave.stop, 3_500)
+        self._later(self.rng.randrange(4_500, 6_000), master.kill, 8_000)
 
     def _cut_pair(self, one: Node, ms: int) -> None:
         others: list[Node] = [*self.brokers, *self.controllers]
@@ -270,13 +276,14 @@ class Schedule:
 
     def _heal(self) -> None:
         self.world.say("all is healed")
+        self.healed = True
         self.world.cuts.clear()
         self.world.troubled = False
         self.store.up = True
         for node in (*self.brokers, *self.controllers):
             node.go_on()
         for broker in self.brokers:
-            broker.steps_to_crash = -1
+            broker.steps_to_crash, broker.dies_after_cut = -1, False
             broker.start()
         for controller in self.controllers:
             if not controller.up:
