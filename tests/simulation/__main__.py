@@ -1,4 +1,4 @@
-"""python -m tests.simulation --seed N [--count M]: one run with its events, or many with a summary."""
+"""python -m tests.simulation --seed N [--count M]: one run with its events, or many in short."""
 
 from __future__ import annotations
 

@@ -199,7 +199,9 @@ class Broker(Node):
             self.world.say(f"{self.name} reconnects")
             for controller in self.controllers:
                 self.world.after(
-                    self.world.rng.randrange(3_000), controller.take, controller.closed,
+                    self.world.rng.randrange(3_000),
+                    controller.take,
+                    controller.closed,
                     (self.channel,),
                 )
             self.channel = self.world.number()
@@ -216,7 +218,7 @@ class Broker(Node):
         if self.stopped:
             return
         self.step(Tick())
-        if not self.up:
+        if self.life != life or not self.is_up():
             return
         self._look_after_links()
         self._drop_late_puts()
@@ -441,7 +443,13 @@ class Broker(Node):
         link.last_down = self._on_link(link, self, link.slave, link.last_down, call, args)
 
     def _on_link(
-        self, link: Link, source: Node, target: Node, last: int, call: Call, args: tuple[object, ...]
+        self,
+        link: Link,
+        source: Node,
+        target: Node,
+        last: int,
+        call: Call,
+        args: tuple[object, ...],
     ) -> int:
         world = self.world
         delay = world.delay()

@@ -188,7 +188,10 @@ class Controller(Node):
             self.step(self.store.swap(swap))
             return
         self._swaps.add(swap.number)
-        self.world.send(self.name, self.store, self._swap_at_store, swap, self.life)
+        if self.world.slow_writes:
+            self.world.after(4_500, self.store.take, self._swap_at_store, (swap, self.life))
+        else:
+            self.world.send(self.name, self.store, self._swap_at_store, swap, self.life)
         self.world.after(SWAP_TIMEOUT_MS, self.take, self._swap_late, (swap, self.life))
 
     def _swap_at_store(self, swap: Swap, life: int) -> None:

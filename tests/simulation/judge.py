@@ -43,9 +43,9 @@ class Judge:
             raise Violation(f"two sets in epoch {new.sync_state_set_epoch}")
         if new.master_epoch > old.master_epoch + 1:
             raise Violation("an epoch was left out")
-        if new.master_broker_id is None and old.master_broker_id is None:
-            if new.master_epoch != old.master_epoch:
-                raise Violation("one loss was counted twice")
+        still_none = new.master_broker_id is None and old.master_broker_id is None
+        if still_none and new.master_epoch != old.master_epoch:
+            raise Violation("one loss was counted twice")
         if new.master_broker_id is not None and new.master_broker_id not in new.replicas:
             raise Violation(f"broker id {new.master_broker_id} is nobody's")
 
@@ -61,7 +61,9 @@ class Judge:
         if epoch <= old_epoch:
             raise Violation(f"{name} goes from epoch {old_epoch} to {epoch}")
 
-    def joined(self, name: str, before: list[Record], now: list[Record], master: list[Record]):
+    def joined(
+        self, name: str, before: list[Record], now: list[Record], master: list[Record]
+    ) -> None:
         """A slave has cut its log to what it has in common with its master's."""
         kept = len(now)
         if master[:kept] != now:

@@ -17,17 +17,18 @@ import controller.state_machine
 from broker.failover import member
 from broker.failover.asking import Asking
 from broker.failover.member import MemberCore
-from broker.failover.messages import Ask, LogEnds, MasterHello, ReplicaConnected, WriteEpochs
+from broker.failover.messages import Ask, Lead, LogEnds, MasterHello, ReplicaConnected, WriteEpochs
 from broker.failover.self_fence import SelfFence
 from broker.failover.sync_state import SyncState
 from controller.core import ControllerCore
 from controller.election import Choice, Liveness
 from controller.events import Outcome, Stored, Swap, SwapEnded
-from controller.group_state import GroupState
+from controller.group_state import GroupState, Replica
 from controller.requests import CONTROLLER_ITSELF, Answer, ElectMaster
 from controller.state_machine import Decision
 from ha.epoch_file import encode_epochs
 from ha.epochs import CutStep, EpochEntry, EpochList, RecoveredBounds, TruncationPlan
+from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tests.simulation import brokers, disk
 from tests.simulation.brokers import Broker
@@ -69,7 +70,7 @@ def _on(owner: object, name: str, new: object) -> Any:
 
 @mutant("elects whoever is alive, in the set or not")
 def _unclean() -> list[Any]:
-    decide = controller.core.decide
+    decide = controller.state_machine.decide
     return [_on(controller.core, "decide", lambda *args, **_: decide(*args, unclean=True))]
 
 
@@ -121,14 +122,16 @@ def _stranger() -> list[Any]:
 
     def elect(group: GroupState | None, request: ElectMaster, *args: Any, **more: Any) -> Any:
         asker = request if group is None or request.broker_id in group.replicas else None
-        if asker is None and group is not None:
+        if asker is None and group is not None and request.broker_id != CONTROLLER_ITSELF:
             return original_elect(
                 replace(group, replicas={**group.replicas, request.broker_id: _NOBODY}),
-                request, *args, **more,
+                request,
+                *args,
+                **more,
             )._replace(group=group.with_master(request.broker_id))
         return original_elect(group, request, *args, **more)
 
-    original = controller.state_machine.choose_master
+    original = controller.election.choose_master
     original_elect = controller.state_machine._elect
     return [
         _on(controller.state_machine, "choose_master", choose),
@@ -136,7 +139,7 @@ def _stranger() -> list[Any]:
     ]
 
 
-_NOBODY = controller.state_machine.Replica("", "")
+_NOBODY = Replica("", "")
 
 
 @mutant("writes are not fenced: any leader overwrites any version")
@@ -190,7 +193,7 @@ def _elect_names_nobody() -> list[Any]:
     original = MemberCore._told
 
     def told(self: MemberCore, ask: Ask, event: Any, *args: Any) -> None:
-        if ask.code == member.RequestCode.CONTROLLER_ELECT_MASTER:
+        if ask.code == RequestCode.CONTROLLER_ELECT_MASTER:
             event = event._replace(view=None)
         original(self, ask, event, *args)
 
@@ -270,7 +273,7 @@ def _acks_stay() -> list[Any]:
     def gone(self: SyncState, connection: int) -> None:
         kept = dict(self.acks)
         original(self, connection)
-        self.acks.update({key: 1 << 40 for key in kept})
+        self.acks.update(dict.fromkeys(kept, 1 << 40))
 
     return [_on(SyncState, "gone", gone)]
 
@@ -462,7 +465,7 @@ def _queue_offsets() -> list[Any]:
     def lead_keeps(self: Broker, role: Any) -> None:
         kept = self.next_queue_offset
         original(self, role)
-        if isinstance(role, member.Lead):
+        if isinstance(role, Lead):
             self.next_queue_offset = kept
 
     original = Broker._take_role

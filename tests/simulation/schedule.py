@@ -90,6 +90,7 @@ class Schedule:
         self.quiet = False
         self.probes: set[int] = set()
         self.healed = False
+        self._late_writes = 4 if self.shape.controllers > 1 else 0
         self.black_out = False
         """With the next put, all machines lose their power within milliseconds."""
 
@@ -186,11 +187,12 @@ class Schedule:
             (3, lambda: self._answers_lost(broker)),
             (3, lambda: setattr(broker, "steps_to_crash", rng.randrange(1, 9))),
             (1, lambda: self._jump(controller)),
-            (1, lambda: [one.kill(rng.randrange(200, 3_000)) for one in self.brokers]),
+            (1, self._kill_all),
+            (self._late_writes, lambda: self._late_write(broker)),
             (2, lambda: self._kill_two(broker, ms)),
         )
         weights = [weight for weight, _ in faults]
-        rng.choices([fault for _, fault in faults], weights)[0]()
+        rng.choices([fault for _, fault in faults], weights)[0]()  # type: ignore[no-untyped-call]
 
     def _later(self, ms: int, fault: Call, *args: Any) -> None:
         """A part of a fault, unless all is healed by then."""
@@ -198,6 +200,19 @@ class Schedule:
 
     def _power(self, broker: Broker, ms: int) -> None:
         broker.kill(ms, power=self.shape.may_lose_power)
+
+    def _kill_all(self) -> None:
+        for one in self.brokers:
+            one.kill(self.rng.randrange(200, 3_000))
+
+    def _late_write(self, broker: Broker) -> None:
+        """What a controllers' leader wrote last arrives when another one leads already."""
+        leaders = [one for one in self.controllers if one.core.is_leader(one.clock())]
+        self.world.slow_writes = True
+        self._designate(broker)
+        self.world.after(100, setattr, self.world, "slow_writes", False)
+        for leader in leaders:
+            self._later(50, leader.kill, 9_000)
 
     def _kill_two(self, broker: Broker, ms: int) -> None:
         broker.kill(ms)
@@ -327,14 +342,15 @@ class Schedule:
         master = masters[0]
         if not all(one.running for one in self.brokers):
             return False
-        if len(master.core.sync_state_set) < len(self.brokers):
+        group = self.store.load(GROUP).group
+        if group is None or len(group.sync_state_set) < len(self.brokers):
             return False
         log = master.log
         return all(one.log == log and one.core.confirm_offset == len(log) for one in self.brokers)
 
     def _state(self) -> str:
         parts = [
-            f"{one.name}: {one.core.stage.name} epoch {one.core.master_epoch} open {one.open_epoch} "
+            f"{one.name}: {one.core.stage.name} {one.core.master_epoch} open {one.open_epoch} "
             f"log {len(one.log)} confirmed {one.core.confirm_offset} "
             f"set {sorted(one.core.sync_state_set)} {one.core.trouble or ''}"
             for one in self.brokers

@@ -25,6 +25,8 @@ class World:
         self.trace: list[str] | None = [] if trace else None
         self.cuts: set[tuple[str, str]] = set()
         self.troubled = False
+        self.slow_writes = False
+        """Writes of controllers reach their store seconds later."""
         self._heap: list[tuple[int, int, Call, tuple[Any, ...]]] = []
         self._count = 0
 
@@ -88,6 +90,10 @@ class Node:
         self.clock_offset = world.rng.randrange(1_000_000)
         self.clock_rate = 1 + world.rng.uniform(-0.005, 0.005)
         self._waiting: list[tuple[Call, tuple[Any, ...]]] = []
+
+    def is_up(self) -> bool:
+        """Whether it still lives, after what has just been done."""
+        return self.up
 
     def clock(self) -> int:
         """Its monotonic clock, ms."""
