@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import functools
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAX_ARCHITECTURE_COLUMNS: Final = 100
@@ -52,3 +59,141 @@ def test_table_lines_can_be_read_in_a_diff() -> None:
         for path in documents()
     }
     assert {name: count for name, count in counts.items() if count} == LONG_TABLE_LINES
+
+
+ROOMS: Final = ("conf", "ipc", "remoting", "store", "ha", "namesrv", "broker", "tools", "spark")
+OTHERS_NAMES: Final = {
+    "RocketMQ": {
+        *("AclClientRPCHook", "ConsumeConcurrentlyStatus", "DecodeMessageId", "DefaultMQProducer"),
+        *("DefaultAuthenticationProvider", "DefaultAuthorizationProvider", "DefaultMQPushConsumer"),
+        *("DefaultHeartBeatSyncerTopic", "GroupName", "MessageListenerConcurrently", "MsgId"),
+        *("MessageSelector", "MultiPathMappedFileQueue", "RemotingSerializable", "RocketMQ"),
+        *("SplitBatchProducer", "StatefulAuthenticationStrategy", "StatefulAuthorizationStrategy"),
+        *("StatelessAuthenticationStrategy", "StatelessAuthorizationStrategy", "TagA"),
+    },
+    "Java, Linux, systemd, Kubernetes": {
+        *("CronJob", "KillMode", "LimitMEMLOCK", "LimitNOFILE", "NullPointerException", "Pss_Anon"),
+    },
+    "projects and words": {
+        *("CamelCase", "OpenMessaging", "OpenSLO", "PySpark", "PyYAML", "RocksDB"),
+    },
+}
+"""Names in documents that look like classes of ours and are not; each is somebody's, as the key
+says."""
+_NAMED = re.compile(r"(?<![\w/.$-])([A-Z]\w*[a-z]\w*[A-Z]\w*)(?:\.([a-z_]\w*))?")
+"""CamelCase and a member of it, in prose, code and diagrams alike."""
+_CALLED = re.compile(r"`(?:\w+\.)*([a-z_]\w*)\(\)`")
+_MODULE = re.compile(r"`([\w/]+\.py)`")
+_TEST = re.compile(r"`(test_\w+)`")
+_ALERT = re.compile(r"alert: (\w+)")
+
+
+class Names:
+    """What there is to be named: modules, classes with their members, functions, words, alerts."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+        self.members: defaultdict[str, set[str]] = defaultdict(set)
+        self.functions: set[str] = set()
+        self.words: set[str] = set(dir(builtins)).union(*OTHERS_NAMES.values())
+
+    def add_module(self, path: Path) -> None:
+        self.modules.add(_name(path))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.words |= {
+            target.id
+            for node in tree.body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.ClassDef(name=name):
+                    self.members[name] |= _members(node)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.functions.add(name)
+                case ast.Constant(value=str(word)):
+                    # Names of topics, groups, threads, metrics, settings.
+                    self.words.add(word)
+
+    def add_test(self, path: Path) -> None:
+        """Of tests the names of modules, classes and functions are enough."""
+        self.modules.add(_name(path))
+        text = path.read_text(encoding="utf-8")
+        self.words |= set(re.findall(r"^class (\w+)", text, re.MULTILINE))
+        self.functions |= set(re.findall(r"^ *def (\w+)", text, re.MULTILINE))
+
+    def wrong_in(self, text: str) -> set[str]:
+        """What `text` names as if it were ours, and is not there."""
+        wrong = {f"{name}()" for name in _CALLED.findall(text)} - {
+            f"{name}()" for name in self.functions | OTHERS_FUNCTIONS
+        }
+        wrong |= {
+            name
+            for name in _MODULE.findall(text)
+            if not any(f"/{module}".endswith(f"/{name}") for module in self.modules)
+        }
+        tests = {module.rpartition("/")[2].removesuffix(".py") for module in self.modules}
+        wrong |= set(_TEST.findall(text)) - tests - self.functions
+        for name, member in _NAMED.findall(text):
+            if name not in self.members:
+                wrong |= {name} - self.words
+            elif member not in {"", "md", "py"} | self.members[name]:
+                wrong.add(f"{name}.{member}")
+        return wrong
+
+
+OTHERS_FUNCTIONS: Final = {"increase"}
+"""Functions of PromQL."""
+
+
+def _members(cls: ast.ClassDef) -> set[str]:
+    """Methods, fields and attributes of a class, inner classes' with them."""
+    names = set()
+    for node in ast.walk(cls):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+@functools.cache
+def there() -> Names:
+    """All of the project's names."""
+    names = Names()
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            names.add_module(path)
+    for path in (ROOT / "tests").rglob("*.py"):
+        if not any(part.startswith("lib-") for part in path.parts):
+            names.add_test(path)
+    for path in (ROOT / "packaging").rglob("*.y*ml"):
+        names.words |= set(_ALERT.findall(path.read_text(encoding="utf-8")))
+    return names
+
+
+@pytest.mark.parametrize("path", documents(), ids=_name)
+def test_names_in_documents_exist(path: Path) -> None:
+    if path.name == "CHANGELOG.md":  # it tells of what was
+        return
+    assert there().wrong_in(path.read_text(encoding="utf-8")) == set()
+
+
+def test_every_name_of_others_is_used_and_none_of_ours() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in documents())
+    others = set().union(*OTHERS_NAMES.values())
+    assert {name for name in others if not re.search(rf"\b{name}\b", text)} == set()
+    assert others & there().members.keys() == set()
+
+
+def test_a_name_that_is_gone_is_found() -> None:
+    """What stood in documents for months, and what may stand there."""
+    gone = "`ReplicaSight.read()`, CommitLog.forget, `append/append_line.py`, `find_nothing()`"
+    good = "`CommitLog.append`, `broker/send/rules.py`, RocketMQInFlightHigh, StaticTopicThread"
+    assert there().wrong_in(gone) == {
+        *("ReplicaSight", "CommitLog.forget", "append/append_line.py", "find_nothing()"),
+    }
+    assert there().wrong_in(good) == set()
