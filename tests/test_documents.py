@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import importlib.util
+import os
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAX_ARCHITECTURE_COLUMNS: Final = 100
@@ -37,8 +41,9 @@ show."""
 
 def documents() -> list[Path]:
     """All of the project's documents, whoever reads them."""
-    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")]
-    return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
+    top = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
+    beside = [ROOT / name / "README.md" for name in ("examples", "tests/interop")]
+    return [*top, *beside, *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def _name(path: Path) -> str:
@@ -75,7 +80,7 @@ OTHERS_NAMES: Final = {
         *("CronJob", "KillMode", "LimitMEMLOCK", "LimitNOFILE", "NullPointerException", "Pss_Anon"),
     },
     "projects and words": {
-        *("CamelCase", "OpenMessaging", "OpenSLO", "PySpark", "PyYAML", "RocksDB"),
+        *("CamelCase", "OpenMessaging", "OpenSLO", "PyPI", "PySpark", "PyYAML", "RocksDB"),
     },
 }
 """Names in documents that look like classes of ours and are not; each is somebody's, as the key
@@ -118,7 +123,7 @@ class Names:
                     self.words.add(word)
 
     def add_test(self, path: Path) -> None:
-        """Of tests the names of modules, classes and functions are enough."""
+        """Of tests and examples the names of modules, classes and functions are enough."""
         self.modules.add(_name(path))
         text = path.read_text(encoding="utf-8")
         self.words |= set(re.findall(r"^class (\w+)", text, re.MULTILINE))
@@ -167,9 +172,10 @@ def there() -> Names:
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
             names.add_module(path)
-    for path in (ROOT / "tests").rglob("*.py"):
-        if not any(part.startswith("lib-") for part in path.parts):
-            names.add_test(path)
+    for folder in ("examples", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if not any(part.startswith("lib-") for part in path.parts):
+                names.add_test(path)
     for path in (ROOT / "packaging").rglob("*.y*ml"):
         names.words |= set(_ALERT.findall(path.read_text(encoding="utf-8")))
     return names
@@ -197,3 +203,43 @@ def test_a_name_that_is_gone_is_found() -> None:
         *("ReplicaSight", "CommitLog.forget", "append/append_line.py", "find_nothing()"),
     }
     assert there().wrong_in(good) == set()
+
+
+def _shell_lines(text: str) -> Iterator[str]:
+    """Commands of a document's sh blocks, without their comments."""
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            yield from (part.strip() for part in line.partition("#")[0].split("&&"))
+
+
+def test_commands_of_a_newcomer_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = [line for line in _shell_lines(text) if line]
+    assert "bin/test tests/ipc" in lines
+    for line in lines:
+        program, *arguments = line.split()
+        if program.startswith(("bin/", ".ci/")):
+            assert os.access(ROOT / program, os.X_OK), line
+        elif program == ".venv/bin/python":
+            assert arguments[0] == "-m", line
+            assert importlib.util.find_spec(arguments[1]), line
+        else:
+            assert program in {"git", "cd"}, line
+        paths = [argument for argument in arguments if argument.startswith("tests/")]
+        assert [path for path in paths if not (ROOT / path).exists()] == [], line
+
+
+def test_hooks_do_what_bin_test_does() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
+    assert {repo["repo"] for repo in config["repos"]} == {"local"}
+    assert {hook["language"] for hook in hooks} == {"system"}
+    script = (ROOT / "bin" / "test").read_text(encoding="utf-8")
+    steps = dict(re.findall(r"^step (\w+) (.+)$", script, re.MULTILINE))
+    rooms = re.search(r"for room in ([\w ]+); do", script)
+    assert rooms is not None
+    assert {hook["id"]: hook["entry"] for hook in hooks} == {
+        **{name: f".venv/bin/python -m {step}" for name, step in steps.items()},
+        "types": f".venv/bin/python -m mypy {rooms[1]}",
+        "test": "bin/test",
+    }
