@@ -22,7 +22,6 @@ MAX_TABLE_COLUMNS: Final = 200
 LONG_TABLE_LINES: Final = {
     "docs/access.md": 1,
     "docs/compatibility.md": 4,
-    "docs/decisions.md": 5,
     "docs/durability.md": 32,
     "docs/durability_last_run.md": 22,
     "docs/evidence.md": 2,
@@ -243,3 +242,49 @@ def test_hooks_do_what_bin_test_does() -> None:
         "types": f".venv/bin/python -m mypy {rooms[1]}",
         "test": "bin/test",
     }
+
+
+DECISIONS: Final = ROOT / "docs" / "decisions"
+UNNOTICED: Final = 46
+"""Entries that no test would notice. It only goes down: who adds one names its test."""
+_NOTICED = re.compile(r"^\*(?:\d+ )?[A-Z][a-z]+ 20\d\d\. Noticed by\*: (.+?)\n\n", re.M | re.S)
+_NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)`(?:\s\(`(\w+)`\))?")
+
+
+def _decisions() -> Iterator[tuple[str, str, str]]:
+    """(file, heading, text) of each entry; libraries are a list of their own."""
+    for path in sorted(DECISIONS.glob("*.md")):
+        if path.stem not in {"README", "libraries"}:
+            for entry in path.read_text(encoding="utf-8").split("\n## ")[1:]:
+                heading, _, text = entry.partition("\n")
+                yield path.name, heading, f"{text}\n\n"
+
+
+def test_every_decision_has_a_date_and_the_test_that_would_notice() -> None:
+    wrong, unnoticed = [], 0
+    for name, heading, text in _decisions():
+        noticed = _NOTICED.findall(text)
+        if len(noticed) != 1:
+            wrong.append(f"{name}: {heading}: no date or no test")
+            continue
+        tests = _NAMED_TEST.findall(noticed[0])
+        unnoticed += noticed[0] == "none"
+        wrong += [
+            f"{name}: {heading}: {path} {function}"
+            for path, function in tests
+            if not (ROOT / path).exists()
+            or (function and f"def {function}(" not in (ROOT / path).read_text(encoding="utf-8"))
+        ]
+        if not tests and noticed[0] != "none":
+            wrong.append(f"{name}: {heading}: {noticed[0]}")
+    assert wrong == []
+    assert unnoticed == UNNOTICED
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    index = " ".join((DECISIONS / "README.md").read_text(encoding="utf-8").split())
+    missing = [f"{name}: {head}" for name, head, _ in _decisions() if f"- {head}" not in index]
+    missing += [
+        path.name for path in DECISIONS.glob("*.md") if path.name not in f"README.md{index}"
+    ]
+    assert missing == []
