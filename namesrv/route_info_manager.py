@@ -70,7 +70,7 @@ class RouteInfoManager:
         thread that changed the tables."""
         self._on_min_broker_id_change = on_min_broker_id_change
         self._changes: list[MinBrokerIdChange] = []
-        """Not told yet."""
+        """Changes not yet delivered."""
         self._lock = threading.Lock()
         self._topic_queue_table: Final = TopicQueueTable(max_topics)
         self._topic_queue_mapping_table: Final = TopicQueueMappingTable()

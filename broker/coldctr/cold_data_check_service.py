@@ -55,7 +55,7 @@ class ColdDataCheckService(ServiceThread):
         """Start of a file to its sampled pages. A file that is not here counts as hot."""
 
     def use(self, settings: ColdScanSettings) -> None:
-        """Follow other settings from now on. Any thread."""
+        """Apply changed settings. Any thread."""
         self._settings = settings
         self.wakeup()
 

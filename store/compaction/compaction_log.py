@@ -92,7 +92,7 @@ class CompactionLog:
         log.warning("%r: ends at %s, its queue at %s: cut", self, self.max_offset, queue_offset)
         self._files.cut(queue_offset)
         if not self.is_of(stored_ms):
-            log.warning("%r: is of a queue that was deleted, and begins anew", self)
+            log.warning("%r: belongs to a deleted queue; starting over", self)
             self._files.cut(0)
         self._need_all_until_flushed()
         self.next_offset = self.max_offset
