@@ -90,7 +90,7 @@ NOTES: Final[dict[int, str]] = {
     10: "answers transactionId as 5.3.3 does, where the message has a UNIQ_KEY; 310, 320 too",
     17: "attributes of 5.x are kept; COMPACTION with BatchCQ is refused",
     18: "as 17; for mqadmin updateTopicList of 5.x",
-    21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions/topics.md)",
+    21: "on the VIP port attributes as slaves of 5.3.2 and 5.3.3 read them (docs/decisions)",
     25: "an allow-list of keys (docs/settings.md)",
     37: "docs/transactions.md",
     52: "without ACL 4.9.8 does not answer; ours says so",
