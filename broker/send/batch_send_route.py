@@ -17,7 +17,7 @@ import msgspec
 
 from broker.append.admitted_properties import admitted_batch
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.send_properties import append_pairs, find_property, find_unique_key
+from broker.append.send_properties import append_pairs, asks_to_wait, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.send.marks import FIFO, marks_of, marks_of_items
 from broker.send.rules import BATCH, BATCH_GROWTH, ITEM, SendRules
@@ -156,9 +156,7 @@ class BatchSendRoute:
             values = (0, queue_id, ids, first_offset, key, frame.opaque)
         else:
             values = (0, queue_id, ids, first_offset, frame.opaque)
-        if self._waiters.active and (
-            "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
-        ):
+        if self._waiters.active and asks_to_wait(text):
             answer = StoredAnswer(connection, template, values)
             self._waiters.add(self._log.position, answer, frame.code)
             self._note_waiting()

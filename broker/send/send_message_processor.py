@@ -23,7 +23,7 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import Answer, DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key
+from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.send.batch_send_route import BatchSendRoute
 from broker.send.mapped_send import MappedSend, map_send
@@ -401,8 +401,7 @@ class SendMessageProcessor:
         if asks_for_durability(request.ext_fields):
             end = self._log.position
             answer = partial(self._answer_with_durability, send.connection, response, end)
-        waits = find_property(send.header.i, "WAIT") != "false"
-        if not self._waiters.active or not waits:
+        if not (self._waiters.active and asks_to_wait(send.header.i)):
             answer(ResponseCode.SUCCESS)
             self._count_answer(send, ResponseCode.SUCCESS)
         elif send.came_ns:

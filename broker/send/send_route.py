@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key, stored_properties
+from broker.append.send_properties import asks_to_wait, find_unique_key, stored_properties
 from broker.send.batch_send_route import BatchSendRoute, RouteStats
 from broker.send.marks import DIVERTED, FIFO, marks_of
 from broker.send.placement import Placement
@@ -184,9 +184,7 @@ class SendRoute:
                 used, values = with_key, (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
             else:
                 used, values = without_key, (0, queue_id, phy_offset, queue_offset, frame.opaque)
-            if waiters.active and (
-                "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
-            ):
+            if waiters.active and asks_to_wait(text):
                 waiters.add(end, StoredAnswer(connection, used, values), frame.code)
                 self._note_waiting()
             else:
