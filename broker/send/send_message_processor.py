@@ -26,6 +26,7 @@ from broker.append.durability_waiters import Answer, DurabilityWaiters
 from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.send.batch_send_route import BatchSendRoute
+from broker.send.hot_sends import HotSends
 from broker.send.mapped_send import MappedSend, map_send
 from broker.send.placement import Placement
 from broker.send.rules import BATCH_GROWTH, Circumstances, SendRules, check_body, check_text
@@ -182,33 +183,20 @@ class SendMessageProcessor:
         """Sends of this turn that wait and are not yet published, and where the first one is."""
         self._host_hex = commit_log.store_host.hex().upper()
         answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
-        self.batches: Final = BatchSendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            SendAnswers(self._region(), b"%b"),
-            self.rules,
+        hot = HotSends(
+            commit_log=commit_log,
+            topics=self._topics,
+            held=self._held,
+            waiters=waiters,
+            stats=stats,
+            note_waiting=self._note_waiting,
+            rules=self.rules,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
+        self.batches: Final = BatchSendRoute(hot, SendAnswers(self._region(), b"%b"))
         """The fast path of batches."""
-        self.singles: Final = SendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            self.batches,
-            self._placement,
-            answers,
-            self.rules,
-            cluster_pair=self._cluster_pair,
-            max_message_size=settings.max_message_size,
-        )
+        self.singles: Final = SendRoute(hot, self.batches, self._placement, answers)
         """The fast path of all others."""
 
     # -- entries -------------------------------------------------------------------------------
