@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from broker.latency.broker_fast_failure import BrokerFastFailure
@@ -58,6 +59,30 @@ class Append(Protocol):
 
     def refused(self, code: ResponseCode, remark: str) -> None:
         """None of them was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneRecord:
+    """An Append of one record, with a function for each result."""
+
+    topic: TopicLog
+    record: Record
+    on_placed: Callable[[int, int], None]
+    """Takes phy_offset and queue_offset."""
+    on_refused: Callable[[ResponseCode, str], None]
+
+    @property
+    def records(self) -> tuple[Record]:
+        """See Append."""
+        return (self.record,)
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.on_placed(*places[0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.on_refused(code, remark)
 
 
 class Held(NamedTuple):

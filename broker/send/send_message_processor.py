@@ -23,11 +23,12 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import Answer, DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key
+from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.send.batch_send_route import BatchSendRoute
-from broker.send.diverted_sends import DivertedSends
+from broker.send.hot_sends import HotSends
 from broker.send.mapped_send import MappedSend, map_send
+from broker.send.placement import Placement
 from broker.send.rules import BATCH_GROWTH, Circumstances, SendRules, check_body, check_text
 from broker.send.send_answers import SendAnswers
 from broker.send.send_header import SendHeader, send_header_of
@@ -156,59 +157,46 @@ class SendMessageProcessor:
         self.rules: Final = SendRules(
             Circumstances(commit_log.lmq, timers, settings.max_delay_level)
         )
-        self._records = SendRecords(
+        self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
+        self._placement = Placement(
             commit_log,
             topics,
-            find_group,
             timers,
-            self.rules,
-            cluster_name=settings.cluster_name,
+            stats.sends,
+            cluster_pair=self._cluster_pair,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
+        )
+        self._records = SendRecords(
+            commit_log,
+            find_group,
+            self.rules,
+            self._placement,
+            cluster_pair=self._cluster_pair,
             batch_limit=BATCH_GROWTH * settings.max_message_size,
         )
         self._waiters = waiters
         self._stats = stats
         self._new_topics = new_topics
         self._topics: dict[str, SendTopic] = {}
-        self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts, self._waiting_from = 0, commit_log.position
         """Sends of this turn that wait and are not yet published, and where the first one is."""
-        self._diverted = DivertedSends(
-            commit_log,
-            stats.sends,
-            cluster_pair=self._cluster_pair,
-            max_delay_level=settings.max_delay_level,
-        )
         self._host_hex = commit_log.store_host.hex().upper()
         answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
-        self.batches: Final = BatchSendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            SendAnswers(self._region(), b"%b"),
-            self.rules,
+        hot = HotSends(
+            commit_log=commit_log,
+            topics=self._topics,
+            held=self._held,
+            waiters=waiters,
+            stats=stats,
+            note_waiting=self._note_waiting,
+            rules=self.rules,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
+        self.batches: Final = BatchSendRoute(hot, SendAnswers(self._region(), b"%b"))
         """The fast path of batches."""
-        self.singles: Final = SendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            self.batches,
-            self._diverted,
-            answers,
-            self.rules,
-            cluster_pair=self._cluster_pair,
-            max_message_size=settings.max_message_size,
-        )
+        self.singles: Final = SendRoute(hot, self.batches, self._placement, answers)
         """The fast path of all others."""
 
     # -- entries -------------------------------------------------------------------------------
@@ -223,7 +211,7 @@ class SendMessageProcessor:
     def on_topics_changed(self) -> None:
         """Discard everything derived from topic configurations; loop thread."""
         self._topics.clear()
-        self._diverted.half_topic = None
+        self._placement.half_topic = None
 
     def block_topic(self, topic: str) -> int:
         """Reject sends to `topic` while its queues are deleted; returns the log's end. Loop
@@ -289,7 +277,7 @@ class SendMessageProcessor:
             # These do not take the fast path, which checks no groups, and maps no queues.
             self._topics[header.b] = topic
         if stored.message_type == "transaction":
-            self._diverted.half_topic = stored.topic
+            self._placement.half_topic = stored.topic
         append = _SendAppend(self, connection, request, header, stored, came_ns, mapped)
         self._append_queue.append(append, fails_fast=True)
         if self._held and not came_ns:
@@ -401,8 +389,7 @@ class SendMessageProcessor:
         if asks_for_durability(request.ext_fields):
             end = self._log.position
             answer = partial(self._answer_with_durability, send.connection, response, end)
-        waits = find_property(send.header.i, "WAIT") != "false"
-        if not self._waiters.active or not waits:
+        if not (self._waiters.active and asks_to_wait(send.header.i)):
             answer(ResponseCode.SUCCESS)
             self._count_answer(send, ResponseCode.SUCCESS)
         elif send.came_ns:

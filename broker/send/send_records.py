@@ -20,11 +20,6 @@ from msgspec.structs import replace
 from broker.append.admitted_properties import admitted_properties
 from broker.append.diverted_messages import (
     Diversion,
-    asks_for_timer,
-    delay_level,
-    divert_delayed,
-    divert_half,
-    is_half,
     without_timer,
 )
 from broker.append.send_properties import (
@@ -34,6 +29,7 @@ from broker.append.send_properties import (
     without_property,
 )
 from broker.send.marks import FIFO, WORDS
+from broker.send.placement import Placement
 from broker.send.rules import (
     BATCH,
     BATCH_GROWTH,
@@ -45,17 +41,14 @@ from broker.send.rules import (
 )
 from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT, SendHeader
 from broker.send.send_topic import HOST_BITS, PeerHost, SendTopic, TopicNature
-from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     DLQ_QUEUES,
-    PERM_READ_WRITE,
     RETRY_GROUP_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
-    TRANS_HALF_TOPIC,
     dlq_topic,
 )
-from broker.topic.table_protocols import FindGroup, OwnTopics
+from broker.topic.table_protocols import FindGroup
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -67,7 +60,6 @@ from store.batch_codec import (
     iterate_batch,
 )
 from store.commit_log import CommitLog, TopicLog
-from store.errors import QueueTableFullError
 from store.inner_batch import (
     INNER_BATCH_FLAG,
     LARGEST_BASE_PAIR,
@@ -113,26 +105,20 @@ class SendRecords:
     def __init__(
         self,
         commit_log: CommitLog,
-        topics: OwnTopics,
         find_group: FindGroup,
-        timers: TimerHook,
         rules: SendRules,
+        placement: Placement,
         *,
-        cluster_name: str,
-        max_delay_level: int,
-        reject_transactions: str,
+        cluster_pair: str,
         batch_limit: int,
     ) -> None:
-        """reject_transactions: why transactional messages are rejected; empty if they are
-        accepted. batch_limit: bytes that the records of one batch may take."""
+        """cluster_pair: the property CLUSTER with its value. batch_limit: bytes that the records of
+        one batch may take."""
         self._log = commit_log
-        self._topics = topics
         self._find_group = find_group
-        self._timers = timers
         self._rules = rules
-        self._cluster_pair = f"CLUSTER\x01{cluster_name}"
-        self._max_delay_level = max_delay_level
-        self._reject_transactions = reject_transactions
+        self._placement = placement
+        self._cluster_pair = cluster_pair
         self._batch_limit = batch_limit
 
     def of(
@@ -163,7 +149,7 @@ class SendRecords:
         if header.m:
             records = self._batch(request, header, place, peer, topic.nature)
             return StoredSend(topic.entry, records, message_type, queue_id, len(records))
-        diversion = self._divert(header, place)
+        diversion = self._placement.divert(header.i, place)
         if diversion is None:
             body: Buffer = request.body
             if sys_flag & INNER_BATCH_FLAG:
@@ -192,35 +178,7 @@ class SendRecords:
             return topic, queue_id
         # No delay before the dead-letter queue (as in 5.x; 4.9.8 still applies the level).
         header.i = without_timer(without_property(header.i, "DELAY"))
-        return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
-
-    def _own_topic(self, name: str, queue_nums: int) -> SendTopic:
-        config = self._topics.create(name, queue_nums, PERM_READ_WRITE)
-        if config is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
-        return SendTopic(config, self._log.topic(name))
-
-    def _divert(self, header: SendHeader, place: Diversion) -> Diversion | None:
-        """Where a delayed or half message is stored first; WAIT stays in its properties."""
-        half = is_half(header.i)
-        level = 0 if half else delay_level(header.i, place.sys_flag, self._max_delay_level)
-        if not half and not level and not asks_for_timer(header.i):
-            return None
-        text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
-        if not half:
-            try:
-                self._log.check_room(self._log.topic(place.topic), place.queue_id)
-            except QueueTableFullError as error:
-                raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
-        if not half and not level:
-            return self._timers.divert(place.topic, place.queue_id, place.sys_flag, text)
-        if not half:
-            return divert_delayed(place.topic, place.queue_id, place.sys_flag, text, level)
-        if self._reject_transactions:
-            raise RequestError(ResponseCode.NO_PERMISSION, self._reject_transactions)
-        self._timers.check(header.i)
-        self._own_topic(TRANS_HALF_TOPIC, _HALF_QUEUES)
-        return divert_half(place.topic, place.queue_id, place.sys_flag, text)
+        return self._placement.own_topic(dlq_topic(group), DLQ_QUEUES), 0
 
     def _sys_flag(self, header: SendHeader, topic: SendTopic, peer: PeerHost) -> int:
         store_flag = self._log.store_host_flag

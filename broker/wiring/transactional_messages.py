@@ -104,7 +104,7 @@ class TransactionalMessages:
                 find_topic=tables.topics.find,
                 waiters=waiters,
                 stats=stats,
-                append_op=lambda half: self.processor.append_op(half, None),
+                append_op=lambda half: self.processor.append_op(half),
             )
         )
         """The fast route of 37, without access control."""
