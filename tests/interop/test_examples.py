@@ -1,4 +1,7 @@
-"""examples/: what its README tells a reader to type is done, against a broker of ours."""
+"""examples/: what its README tells a reader to type is done, against a broker of ours.
+
+Python's is in test_proxy.py, where a proxy runs.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,8 @@ from typing import Final
 import pytest
 
 from tests.interop import harness
-from tests.interop.grpc_drivers import python_packages
 from tests.interop.java_peers import driver_classpath
 from tests.interop.processes import wait_until
-from tests.interop.proxy_world import ProxyWorld
 from tests.support.our_broker import OurBroker
 from tests.support.program import own_interpreters
 
@@ -56,6 +57,7 @@ def name_server(tmp_path: Path) -> Iterator[str]:
         yield names.address
 
 
+@pytest.mark.long
 def test_java(name_server: str, tmp_path: Path) -> None:
     java = ["java", f"-Duser.home={tmp_path}", "-cp", driver_classpath("5.3.3")]
     sent = run([*java, "Producer.java", name_server, "Hello", *TEXTS], EXAMPLES / "java")
@@ -73,30 +75,6 @@ def test_go(name_server: str) -> None:
     assert sum("sendStatus=0" in line for line in sent) == 2
     taken = run([*go, "./consumer", name_server, "Hello", "2"], EXAMPLES / "go")
     assert sorted(taken) == sorted(TEXTS)
-
-
-def test_python_behind_a_proxy(tmp_path: Path) -> None:
-    world = ProxyWorld(tmp_path, "ours", "ours")
-    with contextlib.ExitStack() as ends:
-        ends.callback(world.end)
-        world.broker.start()
-        world.proxy.start()
-        topic = world.topic("NORMAL")
-        env = {"PYTHONPATH": str(python_packages()), "HOME": str(tmp_path)}
-        python = [sys.executable, "-P"]
-        output = tmp_path / "consumer.txt"
-        consumer = subprocess.Popen(
-            [*python, "consumer.py", world.proxy.endpoints, topic, "2"],
-            cwd=EXAMPLES / "python",
-            env={**os.environ, **env},
-            stdout=output.open("w"),
-        )
-        ends.callback(consumer.kill)
-        wait_until(lambda: "waiting" in output.read_text(), "the consumer's start")
-        producer = [*python, "producer.py", world.proxy.endpoints, topic, *TEXTS]
-        assert len(run(producer, EXAMPLES / "python", env)) == 2
-        consumer.wait(LIMIT_S)
-        assert sorted(output.read_text().splitlines()[1:]) == sorted(TEXTS)
 
 
 def test_a_request_code_of_ones_own(tmp_path: Path) -> None:
