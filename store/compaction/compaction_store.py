@@ -180,7 +180,7 @@ class CompactionStore(ServiceThread):
             return self._followed.stored_ms(topic, queue_id, queue_offset)
 
         if found.max_offset <= high:
-            if not found.is_of(stored_ms):
+            if not found.belongs_to(stored_ms):
                 log.warning("%r: belongs to a deleted queue; starting over", found)
                 found.cut(0, stored_ms)
         elif high:
