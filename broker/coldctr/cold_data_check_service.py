@@ -101,5 +101,7 @@ class ColdDataCheckService(ServiceThread):
             except FileNotFoundError:
                 continue
             except OSError as error:
-                log.warning("%s: counts as in memory: %s", file.path, error)
+                log.warning(
+                    "%s: cannot be checked, treated as being in memory: %s", file.path, error
+                )
         return found
