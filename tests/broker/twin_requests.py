@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,7 +84,8 @@ class Ask:
             return json.dumps(whole).encode()
         text = json.dumps(whole, separators=(",", ":"), ensure_ascii=self.form == "ascii")
         if self.form == "twice":
-            text = text[:-1] + ',"code":%d}' % (11 if self.code == Code.SEND_MESSAGE_V2 else 310)
+            other = Code.PULL_MESSAGE if self.code == Code.SEND_MESSAGE_V2 else Code.SEND_MESSAGE_V2
+            text = f'{text[:-1]},"code":{int(other)}}}'
         return text.encode("utf-8", "surrogatepass")
 
 
@@ -131,7 +132,7 @@ def _changed(draw: st.DrawFn, good: Fields, others: Mapping[str, Any]) -> Fields
     return fields
 
 
-# -- properties --------------------------------------------------------------------------------------
+# -- properties ------------------------------------------------------------------------------------
 
 _LEVELS: Final = ("1", "3", "18", "19", "0", "-1", "+2", "03", "", "x", " 1", "\u0663", "9" * 9)
 _pairs = st.one_of(
@@ -204,28 +205,33 @@ _shape = st.fixed_dictionaries(
 )
 
 
+def batch_body(items: Iterable[tuple[int, bytes, bytes]]) -> bytes:
+    """Flag, body and properties of each message, as a Java client packs them."""
+    packed = b""
+    for flag, body, text in items:
+        size = BATCH_ITEM_HEAD.size + len(body) + 2 + len(text)
+        packed += BATCH_ITEM_HEAD.pack(size, 0, 0, flag, len(body)) + body
+        packed += struct.pack(">h", len(text)) + text
+    return packed
+
+
 @st.composite
 def batch_bodies(draw: st.DrawFn) -> bytes:
-    """As a Java client packs them, sometimes damaged."""
-    body = bytearray()
+    """Sometimes damaged."""
     items = draw(
         st.one_of(
             st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=9), properties), max_size=4),
             st.tuples(st.just(0), st.binary(max_size=9), properties).map(lambda one: [one] * 9),
         )
     )
-    for flag, own, text in items:
-        encoded = text.encode()
-        size = BATCH_ITEM_HEAD.size + len(own) + 2 + len(encoded)
-        body += BATCH_ITEM_HEAD.pack(size, 0, 0, flag, len(own)) + own
-        body += struct.pack(">h", len(encoded)) + encoded
+    body = bytearray(batch_body((flag, own, text.encode()) for flag, own, text in items))
     damage = draw(st.one_of(*[st.just(-1)] * 6, st.integers(0, 200)))
     if 0 <= damage < len(body):
         body[damage] ^= 1
     return bytes(body)
 
 
-# -- requests ------------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 SEND: Final[Fields] = {
     "a": "P",
@@ -261,7 +267,7 @@ _SEND_OTHERS: Final = {
 }
 
 
-def _named(code: int, fields: Fields) -> Fields:
+def named(code: int, fields: Fields) -> Fields:
     """With the names of a code: letters, or those of SendMessageRequestHeader."""
     if code not in (Code.SEND_MESSAGE, Code.SEND_REPLY_MESSAGE):
         return fields
@@ -284,7 +290,7 @@ def sends(draw: st.DrawFn) -> Ask:
     }
     fields = draw(_changed(good, _SEND_OTHERS))
     body = draw(batch_bodies() if batch else _bodies)
-    return Ask(int(code), _named(code, fields), body, **draw(_shape))
+    return Ask(int(code), named(code, fields), body, **draw(_shape))
 
 
 HALF: Final = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01U\x02WAIT\x01true"
@@ -326,7 +332,7 @@ def ends(draw: st.DrawFn) -> Ask:
     return Ask(37, draw(_changed(END, _END_OTHERS)), **draw(_shape))
 
 
-_PULL: Final[Fields] = {
+PULL: Final[Fields] = {
     "consumerGroup": "G",
     "topic": "T",
     "queueId": "0",
@@ -361,7 +367,7 @@ _PULL_OTHERS: Final = {
 @st.composite
 def pulls(draw: st.DrawFn) -> Ask:
     """11 and 361."""
-    good = _PULL | {
+    good = PULL | {
         "queueOffset": str(draw(st.integers(0, 6))),
         "sysFlag": draw(st.sampled_from(["4", "4", "4", "0", "6", "5"])),
         "consumerGroup": draw(st.sampled_from(["G", "G", "H"])),
@@ -370,7 +376,7 @@ def pulls(draw: st.DrawFn) -> Ask:
     return Ask(code, draw(_changed(good, _PULL_OTHERS)), **draw(_shape))
 
 
-_POP: Final[Fields] = {
+POP: Final[Fields] = {
     "consumerGroup": "G",
     "topic": "T",
     "queueId": "0",
@@ -397,7 +403,7 @@ _POP_OTHERS: Final = {
     "order": st.sampled_from(FLAGS),
     "attemptId": st.sampled_from(_TEXTS),
 }
-_ACK: Final[Fields] = {
+ACK: Final[Fields] = {
     "consumerGroup": "G",
     "topic": "T",
     "queueId": "0",
@@ -418,13 +424,13 @@ _ACK_OTHERS: Final = {
 @st.composite
 def pops(draw: st.DrawFn) -> Ask:
     """200050."""
-    return Ask(200050, draw(_changed(_POP, _POP_OTHERS)), **draw(_shape))
+    return Ask(200050, draw(_changed(POP, _POP_OTHERS)), **draw(_shape))
 
 
 @st.composite
 def acks(draw: st.DrawFn) -> Ask:
     """200051."""
-    return Ask(200051, draw(_changed(_ACK, _ACK_OTHERS)), **draw(_shape))
+    return Ask(200051, draw(_changed(ACK, _ACK_OTHERS)), **draw(_shape))
 
 
 def heartbeat_body(version: int = 1, group: str = "G", client_id: str = "asker") -> bytes:
@@ -468,10 +474,10 @@ def replies(draw: st.DrawFn) -> Ask:
     text = "CORRELATION_ID\x01c1\x02REPLY_TO_CLIENT\x01asker\x02MSG_TYPE\x01reply"
     good = SEND | {"b": "C_REPLY_TOPIC", "i": text}
     fields = draw(_changed(good, {**_SEND_OTHERS, "b": _topics}))
-    return Ask(int(code), _named(code, fields), draw(_bodies), **draw(_shape))
+    return Ask(int(code), named(code, fields), draw(_bodies), **draw(_shape))
 
 
-_BACK: Final[Fields] = {
+BACK: Final[Fields] = {
     "offset": "@PLACE",
     "group": "G",
     "delayLevel": "0",
@@ -493,7 +499,7 @@ _BACK_OTHERS: Final = {
 @st.composite
 def send_backs(draw: st.DrawFn) -> Ask:
     """36."""
-    return Ask(36, draw(_changed(_BACK, _BACK_OTHERS)), **draw(_shape))
+    return Ask(36, draw(_changed(BACK, _BACK_OTHERS)), **draw(_shape))
 
 
 requests = st.one_of(
@@ -517,15 +523,34 @@ class Turn:
     event: str = "nothing"
 
 
-def turns(asks: st.SearchStrategy[Ask] = requests) -> st.SearchStrategy[Turn]:
+_runs = st.one_of(
+    st.lists(requests, min_size=1, max_size=4),
+    st.lists(st.one_of(sends(), halves(), st.just(Ask(310, SEND, b"usual"))), max_size=12),
+)
+"""Of anything, and of what SendRoute takes together."""
+
+
+def turns() -> st.SearchStrategy[Turn]:
     """One turn of a history."""
     return st.builds(
         Turn,
-        st.lists(asks, min_size=1, max_size=4),
+        _runs,
         st.sampled_from([0, 0, 0, 1]),
         st.one_of(st.just([]), st.lists(st.integers(0, 2_000), max_size=4)),
         st.sampled_from(EVENTS),
     )
 
 
-histories = st.lists(turns(), min_size=1, max_size=6)
+@st.composite
+def _transactions(draw: st.DrawFn) -> list[Turn]:
+    """A half, and what ends it, with something between."""
+    between = draw(st.sampled_from(["nothing", "nothing", "block", "deleted", "gone", "flush"]))
+    usual = Ask(310, SEND | {"i": HALF, "f": "4"}, b"half")
+    first = Turn([draw(st.one_of(st.just(usual), halves()))], event=between)
+    ask = st.one_of(st.just(Ask(37, END)), ends())
+    return [first, *(Turn([draw(ask)], event=draw(st.sampled_from(EVENTS))) for _ in range(2))]
+
+
+histories = st.lists(
+    st.one_of(*[turns().map(lambda turn: [turn])] * 4, _transactions()), min_size=1, max_size=5
+).map(lambda parts: [turn for part in parts for turn in part])

@@ -118,7 +118,8 @@ class Twin(ServedBroker):
 
     def room(self) -> None:
         """What process `store` makes ahead is there."""
-        super()._allocate()
+        if not self._options.store.is_slave:
+            super()._allocate()
         self.turn()
 
     # -- what happens to it ----------------------------------------------------------------------
@@ -364,13 +365,18 @@ def _frames(data: bytes) -> Iterator[tuple[bytes, RemotingCommand]]:
         at = end
 
 
+def is_of_pool(code: int) -> bool:
+    """Whether a pool serves it, on the general path."""
+    return code in _OF_POOLS
+
+
 def _parts(asks: Sequence[Ask]) -> list[list[Ask]]:
     """Cut behind each request that a pool serves: here a pool serves it at once, and what it hands
     to the loop ends the turn. Who comes behind it in the same turn would see that."""
     parts: list[list[Ask]] = [[]]
     for ask in asks:
         parts[-1].append(ask)
-        if ask.code in _OF_POOLS:
+        if is_of_pool(ask.code):
             parts.append([])
     return [part for part in parts if part]
 
@@ -411,7 +417,7 @@ def _is_a_part(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Row:
-    """Circumstances: settings of both brokers, and what happens to both before anything is asked."""
+    """Circumstances: settings of both, and what happens to both before anything is asked."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[[Twin], object] = lambda _twin: None
@@ -618,7 +624,8 @@ class Twins:
             self.known |= {"HANDLE": handle, "POPPED": str(message.queue_offset)}
 
     def play(self, history: Sequence[Turn]) -> None:
-        """A history that begins with all as usual; everything is compared after each turn."""
+        """A history that begins with all as usual. Answers and logs are compared in each turn, all
+        else at the end."""
         self._settle()
         for turn in history:
             for asks in _parts(turn.asks):
@@ -627,7 +634,7 @@ class Twins:
             if event is not None:
                 self.each(event)
                 self.answers()
-            self.compare()
+        self.compare()
 
     def _settle(self) -> None:
         """The topics are as at the beginning, and known to the hot routes."""
