@@ -3,7 +3,7 @@
 Used by SendMessageProcessor on the loop thread of `remoting`. Says where a message that is stored
 in a system topic first goes, and with which properties, if its own are those that RocketMQ's
 clients set; SendRecords does so for all messages, and stores the same bytes
-(tests/broker/processor/test_diverted_sends.py compares both). Knows no frame and no answer.
+(tests/broker/test_twins.py compares both). Knows no frame and no answer.
 """
 
 from __future__ import annotations
