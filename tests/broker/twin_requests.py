@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from broker.processor.send_header import V1_NAMES
+from broker.send.send_header import V1_NAMES
 from remoting.body.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType

@@ -260,10 +260,10 @@ class Twin(ServedBroker):
         queue = controller._messages.append_queue
         pops = controller._pop
         self._check_young()
-        half = send._diverted.half_topic
+        half = send._placement.half_topic
         return {
             "topics of sends": {
-                name: (t.entry.name, t.queues, t.write_queues, t.batch_queues, t.multi_tags)
+                name: (t.entry.name, t.queues, t.write_queues, tuple(t.nature), t.multi_tags)
                 for name, t in send._topics.items()
             },
             "half topic": None if half is None else half.name,

@@ -51,8 +51,7 @@ class Side:
         self.route = EndTransactionRoute(
             EndRouteParts(
                 commit_log=hot.log,
-                held=hot.append_queue.held,
-                blocked=hot.append_queue.blocked,
+                may_store=hot.append_queue.may_store,
                 young_halves=self.young,
                 halves=self.world.halves,
                 find_topic=hot.topics.find,

@@ -1,4 +1,4 @@
-"""DivertedSends: which delayed and half messages take the fast path. That it stores the same as the
+"""Placement: which delayed and half messages take the fast path. That it stores the same as the
 general path is in tests/broker/test_twins.py."""
 
 from __future__ import annotations
