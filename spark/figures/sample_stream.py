@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
-from spark.figures.between_lives import Lives, slept_ms
+from spark.figures.between_lives import Lives, lives_of, slept_ms
+from spark.figures.life_ends import LifeEnds
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
 
@@ -46,6 +47,8 @@ class Sample(msgspec.Struct, eq=False):
     hidden_ms: so much of span_ms, and of what the machine slept (a day at most), the wall clock has
         no room for, as it was set back; 0 where another broker told of the time. hidden_down_ms:
         the same between the life before and its boot; a day where nothing proves how long that was
+    carried_ms: of a boot that began before the window, how much of that lies in it by a clock that
+        is right
     passed_ms: of a boot's first sample, how long ago the last line of the life before was, by
         clocks that nobody sets; null where nothing proves it. proves_down: not where the wall
         clock shows more time between them than that
@@ -71,6 +74,7 @@ class Sample(msgspec.Struct, eq=False):
     span_ms: int = 0
     hidden_ms: int = 0
     hidden_down_ms: int = 0
+    carried_ms: int = 0
     passed_ms: int | None = None
     proves_down: bool = True
     is_free: bool = True
@@ -113,14 +117,16 @@ class GroupSamples:
     named: dict[str, str] = field(default_factory=dict)
 
 
-def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
-    """Decodes the lines of one group and puts its samples in order."""
+def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False) -> GroupSamples:
+    """Decodes the lines of one group and puts its samples in order. `is_known`: a date before has
+    a result of it."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
     places: dict[tuple[int, str, int], int] = {}
     samples: list[Sample] = []
     texts: list[bytes] = []
     again: dict[int, list[bytes]] = {}
     bad: list[tuple[str, str, str]] = []
+    ends = LifeEnds()
     before: Line | None = None
     for file in files:
         midnight, is_today = midnight_ms(file.date), file.date == day.date
@@ -132,6 +138,8 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
                     bad.append((file.file, str(error), shown_text(text)))
                 continue
             if not w0_ms <= line.ts < w1_ms and not day.needs(line.ts, line.seq):
+                if day.is_long_before(line.ts):
+                    ends.add(line, text)
                 continue
             if before is not None:
                 _share(line, before)
@@ -147,6 +155,9 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
                 texts[place] = text
     for place, same in again.items():
         samples[place].duplicates, samples[place].conflict = len(same) - 1, len(set(same)) > 1
+    for line, text in ends.asked(samples, day):
+        samples.append(Sample(line, line.ts, _by_id(line.replicas)))
+        texts.append(text)
     masters: list[Sample] = []
     slaves: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -154,9 +165,11 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
             masters.append(sample)
         else:
             slaves.setdefault(sample.line.broker_id, []).append(sample)
+    of_slaves = {number: in_order(slaves[number], day) for number in sorted(slaves)}
+    others = [sample for stream in of_slaves.values() for sample in stream.samples]
     return GroupSamples(
-        in_order(masters, day),
-        {number: in_order(of_slave, day) for number, of_slave in sorted(slaves.items())},
+        in_order(masters, day, others, is_known=is_known),
+        of_slaves,
         bad,
         _digest(texts),
     )
@@ -199,10 +212,13 @@ def _digest(texts: Sequence[bytes]) -> str:
     return f"{digest.hexdigest()[:_DIGEST_DIGITS]}-{len(ordered)}"
 
 
-def in_order(samples: Iterable[Sample], day: Day) -> Stream:
+def in_order(
+    samples: Iterable[Sample], day: Day, others: Iterable[Sample] = (), *, is_known: bool = False
+) -> Stream:
     """A stream: what each sample follows, and the time laid out between them. Of the samples behind
     the window those are in it that come right behind one of the others: they tell how the window
-    ended."""
+    ended. `others`: of the group's other streams, in their order; `is_known`: the group has a
+    history."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
     stream = Stream([], [], [])
     lives: list[list[Sample]] = []
@@ -226,7 +242,7 @@ def in_order(samples: Iterable[Sample], day: Day) -> Stream:
             lives.append([sample])
             _begin_boot(sample, before, w0_ms)
         before = sample
-    _lay_out(lives, w1_ms)
+    _lay_out(Lives(lives, lives_of(others), day.w0_ms, is_known=is_known), w1_ms)
     return stream
 
 
@@ -243,13 +259,12 @@ def _begin_boot(sample: Sample, before: Sample | None, w0_ms: int) -> None:
     )
 
 
-def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
+def _lay_out(measured: Lives, w1_ms: int) -> None:
     """Interval, segment and down time of each sample of each boot: none tells what another one
     told. Closing samples tell of what is behind all others: the clock of one may have been
     wrong."""
     told_by_others = latest = 0
     closing: list[tuple[Sample, int]] = []
-    measured = Lives(lives)
     for life in measured.all:
         told = told_by_others
         measured.measure(life, told)

@@ -118,14 +118,14 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
     sample, before = samples[place], samples[place].predecessor
     line = sample.line
     if before is None:
-        most = most_of_gap(day.w0_ms, line.boot_ts, day)
+        most = most_of_gap(day.w0_ms, line.boot_ts, day) + _hidden_sends(sample, day)
         return Uncounted(most, most)
     since_ms = true_ms(samples, place - 1)
     if not is_asked(samples, place, day) or ancestry.ended_in_order(sample):
         return Uncounted(0, 0)
     # Where clocks contradict each other, a line could be missing all the same.
     most = max(most_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
-    most += sample.hidden_down_ms * MOST_SENDS_A_MS
+    most += _hidden_sends(sample, day)
     if not ancestry.follows(sample):
         return Uncounted(most, most)
     opened = next((each.line for each in _life_from(samples, place) if each.line.max_offset), None)
@@ -133,6 +133,11 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
         return Uncounted(most, most)
     grown = opened.max_offset - opened.bytes_in - before.line.max_offset
     return Uncounted(most, min(most, max(0, grown) // LEAST_RECORD_BYTES))
+
+
+def _hidden_sends(sample: Sample, day: Day) -> int:
+    """What may have been answered in time that the wall clock has no room for."""
+    return sample.hidden_down_ms * MOST_SENDS_A_MS if sample.line.boot_ts > day.w0_ms else 0
 
 
 def true_ms(samples: Sequence[Sample], place: int) -> int:

@@ -251,9 +251,13 @@ class _Writer:
         """Of all lives, those of slaves included, in the order of writing."""
         found: list[Line] = []
         for life in self.story.lives:
-            if life.machine and self.chance.random() < 0.3:
+            was_slave = life.machine in self.story.was_slave_until
+            if was_slave or (life.machine and self.chance.random() < 0.3):
                 found += self._of_slave(life)
             found += self._of_life(life)
+        if self.story.loses_past:
+            past = self.story.lives[0].boot
+            found = [line for line in found if line["boot"] != past]
         for life in self.story.rivals:
             found += self._of_life(life)
         if self.story.copies is not None:
@@ -478,12 +482,18 @@ class _Writer:
         """Some lines that this life's broker wrote while it was a slave."""
         interval = self.story.interval_ms
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
-        start = life.start - 12 * interval
+        until = self.story.was_slave_until.get(life.machine)
+        start = (until or life.start) - 12 * interval
         slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
-        slave.version, slave.machine_on = 1, life.machine_on
+        slave.version, slave.machine_on = 2 if until else 1, life.machine_on
         found = []
         for seq in range(1, 12):
-            line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
+            moment = start + seq * interval - 300
+            line = self._head(slave, seq, moment, "SLAVE")
+            if until:
+                host = f"10.0.0.{life.machine}:10911"
+                line |= {"since": line["mono"], "host": host, "lag_le": [1_000], "sends": SENDS}
+                self._tell_machine(slave, line, moment)
             found.append(line)
             self.last_on_disk[life.machine] = boot, seq
         return found

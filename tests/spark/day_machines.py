@@ -11,7 +11,16 @@ import itertools
 import random
 from typing import Final
 
-from tests.spark.day_events import HOUR, MINUTE, Life, Span, Story
+from tests.spark.day_events import (
+    DISCONNECTED,
+    HOUR,
+    IN_SYNC,
+    MINUTE,
+    Life,
+    Link,
+    Span,
+    Story,
+)
 
 MONO_AT_START: Final = 77_000
 """Of a machine that was just switched on, ms."""
@@ -41,6 +50,65 @@ def tell_machines(story: Story) -> None:
         _set_clock_while_down(story, chance)
     if chance.random() < 0.25:
         _name_late(story, chance)
+    own = random.Random(f"long ago {story.seed}")
+    if not story.clock and story.lives and not story.rivals and own.random() < 0.3:
+        _be_down_long(story, own)
+
+
+def _be_down_long(story: Story, chance: random.Random) -> None:
+    """The broker lived once before, long before the window; its clock was set since, so that it
+    does not show how long ago that was, and nobody sets it right. Its machine may have been
+    rebooted, its dumps be lost."""
+    first = story.lives[0]
+    gap = chance.choice((MINUTE, 30 * MINUTE, 3 * HOUR, 3 * HOUR, 30 * HOUR))
+    boot = max(first.start, story.w0 + 1)
+    if first.start < story.w0:  # of some days the first life begins in the window
+        later = [life for life in story.lives if life.start >= story.w0]
+        if later:
+            first, story.lives = later[0], later
+            boot = first.start
+    end = min(first.start, story.w0) - gap
+    past = Life(
+        end - 20 * MINUTE,
+        end,
+        chance.random() < 0.5,
+        first.broker_id,
+        first.machine,
+        boot=f"{chance.getrandbits(32):08x}a5a5a5a5",
+        look_phase=0,
+        first_look_ms=30,
+        version=chance.choice((first.version, 1, 2)),
+    )
+    for name in first.links:
+        states = [(past.start, DISCONNECTED), (past.start + 500, IN_SYNC)]
+        past.links[name] = Link(states, first_connected=past.start + 400)
+    past.machine_on = min(first.machine_on, past.start - MINUTE)
+    for life in story.lives:
+        if life.machine == first.machine and life.machine_on == first.machine_on:
+            life.machine_on = past.machine_on
+    if chance.random() < 0.3:
+        _reboot(story, first, chance.randrange(past.end, first.start))
+    budget = round(story.budget_ms) // 2
+    # Lines of the day before are read, no older ones: what a clock shows there is there.
+    some = (
+        story.w0 + budget,
+        story.w0 + 1,
+        boot,
+        *((past.end + 2_000,) if gap <= 3 * HOUR else ()),
+    )
+    shown = chance.choice(some)
+    if shown < first.start:
+        story.clock = [(past.end + 1, shown - first.start)]
+        story.lives[-1].end += first.start - shown + 2 * story.interval_ms
+        story.asks = set()
+    story.lives.insert(0, past)
+    story.loses_past = chance.random() < 0.3
+
+
+def _reboot(story: Story, first: Life, at: int) -> None:
+    for life in story.lives:
+        if life.machine == first.machine:
+            life.machine_on, life.reboots = max(at, life.machine_on), life.reboots + 1
 
 
 def _switch_on(story: Story, chance: random.Random) -> None:

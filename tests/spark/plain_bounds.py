@@ -171,7 +171,8 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
             continue
         last = sample.predecessor
         if last is None:
-            unknown(gap(window.w0, sample.boot_ts))
+            hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
+            unknown(gap(window.w0, sample.boot_ts) + hidden * MOST_SENDS_A_MS)
         elif true_ms(place - 1) >= window.w1 or sample.boot_ts <= window.w0:
             continue
         elif past.is_counted(sample):

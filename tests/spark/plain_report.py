@@ -120,9 +120,15 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
             masters[sample.cluster, sample.broker].append(sample)
         elif sample.role == "SLAVE":
             slaves[sample.cluster, sample.broker, sample.broker_id].append(sample)
-    streams = {group: in_order(samples, window) for group, samples in masters.items()}
+    results = {date_of(day): day for day in history or []}
+    earlier = [results[date] for date in sorted(results) if date < window.date]
+    of_slaves = {key: in_order(slaves[key], window) for key in sorted(slaves)}
+    reported = {key_of(row)[:2] for day in earlier for row in day["replica_days"]}
+    streams = {
+        group: in_order(samples, window, _of_others(group, of_slaves), group in reported)
+        for group, samples in masters.items()
+    }
     joined = {group: join_names(group, stream) for group, stream in streams.items()}
-    of_slaves = {key: in_order(samples, window) for key, samples in slaves.items()}
     pasts = {group: _past(group, streams, of_slaves) for group in everyone(masters, slaves)}
     metadata = {
         (cluster, broker, f"{broker}:{broker_id}"): metadata_of(
@@ -131,8 +137,6 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         for (cluster, broker, broker_id), stream in of_slaves.items()
     }
     both = {group: two_masters(stream, pasts[group], window) for group, stream in streams.items()}
-    results = {date_of(day): day for day in history or []}
-    earlier = [results[date] for date in sorted(results) if date < window.date]
     tables: Tables = {name: [] for name in ("replica_days", "group_days")}
     tables |= {name: [] for name in ("incidents", "minutes", "hours", "pieces")}
     tables["bad_lines"] = [{"file": file, "text": text} for file, text in found.bad_lines]
@@ -182,11 +186,14 @@ def _past(
     streams: dict[tuple[str, str], list[Sample]],
     of_slaves: dict[tuple[str, str, int], list[Sample]],
 ) -> Past:
-    found = list(streams.get(group, []))
-    for key, stream in of_slaves.items():
-        if key[:2] == group:
-            found += stream
-    return Past(found)
+    return Past([*streams.get(group, []), *_of_others(group, of_slaves)])
+
+
+def _of_others(
+    group: tuple[str, str], of_slaves: dict[tuple[str, str, int], list[Sample]]
+) -> list[Sample]:
+    """The samples of a group's slaves."""
+    return [s for key, stream in of_slaves.items() if key[:2] == group for s in stream]
 
 
 def _replicas_of(

@@ -133,6 +133,8 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     for place, sample in enumerate(stream):
         told += _down(sample, known, place)
         row = sample.row(known.name)
+        if sample.carried_ms and known.since < window.w0:
+            extra.append(Extra(window.w0, sample.carried_ms, None, UNKNOWN))
         if sample.in_window and sample.ts > known.since:
             extra += _hidden(sample, known, window)
         is_away = row is None or row["state"] == "disconnected"

@@ -258,6 +258,104 @@ def test_a_machine_that_sleeps_and_whose_clock_goes_on(tmp_path: Path) -> None:
     assert row["unknown_s"] == pytest.approx(900, abs=1)
 
 
+def down_before(
+    last: int, boot: int, shown: int, *, midnight: bool = False, **fields: int
+) -> Story:
+    """Down from long before the window until minutes after its begin; the clock was set, and shows
+    the boot within the budget behind the window's begin, or behind the last line. All three in ms
+    of the window's begin."""
+    story = story_of(
+        connected(life(W0 + last - 30 * MINUTE, W0 + last)),
+        connected(life(W0 + boot, W1 + boot - shown + MINUTE, **fields)),
+        expects=True,
+    )
+    story.clock = [(W0 + last + 1, shown - boot)]
+    if midnight:
+        _move(story, MIDNIGHT - W0)
+    return story
+
+
+def _move(story: Story, by_ms: int) -> None:
+    story.w0, story.w1 = story.w0 + by_ms, story.w1 + by_ms
+    story.clock = [(since + by_ms, ahead) for since, ahead in story.clock]
+    for one in story.lives:
+        one.start, one.end, one.machine_on = one.start + by_ms, one.end + by_ms, one.machine_on
+        one.machine_on += by_ms
+        for link in one.links.values():
+            link.states = [(since + by_ms, state) for since, state in link.states]
+            assert link.first_connected is not None
+            link.first_connected += by_ms
+
+
+LONG = 185 * MINUTE
+TEN = 10 * MINUTE
+
+
+@pytest.mark.parametrize("midnight", [True, False])
+@pytest.mark.parametrize(
+    "fields", [{}, {"version": 1}, {"reboots": 1}], ids=["proved", "old", "rebooted"]
+)
+def test_it_was_down_for_longer_than_lines_are_read(
+    tmp_path: Path, midnight: bool, fields: dict[str, int]
+) -> None:
+    """For three hours before the window, and ten minutes of it, of which its clock shows none."""
+    if "reboots" in fields:
+        fields = fields | {"machine_on": W0}
+    story = down_before(-LONG, TEN, 500, midnight=midnight, **fields)
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["unknown_s"] > 595
+
+
+def test_its_life_before_is_in_no_dump(tmp_path: Path) -> None:
+    """The broker names it: so it was there, and how long it was down nobody tells."""
+    day = day_of(down_before(-LONG, TEN, 500))
+    first = min(line["boot_ts"] for line in day.lines)
+    for file in day.files:
+        file.lines[:] = [text for text in file.lines if json.loads(text)["boot_ts"] > first]
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
+
+
+def test_a_first_installation_hides_nothing(tmp_path: Path) -> None:
+    story = story_of(connected(life(W0 + 500, W1 + MINUTE)), expects=True)
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
+@pytest.mark.parametrize("last", [-LONG, -TEN])
+def test_a_clock_that_shows_the_boot_before_the_window(tmp_path: Path, last: int) -> None:
+    """Of the ten minutes of the window its clock shows nothing, then or later: they are in the
+    hour before, by that clock."""
+    story = down_before(last, TEN, last + 2_000, look_phase=0, first_look_ms=0)
+    story.lives[1].links["b:1"].states = [(story.lives[1].start, IN_SYNC)]
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["unknown_s"] > 595
+
+
+def test_a_host_that_is_rebooted_before_the_window(tmp_path: Path) -> None:
+    """A time service holds its clock: it is covered."""
+    story = down_before(-LONG, 0, 0, machine_on=W0 - LONG + MINUTE, reboots=1)
+    story.clock, story.is_held = [], True
+    second = story.lives[1]
+    second.start = W0 - LONG + 2 * MINUTE
+    second.links["b:1"].states[0] = second.start, IN_SYNC
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
+def test_a_promoted_slave_whose_clock_was_set_while_it_was_down(tmp_path: Path) -> None:
+    """It was down for twenty minutes, of which its own clock shows two seconds."""
+    story = story_of(
+        connected(life(W0 - 60 * MINUTE, W0 + 20 * MINUTE)),
+        connected(life(W0 + 40 * MINUTE, W1 + 40 * MINUTE)),
+        expects=True,
+    )
+    story.lives[1].machine, story.lives[1].reboots = 1, 0
+    story.clock = [(W0 + 20 * MINUTE + 1, -20 * MINUTE + 2_000)]
+    story.was_slave_until = {1: W0 + 20 * MINUTE}
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+
+
 KILLED = W0 + 20 * MINUTE + 3_777
 
 
