@@ -56,13 +56,13 @@ class Lives:
     def __init__(
         self,
         lives: Iterable[Sequence[Sample]],
-        others: Iterable[LifeClocks],
+        every: Iterable[LifeClocks],
         w0_ms: int,
         *,
         is_known: bool,
     ) -> None:
-        """others: lives of the group's other streams, as which the broker of one of these may have
-        lived before. w0_ms: begin of the window. is_known: the group has a history."""
+        """every: all lives of the group: the broker of one of these may have lived in another
+        stream before. w0_ms: begin of the window. is_known: the group has a history."""
         self.all: Final = [LifeClocks(life) for life in lives]
         self.is_one_broker = True
         self._w0_ms: Final = w0_ms
@@ -71,7 +71,7 @@ class Lives:
         for life in self.all:
             self._by_boot.setdefault(life.first.boot, life)
         self._elsewhere: Final[dict[str, LifeClocks]] = {}
-        for life in others:
+        for life in every:
             self._elsewhere.setdefault(life.first.boot, life)
         self._before: LifeClocks | None = None
         self._of_host: Final[dict[str, LifeClocks]] = {}

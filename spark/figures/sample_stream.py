@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
-from spark.figures.between_lives import Lives, lives_of, slept_ms
+from spark.figures.between_lives import LifeClocks, Lives, lives_of, slept_ms
 from spark.figures.life_ends import LifeEnds
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
@@ -108,13 +108,15 @@ class Stream:
 class GroupSamples:
     """What the dumps say of one group. `slaves`: by broker id. `bad`: file, reason, text of the
     bad lines of D. `digest` is the same for the same distinct samples, wherever they stand.
-    `named`: which ids of the masters' rows became which names (spark/figures/replica_names.py)."""
+    `begins`: the first lines of lives, be they in a stream or not. `named`: which ids of the
+    masters' rows became which names (spark/figures/replica_names.py)."""
 
     masters: Stream
     slaves: dict[int, Stream] = field(default_factory=dict)
     bad: list[tuple[str, str, str]] = field(default_factory=list)
     digest: str = ""
     named: dict[str, str] = field(default_factory=dict)
+    begins: list[Sample] = field(default_factory=list)
 
 
 def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False) -> GroupSamples:
@@ -165,13 +167,13 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
             masters.append(sample)
         else:
             slaves.setdefault(sample.line.broker_id, []).append(sample)
-    of_slaves = {number: in_order(slaves[number], day) for number in sorted(slaves)}
-    others = [sample for stream in of_slaves.values() for sample in stream.samples]
+    every = lives_of(sorted(samples, key=_place_in_order))
     return GroupSamples(
-        in_order(masters, day, others, is_known=is_known),
-        of_slaves,
+        in_order(masters, day, every, is_known=is_known),
+        {number: in_order(of_slave, day, every) for number, of_slave in sorted(slaves.items())},
         bad,
         _digest(texts),
+        begins=[sample for sample in samples if sample.line.seq == 1],
     )
 
 
@@ -212,19 +214,22 @@ def _digest(texts: Sequence[bytes]) -> str:
     return f"{digest.hexdigest()[:_DIGEST_DIGITS]}-{len(ordered)}"
 
 
+def _place_in_order(sample: Sample) -> tuple[int, str, int]:
+    return sample.line.boot_ts, sample.line.boot, sample.line.seq
+
+
 def in_order(
-    samples: Iterable[Sample], day: Day, others: Iterable[Sample] = (), *, is_known: bool = False
+    samples: Iterable[Sample], day: Day, every: Iterable[LifeClocks], *, is_known: bool = False
 ) -> Stream:
     """A stream: what each sample follows, and the time laid out between them. Of the samples behind
     the window those are in it that come right behind one of the others: they tell how the window
-    ended. `others`: of the group's other streams, in their order; `is_known`: the group has a
-    history."""
+    ended. `every`: all lives of the group; `is_known`: it has a history."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
     stream = Stream([], [], [])
     lives: list[list[Sample]] = []
     before: Sample | None = None
     boot = None
-    for sample in sorted(samples, key=lambda s: (s.line.boot_ts, s.line.boot, s.line.seq)):
+    for sample in sorted(samples, key=_place_in_order):
         if sample.ts >= w1_ms:
             if before is not None and before.ts >= w1_ms:
                 continue
@@ -242,7 +247,7 @@ def in_order(
             lives.append([sample])
             _begin_boot(sample, before, w0_ms)
         before = sample
-    _lay_out(Lives(lives, lives_of(others), day.w0_ms, is_known=is_known), w1_ms)
+    _lay_out(Lives(lives, every, day.w0_ms, is_known=is_known), w1_ms)
     return stream
 
 

@@ -159,6 +159,8 @@ class Story:
     """The files of the first life are gone."""
     was_slave_until: dict[int, int] = field(default_factory=dict)
     """Machine -> when the slave's life of its broker ended, before it was promoted."""
+    returns: dict[int, int] = field(default_factory=dict)
+    """Machine -> when its broker, that was a master, comes back as a slave."""
     asks: set[str] = field(default_factory=set)
     """Which of day_objectives.CRITERIA its objective sets."""
     lag_p99_ms: int = 10_000
@@ -245,6 +247,8 @@ class Story:
             for life in self.lives
         ]
         found.append(f"tells its machine {self.tells_machine}, clock held {self.is_held}")
+        found += [f"machine {n} slave until {at(ms)}" for n, ms in self.was_slave_until.items()]
+        found += [f"machine {n} back as a slave {at(ms)}" for n, ms in self.returns.items()]
         found.append(f"tells of ends {self.keeps_ends}, lost its past {self.loses_past}")
         found += [f"{name} is named after {ms} ms" for name, ms in self.named_after.items()]
         found += [f"{at(a)} disk full until {at(b)}" for a, b in self.unwritten]

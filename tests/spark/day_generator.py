@@ -251,10 +251,14 @@ class _Writer:
         """Of all lives, those of slaves included, in the order of writing."""
         found: list[Line] = []
         for life in self.story.lives:
-            was_slave = life.machine in self.story.was_slave_until
+            is_first = life.machine not in self.last_on_disk
+            was_slave = is_first and life.machine in self.story.was_slave_until
             if was_slave or (life.machine and self.chance.random() < 0.3):
                 found += self._of_slave(life)
             found += self._of_life(life)
+        for machine, moment in self.story.returns.items():
+            last = next(life for life in reversed(self.story.lives) if life.machine == machine)
+            found += self._of_return(last, moment)
         if self.story.loses_past:
             past = self.story.lives[0].boot
             found = [line for line in found if line["boot"] != past]
@@ -476,6 +480,23 @@ class _Writer:
                 found.append(line)
                 before, moment = moment, moment + story.interval_ms
             prev = (boot, seq) if seq else prev
+        return found
+
+    def _of_return(self, past: Life, start: int) -> list[Line]:
+        """Some lines of a slave whose broker was the master in `past`, its last life."""
+        boot = f"{self.chance.getrandbits(32):08x}3e3e3e3e"
+        slave = Life(start, start, False, 5, past.machine, boot, 0, 0, version=2)
+        slave.machine_on, slave.reboots = past.machine_on, past.reboots
+        prev_boot, prev_seq = self.last_on_disk.get(past.machine, (None, None))
+        found = []
+        for seq in range(1, 4):
+            line = self._head(slave, seq, start + 40 + seq * self.story.interval_ms, "SLAVE")
+            line |= {"prev_boot": prev_boot, "prev_seq": prev_seq, "since": line["mono"]}
+            host = f"10.0.0.{past.machine}:10911"
+            line |= {"host": host, "lag_le": [1_000], "sends": SENDS}
+            self._tell_machine(slave, line, start)
+            self._tell_end(slave, line)
+            found.append(line)
         return found
 
     def _of_slave(self, life: Life) -> list[Line]:

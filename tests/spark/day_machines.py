@@ -50,9 +50,26 @@ def tell_machines(story: Story) -> None:
         _set_clock_while_down(story, chance)
     if chance.random() < 0.25:
         _name_late(story, chance)
+    _switch(story, random.Random(f"switches {story.seed}"))
     own = random.Random(f"long ago {story.seed}")
     if not story.clock and story.lives and not story.rivals and own.random() < 0.3:
         _be_down_long(story, own)
+
+
+def _switch(story: Story, chance: random.Random) -> None:
+    """Where another machine's broker becomes master it may be known as a slave before, and the old
+    master may come back as one."""
+    for one, other in itertools.pairwise(story.lives):
+        if one.machine == other.machine or chance.random() < 0.3:
+            continue
+        if all(life.machine != other.machine or life is other for life in story.lives):
+            story.was_slave_until[other.machine] = other.start - chance.choice((100, 500, 20_000))
+        is_last = all(
+            life.start <= one.start for life in story.lives if life.machine == one.machine
+        )
+        if is_last and chance.random() < 0.7:
+            later = (1_000, 2 * story.interval_ms, story.w1 - story.w0)
+            story.returns[one.machine] = one.end + chance.choice(later)
 
 
 def _be_down_long(story: Story, chance: random.Random) -> None:
@@ -66,6 +83,8 @@ def _be_down_long(story: Story, chance: random.Random) -> None:
         later = [life for life in story.lives if life.start >= story.w0]
         if later:
             first, story.lives = later[0], later
+            left = {life.machine for life in later}
+            story.returns = {n: at for n, at in story.returns.items() if n in left}
             boot = first.start
     end = min(first.start, story.w0) - gap
     past = Life(

@@ -122,14 +122,18 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
             slaves[sample.cluster, sample.broker, sample.broker_id].append(sample)
     results = {date_of(day): day for day in history or []}
     earlier = [results[date] for date in sorted(results) if date < window.date]
-    of_slaves = {key: in_order(slaves[key], window) for key in sorted(slaves)}
     reported = {key_of(row)[:2] for day in earlier for row in day["replica_days"]}
+    every = {
+        group: [s for s in found.samples if (s.cluster, s.broker) == group]
+        for group in everyone(masters, slaves)
+    }
+    of_slaves = {key: in_order(slaves[key], window, every[key[:2]]) for key in sorted(slaves)}
     streams = {
-        group: in_order(samples, window, _of_others(group, of_slaves), group in reported)
+        group: in_order(samples, window, every[group], group in reported)
         for group, samples in masters.items()
     }
     joined = {group: join_names(group, stream) for group, stream in streams.items()}
-    pasts = {group: _past(group, streams, of_slaves) for group in everyone(masters, slaves)}
+    pasts = {group: _past(group, streams, of_slaves, every[group]) for group in every}
     metadata = {
         (cluster, broker, f"{broker}:{broker_id}"): metadata_of(
             stream, pasts[cluster, broker], window
@@ -185,15 +189,13 @@ def _past(
     group: tuple[str, str],
     streams: dict[tuple[str, str], list[Sample]],
     of_slaves: dict[tuple[str, str, int], list[Sample]],
+    samples: list[Sample],
 ) -> Past:
-    return Past([*streams.get(group, []), *_of_others(group, of_slaves)])
-
-
-def _of_others(
-    group: tuple[str, str], of_slaves: dict[tuple[str, str, int], list[Sample]]
-) -> list[Sample]:
-    """The samples of a group's slaves."""
-    return [s for key, stream in of_slaves.items() if key[:2] == group for s in stream]
+    some = list(streams.get(group, []))
+    for key, stream in of_slaves.items():
+        if key[:2] == group:
+            some += stream
+    return Past(some, [sample for sample in samples if sample.seq == 1])
 
 
 def _replicas_of(

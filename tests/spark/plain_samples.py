@@ -492,11 +492,12 @@ def _place(sample: Sample) -> tuple[int, str, int]:
 
 
 def in_order(
-    samples: list[Sample], window: Window, others: Sequence[Sample] = (), is_known: bool = False
+    samples: list[Sample], window: Window, every: Sequence[Sample], is_known: bool = False
 ) -> list[Sample]:
     """A stream: samples in order, each with its predecessor and its time. Of those behind the
-    window the first of each run stays: the closing ones. `others`: of the group's other streams,
-    in their order; `is_known`: an earlier date has a result of the group."""
+    window the first of each run stays: the closing ones. `every`: all of the group, of whatever
+    stream; `is_known`: an earlier date has a result of it."""
+    others = sorted(every, key=_place)
     stream: list[Sample] = []
     was_after = False
     for sample in sorted(samples, key=_place):

@@ -397,6 +397,72 @@ def test_sends_that_failed_behind_the_last_line(
     assert judged(killed(last), tmp_path)["verdict"] == verdict
 
 
+SWITCHED = W0 + 20 * MINUTE
+
+
+def switched(*failures: Sends, asks: str = "sync ok", clean: bool = True) -> Story:
+    """The master stops, the slave of another host is promoted three seconds later, and the old one
+    comes back as its slave in another minute; 3,600,000 sends."""
+    first = connected(life(W0 - MINUTE, SWITCHED))
+    first.clean = clean
+    second = connected(life(SWITCHED + 3_000, W1 + MINUTE))
+    # What the slave has that is there at once is all that was written before.
+    second.links["b:1"].states = [(second.start, IN_SYNC)]
+    second.machine = 1
+    story = story_of(first, second, expects=True)
+    story.asks, story.keeps_ends = {asks}, True
+    story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok"), *failures]
+    story.was_slave_until = {1: SWITCHED + 1_000}
+    story.returns = {0: SWITCHED + MINUTE}
+    return story
+
+
+@pytest.mark.parametrize("asks", ["sync ok", "rpo"])
+def test_an_orderly_switch_to_another_host(tmp_path: Path, asks: str) -> None:
+    """The last line counts all, and the broker names it when it is back: nothing is unknown."""
+    assert judged(switched(asks=asks), tmp_path)["verdict"] == MET
+
+
+@pytest.mark.parametrize("every_ms", [20, 50])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_switch_and_sends_that_failed(tmp_path: Path, clean: bool, every_ms: int) -> None:
+    """The last ones of the old master, of which the next line that counts them tells: 100 are too
+    many, 40 are not."""
+    last = Sends(SWITCHED - 2_000, SWITCHED, every_ms, "flush_slave_timeout")
+    verdict = judged(switched(last, clean=clean), tmp_path)["verdict"]
+    assert verdict == (BREACHED if every_ms == 20 else MET)
+
+
+def test_data_at_risk_when_a_master_is_killed_and_another_host_promoted(tmp_path: Path) -> None:
+    """What it wrote behind its last line nobody knows: not even its next life."""
+    assert judged(switched(asks="rpo", clean=False), tmp_path)["verdict"] == INSUFFICIENT
+
+
+@pytest.mark.parametrize("asks", ["sync ok", "rpo"])
+@pytest.mark.parametrize("lost", ["old master", "slave"])
+def test_a_switch_of_which_lines_are_lost(tmp_path: Path, asks: str, lost: str) -> None:
+    """The old master may have lived once more; the new one have been one before."""
+    story = switched(asks=asks)
+    if lost == "old master":
+        story.returns = {}
+    day = day_of(story)
+    for file in day.files:
+        some = map(json.loads, file.lines)
+        file.lines = [json.dumps(line) for line in some if lost != "slave" or is_left(line)]
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
+
+
+def is_left(line: Json) -> bool:
+    return line["role"] != "SLAVE" or line["ts"] > SWITCHED + 10_000
+
+
+def test_a_switch_whose_old_master_comes_back_behind_the_window(tmp_path: Path) -> None:
+    """By the first line of its next life, also of the next day."""
+    story = switched()
+    story.returns = {0: W1 + 150 * MINUTE}
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
 def test_an_end_with_lower_counters_than_the_last_line_proves_nothing(tmp_path: Path) -> None:
     day = day_of(killed())
     for file in day.files:
