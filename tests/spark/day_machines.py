@@ -107,16 +107,10 @@ def _be_down_long(story: Story, chance: random.Random) -> None:
             life.machine_on = past.machine_on
     if chance.random() < 0.3:
         _reboot(story, first, chance.randrange(past.end, first.start))
+    # Not before the window: what it shows there is another day's, by that clock.
     budget = round(story.budget_ms) // 2
-    # Lines of the day before are read, no older ones: what a clock shows there is there.
-    some = (
-        story.w0 + budget,
-        story.w0 + 1,
-        boot,
-        *((past.end + 2_000,) if gap <= 3 * HOUR else ()),
-    )
-    shown = chance.choice(some)
-    if shown < first.start:
+    shown = chance.choice((story.w0 + budget, story.w0 + 1, boot))
+    if story.w0 < shown < first.start:
         story.clock = [(past.end + 1, shown - first.start)]
         story.lives[-1].end += first.start - shown + 2 * story.interval_ms
         story.asks = set()

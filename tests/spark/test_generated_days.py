@@ -178,7 +178,8 @@ def _wrong_row(day: Day, replica: str, row: Json) -> Iterator[str]:
     allowed_ms = true.tolerance_ms + ROUNDING_MS + 4 * story.skew_ms * (1 + len(story.lives))
     if verdict == MET and true.charged_ms > story.budget_ms + allowed_ms:
         yield f"met, and {true.charged_ms} ms were bad of {story.budget_ms} allowed"
-    states = [DISCONNECTED] if known_from >= story.w0 else [DISCONNECTED, CATCHING_UP]
+    is_new = known_from >= story.w0 - story.skew_ms
+    states = [DISCONNECTED] if is_new else [DISCONNECTED, CATCHING_UP]
     proved = proved_ms(day, replica, states)
     if not _is_told_twice(story) and not story.rivals and bad_ms < proved - ROUNDING_MS:
         yield f"{bad_ms} ms bad, and the counters prove {proved}"
