@@ -166,6 +166,7 @@ class Story:
     lag_p99_ms: int = 10_000
     rpo_bytes: int = 1_000_000
     sync_ok_percent: float = 99.9
+    sends_ok_percent: float = 99.9
     metadata_age_ms: int = 60_000
 
     @property
@@ -239,7 +240,8 @@ class Story:
         ]
         found.append(
             f"asks {sorted(self.asks)}, lag p99 {self.lag_p99_ms}, rpo {self.rpo_bytes},"
-            f" sync {self.sync_ok_percent}, metadata {self.metadata_age_ms}"
+            f" sync {self.sync_ok_percent}, sends {self.sends_ok_percent},"
+            f" metadata {self.metadata_age_ms}"
         )
         found += [f"{at(since)} clock ahead by {ahead}" for since, ahead in self.clock]
         found += [

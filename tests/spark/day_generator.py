@@ -17,7 +17,7 @@ import gzip
 import itertools
 import json
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,7 @@ from tests.spark.day_machines import (
     is_ip,
     tell_machines,
 )
-from tests.spark.day_objectives import BYTES_A_MS, counted, lag_at, most_lag, tell_more
+from tests.spark.day_objectives import BYTES_A_MS, REFUSED, counted, lag_at, most_lag, tell_more
 from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sends, sync
 
 STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
@@ -53,6 +53,18 @@ LAG_LE: Final = (
 )
 RISK_LE: Final = (0, 10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000, 2_000_000, 10_000_000)
 SENDS: Final = sends()
+Sent = Callable[[int, int], dict[str, int]]
+"""What was answered from one moment on, before another: by result."""
+
+
+def all_sends(sent: dict[str, int]) -> Any:
+    """The counters of all of them, each answered within a bucket."""
+    bounds = ack_latency()["le"]
+    counts = [0] * len(bounds) + [0]
+    counts[len(bounds) // 2] = sum(sent.values())
+    return sends(latency={"le": bounds, "counts": counts, "sum": 0.0}, **sent)
+
+
 UNNAMED: Final = "10.0.1.1"
 """A slave by its ip, before it has told its name."""
 
@@ -295,7 +307,10 @@ class _Writer:
         }
         place = life.machine  # A promoted broker names its last line as a slave.
         prev_boot, prev_seq = self.last_on_disk.get(place, (None, None))
-        marks = _Marks(life, counters, looks)
+        sent: Sent = lambda start, end: (  # noqa: E731
+            counted(story.sends, start, end) if life in story.lives else {}
+        )
+        marks = _Marks(life, counters, looks, sent)
         for seq, moment in self._moments(life):
             if moment < life.end:
                 marks.pass_to(moment)
@@ -361,7 +376,7 @@ class _Writer:
             "replicated_offset": written,
             "msgs_in": (moment - life.start) // 10,
             "bytes_in": (moment - life.start) * BYTES_A_MS,
-            "sync": {**sync(), **sent},
+            "sync": {**sync(), **{name: n for name, n in sent.items() if name != REFUSED}},
             "ack_latency": ack_latency(),
             "unreplicated_bytes": 0,
             "oldest_unreplicated_ms": 0,
@@ -414,11 +429,12 @@ class _Writer:
         ):
             return
         past = last[0]
+        sent = counted(self.story.sends, past.start, past.end)
         line["ended"] = {
             "boot": past.boot,
             "uncounted_ms": 64,
-            "sync": {**sync(), **counted(self.story.sends, past.start, past.end)},
-            "sends": SENDS,
+            "sync": {**sync(), **{name: n for name, n in sent.items() if name != REFUSED}},
+            "sends": all_sends(sent),
         }
 
     def _tell_machine(self, life: Life, line: Line, moment: int) -> None:
@@ -523,8 +539,11 @@ class _Writer:
 class _Marks:
     """What version 2 counts between the lines of one life."""
 
-    def __init__(self, life: Life, counters: dict[str, _Counters], looks: _Looks) -> None:
+    def __init__(
+        self, life: Life, counters: dict[str, _Counters], looks: _Looks, sent: Sent
+    ) -> None:
         self._life = life
+        self._sent = sent
         self._counters = counters
         self._looks = looks
         self._counts = [0] * (len(RISK_LE) + 1)
@@ -547,7 +566,7 @@ class _Marks:
         line["since"] = since - life.machine_on + MONO_AT_START
         line["host"] = f"10.0.0.{life.machine}:10911"
         line["lag_le"] = list(LAG_LE)
-        line["sends"] = SENDS
+        line["sends"] = all_sends(self._sent(life.start, moment))
         line["exposure"] = None
         if self._looks.before(moment) is not None:
             at_least, at_most = self._risk(since, moment)

@@ -21,6 +21,7 @@ from tests.spark.day_events import (
     Span,
     Story,
 )
+from tests.spark.day_objectives import REFUSED, Sends
 
 MONO_AT_START: Final = 77_000
 """Of a machine that was just switched on, ms."""
@@ -50,10 +51,22 @@ def tell_machines(story: Story) -> None:
         _set_clock_while_down(story, chance)
     if chance.random() < 0.25:
         _name_late(story, chance)
+    _refuse(story, random.Random(f"refused {story.seed}"))
     _switch(story, random.Random(f"switches {story.seed}"))
     own = random.Random(f"long ago {story.seed}")
     if not story.clock and story.lives and not story.rivals and own.random() < 0.3:
         _be_down_long(story, own)
+
+
+def _refuse(story: Story, chance: random.Random) -> None:
+    """Some sends, and what is promised of all of them."""
+    if chance.random() < 0.3:
+        story.asks.add("sends ok")
+    story.sends_ok_percent = chance.choice((90.0, 99.0, 99.9))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        start = chance.randrange(story.w0 - MINUTE, story.w1)
+        length = 1 + round((story.w1 - story.w0) * chance.random() ** 4)
+        story.sends.append(Sends(start, start + length, chance.choice((1, 20, 1_000)), REFUSED))
 
 
 def _switch(story: Story, chance: random.Random) -> None:

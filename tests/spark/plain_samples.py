@@ -245,19 +245,22 @@ def _ends_of_lives(
 ) -> list[list[bytes]]:
     """Of lines too far before the window: those that tell where a life began, or, if no other one
     of it does before the window, where it was at last."""
+    edges: dict[tuple[Any, ...], tuple[int, int]] = {}
+    nearest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for key in long_before:
+        first, last = edges.get(key[:-1], (key[-1], key[-1]))
+        edges[key[:-1]] = min(first, key[-1]), max(last, key[-1])
+    for key in texts:
+        nearest[key[:-1]] = min(key, nearest.get(key[:-1], key))
     found = []
     for key, same in long_before.items():
-        near = [other for other in texts if other[:-1] == key[:-1]]
-        if any(other[-1] <= key[-1] for other in near):
-            continue
-        earliest = min(near, default=None)
-        seqs = [other[-1] for other in long_before if other[:-1] == key[:-1]]
-        is_last, is_first = key[-1] == max(seqs), key[-1] == min(seqs)
+        is_first, is_last = (key[-1] == edge for edge in edges[key[:-1]])
         if json.loads(min(same))["boot_ts"] < window.w0 - DAY_MS:
             is_first = False
-        if earliest is not None and json.loads(min(texts[earliest]))["ts"] < window.w0:
+        near = nearest.get(key[:-1])
+        if near is not None and json.loads(min(texts[near]))["ts"] < window.w0:
             is_last = False
-        if is_last or is_first:
+        if (is_last or is_first) and (near is None or near[-1] > key[-1]):
             found.append([min(same)])
     return found
 

@@ -28,7 +28,7 @@ from tests.spark.day_events import (
     truth,
 )
 from tests.spark.day_generator import Day, day_of
-from tests.spark.day_objectives import CRITERIA, Sends, above, exposure, sent
+from tests.spark.day_objectives import CRITERIA, REFUSED, Sends, above, exposure, sent
 from tests.spark.test_generated_days import plainly, verdict_of, wrong
 
 W0: Final = MIDNIGHT + 600 * MINUTE
@@ -103,15 +103,17 @@ def stories(draw: st.DrawFn) -> Story:
     draw_name(draw, story)
     story.sends.append(Sends(begin, end, draw(st.sampled_from((50, 1_000))), "ok"))
     for at, length in draw(st.lists(st.tuples(moments, lengths), max_size=2)):
-        every, result = draw(st.sampled_from((20, 200))), draw(st.sampled_from(FAILURES))
+        every = draw(st.sampled_from((20, 200)))
+        result = draw(st.sampled_from((*FAILURES, REFUSED)))
         story.sends.append(Sends(W0 + at, W0 + at + length, every, result))
     story.unwritten = [
         (W0 + at, W0 + at + length)
         for at, length in draw(st.lists(st.tuples(moments, lengths), max_size=2))
     ]
-    story.asks = set(draw(st.sets(st.sampled_from(CRITERIA[:3]))))
+    story.asks = set(draw(st.sets(st.sampled_from((*CRITERIA[:3], "sends ok")))))
     story.lag_p99_ms = draw(st.sampled_from((1_000, 5_000, 10_000)))
     story.rpo_bytes = draw(st.sampled_from((20_000, 100_000, 500_000, 4_000_000)))
+    story.sends_ok_percent = draw(st.sampled_from((90.0, 99.0, 99.9)))
     story.sync_ok_percent = draw(st.sampled_from((90.0, 99.0, 99.9)))
     return story
 
@@ -152,6 +154,9 @@ def badness(story: Story) -> float:
     if "sync ok" in story.asks:
         ok, failed = sent(story)
         found.append(failed / max(1.0, (ok + failed) * (100 - story.sync_ok_percent) / 100))
+    if "sends ok" in story.asks:
+        ok, failed = sent(story, with_refused=True)
+        found.append(failed / max(1.0, (ok + failed) * (100 - story.sends_ok_percent) / 100))
     return max(found)
 
 

@@ -75,6 +75,7 @@ def _further_criteria(story: Story) -> dict[str, Any]:
         "lag p99": {"lag_p99_seconds": story.lag_p99_ms / 1000},
         "sync ok": {"sync_ok_percent": story.sync_ok_percent},
         "rpo": {"rpo_bytes": story.rpo_bytes},
+        "sends ok": {"sends_ok_percent": story.sends_ok_percent},
         "metadata age": {"metadata_age_seconds": story.metadata_age_ms / 1000},
     }
     return {name: value for kind in story.asks for name, value in every[kind].items()}
@@ -117,6 +118,11 @@ def _wrong_group(day: Day, group: Json) -> Iterator[str]:
         least, most = group[f"sync_{name}_least"], group[f"sync_{name}_most"]
         if not (least <= true or story.clock) or true > most:
             yield f"between {least} and {most} sends {name}, and {true} are true"
+    if group["sends_ok_most"] is not None:
+        for name, true in zip(("ok", "failed"), sent(story, with_refused=True), strict=True):
+            least, most = group[f"sends_{name}_least"], group[f"sends_{name}_most"]
+            if not (least <= true or story.clock) or true > most:
+                yield f"between {least} and {most} of all sends {name}, and {true} are true"
     if story.rivals:
         return
     at_risk, at_most = exposure(story), group["exposure_at_most"]
@@ -133,6 +139,9 @@ def _wrongly_met(day: Day, rows: dict[str, Json]) -> Iterator[str]:
     ok, failed = sent(story)
     if "sync ok" in story.asks and ok < story.sync_ok_percent / 100 * (ok + failed) - 1e-6:
         yield f"met, and {failed} of {ok + failed} sends failed"
+    ok, failed = sent(story, with_refused=True)
+    if "sends ok" in story.asks and ok < story.sends_ok_percent / 100 * (ok + failed) - 1e-6:
+        yield f"met, and {failed} of {ok + failed} of all sends failed"
     if "rpo" in story.asks and not story.rivals and exposure(story) > story.rpo_bytes:
         yield f"met, and {exposure(story)} bytes were at risk of {story.rpo_bytes}"
     seen_ms = overlap_seen_ms(

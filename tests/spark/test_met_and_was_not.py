@@ -25,7 +25,7 @@ from tests.spark.day_events import (
     truth,
 )
 from tests.spark.day_generator import Day, day_of
-from tests.spark.day_objectives import Sends
+from tests.spark.day_objectives import REFUSED, Sends
 from tests.spark.plain_samples import Json, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET
 from tests.spark.test_generated_days import question_of, wrong
@@ -359,7 +359,9 @@ def test_a_promoted_slave_whose_clock_was_set_while_it_was_down(tmp_path: Path) 
 KILLED = W0 + 20 * MINUTE + 3_777
 
 
-def killed(*failures: Sends, keeps_ends: bool = True, **fields: int) -> Story:
+def killed(
+    *failures: Sends, keeps_ends: bool = True, asks: str = "sync ok", **fields: int
+) -> Story:
     """A master that is killed between two lines and comes back a second later; 72,000 sends, of
     which 72 may fail."""
     story = story_of(
@@ -367,7 +369,7 @@ def killed(*failures: Sends, keeps_ends: bool = True, **fields: int) -> Story:
         connected(life(KILLED + 1_000, W1 + MINUTE, **fields)),
         expects=True,
     )
-    story.asks = {"sync ok"}
+    story.asks = {asks}
     story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok"), *failures]
     story.keeps_ends = keeps_ends
     return story
@@ -417,7 +419,7 @@ def switched(*failures: Sends, asks: str = "sync ok", clean: bool = True) -> Sto
     return story
 
 
-@pytest.mark.parametrize("asks", ["sync ok", "rpo"])
+@pytest.mark.parametrize("asks", ["sync ok", "sends ok", "rpo"])
 def test_an_orderly_switch_to_another_host(tmp_path: Path, asks: str) -> None:
     """The last line counts all, and the broker names it when it is back: nothing is unknown."""
     assert judged(switched(asks=asks), tmp_path)["verdict"] == MET
@@ -461,6 +463,22 @@ def test_a_switch_whose_old_master_comes_back_behind_the_window(tmp_path: Path) 
     story = switched()
     story.returns = {0: W1 + 150 * MINUTE}
     assert judged(story, tmp_path)["verdict"] == MET
+
+
+@pytest.mark.parametrize(("every_ms", "verdict"), [(20, BREACHED), (50, MET)])
+@pytest.mark.parametrize("story_of_sends", [killed, switched])
+def test_sends_that_were_refused_behind_the_last_line(
+    tmp_path: Path, story_of_sends: Callable[..., Story], every_ms: int, verdict: str
+) -> None:
+    """They store nothing, so that no log bounds them: only what the next life tells counts."""
+    end = KILLED if story_of_sends is killed else SWITCHED
+    last = Sends(end - 2_000, end, every_ms, REFUSED)
+    assert judged(story_of_sends(last, asks="sends ok"), tmp_path)["verdict"] == verdict
+
+
+def test_refused_sends_of_which_nobody_tells(tmp_path: Path) -> None:
+    story = killed(asks="sends ok", keeps_ends=False)
+    assert judged(story, tmp_path)["verdict"] == INSUFFICIENT
 
 
 def test_an_end_with_lower_counters_than_the_last_line_proves_nothing(tmp_path: Path) -> None:
