@@ -393,12 +393,14 @@ def test_every_kind_of_event_happens() -> None:
     assert any(life.machine and not life.broker_id for story in stories for life in story.lives)
     assert any(life.start < MIDNIGHT < life.end for story in stories for life in story.lives)
     assert any(story.skew for story in stories)
+    assert any(story.is_shifted for story in stories)
+    assert any(story.returns for story in stories)
     assert any(story.rivals for story in stories)
     assert any(story.copies for story in stories)
     assert {life.version for story in stories for life in story.lives} == {1, 2}
     assert {kind for story in stories for kind in story.asks} == set(CRITERIA)
     failed = [each for story in stories for each in story.sends if each.result != "ok"]
-    assert len({each.result for each in failed}) == 3
+    assert len({each.result for each in failed}) == 4
     assert any(
         link.lags for story in stories for life in story.lives for link in life.links.values()
     )

@@ -5,6 +5,7 @@ Each is judged by the plain program and by the product's own functions, which ag
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,24 @@ def test_down_time_over_a_clock_that_nobody_set(tmp_path: Path) -> None:
     row = judged(down(0), tmp_path)
     assert row["state_down_s"] == pytest.approx(300, abs=5.1)
     assert row["unknown_s"] < 1
+
+
+def test_maintenance_excludes_no_more_than_it_lasts(tmp_path: Path) -> None:
+    """Two minutes are announced; down for five, of which the clock shows one second."""
+    story = down(-299_000)
+    story.clock.pop()
+    story.lives[1].end += 6 * MINUTE
+    day = day_of(story)
+    day.write(tmp_path)
+    question = question_of([day], tmp_path, Window(DATE, story.w0, story.w1))
+    hour = (("*", "*", "*"), DOWN[0] - MINUTE, DOWN[0] + MINUTE, "new disks")
+    question = dataclasses.replace(question, exclusions=[hour])
+    plain, core = plain_tables(question), core_tables_of(question)
+    assert not differences(core, plain)
+    row = next(row for row in core["replica_days"] if row["replica"] == "b:1")
+    assert row["excluded_s"] == 120
+    assert row["unknown_s"] == pytest.approx(300 - 120, abs=6)
+    assert row["verdict"] == INSUFFICIENT
 
 
 REBOOTED = {"machine_on": DOWN[0] + MINUTE, "reboots": 1}
