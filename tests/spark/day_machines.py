@@ -114,6 +114,7 @@ def _be_down_long(story: Story, chance: random.Random) -> None:
     for name in first.links:
         states = [(past.start, DISCONNECTED), (past.start + 500, IN_SYNC)]
         past.links[name] = Link(states, first_connected=past.start + 400)
+        first.links[name].was_remembered = True
     past.machine_on = min(first.machine_on, past.start - MINUTE)
     for life in story.lives:
         if life.machine == first.machine and life.machine_on == first.machine_on:
