@@ -14,7 +14,7 @@ from store.message_properties import find_property as find_raw_property
 
 NAME_END: Final = "\x01"
 PAIR_END: Final = "\x02"
-_LATER_UNIQUE_KEY: Final = f"{PAIR_END}UNIQ_KEY{NAME_END}"
+LATER_UNIQUE_KEY: Final = f"{PAIR_END}UNIQ_KEY{NAME_END}"
 """Where it is not the first pair."""
 _WAIT: Final = "WAIT" + NAME_END
 
@@ -34,7 +34,7 @@ def find_property(text: str, name: str) -> str | None:
 
 def find_unique_key(text: str) -> str | None:
     """The client's id of the message (UNIQ_KEY); used for every send."""
-    _, mark, after = text.rpartition(_LATER_UNIQUE_KEY)
+    _, mark, after = text.rpartition(LATER_UNIQUE_KEY)
     if mark:
         return after.partition(PAIR_END)[0]
     return find_property(text, "UNIQ_KEY")

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from broker.append.admitted_properties import admitted_batch
-from broker.append.send_properties import append_pairs, asks_to_wait, find_unique_key
+from broker.append.send_properties import append_pairs, asks_to_wait
 from broker.send.hot_sends import HotSends
 from broker.send.marks import FIFO, marks_of, marks_of_items
 from broker.send.rules import BATCH, BATCH_GROWTH, ITEM
@@ -30,7 +30,6 @@ from broker.send.send_header import (
 from broker.send.send_topic import HOST_BITS, PeerHost
 from broker.send.stored_answer import StoredAnswer
 from remoting.connection import Connection
-from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
 from store.message_properties import PROPERTIES_LIMIT
@@ -118,16 +117,10 @@ class BatchSendRoute:
         table = sends.fifo if marks & FIFO else sends.normal
         sends.add(table, fields.b, len(phy_offsets), self._log.position - before)
         ids = self._message_ids(phy_offsets)
-        unique_key = find_unique_key(text)
         is_binary = frame.__class__ is BinarySendFrame
-        template, with_key = self._answers.templates(is_binary=is_binary)
-        values: tuple[int | bytes, ...]
-        if unique_key:
-            key = unique_key.encode() if is_binary else json_characters(unique_key)
-            template = with_key
-            values = (0, queue_id, ids, first_offset, key, frame.opaque)
-        else:
-            values = (0, queue_id, ids, first_offset, frame.opaque)
+        template, values = self._answers.of(
+            text, queue_id, ids, first_offset, frame.opaque, is_binary
+        )
         if self._waiters.active and asks_to_wait(text):
             answer = StoredAnswer(connection, template, values)
             self._waiters.add(self._log.position, answer, frame.code)

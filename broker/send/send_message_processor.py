@@ -182,7 +182,7 @@ class SendMessageProcessor:
         self._waiting_puts, self._waiting_from = 0, commit_log.position
         """Sends of this turn that wait and are not yet published, and where the first one is."""
         self._host_hex = commit_log.store_host.hex().upper()
-        answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
+        self._answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
         hot = HotSends(
             commit_log=commit_log,
             topics=self._topics,
@@ -196,7 +196,7 @@ class SendMessageProcessor:
         )
         self.batches: Final = BatchSendRoute(hot, SendAnswers(self._region(), b"%b"))
         """The fast path of batches."""
-        self.singles: Final = SendRoute(hot, self.batches, self._placement, answers)
+        self.singles: Final = SendRoute(hot, self.batches, self._placement, self._answers)
         """The fast path of all others."""
 
     # -- entries -------------------------------------------------------------------------------
@@ -377,13 +377,11 @@ class SendMessageProcessor:
         queue_id, queue_offset = send.stored.queue_id, places[0][1]
         if send.mapped is not None:
             queue_id, queue_offset = send.mapped.place(queue_offset)
-        fields = self._fields(queue_id, queue_offset, ids) | send.stored.batch_fields
-        unique_key = find_unique_key(send.header.i)
-        if unique_key:
-            fields["transactionId"] = unique_key
-            if send.stored.topic.name == TIMER_TOPIC:
-                record, name = send.stored.records[0], self._settings.broker_name
-                fields |= recall_handle_field(send.header.b, name, record.properties)
+        key = find_unique_key(send.header.i)
+        fields = self._answers.fields(queue_id, ids, queue_offset, key) | send.stored.batch_fields
+        if key and send.stored.topic.name == TIMER_TOPIC:
+            record, name = send.stored.records[0], self._settings.broker_name
+            fields |= recall_handle_field(send.header.b, name, record.properties)
         response = request.response(ResponseCode.SUCCESS, None, fields)
         answer: Answer = partial(_answer, send.connection, response)
         if asks_for_durability(request.ext_fields):
@@ -432,14 +430,6 @@ class SendMessageProcessor:
     def _region(self) -> dict[str, str]:
         trace = "true" if self._settings.trace_on else "false"
         return {"TRACE_ON": trace, "MSG_REGION": self._settings.region_id}
-
-    def _fields(self, queue_id: int, queue_offset: int, message_id: str) -> dict[str, str]:
-        return {
-            "queueId": str(queue_id),
-            **self._region(),
-            "msgId": message_id,
-            "queueOffset": str(queue_offset),
-        }
 
 
 def _answer(connection: Connection, response: RemotingCommand, code: ResponseCode) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import astuple
 
-from broker.append.send_properties import asks_to_wait, find_unique_key, stored_properties
+from broker.append.send_properties import asks_to_wait, stored_properties
 from broker.send.batch_send_route import BatchSendRoute
 from broker.send.hot_sends import HotSends
 from broker.send.marks import DIVERTED, FIFO, marks_of
@@ -35,7 +35,6 @@ from broker.send.send_topic import HOST_BITS, PeerHost
 from broker.send.stored_answer import StoredAnswer
 from broker.transaction.young_halves import YoungHalves
 from remoting.connection import Buffer, Connection
-from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_MASK
@@ -108,10 +107,9 @@ class SendRoute:
         topics, cluster_pair = self._topics, self._cluster_pair
         left_marks, left_flags, place_of = *self._left, self._placement.find_quick
         is_binary = decode is decode_binary_frame
-        without_key, with_key = self._answers.templates(is_binary=is_binary)
+        answer_of = self._answers.of
         answers: list[Buffer] = []
         answers_size = taken = messages = messages_size = 0
-        values: tuple[int | bytes, ...]
         name: str
         bits: int
         text: str
@@ -164,14 +162,9 @@ class SendRoute:
             if table is sends.transactions:
                 half = _half(frame.extFields, stored_in, sys_flag, host, body, stored)
                 self.young_halves.add(queue_offset, phy_offset, name, queue_id, half)
-            unique_key = find_unique_key(text)
-            if unique_key:
-                key = unique_key.encode()
-                if not key.isalnum() and not is_binary:
-                    key = json_characters(unique_key)
-                used, values = with_key, (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
-            else:
-                used, values = without_key, (0, queue_id, phy_offset, queue_offset, frame.opaque)
+            used, values = answer_of(
+                text, queue_id, phy_offset, queue_offset, frame.opaque, is_binary
+            )
             if waiters.active and asks_to_wait(text):
                 waiters.add(end, StoredAnswer(connection, used, values), frame.code)
                 self._note_waiting()
