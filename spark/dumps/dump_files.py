@@ -43,12 +43,13 @@ _Ends = list[tuple[int, bytes]]
 class Packed(NamedTuple):
     """The lines of one file that are one group's, as they travel to who reports on the group.
 
-    `content` is gzip; the file's own bytes, where all of its lines are that group's.
+    `content` is gzip; where `is_file`, the file's own bytes: all of its lines are that group's.
     """
 
     file: str
     date: datetime.date
     content: bytes
+    is_file: bool = False
 
     def unpacked(self) -> FileLines:
         """The lines."""
@@ -135,9 +136,10 @@ def _split(
     for group, line in ends.lines():
         found.add(group, line)
     groups = found.packed()
-    if is_whole and len(groups) == 1 and not reader.damage:
+    is_file = is_whole and len(groups) == 1 and not reader.damage
+    if is_file:
         groups = dict.fromkeys(groups, content)
-    packed = {group: Packed(file, date, some) for group, some in groups.items()}
+    packed = {group: Packed(file, date, some, is_file) for group, some in groups.items()}
     return packed, bad.rows(reader.damage) if is_reported else []
 
 

@@ -116,7 +116,8 @@ class Sample:
         """A field of the line: `sample.ts`."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return self.line[name]
+        value = self.__dict__[name] = self.line[name]  # found at once the next time
+        return value
 
     @property
     def in_window(self) -> bool:
@@ -128,13 +129,14 @@ class Sample:
         behind: bool = self.ts >= self.window.w1
         return behind
 
-    @property
+    @functools.cached_property
     def same_boot(self) -> bool:
         return self.predecessor is not None and self.predecessor.boot == self.boot
 
-    @property
+    @functools.cached_property
     def before(self) -> Sample | None:
-        """The predecessor if it is of the same boot."""
+        """The predecessor if it is of the same boot; nobody asks before the samples are in
+        order."""
         return self.predecessor if self.same_boot else None
 
     @property

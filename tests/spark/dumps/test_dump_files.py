@@ -112,9 +112,10 @@ def test_a_file_of_one_group_travels_as_it_is() -> None:
     life = Life()
     content = packed(life.line(T0), life.line(T0 + 1))
     groups, _ = split_by_group(FILE, DATE, content, DAY)
-    assert groups["c", "b"] == (FILE, DATE, content)
+    assert groups["c", "b"] == (FILE, DATE, content, True)
     mixed = packed(life.line(T0), "garbage")
     groups, _ = split_by_group(FILE, DATE, mixed, DAY)
+    assert not groups["c", "b"].is_file
     assert len(groups["c", "b"].unpacked().lines) == 1
 
 
