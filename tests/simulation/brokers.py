@@ -108,10 +108,12 @@ class NameServer(Node):
 
     def register(self, broker: Broker, life: int, what: RegisterAtNameServers) -> None:
         """103."""
-        if what.broker_id == 0 and what.state_version >= self.version:
-            self.master, self.version = broker, what.state_version
-        elif self.master is broker:
-            self.master = None
+        if what.state_version >= self.version:
+            self.version = what.state_version
+            if what.broker_id == 0:
+                self.master = broker
+            elif self.master is broker:
+                self.master = None
         self.world.send(self.name, broker, broker.registered, what.state_version, life)
 
 
