@@ -24,6 +24,7 @@ from broker.append.diverted_messages import (
 )
 from broker.append.send_properties import (
     append_pairs,
+    find_property,
     find_unique_key,
     stored_properties,
     without_property,
@@ -285,11 +286,12 @@ class SendRecords:
     ) -> Iterator[tuple[BatchItem, str]]:
         """The messages of a batch with their properties, at least one. Raises RequestError,
         MessageIllegalError."""
+        common_keys = find_property(common, "KEYS") if nature.needs_keys else None
         is_empty = True
         for item in iterate_batch(request.body):
             is_empty = False
             text = admitted_properties(_text_of(item.properties))
-            self._rules.check(Checked(ITEM, text, 0, nature, common))
+            self._rules.check(Checked(ITEM, text, 0, nature, common_keys))
             yield item, text
         if is_empty:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
