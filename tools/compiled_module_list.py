@@ -29,6 +29,7 @@ COMPILED_MODULES: Final = (
     "broker.send.marks",
     "broker.send.placement",
     "broker.send.rules",
+    "broker.send.send_answers",
     "broker.send.send_message_processor",
     "broker.send.send_records",
     "broker.send.send_route",

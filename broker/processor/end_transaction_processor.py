@@ -25,6 +25,7 @@ from typing import Final
 from broker.append.append_queue import AppendQueue, OneRecord
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.send_properties import record_asks_to_wait
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.timer.timer_hook import TimerHook
@@ -43,7 +44,6 @@ from broker.transaction.transaction_records import (
     commit_record,
     half_copy,
     op_record,
-    waits_for_durability,
     with_number,
 )
 from remoting.command_custom_header import decode_header
@@ -358,7 +358,7 @@ class EndTransactionProcessor(TableProcessor):
         parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
         for ended in self._halves.end(half.queue_offset):
             self.append_op(ended)
-        if parts.waiters.active and waits_for_durability(half):
+        if parts.waiters.active and record_asks_to_wait(half.properties):
             # The message is stored; a timeout of flush or replicas is not a failure.
             parts.waiters.add(
                 end, lambda _code: self._answer(asked, ResponseCode.SUCCESS, None), None

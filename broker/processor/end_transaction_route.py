@@ -4,7 +4,7 @@ Runs on the loop thread, as a fast route, with what YoungHalves keeps. Rollbacks
 again, halves of which there are copies, older ones, and whatever is refused are
 EndTransactionProcessor's, in its pool: there and back takes 110 us of processor time, this 15. Both
 store the same bytes under the same rules, the op right behind its commit
-(tests/broker/processor/test_end_transaction_route.py compares them). With access control this route
+(tests/broker/test_twins.py compares them). With access control this route
 is not used, since it does not ask for the rights on the message.
 """
 
@@ -17,6 +17,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.send_properties import record_asks_to_wait
 from broker.metrics.hot_path_stats import SendCounts
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
@@ -42,7 +43,6 @@ _ANSWER: Final = JsonAnswer(None)
 _COMMIT: Final = str(TRANSACTION_COMMIT)
 _FLAGS: Final = (0, ONEWAY_FLAG)
 _GROUP: Final = PRODUCER_GROUP.encode()
-_WAIT: Final = b"WAIT"
 _NUMBER_DIGITS: Final = 18
 
 
@@ -194,7 +194,7 @@ class EndTransactionRoute:
     def _answer(self, connection: Connection, frame: _Frame, half: Record, end: int) -> None:
         """Now, or when the committed message, which ends at `end`, is safe."""
         stats, oneway = self._parts.stats, bool(frame.flag)
-        if self._parts.waiters.active and find_property(half.properties, _WAIT) != b"false":
+        if self._parts.waiters.active and record_asks_to_wait(half.properties):
             safe = _SafeCommit(stats, connection, frame.opaque, oneway, stats.now_ns())
             self._parts.waiters.add(end, safe, None)
         elif oneway:

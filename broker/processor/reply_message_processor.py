@@ -18,7 +18,12 @@ from typing import Final
 from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue, OneRecord
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.send_properties import append_pairs, find_property, without_property
+from broker.append.send_properties import (
+    append_pairs,
+    asks_to_wait,
+    find_property,
+    without_property,
+)
 from broker.processor.table_processor import TableProcessor
 from broker.send.rules import REPLY, Checked, SendRules, check_light_room
 from broker.send.send_topic import TopicNature
@@ -251,7 +256,7 @@ class ReplyMessageProcessor(TableProcessor):
             body=asked.command.body,
             properties=text.encode(),
         )
-        waits = find_property(text, "WAIT") != "false"
+        waits = asks_to_wait(text)
         placed = partial(self._on_placed, asked, topic.name, queue_id, waits)
         refused = partial(self._on_refused, asked, topic.name)
         self._parts.append_queue.append(OneRecord(topic, record, placed, refused))

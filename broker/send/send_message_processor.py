@@ -23,9 +23,10 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import Answer, DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key
+from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
 from broker.send.batch_send_route import BatchSendRoute
+from broker.send.hot_sends import HotSends
 from broker.send.mapped_send import MappedSend, map_send
 from broker.send.placement import Placement
 from broker.send.rules import BATCH_GROWTH, Circumstances, SendRules, check_body, check_text
@@ -182,34 +183,21 @@ class SendMessageProcessor:
         self._waiting_puts, self._waiting_from = 0, commit_log.position
         """Sends of this turn that wait and are not yet published, and where the first one is."""
         self._host_hex = commit_log.store_host.hex().upper()
-        answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
-        self.batches: Final = BatchSendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            SendAnswers(self._region(), b"%b"),
-            self.rules,
+        self._answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
+        hot = HotSends(
+            commit_log=commit_log,
+            topics=self._topics,
+            held=self._held,
+            waiters=waiters,
+            stats=stats,
+            note_waiting=self._note_waiting,
+            rules=self.rules,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
+        self.batches: Final = BatchSendRoute(hot, SendAnswers(self._region(), b"%b"))
         """The fast path of batches."""
-        self.singles: Final = SendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            self.batches,
-            self._placement,
-            answers,
-            self.rules,
-            cluster_pair=self._cluster_pair,
-            max_message_size=settings.max_message_size,
-        )
+        self.singles: Final = SendRoute(hot, self.batches, self._placement, self._answers)
         """The fast path of all others."""
 
     # -- entries -------------------------------------------------------------------------------
@@ -390,20 +378,17 @@ class SendMessageProcessor:
         queue_id, queue_offset = send.stored.queue_id, places[0][1]
         if send.mapped is not None:
             queue_id, queue_offset = send.mapped.place(queue_offset)
-        fields = self._fields(queue_id, queue_offset, ids) | send.stored.batch_fields
-        unique_key = find_unique_key(send.header.i)
-        if unique_key:
-            fields["transactionId"] = unique_key
-            if send.stored.topic.name == TIMER_TOPIC:
-                record, name = send.stored.records[0], self._settings.broker_name
-                fields |= recall_handle_field(send.header.b, name, record.properties)
+        key = find_unique_key(send.header.i)
+        fields = self._answers.fields(queue_id, ids, queue_offset, key) | send.stored.batch_fields
+        if key and send.stored.topic.name == TIMER_TOPIC:
+            record, name = send.stored.records[0], self._settings.broker_name
+            fields |= recall_handle_field(send.header.b, name, record.properties)
         response = request.response(ResponseCode.SUCCESS, None, fields)
         answer: Answer = partial(_answer, send.connection, response)
         if asks_for_durability(request.ext_fields):
             end = self._log.position
             answer = partial(self._answer_with_durability, send.connection, response, end)
-        waits = find_property(send.header.i, "WAIT") != "false"
-        if not self._waiters.active or not waits:
+        if not (self._waiters.active and asks_to_wait(send.header.i)):
             answer(ResponseCode.SUCCESS)
             self._count_answer(send, ResponseCode.SUCCESS)
         elif send.came_ns:
@@ -446,14 +431,6 @@ class SendMessageProcessor:
     def _region(self) -> dict[str, str]:
         trace = "true" if self._settings.trace_on else "false"
         return {"TRACE_ON": trace, "MSG_REGION": self._settings.region_id}
-
-    def _fields(self, queue_id: int, queue_offset: int, message_id: str) -> dict[str, str]:
-        return {
-            "queueId": str(queue_id),
-            **self._region(),
-            "msgId": message_id,
-            "queueOffset": str(queue_offset),
-        }
 
 
 def _answer(connection: Connection, response: RemotingCommand, code: ResponseCode) -> None:
