@@ -39,9 +39,7 @@ _HALF_QUEUE: Final = 0
 _HALF_QUEUES: Final = 1
 _HALF_LIMIT: Final = PROPERTIES_LIMIT - HALF_ROOM
 _CLUSTER_MARK: Final = "CLUSTER\x01"
-_HOME_MARK: Final = "REAL_"
-"""Of REAL_TOPIC and REAL_QID. Properties that would have to be taken out, or say more (timers): the
-general path does that."""
+"""To be taken out, like REAL_TOPIC and REAL_QID, which are reserved: the general path does that."""
 
 Place = tuple[TopicLog, int, bytes, dict[str, list[int]], str]
 """Where a message is stored (topic, queue id), its properties there, and where it is counted
@@ -83,8 +81,9 @@ class Placement:
         self, topic: str, queue_id: int, kind: int, marks: int, text: str
     ) -> Place | None:
         """Where a message for a queue of `topic` with the properties `text` is stored first; None:
-        on the general path. kind: the bits of its sysFlag that rules look at. marks: of `text`."""
-        if marks & TIMER or _CLUSTER_MARK in text or _HOME_MARK in text:
+        on the general path. kind: the bits of its sysFlag that rules look at. marks: of `text`,
+        RESERVED not among them."""
+        if marks & TIMER or _CLUSTER_MARK in text:
             return None
         if marks & HALF:
             if kind not in (0, TRANSACTION_PREPARED) or kind & self._left_flags:
