@@ -8,6 +8,7 @@ import pytest
 
 from store.batch_codec import encode_item
 from store.inner_batch import INNER_BATCH_FLAG
+from store.message_properties import find_property
 from tests.broker.hot_path_world import HotPathWorld, send_request
 from tests.broker.processor.test_batch_send_route import batch_request
 
@@ -55,4 +56,10 @@ def test_single_records_with_its_flag_are_stored_together_or_not_at_all(tmp_path
     assert [record.body for record in world.records()[1:]] == bodies
     (answer,) = client.answers()
     assert answer.code == 0
-    assert [record.queue_offset for record in world.records()[1:]] == [1, 2, 3]
+    stored = world.records()[1:]
+    assert [record.queue_offset for record in stored] == [1, 2, 3]
+    assert [find_property(record.properties, b"INNER_BASE") for record in stored] == [
+        b"1",
+        b"2",
+        b"3",
+    ]
