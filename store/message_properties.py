@@ -38,16 +38,22 @@ def find_property(properties: bytes, name: bytes) -> bytes | None:
     Equal to looking it up in `parse_properties`; 0.3 us in a usual record's 100 bytes.
     """
     mark = name + NAME_END
-    at = properties.rfind(mark)
+    if mark not in properties:
+        return None
+    # With the separator at once: a text may hold the name thousands of times within values.
+    later = PAIR_END + mark
+    at = properties.rfind(later)
     while at >= 0:
-        if at == 0 or properties[at - 1] == 2:
-            start = at + len(mark)
-            end = properties.find(PAIR_END, start)
-            value = properties[start:] if end < 0 else properties[start:end]
-            if value:
-                return value
-        at = properties.rfind(mark, 0, at)
-    return None
+        value = _value_at(properties, at + len(later))
+        if value:
+            return value
+        at = properties.rfind(later, 0, at)
+    return _value_at(properties, len(mark)) or None if properties.startswith(mark) else None
+
+
+def _value_at(properties: bytes, start: int) -> bytes:
+    end = properties.find(PAIR_END, start)
+    return properties[start:] if end < 0 else properties[start:end]
 
 
 def append_properties(properties: bytes, more: bytes) -> bytes:
