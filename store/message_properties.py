@@ -38,16 +38,21 @@ def find_property(properties: bytes, name: bytes) -> bytes | None:
     Equal to looking it up in `parse_properties`; 0.3 us in a usual record's 100 bytes.
     """
     mark = name + NAME_END
-    if mark not in properties:
+    at = properties.rfind(mark)
+    if at < 0:
         return None
-    # With the separator at once: a text may hold the name thousands of times within values.
+    if at == 0 or properties[at - 1] == 2:
+        start = at + len(mark)
+        end = properties.find(PAIR_END, start)
+        value = properties[start:] if end < 0 else properties[start:end]
+        if value:
+            return value
+    # With the separator now: a text may hold the name thousands of times within values.
     later = PAIR_END + mark
-    at = properties.rfind(later)
-    while at >= 0:
+    while (at := properties.rfind(later, 0, max(at, 0))) >= 0:
         value = _value_at(properties, at + len(later))
         if value:
             return value
-        at = properties.rfind(later, 0, at)
     return _value_at(properties, len(mark)) or None if properties.startswith(mark) else None
 
 

@@ -22,11 +22,13 @@ _WAIT: Final = "WAIT" + NAME_END
 def find_property(text: str, name: str) -> str | None:
     """The value of `name` in a property text; the last one counts, as in RocketMQ's map."""
     mark = name + NAME_END
-    if mark not in text:
-        return None
-    # With the separator at once: a text may hold the name thousands of times within values.
-    at = text.rfind(PAIR_END + mark) + 1
-    if not at and not text.startswith(mark):
+    at = text.rfind(mark)
+    if at > 0 and text[at - 1] != PAIR_END:
+        # With the separator now: a text may hold the name thousands of times within values.
+        at = text.rfind(PAIR_END + mark, 0, at) + 1
+        if not at and not text.startswith(mark):
+            return None
+    if at < 0:
         return None
     start = at + len(mark)
     end = text.find(PAIR_END, start)
