@@ -200,7 +200,11 @@ class PopBufferMergeService:
             wrapper.is_leaving = True
             wrapper.stored_end = row.stored_end
             self._unflushed.append(wrapper)
-        elif not wrapper.is_acked:
+            return
+        if row.stored_end:
+            # Its record was not published. The log will soon be longer than it was then.
+            self._journal.set_stored(row.row, 0)
+        if not wrapper.is_acked:
             self._buffer[merge_key(popped)] = wrapper
             self._schedule(wrapper, at_once=not is_queued)
         elif not is_queued:

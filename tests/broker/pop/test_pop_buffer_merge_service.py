@@ -288,6 +288,20 @@ def test_a_check_point_whose_record_was_not_published_is_stored_again(world):
     assert len(world.records.points) == 1
 
 
+def test_and_so_it_is_after_a_second_kill_when_the_log_has_grown_beyond_where_it_was(world):
+    """It counted as stored: the offset moved over messages that were in no log any more."""
+    popped = world.pop(0, invisible_ms=5_000)
+    world.at(3_000)
+    world.records.end = 0
+    world.records.points.clear()
+    world.start()
+    world.records.end = world.flushed = 500  # other records, before its turn came
+    world.start()
+    world.at(0)
+    assert world.committed is None or world.committed <= popped.start_offset
+    assert [point.start_offset for point, _ in world.records.points] == [0]
+
+
 def test_after_a_kill_changed_messages_are_stored_before_an_offset_moves(world):
     popped = world.pop(0, 1)
     change(world, popped, 0)
