@@ -279,7 +279,8 @@ class PopBufferMergeService:
         queue = self._queues.get(key)
         if queue is None:
             stored = self._offsets.query_offset(group, topic, queue_id)
-            committed = popped.start_offset if stored is None else max(stored, 0)
+            # A pop has committed where it began; a changed message is behind others.
+            committed = max(stored or 0, 0)
             number = self._journal.add_queue(topic, group, queue_id, committed)
             if number is None:
                 log.error("no room in the pop journal for queue %s of %s", key, group)

@@ -249,6 +249,20 @@ def test_the_new_check_point_of_a_stored_one_is_stored_before_the_ack(world):
     assert len(world.records.points) == 2
 
 
+def test_the_changed_message_of_a_group_without_offset_is_not_where_it_begins(world):
+    """Its pop was before a power loss. After a kill the group went on from that message, and those
+    before it, which were never acknowledged, were lost."""
+    popped = world.pop(0)
+    world.offsets = Offsets()
+    world.start(boot=b"x" * 16)
+    done, _new = change(world, popped, 2)
+    assert done is False
+    assert world.buffer.pop_offset("T", "G", 0) is None
+    change(world, popped, 2)
+    world.start(boot=b"x" * 16)
+    assert world.buffer.pop_offset("T", "G", 0) == 0
+
+
 # -- kills ------------------------------------------------------------------------------------
 
 
