@@ -205,7 +205,7 @@ class PopBufferMergeService:
             # Its record was not published. The log will soon be longer than it was then.
             self._journal.set_stored(row.row, 0)
         if not wrapper.is_acked:
-            self._buffer[merge_key(popped)] = wrapper
+            self._enter(wrapper)
             self._schedule(wrapper, at_once=not is_queued)
         elif not is_queued:
             self._free(wrapper)
@@ -327,6 +327,15 @@ class PopBufferMergeService:
         )
         self._due.push(0 if at_once else due_ms, wrapper)
         self.on_work()
+
+    def _enter(self, wrapper: PopCheckPointWrapper) -> None:
+        """It is, again, in the buffer. Of two with one key the later counts: a client renewed one
+        message twice in a ms, while the log took neither."""
+        key = merge_key(wrapper.popped)
+        same, self._buffer[key] = self._buffer.get(key), wrapper
+        if same is not None:
+            same.bits = (1 << len(same.popped.diffs)) - 1
+            self._settle(same)
 
     # -- acks ----------------------------------------------------------------------------------
 
@@ -520,7 +529,7 @@ class PopBufferMergeService:
         popped = wrapper.popped
         log.warning("check point of %s is not stored yet: %s", popped, remark)
         wrapper.is_leaving = False
-        self._buffer[merge_key(popped)] = wrapper
+        self._enter(wrapper)
         self._due.push(self._now_ms() + _AGAIN_MS, wrapper)
         self.on_work()
 
@@ -565,8 +574,11 @@ class PopBufferMergeService:
 
     def finish(self) -> None:
         """After the last commit of an orderly stop, before the offsets are saved: what was stored
-        counts, and the journal is not needed if all was."""
+        counts."""
         self._follow_all()
+
+    def remove_journal(self) -> None:
+        """The offsets are saved after `finish`: the journal is not needed, if all was stored."""
         left = len(self._buffer) + self._leaving
         if left:
             log.warning("%s check points could not be stored; kept in the journal", left)

@@ -304,6 +304,10 @@ class MortalJournal(PopJournal):
         self._disk.touch()
         super().free(row)
 
+    def remove(self) -> None:
+        self._disk.touch()
+        super().remove()
+
 
 class MemorySocket:
     """A Connection that keeps what is written until the turn ends."""
@@ -468,6 +472,7 @@ class PopWorld:
         self.disk.flushed = self.disk.published
         self.offsets.save()
         self.order.save_if_changed()
+        self.buffer.remove_journal()
 
     # -- the loop --------------------------------------------------------------------------------
 

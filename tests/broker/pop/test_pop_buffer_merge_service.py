@@ -30,10 +30,15 @@ class Records:
         self.points = []
         self.end = 0
         self.refuses = False
+        self.held = None
+        """A list: they wait for room there."""
 
     def put_check_point(self, point, revive_queue_id, stored, refused):
         if self.refuses:
             refused("full")
+            return
+        if self.held is not None:
+            self.held.append(refused)
             return
         self.points.append((point, revive_queue_id))
         self.end += 10
@@ -263,6 +268,35 @@ def test_the_changed_message_of_a_group_without_offset_is_not_where_it_begins(wo
     assert world.buffer.pop_offset("T", "G", 0) == 0
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_message_renewed_twice_in_one_ms_while_the_log_takes_nothing(world, killed):
+    """After a kill one of both, in no buffer, kept the offsets of all groups where they were; after
+    a refusal it kept its row for ever."""
+    popped = world.pop(0, 1)
+    world.at(10_000)
+    world.flushed = world.records.end
+    world.at(20)
+    world.records.held = []
+    change(world, popped, 0, 5_000)
+    world.now_ms -= 1
+    change(world, popped, 0, 30_000)
+    if killed:
+        world.records.held = None
+        world.start()
+    else:
+        held, world.records.held = world.records.held, None
+        for refused in held:
+            refused("no room")
+    world.at(500)
+    assert world.records.points[-1][0].invisible_time == 30_000
+    world.flushed = world.records.end
+    other = world.pop(3, 1)
+    world.ack(other, 3)
+    world.at(20)
+    assert world.committed == 4
+    assert not world.buffer._journal._read_rows()
+
+
 # -- kills ------------------------------------------------------------------------------------
 
 
@@ -347,7 +381,18 @@ def test_an_orderly_stop_stores_the_rest_and_removes_the_journal(world):
     world.buffer.finish()
     assert world.committed == 6
     assert [point.queue_offset_diff for point, _ in world.records.points] == [[2], [0, 1, 2]]
+    world.buffer.remove_journal()
     assert not world.path.exists()
+
+
+def test_a_kill_during_an_orderly_stop_before_the_offsets_are_saved_forgets_no_ack(world):
+    """The journal was removed first, and what was acknowledged came again."""
+    world.ack(world.pop(0), 0, 1, 2)
+    world.buffer.drain()
+    world.buffer.finish()
+    world.offsets = Offsets()
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 3
 
 
 def test_an_orderly_stop_that_could_not_store_keeps_the_journal(world):
@@ -355,6 +400,7 @@ def test_an_orderly_stop_that_could_not_store_keeps_the_journal(world):
     world.records.refuses = True
     world.buffer.drain()
     world.buffer.finish()
+    world.buffer.remove_journal()
     assert world.path.exists()
     assert world.committed is None
 
