@@ -377,7 +377,7 @@ class PopReviveService:
         self._parts.counts.taken(point.group or "", point.topic or "", queue.queue_id, CK)
         known = queue.points.pop(point.merge_key, None)
         if known is not None:
-            found.acknowledge(known.acked)
+            found.absorb(known)
         queue.points[point.merge_key] = found
 
     def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:

@@ -30,8 +30,8 @@ class RevivePoint:
         self.phy_offset = phy_offset
         self.due_ms = min(point.revive_time, stored_ms + _MAX_WAIT_MS)
         diffs = point.queue_offset_diff or range(point.num)
-        self.offsets = [point.start_offset + diff for diff in diffs[: point.num]]
-        """The queue offsets of its messages."""
+        self.offsets = dict.fromkeys([point.start_offset + diff for diff in diffs[: point.num]])
+        """The queue offsets of its messages, in order."""
         self.acked: set[int] = set()
         """Those of acknowledged messages."""
         self.left = 0
@@ -43,7 +43,16 @@ class RevivePoint:
 
     def acknowledge(self, offsets: Iterable[int]) -> None:
         """These were acknowledged; others than its own say nothing."""
-        self.acked.update(set(self.offsets).intersection(offsets))
+        self.acked.update([offset for offset in offsets if offset in self.offsets])
+
+    def absorb(self, known: RevivePoint) -> None:
+        """One with the same key came before, of the same messages or of others: a message that is
+        renewed in the ms of a pop that begins with it has the key of that pop. What is acknowledged
+        of one is so of both."""
+        known.offsets.update(self.offsets)  # not a copy: there may be any number of them
+        self.offsets = known.offsets
+        self.acked = known.acked
+        self.due_ms = max(self.due_ms, known.due_ms)
 
     def open_offsets(self) -> list[int]:
         """The queue offsets of messages that were not acknowledged."""
