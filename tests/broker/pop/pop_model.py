@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import base64
 import json
-import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from remoting.headers.extra_info_util import parse_extra_info
+from store.message_codec import decode_record
+from tests.broker.pop.pop_histories import Step
 from tests.broker.pop.pop_world import NAME, Killed, NoAnswerError, PopWorld
 from tests.support.pop_client import PopClient, PoppedMessage
 
@@ -32,8 +31,6 @@ LATE_MS = 3_000
 timer, and the looks."""
 _ROUNDS = 40
 _HELD = 64
-
-Step = tuple[str, int, int, int]
 
 
 @dataclass
@@ -67,8 +64,8 @@ class Model:
     def fate(self, group: str, body: bytes) -> Fate:
         return self.fates.setdefault((group, body), Fate())
 
-    def handed_out(self, group: str, popped: PoppedMessage, now_ms: int) -> None:
-        body = popped.message.body
+    def check_visible(self, group: str, body: bytes, now_ms: int) -> None:
+        """It may be handed out, or looked at."""
         assert body in self.messages, f"{body!r} was never sent"
         fate = self.fate(group, body)
         if not fate.may_come_twice:
@@ -76,6 +73,11 @@ class Model:
             assert fate.hidden_until_ms <= now_ms, (
                 f"{group} has {body!r} for {fate.hidden_until_ms - now_ms} ms more"
             )
+
+    def handed_out(self, group: str, popped: PoppedMessage, now_ms: int) -> None:
+        body = popped.message.body
+        self.check_visible(group, body, now_ms)
+        fate = self.fate(group, body)
         assert GROUPS[group] in ("*", self.messages[body][1]), f"{group} does not want {body!r}"
         info = parse_extra_info(popped.handle)
         if fate.handle is None or not fate.may_come_twice:
@@ -91,8 +93,7 @@ class Model:
             fate.is_acked = True
         elif fate.handle is handle or fate.may_come_twice:
             fate.may_be_acked = True
-        if fate.handle is not handle and not fate.may_come_twice:
-            return  # It is of an earlier pop, and says nothing about this one.
+        # Else it is of an earlier pop, and says nothing about this one.
 
     def changed(
         self,
@@ -155,6 +156,10 @@ class History:
                 self._start()
         self.world.disk.fuse = None
         self.finish()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.world.close()
 
     @property
     def now_ms(self) -> int:
@@ -273,8 +278,9 @@ class History:
         group, handle = held
         fields = self._client(group).ack_fields(handle)
         parts = handle.handle.split(" ")
+        too_late_ms = self.now_ms + 4 * 86_400_000
         place, value = (
-            (0, str(handle.offset + 1)), (0, "-1"), (1, "0"), (1, str(self.now_ms + 4 * 86_400_000)),
+            (0, str(handle.offset + 1)), (0, "-1"), (1, "0"), (1, str(too_late_ms)),
             (2, "-1"), (2, str(1 << 62)), (3, "7"), (5, "broker-b"),
         )[how % 8]  # fmt: skip
         parts[place] = value
@@ -282,6 +288,16 @@ class History:
         request = (200051, 200053)[code % 2]
         answer = self.world.call(request, {**fields, "invisibleTime": 0})
         assert answer.code == 13, answer
+
+    def _do_peek(self, queue: int, _b: int, _c: int) -> None:
+        """Who looks changes nothing, and sees nothing that is hidden."""
+        fields = {"consumerGroup": "G", "topic": TOPIC, "queueId": queue % (QUEUES + 1) - 1}
+        answer = self.world.call(200052, {**fields, "maxMsgNums": 32})
+        at, body = 0, answer.body
+        while at < len(body):
+            message, size = decode_record(body, at)
+            self.model.check_visible("G", message.body, self.now_ms)
+            at += size
 
     def _do_pause(self, length: int, _b: int, _c: int) -> None:
         left_ms = PAUSES_MS[length % len(PAUSES_MS)]
@@ -375,53 +391,6 @@ class History:
 
 
 WEIGHTS = {
-    "send": 12, "pop": 24, "ack": 16, "batch_ack": 6, "change": 10, "forge": 2, "pause": 14,
-    "sleep": 4, "flush": 4, "fuse": 5, "kill": 2, "stop": 1, "power": 1, "room": 3,
+    "send": 12, "pop": 24, "ack": 16, "batch_ack": 6, "change": 10, "forge": 2, "peek": 2,
+    "pause": 14, "sleep": 4, "flush": 4, "fuse": 5, "kill": 2, "stop": 1, "power": 1, "room": 3,
 }  # fmt: skip
-
-
-def make_history(seed: int, length: int = 60) -> list[Step]:
-    """Always the same for a seed."""
-    draw = random.Random(seed)
-    names = draw.choices(list(WEIGHTS), list(WEIGHTS.values()), k=length)
-    return [(name, *(draw.randrange(1 << 16) for _ in range(3))) for name in names]
-
-
-def fault_of(root: Path, steps: list[Step], seed: int) -> str:
-    """Which promise this history breaks; "": none."""
-    for name in ("popjournal", "progress", "consumerOrderInfo.json"):
-        (root / name).unlink(missing_ok=True)
-    try:
-        History(root, seed).run(steps)
-    except AssertionError as error:
-        return str(error) or repr(error)
-    return ""
-
-
-def kind_of(fault: str) -> str:
-    """A fault without the names in it."""
-    return re.sub(r"b'\d+'|\d+|\b[GH]\b", "", fault)
-
-
-def cut_down(root: Path, steps: list[Step], seed: int) -> list[Step]:
-    """A failing history without the steps that it does not need."""
-    kind = kind_of(fault_of(root, steps, seed))
-    size = len(steps) // 2
-    while size:
-        at = 0
-        while at < len(steps):
-            fewer = steps[:at] + steps[at + size :]
-            if kind_of(fault_of(root, fewer, seed)) == kind:
-                steps = fewer
-            else:
-                at += size
-        size //= 2
-    return steps
-
-
-def check_seed(root: Path, seed: int, length: int = 60) -> None:
-    """Raises AssertionError with the shortest history found."""
-    steps: Any = make_history(seed, length)
-    if fault_of(root, steps, seed):
-        steps = cut_down(root, steps, seed)
-        raise AssertionError(f"seed {seed}: {fault_of(root, steps, seed)}; {steps}")

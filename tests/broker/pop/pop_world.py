@@ -1,4 +1,4 @@
-"""All of pop over a log in memory: requests go in as a client's bytes, time stands still until told.
+"""All of pop over a log in memory: requests are a client's bytes, time stands still until told.
 
 Processors, buffer, journal, records, revival, order table are the broker's own. Played are the log
 (with its queues), the timer's delivery, the tables of topics and offsets. Each thing that outlives
@@ -8,6 +8,7 @@ how many there are before the process is killed, which raises Killed out of what
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ from broker.pop.revive_records import ReviveRecords
 from broker.processor.ack_message_processor import AckMessageProcessor
 from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.processor.held_rights import no_rights
+from broker.processor.peek_message_processor import PeekMessageProcessor
+from broker.processor.peeking_check import PeekingCheck, PeekingSettings
 from broker.processor.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
 from broker.processor.pop_queue_check import PopQueueCheck
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -308,6 +311,12 @@ class MortalJournal(PopJournal):
         self._disk.touch()
         super().remove()
 
+    def close(self) -> None:
+        """The process has ended."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
 
 class MemorySocket:
     """A Connection that keeps what is written until the turn ends."""
@@ -343,13 +352,17 @@ class TurnLoop:
 class PopWorld:
     """See the module. As `frames` of PopClient, too."""
 
-    def __init__(self, root: Path, seed: int = 0, *, stay_ms: int = 10_000) -> None:
+    def __init__(self, root: Path, seed: int = 0) -> None:
+        """seed: of the processor, and of which settings there are."""
         self.root = root
         self._seed = seed
-        self.stay_ms = stay_ms
+        self._merges = seed % 7 > 0
+        self._stay_ms = 10_000 if seed % 3 else 100
+        self._v2 = seed % 5 == 1
         self.clock = FakeClock(1_795_000_000_000)
         self.disk = Disk()
         self._boots = 1
+        self.journal: MortalJournal | None = None
         self._flush_ms = self._save_ms = self.clock.now_ms()
         topics = Topics(self.disk)
         topics.create(REVIVE_TOPIC, REVIVE_QUEUES)
@@ -361,6 +374,11 @@ class PopWorld:
     def topic(self, name: str, queues: int) -> None:
         Topics(self.disk).create(name, queues)
 
+    def close(self) -> None:
+        """Give what the last process had back; idempotent."""
+        if self.journal is not None:
+            self.journal.close()
+
     def power_loss(self) -> None:
         """The machine starts anew: what was flushed is there, and the tables as they were saved."""
         self._boots += 1
@@ -368,6 +386,7 @@ class PopWorld:
 
     def start(self) -> None:
         """A new process: it has what is on the disk, up to what was published."""
+        self.close()
         disk = self.disk
         disk.fuse = None
         disk.cut(disk.published)
@@ -388,10 +407,10 @@ class PopWorld:
         timers = TimerPut(hook, self.log, self.appends)  # type: ignore[arg-type]
         self.records = ReviveRecords(timers, REVIVE_TOPIC, Nothing())
         boot_id = self._boots.to_bytes(16)
-        self.journal = MortalJournal(self.root / "popjournal", 256, boot_id, disk)
+        self.journal = journal = MortalJournal(self.root / "popjournal", 256, boot_id, disk)
         self.buffer = PopBufferMergeService(
-            BufferSettings(True, self.stay_ms, 3_000, 100, limits),
-            self.journal, self.records, self.offsets, self.clock.now_ms, lambda: disk.flushed,
+            BufferSettings(self._merges, self._stay_ms, 3_000, 100, limits),
+            journal, self.records, self.offsets, self.clock.now_ms, lambda: disk.flushed,
         )  # fmt: skip
         self.buffer.recover(self.log.position, self.log.next_offset)
         self.order = ConsumerOrderInfoManager(
@@ -414,8 +433,8 @@ class PopWorld:
             PopSettings(
                 is_readable=True, broker_ip="127.0.0.1", broker_name=NAME, timer_wheel_enable=True,
                 max_invisible_ms=MAX_INVISIBLE_MS, is_slave=False, revive_queue_num=REVIVE_QUEUES,
-                pop_from_retry_probability=20, enable_retry_topic_v2=False,
-                retrieve_message_from_pop_retry_topic_v1=True,
+                pop_from_retry_probability=20, enable_retry_topic_v2=self._v2,
+                retrieve_message_from_pop_retry_topic_v1=False,
                 pop_response_return_actual_retry_topic=False,
                 init_pop_offset_by_check_msg_in_mem=True, enable_pop_message_threshold=False,
                 pop_inflight_message_threshold=1_000,
@@ -438,10 +457,16 @@ class PopWorld:
             self.buffer, acks, queues, self.offsets, self.order, self.clock.now_ms, NAME
         )
 
+        looks = PeekingCheck(
+            PeekingSettings(True, "127.0.0.1", self._v2, False),
+            self.topics.find, self._find_group, log, self.buffer.pop_offset,
+        )  # fmt: skip
+        self.peek = PeekMessageProcessor(looks, self.reader, lambda: self.disk.published, Nothing())
+
     def _build_revival(self) -> None:
         log: Any = self.log
         self.revive = PopReviveService(
-            ReviveSettings(1_000, False, False, NAME),
+            ReviveSettings(1_000, self._v2, False, NAME),
             ReviveParts(
                 commit_log=log, append_queue=self.appends, table=log, units=log, reader=log,
                 offsets=self.offsets, records=self.records, topics=self.topics,
@@ -550,7 +575,8 @@ class PopWorld:
         request = RemotingCommand.request(code, texts, body)
         frame = encode_command(request)
         header = bytes(frame[8 : 8 + (int.from_bytes(frame[4:8]) & 0xFFFFFF)])
-        processor: Any = {200050: self.pop, 200053: self.change}.get(code, self.ack)
+        others = {200050: self.pop, 200052: self.peek, 200053: self.change}
+        processor: Any = others.get(code, self.ack)
         fast: Any = getattr(processor, "process_fast", lambda *_of: False)
         if code != 200151 and fast(self.socket, header, memoryview(b"")):
             return request.opaque
