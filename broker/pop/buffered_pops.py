@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from broker.pop.pop_check_point import CheckPointKey
 from broker.pop.pop_journal import JournalQueue
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
-MergeKey = tuple[str, str, int, int, int]
-"""Topic, group, queue id, start offset, pop time."""
 
 
 class Popped(NamedTuple):
@@ -32,6 +31,11 @@ class Popped(NamedTuple):
     invisible_time_ms: int
     revive_queue_id: int
     next_offset: int
+
+    @property
+    def key(self) -> CheckPointKey:
+        """By which acks find it."""
+        return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time_ms
 
 
 class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
@@ -74,11 +78,6 @@ class OffsetQueue:
         """Where the next pop begins."""
         self.used_ms = now_ms
         self.waits: deque[PopCheckPointWrapper] = deque()
-
-
-def merge_key(popped: Popped) -> MergeKey:
-    """The key by which acks find a pop's check point."""
-    return popped.topic, popped.group, popped.queue_id, popped.start_offset, popped.pop_time_ms
 
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:

@@ -20,17 +20,15 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from broker.pop.buffered_pops import (
-    MergeKey,
     OffsetQueue,
     PopCheckPointWrapper,
     Popped,
     QueueKey,
     bit_of,
     is_of,
-    merge_key,
 )
 from broker.pop.due_check_points import DueCheckPoints
-from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_check_point import CheckPointKey, PopCheckPoint
 from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.revive_records import Refused, Stored
@@ -104,7 +102,7 @@ class PopBufferMergeService:
         self._now_ms = now_ms
         self._flushed_offset = flushed_offset
         self._queues: dict[QueueKey, OffsetQueue] = {}
-        self._buffer: dict[MergeKey, PopCheckPointWrapper] = {}
+        self._buffer: dict[CheckPointKey, PopCheckPointWrapper] = {}
         self._due = DueCheckPoints()
         self._unflushed: list[PopCheckPointWrapper] = []
         """Stored, and not known to be on disk."""
@@ -292,7 +290,7 @@ class PopBufferMergeService:
     def _add_wrapper(
         self, popped: Popped, owner: OffsetQueue, queue: OffsetQueue | None
     ) -> PopCheckPointWrapper | None:
-        key = merge_key(popped)
+        key = popped.key
         if popped.diffs and key in self._buffer:
             return None
         row = self._journal.add(
@@ -331,7 +329,7 @@ class PopBufferMergeService:
     def _enter(self, wrapper: PopCheckPointWrapper) -> None:
         """It is, again, in the buffer. Of two with one key the later counts: a client renewed one
         message twice in a ms, while the log took neither."""
-        key = merge_key(wrapper.popped)
+        key = wrapper.popped.key
         same, self._buffer[key] = self._buffer.get(key), wrapper
         if same is not None:
             same.bits = (1 << len(same.popped.diffs)) - 1
@@ -393,7 +391,7 @@ class PopBufferMergeService:
         wrapper.bits = bits
         self._journal.set_bits(wrapper.row, bits)
         if wrapper.is_acked:
-            del self._buffer[merge_key(wrapper.popped)]
+            del self._buffer[wrapper.popped.key]
             self._settle(wrapper)
 
     # -- settling ------------------------------------------------------------------------------
@@ -466,7 +464,7 @@ class PopBufferMergeService:
         self._follow_flushes()
 
     def _is_here(self, wrapper: PopCheckPointWrapper) -> bool:
-        return self._buffer.get(merge_key(wrapper.popped)) is wrapper
+        return self._buffer.get(wrapper.popped.key) is wrapper
 
     def _follow_flushes(self) -> None:
         if not self._unflushed:
@@ -488,7 +486,7 @@ class PopBufferMergeService:
 
     def _store(self, wrapper: PopCheckPointWrapper) -> None:
         """Store what is left of a check point; from now on its acks are stored, too."""
-        del self._buffer[merge_key(wrapper.popped)]
+        del self._buffer[wrapper.popped.key]
         wrapper.is_leaving = True
         self._leaving += 1
         self._records.put_check_point(
@@ -542,7 +540,7 @@ class PopBufferMergeService:
             return
         log.info("group %s: offset of %s@%s was set; forgotten: pops", group, topic, queue_id)
         for wrapper in [one for one in self._buffer.values() if is_of(one, queue)]:
-            del self._buffer[merge_key(wrapper.popped)]
+            del self._buffer[wrapper.popped.key]
             wrapper.is_leaving = True
             self._free(wrapper)
         for wrapper in queue.waits:

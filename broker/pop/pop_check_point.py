@@ -19,6 +19,11 @@ from broker.pop.pop_names import ACK_TIME_INTERVAL_MS, CK_TAG
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64
 
+CheckPointKey = tuple[str, str, int, int, int]
+"""What joins a check point with its acks, in the buffer and in the revival: topic, group, queue id,
+start offset, pop time. (RocketMQ's is a text without separators, in which queue 1 at 12 and queue
+11 at 2 are one.)"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopCheckPoint(JsonBean):
@@ -71,16 +76,10 @@ class PopCheckPoint(JsonBean):
         return self.revive_time - ACK_TIME_INTERVAL_MS
 
     @property
-    def merge_key(self) -> str:
-        """What joins it with its acks."""
-        return merge_key(
-            self.topic or "null",
-            self.group or "null",
-            self.queue_id,
-            self.start_offset,
-            self.pop_time,
-            self.broker_name or "null",
-        )
+    def key(self) -> CheckPointKey:
+        """That of its acks, too, if they name the same broker."""
+        topic, group = self.topic or "", self.group or ""
+        return topic, group, self.queue_id, self.start_offset, self.pop_time
 
     @property
     def unique_key(self) -> str:
@@ -114,10 +113,3 @@ class PopCheckPoint(JsonBean):
             return min(int(self.re_put_times), 127)
         except ValueError:
             return 127
-
-
-def merge_key(
-    topic: str, group: str, queue_id: int, start_offset: int, pop_time_ms: int, broker_name: str
-) -> str:
-    """The key by which acks find their check point."""
-    return f"{topic}{group}{queue_id}{start_offset}{pop_time_ms}{broker_name}"

@@ -23,13 +23,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append.append_queue import Append
 from broker.append.room_waits import RoomWaits
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
-from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_check_point import CheckPointKey, PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
 from broker.pop.pop_retry_topics import PopRetryTopics
@@ -184,7 +184,7 @@ class _Queue:
     def __init__(self, queue_id: int, offset: int) -> None:
         self.queue_id = queue_id
         self.next_read = offset + 1
-        self.points: dict[str, RevivePoint] = {}
+        self.points: dict[CheckPointKey, RevivePoint] = {}
         """Not due yet, in the queue's order."""
         self.handled: deque[RevivePoint] = deque()
         """Due, in order: the copies are being appended, published, flushed."""
@@ -375,17 +375,16 @@ class PopReviveService:
     def _take_point(self, queue: _Queue, found: RevivePoint) -> None:
         point = found.point
         self._parts.counts.taken(point.group or "", point.topic or "", queue.queue_id, CK)
-        known = queue.points.pop(point.merge_key, None)
+        known = queue.points.pop(point.key, None)
         if known is not None:
             found.absorb(known)
-        queue.points[point.merge_key] = found
+        queue.points[point.key] = found
 
     def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:
         self._parts.counts.taken(ack.consumer_group or "", ack.topic or "", queue.queue_id, ACK)
-        if not ack.broker_name:
-            ack = replace(ack, broker_name=self._settings.broker_name)
-        known = queue.points.get(ack.merge_key)
-        if known is not None:
+        known = queue.points.get(ack.key)
+        broker_name = ack.broker_name or self._settings.broker_name
+        if known is not None and known.point.broker_name == broker_name:
             known.acknowledge(offsets)
 
     # -- reviving ------------------------------------------------------------------------------

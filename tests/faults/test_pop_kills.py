@@ -148,14 +148,14 @@ def pending(stored: list[Message]) -> set[Place]:
         if tag == "ck":
             point = PopCheckPoint.from_json_bytes(record.body)
             places = {(point.queue_id, point.ack_offset_by_index(n)) for n in range(point.num)}
-            left.setdefault(point.merge_key, set()).update(places)
+            left.setdefault(point.key, set()).update(places)
         elif tag == "ack":
             acks.append(AckMsg.from_json_bytes(record.body))
         elif tag == "bAck":
             acks.append(BatchAckMsg.from_json_bytes(record.body))
     for ack in acks:
         offsets = ack.ack_offset_list if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
-        places = left.get(ack.merge_key, set())
+        places = left.get(ack.key, set())
         places.difference_update((ack.queue_id, offset) for offset in offsets)
     return set().union(*left.values())
 

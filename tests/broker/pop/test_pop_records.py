@@ -43,7 +43,7 @@ def test_an_ack_of_java_is_read_and_written_back_and_finds_its_check_point():
     ack = AckMsg.from_json_bytes(ACK)
     assert ack.to_json_bytes() == ACK
     assert ack.unique_key == "TNormal@3@1@GSimple@1795391998666@jbroker@ack"
-    assert ack.merge_key == PopCheckPoint.from_json_bytes(CK).merge_key
+    assert ack.key == PopCheckPoint.from_json_bytes(CK).key
 
 
 def test_a_batch_of_acks_has_a_list_and_the_offset_minus_one():

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
+from tests.broker.hot_path_world import record
 from tests.broker.pop.test_damaged_check_points import REVIVE, ReviveWorld
 
 
@@ -36,6 +39,32 @@ def test_a_message_renewed_in_the_ms_of_a_pop_that_begins_with_it_hides_none_of_
     store_ack(world, 6)
     world.look()
     assert sorted(world.revived) == [b"4", b"5"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "bodies"),
+    [
+        ({"q": 1, "so": 12}, {"q": 11, "so": 2}, [b"T/1/12", b"T/11/2"]),
+        ({"t": "T", "c": "XG", "q": 1}, {"t": "TX", "c": "G", "q": 1}, [b"T/1/4", b"TX/1/4"]),
+    ],
+    ids=["queues", "names"],
+)
+def test_check_points_of_other_queues_are_others(
+    world: ReviveWorld, one: dict[str, Any], other: dict[str, Any], bodies: list[bytes]
+) -> None:
+    """Their keys were texts without separators, as in RocketMQ: of queues 1 and 11 of one pop, one
+    was never revived."""
+    for topic, queue_id in (("T", 1), ("T", 11), ("TX", 1)):
+        world.hot.topic(topic, 12)
+        for number in range(15):
+            body = b"%s/%d/%d" % (topic.encode(), queue_id, number)
+            place = structs.replace(record(body), queue_id=queue_id)
+            world.hot.log.put(world.hot.log.topic(topic), place)
+    for fields in (one, other):
+        world.store_point(**fields)
+    world.look()
+    copied = [message.body for message in world.hot.records() if message.reconsume_times == 1]
+    assert sorted(copied) == sorted(bodies)
 
 
 def test_it_waits_until_both_are_due(world: ReviveWorld) -> None:
