@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from broker.pop.pop_check_point import CheckPointKey
+from broker.pop.check_point import CheckPointKey
 from broker.pop.pop_names import ACK_TAG
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64

@@ -1,4 +1,4 @@
-"""What the buffer of check points is made of: a pop, its check point, the pops of a queue.
+"""What the buffer of check points is made of: a check point and its life, the pops of a queue.
 
 Values of PopBufferMergeService, changed by it only, on the loop thread of `remoting`.
 """
@@ -7,41 +7,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
-from broker.pop.pop_check_point import CheckPointKey
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_journal import JournalQueue
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
 
 
-class Popped(NamedTuple):
-    """What one pop took from a queue. next_offset: where the next pop begins."""
-
-    topic: str
-    group: str
-    queue_id: int
-    start_offset: int
-    diffs: tuple[int, ...]
-    """Of the messages' queue offsets to the start offset; none: nothing matched."""
-    pop_time_ms: int
-    invisible_time_ms: int
-    revive_queue_id: int
-    next_offset: int
-
-    @property
-    def key(self) -> CheckPointKey:
-        """By which acks find it."""
-        return self.topic, self.group, self.queue_id, self.start_offset, self.pop_time_ms
-
-
 class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
     """A check point in the buffer; bits: of its acknowledged messages."""
 
-    popped: Popped
+    point: CheckPoint
     row: int
     queue: OffsetQueue | None
     parent: PopCheckPointWrapper | None = None
@@ -55,12 +34,7 @@ class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
     @property
     def is_acked(self) -> bool:
         """Whether none of its messages is left."""
-        return self.bits + 1 == 1 << len(self.popped.diffs)
-
-    @property
-    def revive_time_ms(self) -> int:
-        """When its messages become visible again."""
-        return self.popped.pop_time_ms + self.popped.invisible_time_ms
+        return self.bits + 1 == 1 << len(self.point.diffs)
 
 
 class OffsetQueue:
@@ -82,8 +56,8 @@ class OffsetQueue:
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
     """The bit of a message; 0: it is none of these."""
-    diffs: Sequence[int] = wrapper.popped.diffs
-    diff = offset - wrapper.popped.start_offset
+    diffs: Sequence[int] = wrapper.point.diffs
+    diff = offset - wrapper.point.start_offset
     if 0 <= diff < len(diffs) and diffs[diff] == diff:
         return 1 << diff
     return 1 << diffs.index(diff) if diff in diffs else 0
@@ -91,9 +65,4 @@ def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
 
 def is_of(wrapper: PopCheckPointWrapper, queue: OffsetQueue) -> bool:
     """Whether the check point is of this queue and group."""
-    popped = wrapper.popped
-    return (popped.topic, popped.group, popped.queue_id) == (
-        queue.topic,
-        queue.group,
-        queue.queue_id,
-    )
+    return wrapper.point[:3] == (queue.topic, queue.group, queue.queue_id)

@@ -22,13 +22,13 @@ from typing import Final, NamedTuple, Protocol
 from broker.pop.buffered_pops import (
     OffsetQueue,
     PopCheckPointWrapper,
-    Popped,
     QueueKey,
     bit_of,
     is_of,
 )
+from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.due_check_points import DueCheckPoints
-from broker.pop.pop_check_point import CheckPointKey, PopCheckPoint
+from broker.pop.pop_check_point import PopCheckPoint, stored_point
 from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.revive_records import Refused, Stored
@@ -185,13 +185,13 @@ class PopBufferMergeService:
         self._queues[found.topic, found.group, found.queue_id] = queue
 
     def _recover_row(self, row: JournalRow, queue: OffsetQueue, log_end: int, now_ms: int) -> None:
-        popped = self._popped_of(row, queue, now_ms)
-        is_queued = row.next_offset >= 0
-        wrapper = PopCheckPointWrapper(popped, row.row, queue if is_queued else None)
-        wrapper.bits = row.bits & (1 << len(row.diffs)) - 1
+        point = self._point_of(row, now_ms)
+        is_queued = point.next_offset >= 0
+        wrapper = PopCheckPointWrapper(point, row.row, queue if is_queued else None)
+        wrapper.bits = row.bits & (1 << len(point.diffs)) - 1
         if is_queued:
             queue.waits.append(wrapper)
-            queue.latest = max(queue.latest, row.next_offset)
+            queue.latest = max(queue.latest, point.next_offset)
         else:
             self._recovered.add(wrapper)
         if 0 < row.stored_end <= log_end:
@@ -208,31 +208,22 @@ class PopBufferMergeService:
         elif not is_queued:
             self._free(wrapper)
 
-    def _popped_of(self, row: JournalRow, queue: OffsetQueue, now_ms: int) -> Popped:
+    def _point_of(self, row: JournalRow, now_ms: int) -> CheckPoint:
         """What a row says. No check point can wait for the times of some that older brokers took
         from clients, and every offset would wait for it: their messages come again at once."""
-        limits = self._settings.limits
-        pop_time_ms, invisible_ms = row.pop_time_ms, row.invisible_time_ms
-        revive_queue_id = row.revive_queue_id
+        limits, point = self._settings.limits, row.point
         if (
-            not limits.fits_time(pop_time_ms, invisible_ms, now_ms)
-            or not 0 <= revive_queue_id < limits.revive_queue_num
+            limits.fits_time(point.pop_time_ms, point.invisible_time_ms, now_ms)
+            and 0 <= point.revive_queue_id < limits.revive_queue_num
         ):
-            self.let_go += 1
-            log.error("pop journal: %s of %s@%s cannot be", row, queue.topic, queue.group)
+            return point
+        self.let_go += 1
+        log.error("pop journal: %s of %s@%s cannot be", row, point.topic, point.group)
+        return point._replace(
             # Each of another time: it is a part of its key.
-            pop_time_ms, invisible_ms = max(now_ms - row.row, 1), 0
-            revive_queue_id = row.row % limits.revive_queue_num
-        return Popped(
-            queue.topic,
-            queue.group,
-            queue.queue_id,
-            row.start_offset,
-            row.diffs,
-            pop_time_ms,
-            invisible_ms,
-            revive_queue_id,
-            row.next_offset,
+            pop_time_ms=max(now_ms - row.row, 1),
+            invisible_time_ms=0,
+            revive_queue_id=row.row % limits.revive_queue_num,
         )
 
     # -- pops ----------------------------------------------------------------------------------
@@ -254,26 +245,26 @@ class PopBufferMergeService:
         queue = self._queues.get((topic, group, queue_id))
         return queue is None or len(queue.waits) < self._settings.max_queue_size
 
-    def add(self, popped: Popped) -> bool:
+    def add(self, point: CheckPoint) -> bool:
         """A pop took messages, or found that none matches; False: they must not be handed out,
         there is no room, or the same pop is here already."""
-        queue = self._queue(popped)
+        queue = self._queue(point)
         if queue is None:
             return False
         queue.used_ms = self._now_ms()
-        if not popped.diffs and not queue.waits:
-            queue.latest = popped.next_offset
-            self._commit(queue, popped.next_offset)
+        if not point.diffs and not queue.waits:
+            queue.latest = point.next_offset
+            self._commit(queue, point.next_offset)
             return True
-        wrapper = self._add_wrapper(popped, queue, queue)
+        wrapper = self._add_wrapper(point, queue, queue)
         if wrapper is None:
             return False
         queue.waits.append(wrapper)
-        queue.latest = popped.next_offset
+        queue.latest = point.next_offset
         return True
 
-    def _queue(self, popped: Popped) -> OffsetQueue | None:
-        topic, group, queue_id = key = popped.topic, popped.group, popped.queue_id
+    def _queue(self, point: CheckPoint) -> OffsetQueue | None:
+        topic, group, queue_id = key = point.topic, point.group, point.queue_id
         queue = self._queues.get(key)
         if queue is None:
             stored = self._offsets.query_offset(group, topic, queue_id)
@@ -288,40 +279,32 @@ class PopBufferMergeService:
         return queue
 
     def _add_wrapper(
-        self, popped: Popped, owner: OffsetQueue, queue: OffsetQueue | None
+        self, point: CheckPoint, owner: OffsetQueue, queue: OffsetQueue | None
     ) -> PopCheckPointWrapper | None:
-        key = popped.key
-        if popped.diffs and key in self._buffer:
+        key = point.key
+        if point.diffs and key in self._buffer:
             return None
-        row = self._journal.add(
-            owner.number,
-            popped.diffs,
-            popped.revive_queue_id,
-            popped.start_offset,
-            popped.pop_time_ms,
-            popped.invisible_time_ms,
-            popped.next_offset,
-        )
+        row = self._journal.add(owner.number, point)
         if row is None:
             log.warning("the pop journal is full: nothing is handed out")
             return None
-        wrapper = PopCheckPointWrapper(popped, row, queue)
-        if popped.diffs:
+        wrapper = PopCheckPointWrapper(point, row, queue)
+        if point.diffs:
             self._buffer[key] = wrapper
-            self._schedule(wrapper, at_once=not self._is_buffered(popped))
+            self._schedule(wrapper, at_once=not self._is_buffered(point))
         return wrapper
 
-    def _is_buffered(self, popped: Popped) -> bool:
+    def _is_buffered(self, point: CheckPoint) -> bool:
         settings = self._settings
-        left_ms = popped.pop_time_ms + popped.invisible_time_ms - self._now_ms()
+        left_ms = point.revive_time_ms - self._now_ms()
         return settings.enabled and left_ms >= settings.stay_timeout_ms + _MIN_BUFFERED_MS
 
     def _schedule(self, wrapper: PopCheckPointWrapper, *, at_once: bool) -> None:
-        settings, popped = self._settings, wrapper.popped
+        settings, point = self._settings, wrapper.point
         # A pop time may be ahead of a clock that was set back, or be a client's.
         due_ms = min(
-            min(popped.pop_time_ms, self._now_ms()) + settings.stay_ms,
-            wrapper.revive_time_ms - settings.stay_timeout_ms,
+            min(point.pop_time_ms, self._now_ms()) + settings.stay_ms,
+            point.revive_time_ms - settings.stay_timeout_ms,
         )
         self._due.push(0 if at_once else due_ms, wrapper)
         self.on_work()
@@ -329,26 +312,18 @@ class PopBufferMergeService:
     def _enter(self, wrapper: PopCheckPointWrapper) -> None:
         """It is, again, in the buffer. Of two with one key the later counts: a client renewed one
         message twice in a ms, while the log took neither."""
-        key = wrapper.popped.key
+        key = wrapper.point.key
         same, self._buffer[key] = self._buffer.get(key), wrapper
         if same is not None:
-            same.bits = (1 << len(same.popped.diffs)) - 1
+            same.bits = (1 << len(same.point.diffs)) - 1
             self._settle(same)
 
     # -- acks ----------------------------------------------------------------------------------
 
-    def ack(
-        self,
-        topic: str,
-        group: str,
-        queue_id: int,
-        start_offset: int,
-        pop_time_ms: int,
-        offsets: Iterable[int],
-    ) -> bool:
+    def ack(self, key: CheckPointKey, offsets: Iterable[int]) -> bool:
         """Acknowledge messages of a check point that is here. False: it is not, or is stored; the
         ack has to be stored."""
-        wrapper = self._buffer.get((topic, group, queue_id, start_offset, pop_time_ms))
+        wrapper = self._buffer.get(key)
         if wrapper is None:
             return False
         bits = wrapper.bits
@@ -357,25 +332,19 @@ class PopBufferMergeService:
         self._set_bits(wrapper, bits)
         return True
 
-    def change(
-        self,
-        popped: Popped,
-        old_start_offset: int,
-        old_pop_time_ms: int,
-    ) -> bool | None:
-        """The message of `popped` (one, next offset -1) gets a new check point in the place of its
+    def change(self, point: CheckPoint, old_key: CheckPointKey) -> bool | None:
+        """The message of `point` (one, next offset -1) gets a new check point in the place of its
         old one. True: done. False: the new one is kept, but the old one is not here, so that the
         new one was handed to the log and the ack has to be stored behind it. None: no room."""
-        topic, group, queue_id = popped.topic, popped.group, popped.queue_id
-        owner = self._queue(popped)
+        owner = self._queue(point)
         if owner is None:
             return None
         owner.used_ms = self._now_ms()
-        old = self._buffer.get((topic, group, queue_id, old_start_offset, old_pop_time_ms))
-        new = self._add_wrapper(popped, owner, None)
+        old = self._buffer.get(old_key)
+        new = self._add_wrapper(point, owner, None)
         if new is None:
             return None
-        bit = 0 if old is None else bit_of(old, popped.start_offset)
+        bit = 0 if old is None else bit_of(old, point.start_offset)
         if old is None or not bit or old.bits & bit:
             self._store(new)
             return False
@@ -391,7 +360,7 @@ class PopBufferMergeService:
         wrapper.bits = bits
         self._journal.set_bits(wrapper.row, bits)
         if wrapper.is_acked:
-            del self._buffer[wrapper.popped.key]
+            del self._buffer[wrapper.point.key]
             self._settle(wrapper)
 
     # -- settling ------------------------------------------------------------------------------
@@ -412,7 +381,7 @@ class PopBufferMergeService:
     def _is_settled(self, wrapper: PopCheckPointWrapper) -> bool:
         if wrapper.children:
             return False
-        if not wrapper.popped.diffs or (wrapper.is_acked and not wrapper.is_leaving):
+        if not wrapper.point.diffs or (wrapper.is_acked and not wrapper.is_leaving):
             return True
         return 0 < wrapper.stored_end <= self._flushed_offset()
 
@@ -425,7 +394,7 @@ class PopBufferMergeService:
         while waits and self._is_settled(waits[0]):
             settled.append(waits.popleft())
         if settled:
-            self._commit(queue, settled[-1].popped.next_offset)
+            self._commit(queue, settled[-1].point.next_offset)
             for wrapper in settled:
                 self._free(wrapper)
 
@@ -464,7 +433,7 @@ class PopBufferMergeService:
         self._follow_flushes()
 
     def _is_here(self, wrapper: PopCheckPointWrapper) -> bool:
-        return self._buffer.get(wrapper.popped.key) is wrapper
+        return self._buffer.get(wrapper.point.key) is wrapper
 
     def _follow_flushes(self) -> None:
         if not self._unflushed:
@@ -486,29 +455,16 @@ class PopBufferMergeService:
 
     def _store(self, wrapper: PopCheckPointWrapper) -> None:
         """Store what is left of a check point; from now on its acks are stored, too."""
-        del self._buffer[wrapper.popped.key]
+        point = wrapper.point
+        del self._buffer[point.key]
         wrapper.is_leaving = True
         self._leaving += 1
+        left = [diff for index, diff in enumerate(point.diffs) if not wrapper.bits >> index & 1]
         self._records.put_check_point(
-            self._point(wrapper),
-            wrapper.popped.revive_queue_id,
+            stored_point(point._replace(diffs=tuple(left)), self._settings.limits.broker_name),
+            point.revive_queue_id,
             lambda end: self._on_stored(wrapper, end),
             lambda remark: self._on_refused(wrapper, remark),
-        )
-
-    def _point(self, wrapper: PopCheckPointWrapper) -> PopCheckPoint:
-        popped = wrapper.popped
-        left = [diff for index, diff in enumerate(popped.diffs) if not wrapper.bits >> index & 1]
-        return PopCheckPoint(
-            start_offset=popped.start_offset,
-            pop_time=popped.pop_time_ms,
-            invisible_time=popped.invisible_time_ms,
-            num=len(left),
-            queue_id=popped.queue_id,
-            topic=popped.topic,
-            group=popped.group,
-            queue_offset_diff=left,
-            broker_name=self._settings.limits.broker_name,
         )
 
     def _on_stored(self, wrapper: PopCheckPointWrapper, end: int) -> None:
@@ -524,8 +480,7 @@ class PopBufferMergeService:
         self._leaving -= 1
         if wrapper.row < 0:
             return
-        popped = wrapper.popped
-        log.warning("check point of %s is not stored yet: %s", popped, remark)
+        log.warning("check point of %s is not stored yet: %s", wrapper.point, remark)
         wrapper.is_leaving = False
         self._enter(wrapper)
         self._due.push(self._now_ms() + _AGAIN_MS, wrapper)
@@ -540,7 +495,7 @@ class PopBufferMergeService:
             return
         log.info("group %s: offset of %s@%s was set; forgotten: pops", group, topic, queue_id)
         for wrapper in [one for one in self._buffer.values() if is_of(one, queue)]:
-            del self._buffer[wrapper.popped.key]
+            del self._buffer[wrapper.point.key]
             wrapper.is_leaving = True
             self._free(wrapper)
         for wrapper in queue.waits:
@@ -593,10 +548,10 @@ def _fault_of(
     row: JournalRow, queue: OffsetQueue, queue_end: Callable[[str, int], int | None]
 ) -> str:
     """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
-    diffs = row.diffs
-    if row.start_offset < 0 or row.next_offset < -1 or min(diffs, default=0) < 0:
+    point = row.point
+    if point.start_offset < 0 or point.next_offset < -1 or min(point.diffs, default=0) < 0:
         return "its numbers cannot be"
     end = queue_end(queue.topic, queue.queue_id) or 0
-    if row.start_offset + max(diffs, default=0) >= end:
+    if max(point.offsets, default=point.start_offset) >= end:
         return f"its queue has no such messages, it ends at {end}"
     return ""

@@ -1,4 +1,4 @@
-"""PopCheckPoint: what was handed out from a queue by one pop, as stored in the revive topic.
+"""PopCheckPoint: a check point as stored in the revive topic.
 
 Pure data, any thread (Java: PopCheckPoint). The body is JSON in Java's order:
 
@@ -15,14 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.pop_names import ACK_TIME_INTERVAL_MS, CK_TAG
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64
-
-CheckPointKey = tuple[str, str, int, int, int]
-"""What joins a check point with its acks, in the buffer and in the revival: topic, group, queue id,
-start offset, pop time. (RocketMQ's is a text without separators, in which queue 1 at 12 and queue
-11 at 2 are one.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +85,19 @@ class PopCheckPoint(JsonBean):
             f"@{self.broker_name}@{CK_TAG}"
         )
 
-    def index_of_ack(self, offset: int) -> int:
-        """The bit of the message with this queue offset; -1: it is none of these."""
-        if offset < self.start_offset:
-            return -1
-        diff = offset - self.start_offset
-        if not self.queue_offset_diff:
-            return diff if diff < self.num else -1
-        return self.queue_offset_diff.index(diff) if diff in self.queue_offset_diff else -1
-
-    def ack_offset_by_index(self, index: int) -> int:
-        """The queue offset of a bit. Raises IndexError: the check point has fewer offsets than it
-        says."""
-        if not self.queue_offset_diff:
-            return self.start_offset + index
-        return self.start_offset + self.queue_offset_diff[index]
+    def check_point(self, revive_queue_id: int) -> CheckPoint:
+        """As it is in memory. revive_queue_id: where its record is. Its numbers are plausible
+        (fault_of_stored)."""
+        return CheckPoint(
+            self.topic or "",
+            self.group or "",
+            self.queue_id,
+            self.start_offset,
+            tuple(self.queue_offset_diff or range(self.num))[: self.num],
+            self.pop_time,
+            self.invisible_time,
+            revive_queue_id,
+        )
 
     def parse_re_put_times(self) -> int:
         """How often it was put again; 127, Java's largest byte, if that is more or no number."""
@@ -113,3 +107,21 @@ class PopCheckPoint(JsonBean):
             return min(int(self.re_put_times), 127)
         except ValueError:
             return 127
+
+
+def stored_point(
+    point: CheckPoint, broker_name: str | None, re_put_times: int = 0
+) -> PopCheckPoint:
+    """As its record says it."""
+    return PopCheckPoint(
+        start_offset=point.start_offset,
+        pop_time=point.pop_time_ms,
+        invisible_time=point.invisible_time_ms,
+        num=len(point.diffs),
+        queue_id=point.queue_id,
+        topic=point.topic,
+        group=point.group,
+        queue_offset_diff=list(point.diffs),
+        broker_name=broker_name,
+        re_put_times=str(re_put_times) if re_put_times else None,
+    )

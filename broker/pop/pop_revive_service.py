@@ -29,7 +29,8 @@ from typing import Final, Protocol
 from broker.append.append_queue import Append
 from broker.append.room_waits import RoomWaits
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
-from broker.pop.pop_check_point import CheckPointKey, PopCheckPoint
+from broker.pop.check_point import CheckPointKey
+from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
 from broker.pop.pop_retry_topics import PopRetryTopics
@@ -300,8 +301,8 @@ class PopReviveService:
     def _behind(self, queue: _Queue, now_ms: int) -> tuple[int, int]:
         first = min(
             [queue.next_read]
-            + [point.point.revive_offset for point in queue.points.values()]
-            + [point.point.revive_offset for point in queue.handled if point.left]
+            + [point.revive_offset for point in queue.points.values()]
+            + [point.revive_offset for point in queue.handled if point.left]
         )
         high = self._parts.table.offsets(self._topic, queue.queue_id)[1]
         if first >= high:
@@ -374,7 +375,7 @@ class PopReviveService:
 
     def _take_point(self, queue: _Queue, found: RevivePoint) -> None:
         point = found.point
-        self._parts.counts.taken(point.group or "", point.topic or "", queue.queue_id, CK)
+        self._parts.counts.taken(point.group, point.topic, queue.queue_id, CK)
         known = queue.points.pop(point.key, None)
         if known is not None:
             found.absorb(known)
@@ -384,7 +385,7 @@ class PopReviveService:
         self._parts.counts.taken(ack.consumer_group or "", ack.topic or "", queue.queue_id, ACK)
         known = queue.points.get(ack.key)
         broker_name = ack.broker_name or self._settings.broker_name
-        if known is not None and known.point.broker_name == broker_name:
+        if known is not None and known.broker_name == broker_name:
             known.acknowledge(offsets)
 
     # -- reviving ------------------------------------------------------------------------------
@@ -401,7 +402,7 @@ class PopReviveService:
                 self._revive(queue, point)
 
     def _revive(self, queue: _Queue, point: RevivePoint) -> None:
-        topic, group = point.point.topic or "", point.point.group or ""
+        topic, group = point.point[:2]
         open_offsets = point.open_offsets()
         if not open_offsets:
             return
@@ -431,7 +432,7 @@ class PopReviveService:
             self._settled(point)
 
     def _revive_message(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
-        topic, queue_id = point.point.topic or "", point.point.queue_id
+        topic, _group, queue_id = point.point[:3]
         low, high = self._parts.table.offsets(topic, queue_id)
         if not low <= offset < high:
             log.info("pop: message %s of %s/%s is gone: not revived", offset, topic, queue_id)
@@ -451,7 +452,7 @@ class PopReviveService:
         self._copy(queue, point, offset, decode_record(record, 0)[0])
 
     def _copy(self, queue: _Queue, point: RevivePoint, offset: int, message: Message) -> None:
-        group, name = point.point.group or "", point.point.topic or ""
+        name, group = point.point[:2]
         if not name.startswith(RETRY_PREFIX):
             name = pop_retry_topic(name, group, self._settings.enable_retry_topic_v2)
         try:
@@ -467,7 +468,7 @@ class PopReviveService:
             return
         commit_log = self._parts.commit_log
         record = revived_record(
-            message, point.point.pop_time, commit_log.store_host, commit_log.store_host_flag
+            message, point.point.pop_time_ms, commit_log.store_host, commit_log.store_host_flag
         )
         try:
             commit_log.check_room(topic, record.queue_id)
@@ -498,15 +499,13 @@ class PopReviveService:
         self._settled(copy.point, end)
         with self._counting.of(copy.phy_offset):
             self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
-            self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
-            self._parts.inflight.decrement(
-                point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
-            )
+            self._parts.counts.copied(point.group, point.topic, ResponseCode.SUCCESS)
+            self._parts.inflight.decrement(*point[:3], point.pop_time_ms, 1)
 
     def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
         """The log took nothing: try again, unless it never will."""
         point = copy.point.point
-        self._parts.counts.copied(point.group or "", point.topic or "", code)
+        self._parts.counts.copied(point.group, point.topic, code)
         log.warning("pop: %s not revived: %s: %s", point, code, remark)
         if code is ResponseCode.MESSAGE_ILLEGAL:
             self._guard.put(copy.phy_offset, MessageIllegalError(remark))
@@ -526,29 +525,17 @@ class PopReviveService:
         self, queue: _Queue, point: RevivePoint, offset: int, *, may_give_up: bool = True
     ) -> None:
         """The message gets a check point of its own, which is due later."""
-        old = point.point
-        times = old.parse_re_put_times()
+        old, times = point.point, point.put_again_times
         gives_up = may_give_up and self._settings.skip_when_put_again_reach_max_times
         if gives_up and times >= len(PUT_AGAIN_S):
             log.error("pop: message %s of %s is given up after %s times", offset, old, times)
             self._settled(point)
             return
-        later, now_ms = old.invisible_time, self._parts.commit_log.now_ms
-        if old.revive_time <= now_ms:
+        later, now_ms = old.invisible_time_ms, self._parts.commit_log.now_ms
+        if old.revive_time_ms <= now_ms:
             wait_ms = PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
-            later = now_ms - old.pop_time + wait_ms
-        new = PopCheckPoint(
-            start_offset=offset,
-            pop_time=old.pop_time,
-            invisible_time=later,
-            num=1,
-            queue_id=old.queue_id,
-            topic=old.topic,
-            group=old.group,
-            queue_offset_diff=[0],
-            broker_name=old.broker_name,
-            re_put_times=str(times + 1),
-        )
+            later = now_ms - old.pop_time_ms + wait_ms
+        new = point.put_again(offset, later)
         log.warning("pop: message %s of %s cannot be revived now, again later", offset, old)
 
         def stored(end: int) -> None:
@@ -576,14 +563,14 @@ class PopReviveService:
                 break
             queue.noted += 1
         if queue.noted > first:
-            last = handled[queue.noted - 1].point.revive_offset
+            last = handled[queue.noted - 1].revive_offset
             self._parts.progress.store(queue.queue_id, last)
 
     def _save(self, queue: _Queue, *, all_is_flushed: bool = False) -> None:
         """The consumer offset follows what is noted and flushed, in order."""
         flushed, last = self._parts.flushed_offset(), None
         while queue.noted and (all_is_flushed or queue.handled[0].end <= flushed):
-            last = queue.handled.popleft().point.revive_offset
+            last = queue.handled.popleft().revive_offset
             queue.noted -= 1
         if last is not None:
             self._parts.offsets.commit_own_offset(

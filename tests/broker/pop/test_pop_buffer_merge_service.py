@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.pop.buffered_pops import Popped
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
@@ -73,14 +73,13 @@ class World:
     def pop(self, start=0, count=3, *, diffs=None, invisible_ms=60_000, queue_id=0):
         diffs = tuple(range(count)) if diffs is None else diffs
         next_offset = start + (max(diffs) if diffs else 0) + 1
-        popped = Popped("T", "G", queue_id, start, diffs, self.now_ms, invisible_ms, 5, next_offset)
+        popped = CheckPoint(
+            "T", "G", queue_id, start, diffs, self.now_ms, invisible_ms, 5, next_offset
+        )
         return self.buffer.add(popped) and popped
 
     def ack(self, popped, *offsets):
-        return self.buffer.ack(
-            popped.topic, popped.group, popped.queue_id, popped.start_offset,
-            popped.pop_time_ms, offsets,
-        )  # fmt: skip
+        return self.buffer.ack(popped.key, offsets)
 
     @property
     def committed(self):
@@ -217,7 +216,7 @@ def change(world, popped, offset, invisible_ms=60_000):
         start_offset=offset, diffs=(0,), pop_time_ms=world.now_ms,
         invisible_time_ms=invisible_ms, next_offset=-1,
     )  # fmt: skip
-    return world.buffer.change(new, popped.start_offset, popped.pop_time_ms), new
+    return world.buffer.change(new, popped.key), new
 
 
 def test_a_changed_message_keeps_the_offset_back_until_its_new_check_point_is_safe(world):
@@ -452,9 +451,11 @@ def forge(world, **fields):
     journal = world.buffer._journal
     row = {"revive": 5, "start": 1, "pop": world.now_ms + 1, "invisible": 60_000, "next": -1}
     row |= fields
-    assert journal.add(0, fields.get("diffs", (0,)), *[row[name] for name in (
-        "revive", "start", "pop", "invisible", "next",
-    )]) is not None  # fmt: skip
+    point = CheckPoint(
+        "T", "G", 0, row["start"], fields.get("diffs", (0,)), row["pop"], row["invisible"],
+        row["revive"], row["next"],
+    )  # fmt: skip
+    assert journal.add(0, point) is not None
     world.ack(popped, 1)
     return popped
 
@@ -533,7 +534,7 @@ def test_several_rows_of_one_message_that_cannot_be_are_all_let_go(world):
     popped = forge(world, pop=MOST)
     journal = world.buffer._journal
     for number in range(3):
-        journal.add(0, (0,), 5, 1, MOST - number, 60_000, -1)
+        journal.add(0, CheckPoint("T", "G", 0, 1, (0,), MOST - number, 60_000, 5))
     world.start()
     world.at(0)
     world.flushed = world.records.end
@@ -557,9 +558,9 @@ def test_numbers_that_do_not_fit_take_no_row_and_no_queue(tmp_path):
     world.start(capacity=2)
     journal = world.buffer._journal
     for _ in range(10):
-        assert journal.add(0, (0,), 5, 0, MOST + 1, 60_000, -1) is None
-        assert journal.add(0, (0,) * 33, 5, 0, 1, 60_000, -1) is None
-        assert journal.add(0, (1 << 31,), 5, 0, 1, 60_000, -1) is None
+        for diffs, pop_time_ms in (((0,), MOST + 1), ((0,) * 33, 1), ((1 << 31,), 1)):
+            point = CheckPoint("T", "G", 0, 0, diffs, pop_time_ms, 60_000, 5)
+            assert journal.add(0, point) is None
         assert journal.add_queue("T", "G", 1 << 31, 0) is None
         assert journal.add_queue("T", "G", 0, MOST + 1) is None
     assert journal.add_queue("T", "G", 0, 0) == 0
