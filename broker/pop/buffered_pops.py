@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from broker.pop.check_point import CheckPoint
+from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.pop_journal import JournalQueue
 
 QueueKey = tuple[str, str, int]
@@ -21,6 +21,8 @@ class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
     """A check point in the buffer; bits: of its acknowledged messages."""
 
     point: CheckPoint
+    key: CheckPointKey
+    """Its."""
     row: int
     queue: OffsetQueue | None
     parent: PopCheckPointWrapper | None = None

@@ -187,7 +187,7 @@ class PopBufferMergeService:
     def _recover_row(self, row: JournalRow, queue: OffsetQueue, log_end: int, now_ms: int) -> None:
         point = self._point_of(row, now_ms)
         is_queued = point.next_offset >= 0
-        wrapper = PopCheckPointWrapper(point, row.row, queue if is_queued else None)
+        wrapper = PopCheckPointWrapper(point, point.key, row.row, queue if is_queued else None)
         wrapper.bits = row.bits & (1 << len(point.diffs)) - 1
         if is_queued:
             queue.waits.append(wrapper)
@@ -288,7 +288,7 @@ class PopBufferMergeService:
         if row is None:
             log.warning("the pop journal is full: nothing is handed out")
             return None
-        wrapper = PopCheckPointWrapper(point, row, queue)
+        wrapper = PopCheckPointWrapper(point, key, row, queue)
         if point.diffs:
             self._buffer[key] = wrapper
             self._schedule(wrapper, at_once=not self._is_buffered(point))
@@ -312,7 +312,7 @@ class PopBufferMergeService:
     def _enter(self, wrapper: PopCheckPointWrapper) -> None:
         """It is, again, in the buffer. Of two with one key the later counts: a client renewed one
         message twice in a ms, while the log took neither."""
-        key = wrapper.point.key
+        key = wrapper.key
         same, self._buffer[key] = self._buffer.get(key), wrapper
         if same is not None:
             same.bits = (1 << len(same.point.diffs)) - 1
@@ -360,7 +360,7 @@ class PopBufferMergeService:
         wrapper.bits = bits
         self._journal.set_bits(wrapper.row, bits)
         if wrapper.is_acked:
-            del self._buffer[wrapper.point.key]
+            del self._buffer[wrapper.key]
             self._settle(wrapper)
 
     # -- settling ------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ class PopBufferMergeService:
         self._follow_flushes()
 
     def _is_here(self, wrapper: PopCheckPointWrapper) -> bool:
-        return self._buffer.get(wrapper.point.key) is wrapper
+        return self._buffer.get(wrapper.key) is wrapper
 
     def _follow_flushes(self) -> None:
         if not self._unflushed:
@@ -456,7 +456,7 @@ class PopBufferMergeService:
     def _store(self, wrapper: PopCheckPointWrapper) -> None:
         """Store what is left of a check point; from now on its acks are stored, too."""
         point = wrapper.point
-        del self._buffer[point.key]
+        del self._buffer[wrapper.key]
         wrapper.is_leaving = True
         self._leaving += 1
         left = [diff for index, diff in enumerate(point.diffs) if not wrapper.bits >> index & 1]
@@ -495,7 +495,7 @@ class PopBufferMergeService:
             return
         log.info("group %s: offset of %s@%s was set; forgotten: pops", group, topic, queue_id)
         for wrapper in [one for one in self._buffer.values() if is_of(one, queue)]:
-            del self._buffer[wrapper.point.key]
+            del self._buffer[wrapper.key]
             wrapper.is_leaving = True
             self._free(wrapper)
         for wrapper in queue.waits:

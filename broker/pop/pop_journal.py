@@ -191,8 +191,7 @@ class PopJournal:
     def add(self, queue: int, point: CheckPoint) -> int | None:
         """Write a row for the queue of this number; the row's, None: the file, or the disk, is
         full, or a number does not fit."""
-        _topic, _group, _queue_id, start_offset, diffs, pop_time_ms, invisible_ms, *others = point
-        revive_queue_id, next_offset = others
+        _, _, _, start_offset, diffs, pop_ms, invisible_ms, revive_queue_id, next_offset = point
         # Before a row is taken: what cannot be written down uses none up.
         try:
             body = _ROW_BODY.pack(
@@ -200,7 +199,7 @@ class PopJournal:
                 len(diffs),
                 revive_queue_id,
                 start_offset,
-                pop_time_ms,
+                pop_ms,
                 invisible_ms,
                 next_offset,
             ) + _DIFFS[len(diffs)].pack(*diffs)
