@@ -22,7 +22,7 @@ class RevivePoint:
     """See the module."""
 
     __slots__ = (
-        "acked", "again", "broker_name", "due_ms", "end", "left", "offsets", "phy_offset", "point",
+        "_of_key", "acked", "again", "broker_name", "due_ms", "end", "left", "phy_offset", "point",
         "put_again_times", "revive_offset",
     )  # fmt: skip
 
@@ -34,10 +34,10 @@ class RevivePoint:
         self.revive_offset = revive_offset
         self.phy_offset = message.phy_offset
         self.due_ms = min(self.point.revive_time_ms, message.store_timestamp + _MAX_WAIT_MS)
-        self.offsets = dict.fromkeys(self.point.offsets)
-        """The queue offsets of its messages, in order."""
         self.acked: set[int] = set()
-        """Those of acknowledged messages."""
+        """The queue offsets of acknowledged messages, of all check points with its key."""
+        self._of_key = set(self.point.offsets)
+        """Those that these can be."""
         self.left = 0
         """Messages that are neither copied nor given up."""
         self.again: list[int] = []
@@ -45,22 +45,22 @@ class RevivePoint:
         self.end = 0
         """The log's end behind the last copy."""
 
-    def acknowledge(self, offsets: Iterable[int]) -> None:
-        """These were acknowledged; others than its own say nothing."""
-        self.acked.update([offset for offset in offsets if offset in self.offsets])
+    def is_same(self, other: RevivePoint) -> bool:
+        """Whether both hand out the same messages at the same time."""
+        return self.point == other.point
 
-    def absorb(self, known: RevivePoint) -> None:
-        """One with the same key came before, of the same messages or of others: a message that is
-        renewed in the ms of a pop that begins with it has the key of that pop. What is acknowledged
-        of one is so of both."""
-        known.offsets.update(self.offsets)  # not a copy: there may be any number of them
-        self.offsets = known.offsets
-        self.acked = known.acked
-        self.due_ms = max(self.due_ms, known.due_ms)
+    def share_acks(self, known: RevivePoint) -> None:
+        """That one has the same key: so have the acks of both."""
+        known._of_key.update(self._of_key)  # not a copy: there may be any number of them
+        self._of_key, self.acked = known._of_key, known.acked
+
+    def acknowledge(self, offsets: Iterable[int]) -> None:
+        """These were acknowledged; offsets of no message say nothing."""
+        self.acked.update([offset for offset in offsets if offset in self._of_key])
 
     def open_offsets(self) -> list[int]:
         """The queue offsets of messages that were not acknowledged."""
-        return [offset for offset in self.offsets if offset not in self.acked]
+        return [offset for offset in self.point.offsets if offset not in self.acked]
 
     def put_again(self, offset: int, invisible_time_ms: int) -> PopCheckPoint:
         """One of these messages as a check point of its own, which is due later."""
