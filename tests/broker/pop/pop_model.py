@@ -122,6 +122,12 @@ class Model:
             fate.may_come_twice = True
             fate.may_be_acked |= fate.is_acked
 
+    def was_reset(self, group: str, body: bytes, *, passed: bool) -> None:
+        """The group's offset was set behind this message, or to it or before it."""
+        fate = self.fate(group, body)
+        fate.may_come_twice = True
+        fate.may_be_acked |= passed or fate.is_acked
+
     def wanted(self, group: str) -> list[bytes]:
         want = GROUPS[group]
         return [body for body, (_queue, tag) in self.messages.items() if want in ("*", tag)]
@@ -144,7 +150,6 @@ class History:
         self.model = Model()
         self._numbers = 0
         self._handles: list[tuple[str, PoppedMessage]] = []
-        self.counts: dict[str, int] = {}
 
     def run(self, steps: list[Step]) -> None:
         """Raises AssertionError for a promise that is broken."""
@@ -153,7 +158,7 @@ class History:
             try:
                 step(*numbers)
             except Killed:
-                self._start()
+                self._start(numbers[2] % 20)
         self.world.disk.fuse = None
         self.finish()
 
@@ -165,9 +170,11 @@ class History:
     def now_ms(self) -> int:
         return self.world.clock.now_ms()
 
-    def _start(self) -> None:
-        self.counts["starts"] = self.counts.get("starts", 0) + 1
-        self.world.start()
+    def _start(self, fuse: int | None = None) -> None:
+        try:
+            self.world.start(fuse)
+        except Killed:
+            self.world.start()
 
     def _client(self, group: str) -> PopClient:
         return PopClient(self.world, group, NAME)  # type: ignore[arg-type]
@@ -344,6 +351,18 @@ class History:
         self._handles = [one for one in self._handles if one[1].message.body in alive]
         self._start()
 
+    def _do_reset(self, who: int, queue: int, offset: int) -> None:
+        """An operator sets a group's offset: what is before it counts as consumed, what is behind
+        it comes again."""
+        group, queue_id = list(GROUPS)[who % len(GROUPS)], queue % QUEUES
+        end = self.world.log.offsets(TOPIC, queue_id)[1]
+        offset %= end + 1
+        self.world.offsets.resets[group, TOPIC, queue_id] = offset
+        self.world.offsets.table[group, TOPIC, queue_id] = offset
+        for at in range(end):
+            body = self.world.log.message_at(TOPIC, queue_id, at).body
+            self.model.was_reset(group, body, passed=at < offset)
+
     def _do_room(self, has_room: int, writable: int, _c: int) -> None:
         """The log takes nothing for a while, in one of two ways."""
         self.world.appends.has_room = bool(has_room % 3)
@@ -393,4 +412,5 @@ class History:
 WEIGHTS = {
     "send": 12, "pop": 24, "ack": 16, "batch_ack": 6, "change": 10, "forge": 2, "peek": 2,
     "pause": 14, "sleep": 4, "flush": 4, "fuse": 5, "kill": 2, "stop": 1, "power": 1, "room": 3,
+    "reset": 1,
 }  # fmt: skip

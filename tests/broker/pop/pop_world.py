@@ -251,6 +251,8 @@ class Offsets:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.table = dict(disk.saved_offsets)
+        self.resets: dict[tuple[str, str, int], int] = {}
+        """By an operator, not taken up yet."""
 
     def save(self) -> None:
         self._disk.touch()
@@ -266,10 +268,11 @@ class Offsets:
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.table.get((group, topic, queue_id))
 
-    def take_reset_offset(self, *_of: object) -> None: ...
+    def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self.resets.pop((group, topic, queue_id), None)
 
-    def has_offset_reset(self, *_of: object) -> bool:
-        return False
+    def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        return (group, topic, queue_id) in self.resets
 
 
 class MortalJournal(PopJournal):
@@ -384,11 +387,12 @@ class PopWorld:
         self._boots += 1
         self.disk.cut(self.disk.flushed)
 
-    def start(self) -> None:
-        """A new process: it has what is on the disk, up to what was published."""
+    def start(self, fuse: int | None = None) -> None:
+        """A new process: it has what is on the disk, up to what was published. fuse: it may be
+        killed, too, before it serves."""
         self.close()
         disk = self.disk
-        disk.fuse = None
+        disk.fuse = fuse
         disk.cut(disk.published)
         self.socket, self.loop = MemorySocket(), TurnLoop()
         self._answers: dict[int, RemotingCommand] = {}
@@ -420,6 +424,7 @@ class PopWorld:
         self._build_processors(limits)
         self.progress = ReviveProgress(self.root / "progress", boot_id, 8)
         self._build_revival()
+        disk.fuse = None
 
     def _build_processors(self, limits: PopLimits) -> None:
         inflight = self.inflight = PopInflightMessageCounter(0)
