@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
@@ -31,6 +31,9 @@ from ha.write_socket_service import LogSource, WriteSocketService
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+
+if TYPE_CHECKING:
+    from ha.group_transfer_service import GroupTransferService
 
 log = logging.getLogger(__name__)
 
@@ -52,19 +55,6 @@ _UNPROVEN: Final[dict[Answer, str]] = {
     Answer.OTHER: "its records are not ours: they come from another time or master; start it "
     "with an empty store",
 }
-
-
-class GroupTransfer(Protocol):
-    """The part of GroupTransferService used here; any thread."""
-
-    def add(self, progress: SlaveProgress) -> None:
-        """A slave is served from now on."""
-
-    def remove(self, progress: SlaveProgress, reason: RefusalReason | None, text: str) -> None:
-        """It no longer is."""
-
-    def notify_transfer_some(self, progress: SlaveProgress, log_end: int) -> None:
-        """It has acknowledged something; `log_end`: of the log, read before that."""
 
 
 class HAConnection:
@@ -130,7 +120,7 @@ class HAConnections:
         self,
         config: HaConfig,
         source: LogSource,
-        group_transfer: GroupTransfer,
+        group_transfer: GroupTransferService,
         wait_notify: WaitNotifyObject,
         refusals: RefusalLog,
         verifier: ReplicaVerifier,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,12 +23,15 @@ from store.batch_topics import BatchTopics
 from store.batch_units import BatchUnit
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
-from store.consume_queue_table import ConsumeQueueTable, QueueTablePublisher
+from store.consume_queue_table import ConsumeQueueTable
 from store.log_fences import LogFences
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
 from store.record_arrays import RecordArrays
 from store.resync_request import is_backup_name
 from store.unit_check import FencedLog, is_right
+
+if TYPE_CHECKING:
+    from ipc.queue_table import QueueTableWriter
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class BatchConsumeQueueTable:
     def __init__(
         self,
         files: ConsumeQueueFiles,
-        publisher: QueueTablePublisher,
+        publisher: QueueTableWriter,
         simple: ConsumeQueueTable,
         topics: BatchTopics,
         rebuild: Rebuild,

@@ -10,7 +10,7 @@ and message_codec.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -31,7 +31,6 @@ from store.message_codec import (
     record_head,
 )
 from store.message_properties import PAIR_END, PROPERTIES_LIMIT
-from store.reserved_properties import any_holds_reserved
 
 _ITEM: Final = Struct(">i8xii")
 """Of an item's head: totalSize, flag, body size."""
@@ -82,21 +81,27 @@ class BatchPlace(msgspec.Struct, frozen=True, gc=False):
     """Bytes that all records may take."""
 
 
+ArePlain = Callable[[bytes, Sequence[bytes]], bool]
+"""Whether messages can be stored as they are, by their properties: joined, and one by one. It may
+say no for a word that two neighbours make."""
 BatchRecords = tuple[bytes, Sequence[int]]
 """The bytes of all records of a batch, and where each begins in the log."""
 
 
-def encode_batch(body: memoryview, common: BatchCommon, place: BatchPlace) -> BatchRecords | None:
+def encode_batch(
+    body: memoryview, common: BatchCommon, place: BatchPlace, are_plain: ArePlain
+) -> BatchRecords | None:
     """The records of the batch `body`, back to back.
 
-    None: it is damaged or empty, it holds a message that is not plain (see the module), or a number
+    None: it is damaged or empty, it holds a message that is not plain, or no text, or a number
     does not fit its field; or it holds too many, or takes more than place.room, which is known
     before it is made.
     """
     if len(body) < _LEAST_ITEM or not _may_fit(body, common, place.room):
         return None
     try:
-        return _encode_rows(body, common, place) or _encode_each(body, common, place)
+        made = _encode_rows(body, common, place, are_plain)
+        return made or _encode_each(body, common, place, are_plain)
     except struct.error:
         return None
 
@@ -136,17 +141,7 @@ def _head(common: BatchCommon, place: BatchPlace, size: int, flag: int, body_siz
     return packed
 
 
-def _are_plain(joined: bytes, texts: Sequence[bytes]) -> bool:
-    """Whether these properties, `joined` and one by one, can be stored as they are. False for a
-    mark that is made by two neighbours, too."""
-    # Delays; timers, light queues and inner batches. In 1 KiB it takes 0.06 us to see that a letter
-    # is not there, 0.7 for a word.
-    if b"L" in joined and b"DELAY\x01" in joined:
-        return False
-    if b"R" in joined and (b"TIMER_DE" in joined or b"INNER_" in joined):
-        return False
-    if any_holds_reserved(joined, texts):
-        return False
+def _are_text(joined: bytes, texts: Sequence[bytes]) -> bool:
     if joined.isascii():
         return True
     try:
@@ -175,7 +170,9 @@ def _row_structs(
     return Struct(">" + item * count), Struct(">" + record * count)
 
 
-def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> BatchRecords | None:
+def _encode_rows(
+    body: memoryview, common: BatchCommon, place: BatchPlace, are_plain: ArePlain
+) -> BatchRecords | None:
     """Long and plain: 16 messages of 128 bytes take 13 us here, 22 in the loop and 19 with arrays
     of numpy; 100 take 60, 140 and 57.
 
@@ -217,7 +214,7 @@ def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         if values[::4].count(item_head) != taken or values[2::4].count(length) != taken:
             return None
         joined = b"".join(texts)
-        if not _are_plain(joined, texts):
+        if not (are_plain(joined, texts) and _are_text(joined, texts)):
             return None
         if properties_size:
             ends = joined[properties_size - 1 :: properties_size].count(PAIR_END)
@@ -239,7 +236,9 @@ def _encode_rows(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
 # -- messages of any sizes ---------------------------------------------------------------------
 
 
-def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> BatchRecords | None:
+def _encode_each(
+    body: memoryview, common: BatchCommon, place: BatchPlace, are_plain: ArePlain
+) -> BatchRecords | None:
     """Long and plain: 1.4 us a message of 128 bytes."""
     data = body.tobytes()
     at, end = 0, len(data)
@@ -282,6 +281,7 @@ def _encode_each(body: memoryview, common: BatchCommon, place: BatchPlace) -> Ba
         phy_offset += size
         queue_offset += 1
         at = item_end
-    if at > end or not _are_plain(b"".join(texts), texts):
+    joined = b"".join(texts)
+    if at > end or not (are_plain(joined, texts) and _are_text(joined, texts)):
         return None
     return b"".join(pieces), phy_offsets

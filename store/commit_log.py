@@ -1,10 +1,12 @@
 """CommitLog: the batch append by the log's one writer.
 
 Runs on the loop thread of `remoting` on a master. Every kind of record enters the log through
-`put` (one record), `put_batch` (all or nothing) or `put_sent_batch` (the same, from a client's
-bytes), which give the record its place at once, and `commit`, which writes what was put since the
-last commit to the file in one call and publishes it. Order of publication: append_end,
-bytes, max_phy_offset, bells. After a crash of the writer `open` zeroes [max_phy_offset,
+`append` (all of them or nothing), which gives the records their places at once, and `commit`, which
+writes what was appended since the last commit to the file in one call and publishes it. The hot
+loops of sends have two entrances of their own, `put_fields` (one record) and `put_sent_batch` (a
+batch, from a client's bytes): they take what needs no place but the one in its queue, and store the
+bytes that `append` would (tests/test_architecture.py holds who calls them). Order of publication:
+append_end, bytes, max_phy_offset, bells. After a crash of the writer `open` zeroes [max_phy_offset,
 append_end), so that no unpublished record comes back to life. It knows no flush, no replica, no
 feature: whoever waits for those waits for offsets.
 Corresponds to CommitLog.asyncPutMessage / DefaultAppendMessageCallback of RocketMQ. Long because
@@ -22,7 +24,7 @@ import msgspec
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
-from store.batch_records import BatchCommon, BatchPlace, encode_batch
+from store.batch_records import ArePlain, BatchCommon, BatchPlace, encode_batch
 from store.consume_queue_files import is_safe_topic
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, RUNNING_FLAGS, STORE_TIMESTAMP
 from store.crc32 import LONG, crc32, long_crc32
@@ -263,22 +265,6 @@ class CommitLog:
         if self._room is not None and queue_id not in topic.next_offsets:
             self._room.check(topic.name, queue_id)
 
-    def put(self, topic: TopicLog, record: Record) -> tuple[int, int]:
-        """`put_fields` with those of a record."""
-        body = record.body
-        return self.put_fields(
-            topic,
-            record.queue_id,
-            record.flag,
-            record.sys_flag,
-            record.born_timestamp,
-            record.born_host,
-            record.reconsume_times,
-            record.prepared_transaction_offset,
-            body if isinstance(body, bytes) else bytes(body),
-            record.properties,
-        )
-
     def put_fields(
         self,
         topic: TopicLog,
@@ -305,7 +291,9 @@ class CommitLog:
         phy_offset = self.position
         if phy_offset + size + BLANK_SIZE > self._file_end:
             if size + BLANK_SIZE > self._file_size:
-                raise MessageIllegalError(f"record of {size} bytes, a file holds {self._file_size}")
+                raise MessageIllegalError(
+                    f"record of {size} bytes does not fit a file of {self._file_size}"
+                )
             self._roll(size)
             phy_offset = self.position
         is_uncounted = sys_flag & _UNCOUNTED
@@ -344,12 +332,13 @@ class CommitLog:
         self.position = phy_offset + size
         return phy_offset, queue_offset
 
-    def put_batch(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
-        """Place several records of one topic back to back in one file, or none of them.
+    def append(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
+        """Place the records of one topic, at least one, back to back in one file, or none of them.
 
-        Returns (phy_offset, queue_offset) of each. MessageIllegalError: larger than a file;
-        QueueTableFullError: a queue would be a new one.
-        Records that name light queues get their places in those, too.
+        Returns (phy_offset, queue_offset) of each. Light queues that they name give them their
+        places; what they say of these themselves is replaced. Of an inner batch (sysFlag) only one
+        is taken. MessageIllegalError: larger than a file; QueueTableFullError: a queue would be a
+        new one; NextFileNotReadyError: later.
         """
         if self.lmq is not None:
             return self._put_dispatched(self.lmq, topic, records)
@@ -370,44 +359,65 @@ class CommitLog:
         return places
 
     def _put_all(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
+        total = sum(record_size(topic, record) for record in records)
+        if total + BLANK_SIZE > self._file_size:
+            what = "batch" if len(records) > 1 else "record"
+            raise MessageIllegalError(
+                f"{what} of {total} bytes does not fit a file of {self._file_size}"
+            )
         if self._room is not None:
             for record in records:
                 if record.queue_id not in topic.next_offsets and not record.sys_flag & _UNCOUNTED:
                     self._room.take(topic.name, record.queue_id)
         if records[0].sys_flag & INNER_BATCH_FLAG:
             return [self._put_inner_batch(topic, record) for record in records]
-        total = sum(record_size(topic, record) for record in records)
-        if total + BLANK_SIZE > self._file_size:
-            raise MessageIllegalError(
-                f"batch of {total} bytes does not fit a file of {self._file_size}"
-            )
         if self.position + total + BLANK_SIZE > self._file_end:
             self._roll(total)
-        return [self.put(topic, record) for record in records]
+        return [self._put(topic, record) for record in records]
 
     def _put_inner_batch(self, topic: TopicLog, record: Record) -> tuple[int, int]:
         """One record that uses up a queue offset for each message that it holds; one of a
-        transaction that is prepared or rolled back uses up none, as in `put`."""
+        transaction that is prepared or rolled back uses up none, as any other."""
         base = topic.next_offsets.get(record.queue_id, 0)
         following = base + inner_num(record.sys_flag, record.properties)
         properties = with_base(record.properties, base)
-        place = self.put(topic, msgspec.structs.replace(record, properties=properties))
+        place = self._put(topic, msgspec.structs.replace(record, properties=properties))
         if not record.sys_flag & _UNCOUNTED:
             topic.next_offsets[record.queue_id] = following
         return place
 
+    def _put(self, topic: TopicLog, record: Record) -> tuple[int, int]:
+        body = record.body
+        return self.put_fields(
+            topic,
+            record.queue_id,
+            record.flag,
+            record.sys_flag,
+            record.born_timestamp,
+            record.born_host,
+            record.reconsume_times,
+            record.prepared_transaction_offset,
+            body if isinstance(body, bytes) else bytes(body),
+            record.properties,
+        )
+
     def put_sent_batch(
-        self, topic: TopicLog, common: BatchCommon, body: memoryview, most: int
+        self,
+        topic: TopicLog,
+        common: BatchCommon,
+        body: memoryview,
+        most: int,
+        are_plain: ArePlain,
     ) -> Sequence[int] | None:
         """Place the messages of a batch as a client sent it; the phy_offset of each. None: not a
         plain batch (encode_batch), over `most` bytes, no room in this file, the first of its queue,
-        or of a topic with V2 records: `put_batch` is for those."""
+        or of a topic with V2 records: `append` is for those."""
         queue_offset = topic.next_offsets.get(common.queue_id, -1)
         if queue_offset < 0 or topic.magic != MAGIC_V1:
             return None
         room = min(most, self._file_end - self.position - BLANK_SIZE)
         place = BatchPlace(self.position, queue_offset, self.now_ms, self.store_host, room)
-        records = encode_batch(body, common, place)
+        records = encode_batch(body, common, place, are_plain)
         if records is None:
             return None
         data, phy_offsets = records

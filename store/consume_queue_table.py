@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
@@ -27,6 +27,9 @@ from store.record_arrays import RecordArrays
 from store.resync_request import is_backup_name
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.unit_runs import UnitRun, runs_of_units
+
+if TYPE_CHECKING:
+    from ipc.queue_table import QueueTableWriter
 
 log = logging.getLogger(__name__)
 
@@ -38,34 +41,6 @@ _MANY_DUE: Final = 64
 an orderly stop does not wait that long."""
 
 
-class QueueTablePublisher(Protocol):
-    """Where readers in other processes see the bounds of the queues."""
-
-    def row(self, topic: str, queue_id: int) -> int | None:
-        """The row of a queue, created on first use; None: the table is full."""
-        ...
-
-    def set_offsets(self, row: int, min_offset: int, max_offset: int) -> None:
-        """Queue offsets [min_offset, max_offset) can be read."""
-        ...
-
-    def mark_moved(self, row: int) -> None:
-        """Units were added or removed."""
-        ...
-
-    def reset(self, row: int) -> None:
-        """The queue was emptied: files opened before are no longer its files."""
-        ...
-
-    def renew(self, row: int) -> None:
-        """Files opened before may not be its files any more, or hold other units."""
-        ...
-
-    def set_compacted(self, row: int, generation: int, max_offset: int) -> None:
-        """Publish the end of a queue's compaction log."""
-        ...
-
-
 class ConsumeQueueTable:
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method.
 
@@ -75,7 +50,7 @@ class ConsumeQueueTable:
     def __init__(
         self,
         files: ConsumeQueueFiles,
-        publisher: QueueTablePublisher,
+        publisher: QueueTableWriter,
         *,
         on_left_out: Callable[[], None] = lambda: None,
         on_deleted: Callable[[Collection[tuple[str, int]]], None] = lambda _queues: None,

@@ -63,12 +63,16 @@ _RAW_PAIR_END: Final = _PAIR_END.encode()
 
 
 def holds_reserved(text: str) -> bool:
-    """Whether a property text has a reserved property, even an empty one. A hot loop that has
-    looked for both marks itself calls this for those that have one."""
+    """Whether a property text has a reserved property, even an empty one."""
     if not (
         "ER_" in text or "REAL_" in text or "TRAN" in text or OTHER_MARK in text or "__CRC" in text
     ):
         return False
+    return holds_reserved_pair(text)
+
+
+def holds_reserved_pair(text: str) -> bool:
+    """The same, for those who have looked for parts of the names themselves."""
     return _find(_PAIR_END + text) is not None
 
 

@@ -1,10 +1,10 @@
 """Rebuilds the writer's queue offsets before the first write; claims those of repaired records.
 
-The first runs once in `remoting`, before CommitLog.put. The truth is in two places: the queue table
-covers the log up to dispatched_offset, the log itself holds what came after. dispatched_offset is
-read first: whatever lies before it is in the table by then, whatever the `store` process dispatches
-meanwhile is only seen twice. Corresponds to CommitLog.recoverTopicQueueTable of RocketMQ, which
-covers the consumequeue only.
+The first runs once in `remoting`, before anything is appended. The truth is in two places: the
+queue table covers the log up to dispatched_offset, the log itself holds what came after.
+dispatched_offset is read first: whatever lies before it is in the table by then, whatever the
+`store` process dispatches meanwhile is only seen twice. Corresponds to
+CommitLog.recoverTopicQueueTable of RocketMQ, which covers the consumequeue only.
 """
 
 from __future__ import annotations

@@ -57,16 +57,26 @@ WINGS: dict[str, set[str]] = {
     "transaction": {"append", "store_access", "topic"},
     "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
+    "send": {"append", "metrics", "timer", "topic", "transaction"},
     "processor": {
         *("acl", "append", "auth", "client", "coldctr", "filter", "longpolling", "metrics"),
         *("offset", "out"),
-        *("pop", "schedule", "settings", "slave", "store_access", "subscription", "timer"),
+        *("pop", "schedule", "send", "settings", "slave", "store_access", "subscription", "timer"),
         *("topic", "transaction"),
     },
     "wiring": {
         *("coldctr", "longpolling"),
         *("acl", "append", "auth", "client", "filter", "latency", "metrics", "offset"),
-        *("out", "processor", "schedule", "settings", "slave", "store_access", "subscription"),
+        *(
+            "out",
+            "processor",
+            "schedule",
+            "send",
+            "settings",
+            "slave",
+            "store_access",
+            "subscription",
+        ),
         *("pop", "timer", "topic", "transaction"),
     },
     "container": {"broker_startup", "settings", "supervisor"},
@@ -119,6 +129,60 @@ REASON_MODULE_LINES = 400
 REASON_METHODS = 20
 """A class with more methods says in its docstring why: "Many methods because ..."."""
 MAX_FUNCTION_LINES = 100
+_NAMED = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+MAX_PARAMETERS = 8
+MANY_PARAMETERS = {
+    "broker.processor.admin_offset_processor.AdminOffsetProcessor.__init__": 15,
+    "broker.processor.admin_reset_processor.AdminResetProcessor.__init__": 10,
+    "broker.processor.admin_topic_processor.AdminTopicProcessor.__init__": 11,
+    "broker.processor.client_manage_processor.ClientManageProcessor.__init__": 9,
+    "broker.processor.known_pulls.KnownPulls.__init__": 13,
+    "broker.processor.pull_message_processor.PullMessageProcessor.__init__": 22,
+    "broker.send.send_message_processor.SendMessageProcessor.__init__": 11,
+    "broker.slave.damage_repair_service.DamageRepairService.__init__": 10,
+    "broker.slave.master_inspector.MasterInspector.__init__": 9,
+    "broker.slave.slave_synchronize.SlaveSynchronize.__init__": 15,
+    "broker.store_access.store_access.StoreAccess.__init__": 10,
+    "broker.store_access.store_follower.StoreFollower.__init__": 11,
+    "broker.supervisor.supervisor.Supervisor.__init__": 12,
+    "broker.wiring.message_services.MessageServices.__init__": 10,
+    "broker.wiring.replication.Replication.__init__": 10,
+    "broker.wiring.routes.RouteTable.__init__": 11,
+    "broker.wiring.runtime_source.RuntimeSource.__init__": 11,
+    "broker.wiring.server.ServerBuilder.__init__": 11,
+    "broker.wiring.transactional_messages.TransactionalMessages.__init__": 12,
+    "conf.config_fields.setting": 9,
+    "ha.accept_socket_service.AcceptSocketService.__init__": 12,
+    "ha.ha_client.HAClient.__init__": 18,
+    "ha.ha_connection.HAConnections.__init__": 10,
+    "ha.ha_service.HAService.__init__": 12,
+    "ha.read_socket_service.ReadSocketService.__init__": 11,
+    "ha.write_socket_service.WriteSocketService.__init__": 13,
+    "remoting.remoting_command.RemotingCommand.__init__": 9,
+    "remoting.remoting_server.RemotingServer.__init__": 15,
+    "store.allocate_mapped_file_service.AllocateMappedFileService.__init__": 9,
+    "store.clean_commit_log_service.CleanCommitLogService.__init__": 9,
+    "store.commit_log.CommitLog.put_fields": 10,
+    "store.compaction.compaction_store.CompactionStore.__init__": 11,
+    "store.consume_queue_reader.ConsumeQueueReader.offset_by_timestamp": 9,
+    "store.default_message_store.DefaultMessageStore.__init__": 12,
+    "store.flush_consume_queue_service.FlushConsumeQueueService.__init__": 9,
+    "store.generation_aware_reader.GenerationAwareReader.offset_by_timestamp": 9,
+    "store.recovery.recover_commit_log": 10,
+    "store.reput_message_service.ReputMessageService.__init__": 15,
+    "tools.chaos.disk_faults.DiskBreaker.__init__": 12,
+    "tools.chaos.lost_master.lose_master": 9,
+    "tools.commands.acl.update_acl_config": 11,
+    "tools.commands.group_admin.update_sub_group": 15,
+    "tools.commands.message_query.query_msg_by_id": 9,
+    "tools.commands.message_read.consume_message": 9,
+    "tools.commands.message_read.print_msg_by_queue": 11,
+    "tools.commands.message_send.send_message": 9,
+    "tools.commands.topic_admin.update_topic": 11,
+    "tools.mqchaos.chaos": 17,
+}
+"""Functions with more parameters, and how many. What belongs together gets a name instead: this
+list only gets shorter, and its numbers smaller."""
 
 PENDING_FIELDS: dict[str, set[str]] = {}
 """Settings that no code reads yet, by class. A name goes when its feature comes."""
@@ -226,6 +290,22 @@ def test_every_module_of_broker_is_in_a_wing() -> None:
     wings = {m.name for m in modules() if m.room == "broker"} - top
     assert len(top) <= MAX_TOP_MODULES, sorted(top)
     assert {name.split(".")[1] for name in wings} == WINGS.keys()
+
+
+def test_who_puts_into_the_log_beside_append() -> None:
+    """The hot loops' entrances give no places in light queues: whoever calls them leaves the
+    messages that need some to `append`."""
+    calls = re.compile(r"\.(put_fields|put_sent_batch)\(")
+    callers = {
+        (module.name, name)
+        for module in modules()
+        for name in calls.findall(module.path.read_text(encoding="utf-8"))
+    }
+    assert callers == {
+        ("broker.send.send_route", "put_fields"),
+        ("broker.send.batch_send_route", "put_sent_batch"),
+        ("store.commit_log", "put_fields"),
+    }
 
 
 def _spark_package(name: str) -> str:
@@ -392,6 +472,30 @@ def test_no_reason_outlives_its_cause() -> None:
         and _gives_reason(node, "Many methods because")
     ]
     assert stale == []
+
+
+def _parameters(module: Module) -> Iterator[tuple[str, int]]:
+    """Every function of a module with the number of its parameters, without `self`."""
+
+    def walk(node: ast.AST, name: str) -> Iterator[tuple[str, int]]:
+        for child in ast.iter_child_nodes(node):
+            own = f"{name}.{child.name}" if isinstance(child, _NAMED) else name
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                named = [*child.args.posonlyargs, *child.args.args, *child.args.kwonlyargs]
+                yield own, len([each for each in named if each.arg not in ("self", "cls")])
+            yield from walk(child, own)
+
+    return walk(module.tree, module.name)
+
+
+def test_parameters_that_belong_together_have_a_name() -> None:
+    many = {
+        name: number
+        for module in modules()
+        for name, number in _parameters(module)
+        if number > MAX_PARAMETERS
+    }
+    assert many == MANY_PARAMETERS
 
 
 def test_functions_stay_readable() -> None:

@@ -10,14 +10,17 @@ RocketMQ never copies these files, so a slave promoted there has none of the cha
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.out.broker_outer_api import BrokerAnswerError
 from conf.errors import ConfigError
 from remoting.body.acl_files import AclFiles
 from remoting.errors import RemotingError, RequestError
 from remoting.request_code import RequestCode
+
+if TYPE_CHECKING:
+    from broker.acl.plain_permission_manager import PlainPermissionManager
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 log = logging.getLogger(__name__)
 
@@ -33,26 +36,10 @@ _TROUBLE: Final = (
 """Errors of the network, of the master's response and of the disk."""
 
 
-class FileSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
-        ...
-
-
-class FileHolder(Protocol):
-    """The part of PlainPermissionManager used here."""
-
-    def replace_files(self, texts: Mapping[str, str]) -> bool:
-        """Replace the files; True if anything changed. Raises ConfigError, ValueError, OSError."""
-        ...
-
-
 class AclSynchronize:
     """Owned by: the thread that runs the synchronization round."""
 
-    def __init__(self, api: FileSource, files: FileHolder) -> None:
+    def __init__(self, api: BrokerOuterAPI, files: PlainPermissionManager) -> None:
         self._api = api
         self._files = files
         self._last_problem = ""

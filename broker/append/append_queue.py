@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from broker.latency.broker_fast_failure import BrokerFastFailure
@@ -37,6 +38,10 @@ as long for a file."""
 REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 
 
+Refusal = tuple[ResponseCode, str]
+"""What a request is answered when nothing is stored: the code, and the reason in words."""
+
+
 class Append(Protocol):
     """Records of one topic to be appended together, and the callbacks for the result (loop
     thread)."""
@@ -54,6 +59,30 @@ class Append(Protocol):
 
     def refused(self, code: ResponseCode, remark: str) -> None:
         """None of them was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneRecord:
+    """An Append of one record, with a function for each result."""
+
+    topic: TopicLog
+    record: Record
+    on_placed: Callable[[int, int], None]
+    """Takes phy_offset and queue_offset."""
+    on_refused: Callable[[ResponseCode, str], None]
+
+    @property
+    def records(self) -> tuple[Record]:
+        """See Append."""
+        return (self.record,)
+
+    def placed(self, places: list[tuple[int, int]]) -> None:
+        """See Append."""
+        self.on_placed(*places[0])
+
+    def refused(self, code: ResponseCode, remark: str) -> None:
+        """See Append."""
+        self.on_refused(code, remark)
 
 
 class Held(NamedTuple):
@@ -86,8 +115,21 @@ class AppendQueue:
         """Number of early rejections since the log last had room."""
         self.held: Final[deque[Held]] = deque()
         """Appends that wait for the next file, in FIFO order."""
-        self.blocked: Final[dict[str, tuple[ResponseCode, str]]] = {}
+        self.blocked: Final[dict[str, Refusal]] = {}
         """Topics that take no append while their queues are deleted, and what they are answered."""
+
+    def find_refusal(self, topic: str) -> Refusal | None:
+        """Why no record may be stored in `topic` now, whoever makes it: the one rule of the broker
+        for that. None: it may, perhaps once the next file is there."""
+        if self.blocked and (refusal := self.blocked.get(topic)) is not None:
+            return refusal
+        if not self._log.writable:
+            return ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable()
+        return None
+
+    def may_store(self, topic: str) -> bool:
+        """Whether a record of `topic` may be stored now, before any that waits: for fast paths."""
+        return not self.held and self.find_refusal(topic) is None
 
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         """Append now, or queue behind the waiting ones. The callback runs now or later.
@@ -195,11 +237,11 @@ class AppendQueue:
 
     def _place(self, append: Append) -> bool:
         """Append to the log; False while the next file is not ready."""
-        if not self._log.writable:
-            append.refused(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+        if (refusal := self.find_refusal(append.topic.name)) is not None:
+            append.refused(*refusal)
             return True
         try:
-            places = self._log.put_batch(append.topic, append.records)
+            places = self._log.append(append.topic, append.records)
         except NextFileNotReadyError:
             return False
         except MessageIllegalError as error:

@@ -10,39 +10,21 @@ PullMessageProcessor in 4.9 (5.x has the topic but never writes to it).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from broker.append.admitted_properties import as_value
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, OneRecord
 from broker.topic.system_topics import OFFSET_MOVED_EVENT_TOPIC
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import OffsetMovedEvent
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog, own_record
+from store.commit_log import CommitLog, own_record
 from store.record import Record
 
 log = logging.getLogger(__name__)
 
 _QUEUE_ID: Final = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """An event to be appended to the log (Append)."""
-
-    group: str
-    topic: TopicLog
-    records: tuple[Record]
-
-    def placed(self, _places: list[tuple[int, int]]) -> None:
-        """See Append."""
-
-    def refused(self, _code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        log.warning(
-            "group %s: could not store the event of a corrected pull: %s", self.group, remark
-        )
 
 
 class OffsetMovedEvents:
@@ -72,9 +54,9 @@ class OffsetMovedEvents:
         event = OffsetMovedEvent(
             consumer_group=group, message_queue=queue, offset_request=asked, offset_new=corrected
         )
-        self._append_queue.append(
-            _Event(group, self._log.topic(OFFSET_MOVED_EVENT_TOPIC), (self._record(event),))
-        )
+        place = self._log.topic(OFFSET_MOVED_EVENT_TOPIC)
+        refused = partial(_on_refused, group)
+        self._append_queue.append(OneRecord(place, self._record(event), _on_placed, refused))
 
     def _record(self, event: OffsetMovedEvent) -> Record:
         group, commit_log = as_value(event.consumer_group), self._log
@@ -86,3 +68,11 @@ class OffsetMovedEvents:
             store_host=commit_log.store_host,
             store_host_flag=commit_log.store_host_flag,
         )
+
+
+def _on_placed(_phy_offset: int, _queue_offset: int) -> None:
+    """Nobody waits for an event."""
+
+
+def _on_refused(group: str, _code: ResponseCode, remark: str) -> None:
+    log.warning("group %s: could not store the event of a corrected pull: %s", group, remark)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from store.message_properties import find_property as find_raw_property
+
 NAME_END: Final = "\x01"
 PAIR_END: Final = "\x02"
-_LATER_UNIQUE_KEY: Final = f"{PAIR_END}UNIQ_KEY{NAME_END}"
+LATER_UNIQUE_KEY: Final = f"{PAIR_END}UNIQ_KEY{NAME_END}"
 """Where it is not the first pair."""
 _WAIT: Final = "WAIT" + NAME_END
 
@@ -32,10 +34,21 @@ def find_property(text: str, name: str) -> str | None:
 
 def find_unique_key(text: str) -> str | None:
     """The client's id of the message (UNIQ_KEY); used for every send."""
-    _, mark, after = text.rpartition(_LATER_UNIQUE_KEY)
+    _, mark, after = text.rpartition(LATER_UNIQUE_KEY)
     if mark:
         return after.partition(PAIR_END)[0]
     return find_property(text, "UNIQ_KEY")
+
+
+def asks_to_wait(text: str) -> bool:
+    """Whether the sender's answer waits until the message is as safe as the broker makes it (flush,
+    replicas): all but those with WAIT=false."""
+    return "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
+
+
+def record_asks_to_wait(properties: bytes) -> bool:
+    """The same of a record's properties."""
+    return find_raw_property(properties, b"WAIT") != b"false"
 
 
 def without_property(text: str, name: str) -> str:

@@ -10,7 +10,7 @@ what a list has allowed is remembered for that list, and a change makes another 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.acl.access_resources import Resources
 from broker.acl.access_table import AccessRow
@@ -25,43 +25,25 @@ from broker.topic.system_topics import is_internal_topic
 from remoting.remoting_command import RemotingCommand
 from remoting.signature import ACCESS_KEY, is_signed_with
 
+if TYPE_CHECKING:
+    from broker.auth.authentication_metadata_manager import AuthenticationMetadataManager
+    from broker.auth.authorization_metadata_manager import AuthorizationMetadataManager
+
 _SHOWN: Final = 100
 """Characters shown of an unverified name."""
 _NOT_SIGNED: Final = "check signature failed."
 NO_SUBJECT: Final = "Authorization failed. Please verify your access rights and try again."
 
 
-class UserSource(Protocol):
-    """The part of AuthenticationMetadataManager used here."""
-
-    @property
-    def table(self) -> object:
-        """Another object as soon as a user has changed."""
-        ...
-
-    def find_user(self, username: str) -> User | None:
-        """The user of this name."""
-        ...
-
-
-class AclSource(Protocol):
-    """The part of AuthorizationMetadataManager used here."""
-
-    @property
-    def table(self) -> object:
-        """Another object as soon as a list has changed."""
-        ...
-
-    def find_acl(self, username: str) -> Acl | None:
-        """The list of a user."""
-        ...
-
-
 class AuthGuard:
     """AuthChecks of RequestGuard. Any thread."""
 
     def __init__(
-        self, config: AuthConfig, cluster: str, users: UserSource, acls: AclSource | None
+        self,
+        config: AuthConfig,
+        cluster: str,
+        users: AuthenticationMetadataManager,
+        acls: AuthorizationMetadataManager | None,
     ) -> None:
         """`config` was checked (AuthConfig.problems_of). Raises ValueError for authorizationEnabled
         without `acls`, which would let everybody do everything."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.acl.plain_acl_file import PlainAccessConfig
 from broker.auth.policy import Acl, Action, Decision, Policy, PolicyEntry, PolicyType
@@ -23,6 +23,9 @@ from broker.auth.resource import (
 from broker.auth.user import User, UserType
 from remoting.errors import RequestError
 
+if TYPE_CHECKING:
+    from broker.auth.authentication_metadata_manager import AuthenticationMetadataManager
+
 log = logging.getLogger(__name__)
 
 _DENY: Final = "DENY"
@@ -34,16 +37,6 @@ _ACTIONS: Final = {
 }
 
 
-class UserTable(Protocol):
-    """The part of AuthenticationMetadataManager used here."""
-
-    def find_user(self, username: str) -> User | None:
-        """The user of this name."""
-
-    def create_user(self, user: User) -> None:
-        """Raises RequestError."""
-
-
 class AclTable(Protocol):
     """The part of AuthorizationMetadataManager used here."""
 
@@ -51,7 +44,9 @@ class AclTable(Protocol):
         """Raises RequestError."""
 
 
-def migrate(accounts: Iterable[PlainAccessConfig], users: UserTable, acls: AclTable) -> None:
+def migrate(
+    accounts: Iterable[PlainAccessConfig], users: AuthenticationMetadataManager, acls: AclTable
+) -> None:
     """Make a user and an ACL of each account that is no user yet; one that fails is logged."""
     for account in accounts:
         name = account.access_key

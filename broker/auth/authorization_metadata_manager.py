@@ -14,24 +14,19 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker.auth.acl_conversion import acl_info, new_acl
 from broker.auth.auth_error import AuthError
 from broker.auth.authentication_metadata_manager import cannot_save, read_members
 from broker.auth.policy import Acl, Policy, PolicyType
 from broker.auth.resource import Resource
-from broker.auth.user import User, find_username, subject_of
+from broker.auth.user import find_username, subject_of
 from broker.json_config_manager import SECRET_MODE, JsonConfigManager
 from remoting.body.auth import AclInfo
 
-
-class Users(Protocol):
-    """The part of AuthenticationMetadataManager used here."""
-
-    def find_user(self, username: str) -> User | None:
-        """The user of this name."""
-        ...
+if TYPE_CHECKING:
+    from broker.auth.authentication_metadata_manager import AuthenticationMetadataManager
 
 
 class AuthorizationMetadataManager(JsonConfigManager):
@@ -39,7 +34,7 @@ class AuthorizationMetadataManager(JsonConfigManager):
 
     FILE_MODE = SECRET_MODE
 
-    def __init__(self, path: Path, users: Users) -> None:
+    def __init__(self, path: Path, users: AuthenticationMetadataManager) -> None:
         super().__init__(path)
         self._users = users
         self._changes = threading.Lock()

@@ -9,23 +9,19 @@ during pulls, and only while it is online. An operator re-enables it with update
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.settings.broker_config import BrokerConfig
 from ipc.scheduled_executor import ScheduledExecutor
 from store.errors import QueueDamagedError
 
+if TYPE_CHECKING:
+    from broker.client.consumer_manager import ConsumerManager
+
 log = logging.getLogger(__name__)
 
 PERIOD_MS: Final = 180_000
-
-
-class OnlineGroups(Protocol):
-    """The part of ConsumerManager used here."""
-
-    def has_group(self, group: str) -> bool:
-        """Whether the group has a live member."""
 
 
 class Disabling(Protocol):
@@ -56,7 +52,7 @@ class SlowConsumerProtection:
         self,
         config: BrokerConfig,
         offsets: ConsumerOffsetManager,
-        online: OnlineGroups,
+        online: ConsumerManager,
         groups: Disabling,
         places: QueuePlaces,
     ) -> None:

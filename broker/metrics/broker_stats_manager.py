@@ -15,10 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ipc.clock import Clock
 from store.lmq_places import LMQ_PREFIX, is_lmq
+
+if TYPE_CHECKING:
+    from ipc.scheduled_executor import ScheduledExecutor
 
 MINUTE_SAMPLING_MS: Final = 10_000
 HOUR_SAMPLING_MS: Final = 600_000
@@ -176,20 +179,6 @@ class GetCounters(NamedTuple):
     size: StatsItem
 
 
-class StatsScheduler(Protocol):
-    """The part of ScheduledExecutor used here."""
-
-    def schedule(
-        self,
-        name: str,
-        function: Callable[[], None],
-        *,
-        first_delay_ms: int,
-        period_ms: int | None,
-    ) -> object:
-        """Run `function` after the delay, then each period."""
-
-
 class BrokerStatsManager:
     """All statistics of this broker. Tables are changed under `_lock`, read without it."""
 
@@ -310,7 +299,7 @@ class BrokerStatsManager:
 
     # -- sampling -------------------------------------------------------------------------------
 
-    def schedule_on(self, scheduler: StatsScheduler) -> None:
+    def schedule_on(self, scheduler: ScheduledExecutor) -> None:
         """Schedule the sampling tasks."""
         for name, function, period_ms in (
             ("stats-minute", self.sample_minute, MINUTE_SAMPLING_MS),
@@ -366,7 +355,7 @@ class BrokerStats:
         """Messages given to consumers since the start."""
         return self._get_total()
 
-    def schedule_on(self, scheduler: StatsScheduler, now_ms: int) -> None:
+    def schedule_on(self, scheduler: ScheduledExecutor, now_ms: int) -> None:
         """Record each midnight, from the one after `now_ms` (wall clock) on."""
         scheduler.schedule(
             "record-broker-stats",

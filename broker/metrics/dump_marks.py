@@ -21,6 +21,7 @@ from ipc.metric_slots import OVERFLOW, Labels
 if TYPE_CHECKING:
     # The supervisor reads marks and observes nothing.
     from ha.ha_observer import HaFacts, ReplicaFacts
+    from ipc.metric_slots import MetricSlots
 
 EXPOSURE_LE: Final = (0, *(1 << power for power in range(10, 41, 2)), 1 << 50)
 """Bytes: upper bounds of the counts of looks; 1 KiB, 4 KiB and so on."""
@@ -41,21 +42,6 @@ _LAG: Final = "dump_lag"
 _LAG_TIME: Final = "dump_lag_time"
 _LINK: Final = "dump_link"
 _EXPOSURE_VALUES: Final = 4
-
-
-class Slots(Protocol):
-    """The part of MetricSlots used here."""
-
-    values: memoryview[float]
-
-    def find(self, metric: str, labels: Labels = (), size: int = 1) -> int:
-        """The first slot of a series; a new series is created with zeros."""
-
-    def hide(self, metric: str, labels: Labels) -> None:
-        """Stop showing the series."""
-
-    def series(self, metric: str) -> dict[Labels, int]:
-        """Label values to first slot of each visible series."""
 
 
 class SeriesReader(Protocol):
@@ -82,7 +68,7 @@ class _Seen:
 class DumpMarks:
     """The writer. Owned by: the thread of HaMetrics."""
 
-    def __init__(self, slots: Slots, interval_ms: int) -> None:
+    def __init__(self, slots: MetricSlots, interval_ms: int) -> None:
         """`interval_ms`: of the dump's lines."""
         self._slots: Final = slots
         self._values: Final = slots.values

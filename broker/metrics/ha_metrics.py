@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.metrics import metrics_table as table
-from broker.metrics.dump_marks import DumpMarks, Slots
+from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.metrics_table import Metric
 from ha.ha_observer import HaFacts, ReplicaFacts
 from ha.refusals import RefusalReason
@@ -26,6 +26,10 @@ from ha.slave_progress import REPORT_REFUSALS, ReplicaState, start_offset_for
 from ipc.clock import Clock
 from ipc.metric_slots import OVERFLOW
 from ipc.service_thread import FailureHandler, ServiceThread
+
+if TYPE_CHECKING:
+    from ha.replica_memory import ReplicaMemory
+    from ipc.metric_slots import MetricSlots
 
 OBSERVE_MS: Final = 200
 _ALONE_MS: Final = 1_000
@@ -59,17 +63,6 @@ _AT_THE_DOOR: Final = (
 """Reasons for rejecting a link at the handshake; also shown when 0."""
 
 
-class Memory(Protocol):
-    """The part of ReplicaMemory used here."""
-
-    def load(self) -> list[KnownReplica]:
-        """The replicas known to this broker's previous run."""
-
-    def note(self, replicas: list[KnownReplica], *, is_last: bool = False) -> None:
-        """Record the known replicas; does not block. `is_last`: no replica will connect after
-        this."""
-
-
 class Registry(Protocol):
     """The part of ReplicaRegistry used here."""
 
@@ -94,9 +87,9 @@ class HaMetrics(ServiceThread):
 
     def __init__(
         self,
-        slots: Slots,
+        slots: MetricSlots,
         observe: Callable[[], HaFacts],
-        memory: Memory | None,
+        memory: ReplicaMemory | None,
         *,
         broker_name: str,
         role: str,

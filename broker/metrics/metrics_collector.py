@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.metrics import metrics_table as table
 from broker.metrics.metrics_table import Metric
@@ -66,6 +66,7 @@ from store.put_aside import ReadBy
 from store.running_flags import RunningFlag
 
 if TYPE_CHECKING:
+    from broker.metrics.metrics_dump import MetricsDump
     from broker.metrics.timer_facts import TimerFacts
 
 log = logging.getLogger(__name__)
@@ -129,13 +130,6 @@ class StorageFacts:
         return read_store_timestamp(memoryview(head), 0) if len(head) == _SMALLEST_RECORD else 0
 
 
-class DumpCounts(Protocol):
-    """The counters of the metrics dump. Any thread."""
-
-    lines: int
-    failures: int
-
-
 class BrokerCollector:
     """Collects the rows of every metric. Any thread."""
 
@@ -161,7 +155,7 @@ class BrokerCollector:
         self._started_ms = clock.now_ms()
         self._replicas_needed = replicas_needed
         self._replica_view = ReplicaView(reader, page, children, clock)
-        self._dump: DumpCounts | None = None
+        self._dump: MetricsDump | None = None
         self._sources: Mapping[Metric, Callable[[], Rows]] = {
             table.STORE_OFFSET: self._offsets,
             table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
@@ -219,7 +213,7 @@ class BrokerCollector:
                 if rows:
                     yield metric, rows
 
-    def watch_dump(self, dump: DumpCounts) -> None:
+    def watch_dump(self, dump: MetricsDump) -> None:
         """Also show the counters of `dump`. Call before the first scrape."""
         self._dump = dump
 
@@ -255,7 +249,7 @@ class BrokerCollector:
         shown = self.look().read(table.HA_REPLICA_IN_SYNC.name)
         return min(sum(values[0] > 0 for _, values in shown), self._replica_view.replica_count())
 
-    def _of_dump(self, value: Callable[[DumpCounts], float]) -> Rows:
+    def _of_dump(self, value: Callable[[MetricsDump], float]) -> Rows:
         return [] if self._dump is None else _one(value(self._dump))
 
     # -- control page, files, children ---------------------------------------------------------

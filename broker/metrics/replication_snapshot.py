@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -38,6 +38,9 @@ from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
+if TYPE_CHECKING:
+    from broker.metrics.metrics_collector import BrokerCollector
+
 log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
@@ -55,16 +58,6 @@ def config_digest(settings: Mapping[str, str]) -> str:
     """12 hexadecimal digits that change with any setting; their order does not matter."""
     text = "".join(f"{key}={settings[key]}\n" for key in sorted(settings))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGEST_DIGITS]
-
-
-class MetricsSource(Protocol):
-    """The part of BrokerCollector used here (broker/metrics/metrics_collector.py)."""
-
-    def look(self) -> SeriesReader:
-        """A snapshot of the metric slots."""
-
-    def ready_reason(self) -> str:
-        """Why /readyz says no; empty when it says yes."""
 
 
 class _SettingsInForce:
@@ -113,7 +106,7 @@ class ReplicationSnapshot:
         self,
         options: StartupOptions,
         changed: ChangedSettings,
-        metrics: MetricsSource,
+        metrics: BrokerCollector,
         page: ControlPage,
         children: Callable[[], Iterable[ChildState]],
         clock: Clock,

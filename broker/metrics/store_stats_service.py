@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.metrics.broker_stats_manager import StatsScheduler
 from ipc.clock import Clock
+
+if TYPE_CHECKING:
+    from ipc.scheduled_executor import ScheduledExecutor
 
 SAMPLING_MS: Final = 1_000
 TURN_OVER_MS: Final = 60_000
@@ -122,7 +124,7 @@ class StoreStatsService:
 
     # -- sampling (scheduled executor) ----------------------------------------------------------
 
-    def schedule_on(self, scheduler: StatsScheduler) -> None:
+    def schedule_on(self, scheduler: ScheduledExecutor) -> None:
         """Schedule the tasks."""
         for name, function, period_ms in (
             ("store-stats", self.sample, SAMPLING_MS),

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from remoting.body.broker_member_group import GetBrokerMemberGroupResponseBody
 from remoting.body.data_version import DataVersion
@@ -38,6 +38,9 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseCallback
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -72,29 +75,6 @@ NOTHING_THERE: Final = frozenset(
 
 class BrokerAnswerError(Exception):
     """A broker sent an unexpected response; the message names the broker and the request."""
-
-
-class OutgoingClient(Protocol):
-    """The part of RemotingClient used here."""
-
-    connection_listener: Callable[[str], None] | None
-    """Called with the address of each connection that closed."""
-
-    def invoke_sync(
-        self, address: str, command: RemotingCommand, timeout_ms: int
-    ) -> RemotingCommand:
-        """Call a peer and wait. Raises RemotingError."""
-        ...
-
-    def invoke_async(
-        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
-    ) -> None:
-        """Call a peer; the callback runs once."""
-        ...
-
-    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send to a peer without an answer. Raises RemotingError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +118,7 @@ def parse_name_servers(text: str | None) -> list[str]:
 class BrokerOuterAPI:
     """Requests to name servers and brokers. Any thread; the address list is replaced as a whole."""
 
-    def __init__(self, client: OutgoingClient, name_servers: Sequence[str] = ()) -> None:
+    def __init__(self, client: RemotingClient, name_servers: Sequence[str] = ()) -> None:
         self._client = client
         self._name_servers = tuple(name_servers)
         self._failing: set[tuple[int, str]] = set()

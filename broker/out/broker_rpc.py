@@ -10,35 +10,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ipc.clock import Clock
-from remoting.body.route import ClusterInfo
 from remoting.errors import RemotingError, RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
 
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
+    from remoting.remoting_client import RemotingClient
+
 FRESH_MS: Final = 30_000
 _ASK_AGAIN_MS: Final = 1_000
 _MASTER_ID: Final = 0
-
-
-class CallsBrokers(Protocol):
-    """The part of RemotingClient used here."""
-
-    def invoke_sync(
-        self, address: str, command: RemotingCommand, timeout_ms: int
-    ) -> RemotingCommand:
-        """Call a peer and wait. Raises RemotingError."""
-        ...
-
-
-class ClusterSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_broker_cluster_info(self) -> list[ClusterInfo]:
-        """106 to every name server."""
-        ...
 
 
 class BrokerRpc:
@@ -46,7 +31,7 @@ class BrokerRpc:
     by who asks the name servers."""
 
     def __init__(
-        self, client: CallsBrokers, source: ClusterSource, clock: Clock, *, timeout_ms: int
+        self, client: RemotingClient, source: BrokerOuterAPI, clock: Clock, *, timeout_ms: int
     ) -> None:
         self._client = client
         self._source = source

@@ -9,9 +9,9 @@ can be written take turns. Called by one thread, which it blocks. Follows Escape
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.out.broker_outer_api import BrokerIdentity, OutgoingClient
+from broker.out.broker_outer_api import BrokerIdentity
 from ipc.clock import Clock
 from remoting.body.route import TopicRouteData
 from remoting.command_custom_header import encode_header
@@ -20,6 +20,10 @@ from remoting.headers.send_message import SendMessageRequestHeaderV2
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
+    from remoting.remoting_client import RemotingClient
 
 SEND_TIMEOUT_MS: Final = 3_000
 FRESH_MS: Final = 30_000
@@ -41,13 +45,6 @@ _MAX_TOPICS: Final = 1_000
 
 class EscapeError(Exception):
     """The message was not stored elsewhere, or it is not known to be; the text says why."""
-
-
-class RouteSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_topic_route(self, topic: str, timeout_ms: int) -> TopicRouteData | None:
-        """105 to the name servers, one after the other."""
 
 
 class EscapedMessage(Protocol):
@@ -99,7 +96,7 @@ class EscapeBridge:
     """See the module. Owned by: the thread that calls `put`."""
 
     def __init__(
-        self, identity: BrokerIdentity, routes: RouteSource, client: OutgoingClient, clock: Clock
+        self, identity: BrokerIdentity, routes: BrokerOuterAPI, client: RemotingClient, clock: Clock
     ) -> None:
         self._identity = identity
         self._routes_of = routes

@@ -12,10 +12,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.out.top_addressing import LookupFailedError
 from ipc.scheduled_executor import ScheduledExecutor
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 log = logging.getLogger(__name__)
 
@@ -25,24 +28,13 @@ LookUp = Callable[[], list[str]]
 """The name servers. Raises LookupFailedError."""
 
 
-class NameServerList(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    @property
-    def name_servers(self) -> tuple[str, ...]:
-        """Those in use."""
-
-    def update_name_server_addresses(self, name_servers: list[str]) -> None:
-        """Replace them."""
-
-
 class NameServerLookup:
     """Owned by: `_lock`, held for a whole look-up."""
 
     def __init__(
         self,
         look_up: LookUp,
-        servers: NameServerList,
+        servers: BrokerOuterAPI,
         monotonic_ms: Callable[[], int],
         *,
         period_ms: int,

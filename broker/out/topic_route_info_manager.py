@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ipc.clock import Clock
 from remoting.body.message_queue import MessageQueue
 from remoting.body.route import TopicRouteData
 from remoting.logic_queue import mock_broker_name
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 FRESH_MS: Final = 30_000
 _ASK_AGAIN_MS: Final = 1_000
@@ -22,13 +25,6 @@ _TIMEOUT_MS: Final = 3_000
 _PERM_READ: Final = 4
 MAX_TOPICS: Final = 10_000
 """Kept; the oldest answers are dropped."""
-
-
-class RouteSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_topic_route(self, topic: str, timeout_ms: int) -> TopicRouteData | None:
-        """105 to the name servers, one after the other."""
 
 
 class _Known:
@@ -45,7 +41,7 @@ class _Known:
 class TopicRouteInfoManager:
     """See the module. Owned by: `_lock`, which is not held while a name server is asked."""
 
-    def __init__(self, source: RouteSource, clock: Clock) -> None:
+    def __init__(self, source: BrokerOuterAPI, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._lock = threading.Lock()

@@ -9,15 +9,14 @@ checked the permission. Every change is logged, without keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from broker.acl.plain_permission_manager import AccountChange, AclChangeError
 from broker.out.broker_outer_api import BrokerIdentity
 from broker.processor.table_processor import TableProcessor
 from remoting.address_patterns import split_list
 from remoting.body.acl_files import AclFiles, AclFileText
-from remoting.body.data_version import DataVersion
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RequestError
 from remoting.headers.acl import (
@@ -32,40 +31,18 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
+if TYPE_CHECKING:
+    from broker.acl.plain_permission_manager import PlainPermissionManager
+
 log = logging.getLogger(__name__)
 
 OFF: Final = "access control is off on this broker; set aclEnable=true and restart it"
 
 
-class AclFilesManager(Protocol):
-    """The part of PlainPermissionManager used here; changes raise AclChangeError."""
-
-    def update_account(self, change: AccountChange) -> None:
-        """Create or change."""
-
-    def delete_account(self, access_key: str) -> None:
-        """Delete an account."""
-
-    def update_white_addresses(self, addresses: Sequence[str], path: str | None) -> None:
-        """Replace the whitelisted addresses of one file."""
-
-    def data_versions(self) -> dict[str, DataVersion]:
-        """The data version of each file, by path."""
-        ...
-
-    def default_data_version(self) -> DataVersion:
-        """The data version of conf/plain_acl.yml."""
-        ...
-
-    def texts(self) -> Mapping[str, str]:
-        """The text of each file, by name."""
-        ...
-
-
 class AdminAclProcessor(TableProcessor):
     """Codes 50, 51, 52, 53 and GET_ACL_FILES."""
 
-    def __init__(self, acl: AclFilesManager | None, identity: BrokerIdentity) -> None:
+    def __init__(self, acl: PlainPermissionManager | None, identity: BrokerIdentity) -> None:
         """`acl` None: aclEnable=false."""
         super().__init__(
             {
@@ -155,7 +132,7 @@ class AdminAclProcessor(TableProcessor):
         log.debug("access files: sent to %s", connection.remote_address)
         return request.response(ResponseCode.SUCCESS, body=AclFiles(files=files).to_json_bytes())
 
-    def _require(self, failure: ResponseCode) -> AclFilesManager:
+    def _require(self, failure: ResponseCode) -> PlainPermissionManager:
         if self._acl is None:
             raise RequestError(failure, OFF)
         return self._acl

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.auth.acl_conversion import acl_info, new_acl, policy_type_of
 from broker.auth.auth_error import AuthError
-from broker.auth.policy import Acl, PolicyType
-from broker.auth.resource import Resource, parse_resource
-from broker.auth.user import User, UserType
+from broker.auth.resource import parse_resource
+from broker.auth.user import UserType
 from broker.auth.user_conversion import given_type, new_user, user_info
 from broker.processor.table_processor import TableProcessor
 from remoting.body.auth import AclInfo, UserInfo
@@ -37,6 +36,10 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
 
+if TYPE_CHECKING:
+    from broker.auth.authentication_metadata_manager import AuthenticationMetadataManager
+    from broker.auth.authorization_metadata_manager import AuthorizationMetadataManager
+
 log = logging.getLogger(__name__)
 
 NO_USERS: Final = (
@@ -51,56 +54,12 @@ NO_ACLS: Final = (
 )
 
 
-class UserTable(Protocol):
-    """The part of AuthenticationMetadataManager used here; changes raise RequestError."""
-
-    def find_user(self, username: str) -> User | None:
-        """The user of this name."""
-
-    def list_users(self, part: str | None) -> Sequence[User]:
-        """Those whose name contains `part`."""
-        ...
-
-    def is_super_user(self, username: str) -> bool:
-        """Raises AuthError for an unknown user."""
-        ...
-
-    def create_user(self, user: User) -> None:
-        """Add one."""
-
-    def update_user(self, info: UserInfo) -> None:
-        """Change what is given."""
-
-    def delete_user(self, username: str) -> None:
-        """Remove one."""
-
-
-class AclTable(Protocol):
-    """The part of AuthorizationMetadataManager used here; changes raise RequestError."""
-
-    def get_acl(self, subject: str | None) -> Acl | None:
-        """The list of a user, who must exist."""
-
-    def list_acls(self, subject_part: str | None, resource_part: str | None) -> Sequence[Acl]:
-        """Those that match both."""
-        ...
-
-    def update_acl(self, acl: Acl) -> None:
-        """Create or merge."""
-
-    def delete_acl(
-        self, subject: str | None, policy_type: PolicyType, resource: Resource | None
-    ) -> None:
-        """Delete one entry, or all."""
-
-    def forget_user(self, username: str) -> None:
-        """Before and after a user is deleted."""
-
-
 class AdminAuthProcessor(TableProcessor):
     """Codes 3001 to 3010."""
 
-    def __init__(self, users: UserTable | None, acls: AclTable | None) -> None:
+    def __init__(
+        self, users: AuthenticationMetadataManager | None, acls: AuthorizationMetadataManager | None
+    ) -> None:
         """None: the table's provider is not configured."""
         super().__init__(
             {
@@ -227,7 +186,9 @@ class AdminAuthProcessor(TableProcessor):
 
     # -- who asks ------------------------------------------------------------------------------
 
-    def _check_may_change(self, users: UserTable, username: str, request: RemotingCommand) -> None:
+    def _check_may_change(
+        self, users: AuthenticationMetadataManager, username: str, request: RemotingCommand
+    ) -> None:
         user = users.find_user(username)
         if user is None:
             raise AuthError("The user is not exist")
@@ -240,12 +201,12 @@ class AdminAuthProcessor(TableProcessor):
         username = request.ext_fields.get(ACCESS_KEY)
         return not username or self._require_users().is_super_user(username)
 
-    def _require_users(self) -> UserTable:
+    def _require_users(self) -> AuthenticationMetadataManager:
         if self._users is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, NO_USERS)
         return self._users
 
-    def _require_acls(self) -> AclTable:
+    def _require_acls(self) -> AuthorizationMetadataManager:
         if self._acls is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, NO_ACLS)
         return self._acls

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.processor.table_processor import TableProcessor
 from broker.slave.promotion import PromotionOutlook
@@ -35,6 +35,9 @@ from remoting.request_processor import ConnectionLike
 from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
 
+if TYPE_CHECKING:
+    from broker.slave.master_flushed_offset import MasterFlushedOffset
+
 log = logging.getLogger(__name__)
 
 HA_TIMEOUT_MS: Final = 3_000
@@ -57,17 +60,6 @@ class HaIdentity:
     broker_address: str
     ha_address: str
     initial_max_offset: int
-
-
-class FlushedOffset(Protocol):
-    """The part of MasterFlushedOffset used here."""
-
-    @property
-    def value(self) -> int:
-        """As it was set last."""
-
-    def reset(self, offset: int, requester: str) -> None:
-        """Set it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +86,7 @@ class AdminHAProcessor(TableProcessor):
         promotion: Callable[[], PromotionOutlook],
         update_master: Callable[[MasterNews], None],
         min_broker_id_changed: Callable[[str], None],
-        flushed: FlushedOffset,
+        flushed: MasterFlushedOffset,
     ) -> None:
         """`identity` is called for each request. `slave_sync`: SlaveSynchronize.status,
         `promotion`: ReplicaJournal.outlook, `update_master`: all called on a slave only.

@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.processor.table_processor import TableProcessor
 from broker.slave.chunk_repair import piece_digests
-from broker.slave.damage_repair_service import ComparisonState
 from broker.slave.remote_digests import PIECE_SIZE
 from ipc.command_channel import CommandError
 from ipc.control_page import ControlPage
@@ -39,35 +38,14 @@ from store.control_slots import (
 from store.errors import StoreError
 from store.log_digests import FileDigests, LogDigests
 
+if TYPE_CHECKING:
+    from broker.slave.damage_repair_service import DamageRepairService
+    from broker.slave.repair_commands import RepairCommands
+
 log = logging.getLogger(__name__)
 
 DEFAULT_BYTES_PER_SECOND: Final = 256 << 20
 """Of a scrub that an operator asks for."""
-
-
-class Comparing(Protocol):
-    """The part of DamageRepairService used here."""
-
-    def request_comparison(self) -> int:
-        """Compare soon; the comparison's number."""
-        ...
-
-    @property
-    def state(self) -> ComparisonState:
-        """The last comparison."""
-        ...
-
-
-class ScrubCommands(Protocol):
-    """The part of RepairCommands used here. Both raise CommandError."""
-
-    def request_scrub(self, bytes_per_second: float) -> None:
-        """Begin a pass."""
-        ...
-
-    def scrub_status(self) -> dict[str, Any]:
-        """ScrubService.status."""
-        ...
 
 
 class AdminScrubProcessor(TableProcessor):
@@ -75,8 +53,8 @@ class AdminScrubProcessor(TableProcessor):
 
     def __init__(
         self,
-        comparing: Comparing,
-        scrub: ScrubCommands,
+        comparing: DamageRepairService,
+        scrub: RepairCommands,
         digests: LogDigests,
         reader: CommitLogReader,
         page: ControlPage,

@@ -18,6 +18,12 @@ from broker.store_access.batch_queues import BatchQueues
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.batch_units import BatchUnit
+from store.get_message_status import (
+    FOUND,
+    MESSAGE_WAS_REMOVING,
+    NO_MATCHED_MESSAGE,
+    OFFSET_FOUND_NULL,
+)
 from store.unit_check import FencedLog
 
 _SCAN_TAGS: Final = 800
@@ -70,12 +76,12 @@ class BatchPull:
                 size += unit.size
                 count += unit.messages
         slow = log_end - last_phy > limits.memory_limit
-        code, status = ResponseCode.SUCCESS, b"FOUND"
+        code, status = ResponseCode.SUCCESS, FOUND
         if next_offset == queue_offset:
-            code, status = ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL"
+            code, status = ResponseCode.PULL_NOT_FOUND, OFFSET_FOUND_NULL
         elif not count:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            status = b"MESSAGE_WAS_REMOVING" if removed else b"NO_MATCHED_MESSAGE"
+            status = MESSAGE_WAS_REMOVING if removed else NO_MATCHED_MESSAGE
         return PullRead(
             code, status, next_offset, *bounds, slow, pieces=pieces, size=size, count=count
         )

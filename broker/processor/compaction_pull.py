@@ -9,46 +9,24 @@ apply, which RocketMQ leaves to the consumer. It knows no connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from broker.filter.subscription_filter import tag_code
 from broker.longpolling.pull_header import PullHeader, Wanted
-from broker.processor.pull_read import PullRead
+from broker.processor.pull_read import PullRead, read_outside
+from broker.processor.pull_settings import PullSettings
 from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
 from store.compaction.compaction_reader import CompactionReader, ReadLimits, Wants
-
-
-class CompactionSettings(Protocol):
-    """The settings of pulls that are used here (PullSettings)."""
-
-    @property
-    def count_in_memory(self) -> int:
-        """Most messages of a pull."""
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """Most bytes of a pull."""
-
-    @property
-    def count_in_disk(self) -> int:
-        """Most messages of what is not in memory."""
-
-    @property
-    def bytes_in_disk(self) -> int:
-        """Most bytes of what is not in memory."""
-
-    @property
-    def memory_limit(self) -> int:
-        """Bytes behind the log's end that count as in memory."""
-
-    @property
-    def is_slave(self) -> bool:
-        """Whether this is a slave."""
-
-    @property
-    def offset_check_in_slave(self) -> bool:
-        """Whether a slave corrects offsets, too."""
+from store.get_message_status import (
+    FOUND,
+    NO_MATCHED_MESSAGE,
+    OFFSET_FOUND_NULL,
+    OFFSET_OVERFLOW_BADLY,
+    OFFSET_OVERFLOW_ONE,
+    Outside,
+    find_outside,
+)
 
 
 class CompactionPull:
@@ -70,7 +48,7 @@ class CompactionPull:
         header: PullHeader,
         queue_offset: int,
         wanted: Wanted,
-        settings: CompactionSettings,
+        settings: PullSettings,
     ) -> PullRead:
         """What there is at `queue_offset`."""
         topic, queue_id = header.topic, header.queueId
@@ -78,18 +56,11 @@ class CompactionPull:
         bounds = self._reader.bounds(topic, queue_id)
         if bounds is None and reached:
             # Not open yet, or its records have no keys: what waits looks again when there is one.
-            return _wait(b"OFFSET_FOUND_NULL", queue_offset, (0, 0))
+            waits = Outside(OFFSET_FOUND_NULL, queue_offset, False)
+            return read_outside(waits, queue_offset, 0, 0, settings)
         low, high = bounds = bounds or (0, 0)
-        if high == 0 and reached == 0:
-            status = b"NO_MESSAGE_IN_QUEUE"
-            if queue_offset:
-                return _moved(status, queue_offset, 0, bounds, settings)
-            return _wait(status, queue_offset, bounds)
-        if high <= queue_offset <= max(high, reached):
-            return _wait(b"OFFSET_OVERFLOW_ONE", queue_offset, bounds)
-        if queue_offset > high:
-            following = high if low else 0
-            return _moved(b"OFFSET_OVERFLOW_BADLY", queue_offset, following, bounds, settings)
+        if (outside := _find_outside(low, high, reached, queue_offset)) is not None:
+            return read_outside(outside, queue_offset, low, high, settings)
         return self._find(header, queue_offset, wanted, settings, bounds)
 
     def _find(
@@ -97,7 +68,7 @@ class CompactionPull:
         header: PullHeader,
         queue_offset: int,
         wanted: Wanted,
-        settings: CompactionSettings,
+        settings: PullSettings,
         bounds: tuple[int, int],
     ) -> PullRead:
         most = max(header.maxMsgNums, 1)
@@ -115,14 +86,15 @@ class CompactionPull:
             _wants(wanted),
         )
         if not found.looked_at:
-            return _wait(b"OFFSET_FOUND_NULL", queue_offset, bounds)
+            waits = Outside(OFFSET_FOUND_NULL, queue_offset, False)
+            return read_outside(waits, queue_offset, *bounds, settings)
         if not found.records:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            return PullRead(code, b"NO_MATCHED_MESSAGE", found.next_offset, *bounds, found.slow)
+            return PullRead(code, NO_MATCHED_MESSAGE, found.next_offset, *bounds, found.slow)
         size = sum(map(len, found.records))
         return PullRead(
             0,
-            b"FOUND",
+            FOUND,
             found.next_offset,
             *bounds,
             found.slow,
@@ -130,22 +102,6 @@ class CompactionPull:
             size,
             len(found.records),
         )
-
-
-def _wait(status: bytes, asked: int, bounds: tuple[int, int]) -> PullRead:
-    return PullRead(ResponseCode.PULL_NOT_FOUND, status, asked, *bounds)
-
-
-def _moved(
-    status: bytes,
-    asked: int,
-    following: int,
-    bounds: tuple[int, int],
-    settings: CompactionSettings,
-) -> PullRead:
-    if settings.is_slave and not settings.offset_check_in_slave:
-        return PullRead(ResponseCode.PULL_RETRY_IMMEDIATELY, status, asked, *bounds)
-    return PullRead(ResponseCode.PULL_OFFSET_MOVED, status, following, *bounds)
 
 
 def _wants(wanted: Wanted) -> Wants:
@@ -157,3 +113,15 @@ def _wants(wanted: Wanted) -> Wants:
         return properties is None or properties.matches(memoryview(record), 0)
 
     return wants
+
+
+def _find_outside(low: int, high: int, reached: int, queue_offset: int) -> Outside | None:
+    """What an offset is in a compaction log of [low, high), whose queue has reached `reached`
+    already; None: the log is looked at, also before its first record."""
+    if high == 0 and reached == 0:
+        return find_outside(0, 0, queue_offset)
+    if high <= queue_offset <= max(high, reached):
+        return Outside(OFFSET_OVERFLOW_ONE, queue_offset, False)
+    if queue_offset > high:
+        return Outside(OFFSET_OVERFLOW_BADLY, high if low else 0, True)
+    return None

@@ -11,24 +11,27 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker.append.admitted_properties import sent_back_properties
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, OneRecord
 from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
+from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
 from broker.store_access.store_protocols import MessageReader
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import (
+    DLQ_QUEUES,
     PERM_READ_WRITE,
     PERM_WRITE,
     TOPIC_SYS_FLAG_UNIT_SUB,
     dlq_topic,
     retry_topic,
 )
-from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats
+from broker.topic.table_protocols import FindGroup, OwnTopics
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -37,7 +40,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import CommitLog
 from store.errors import MessageIllegalError
 from store.inner_batch import inner_batch_objection
 from store.message import Message
@@ -45,22 +48,12 @@ from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_messag
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record, one_time_more
 
-DLQ_QUEUES: Final = 1
-LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
-"""MQVersion of 3.4.9: older clients send a limit with a different meaning."""
+if TYPE_CHECKING:
+    from broker.metrics.hot_path_stats import HotPathStats
+
 _FIRST_RETRY_LEVEL: Final = 3
 _RETRY_TOPIC: Final = "RETRY_TOPIC"
 _ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
-
-
-class SendBackStats(PutStats, Protocol):
-    """Where messages that came back are counted (loop thread)."""
-
-    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes was stored in a queue that has its own counter."""
-
-    def add_send_back(self, group: str, topic: str) -> None:
-        """`group` sent back a message of `topic`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +65,7 @@ class SendBackParts:
     reader: MessageReader
     topics: OwnTopics
     find_group: FindGroup
-    stats: SendBackStats
+    stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     new_topics: HeldForTopics
@@ -109,26 +102,6 @@ class _Request:
 
     connection: ConnectionLike
     command: RemotingCommand
-
-
-@dataclass(frozen=True, slots=True)
-class _SendBack:
-    """The append of a copy (Append)."""
-
-    processor: ConsumerSendMsgBackProcessor
-    request: _Request
-    group: str
-    copy: _Copy
-    topic: TopicLog
-    records: tuple[Record]
-
-    def placed(self, places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.processor.on_placed(self, places[0][0])
-
-    def refused(self, code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        self.processor.on_refused(self, code, remark)
 
 
 class ConsumerSendMsgBackProcessor(TableProcessor):
@@ -265,26 +238,28 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
             remark = f"MESSAGE_ILLEGAL: {error}"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
             return
-        records = (copy.record,)
-        append = _SendBack(self, asked, group, copy, topic, records)
+        placed = partial(self._on_placed, asked, group, copy)
+        append = OneRecord(topic, copy.record, placed, partial(self._on_refused, asked))
         self._parts.append_queue.append(append, fails_fast=True)
 
-    def on_placed(self, append: _SendBack, phy_offset: int) -> None:
+    def _on_placed(
+        self, asked: _Request, group: str, copy: _Copy, phy_offset: int, _queue_offset: int
+    ) -> None:
         """The copy is stored; the response does not wait for flush or replicas (WAIT=false, as in
         RocketMQ)."""
-        stats, copy = self._parts.stats, append.copy
+        stats = self._parts.stats
         size = self._parts.commit_log.position - phy_offset
         stats.add_put(copy.topic, 1, size, "delay" if copy.delayed else "normal")
         if copy.delayed:
             stats.add_queue_put(copy.topic, copy.record.queue_id, size)
-        stats.add_send_back(append.group, copy.origin_topic)
-        self._answer(append.request, ResponseCode.SUCCESS, None)
+        stats.add_send_back(group, copy.origin_topic)
+        self._answer(asked, ResponseCode.SUCCESS, None)
 
-    def on_refused(self, append: _SendBack, code: ResponseCode, remark: str) -> None:
+    def _on_refused(self, asked: _Request, code: ResponseCode, remark: str) -> None:
         """Nothing was stored. Java's consumers know a single error code here, and then send the
         message themselves."""
         remark = f"{code.name}: {remark}"
-        self._answer(append.request, ResponseCode.SYSTEM_ERROR, remark)
+        self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
 
     def _answer(self, asked: _Request, code: ResponseCode, remark: str | None) -> None:
         command = asked.command

@@ -18,12 +18,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, OneRecord
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.send_properties import record_asks_to_wait
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.timer.timer_hook import TimerHook
@@ -42,7 +44,6 @@ from broker.transaction.transaction_records import (
     commit_record,
     half_copy,
     op_record,
-    waits_for_durability,
     with_number,
 )
 from remoting.command_custom_header import decode_header
@@ -55,7 +56,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import CommitLog
 from store.errors import MessageIllegalError, QueueDamagedError, QueueTableFullError, StoreError
 from store.message import Message
 from store.message_codec import (
@@ -110,74 +111,8 @@ class _Request:
     command: RemotingCommand
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    """A committed message: its append (Append), then the wait for durability."""
-
-    processor: EndTransactionProcessor
-    request: _Request
-    half: Message
-    topic: TopicLog
-    records: tuple[Record]
-
-    def placed(self, places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.processor.on_committed(self, places[0][0])
-
-    def refused(self, code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        self.processor.on_end_refused(self.request, self.half.queue_offset, code, remark)
-
-    def on_safe(self, _code: ResponseCode) -> None:
-        """An Answer: the message is stored; a timeout of flush or replicas is not a failure."""
-        self.processor.answer(self.request, ResponseCode.SUCCESS, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Op:
-    """The append of an op (Append). `request`: set for a rollback. `again`: it was rejected before,
-    which was logged."""
-
-    processor: EndTransactionProcessor
-    half: int
-    topic: TopicLog
-    records: tuple[Record]
-    request: _Request | None
-    again: bool = False
-
-    def placed(self, places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.processor.on_op_placed(self, places[0][1])
-
-    def refused(self, code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        if self.request is not None:
-            self.processor.on_end_refused(self.request, self.half, code, remark)
-        else:
-            self.processor.on_op_refused(self, code, remark)
-
-
-@dataclass(frozen=True, slots=True)
-class _Resume:
-    """The append of a half that is put back (Append)."""
-
-    processor: EndTransactionProcessor
-    request: _Request
-    topic: TopicLog
-    records: tuple[Record]
-
-    def placed(self, _places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.processor.answer(self.request, ResponseCode.SUCCESS, None)
-
-    def refused(self, _code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark}"
-        self.processor.answer(self.request, ResponseCode.SYSTEM_ERROR, remark)
-
-
 class EndTransactionProcessor(TableProcessor):
-    """Codes 37 and 323. Pool threads validate and read; `on_…` and `answer` run on the loop."""
+    """Codes 37 and 323. Pool threads validate and read; `_on_…` and `_answer` run on the loop."""
 
     def __init__(self, parts: EndTransactionParts) -> None:
         super().__init__(
@@ -339,7 +274,7 @@ class EndTransactionProcessor(TableProcessor):
         try:
             entry = self._log.topic(stored_in)
         except MessageIllegalError as error:
-            self.answer(asked, ResponseCode.MESSAGE_ILLEGAL, str(error))
+            self._answer(asked, ResponseCode.MESSAGE_ILLEGAL, str(error))
             return
         if not self._begin(asked, half.queue_offset):
             return
@@ -349,24 +284,33 @@ class EndTransactionProcessor(TableProcessor):
             remark = (
                 f"topic[{topic}] not exist: create it again and repeat the commit, or roll back"
             )
-            self.on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
+            self._on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
             return
         try:
             self._log.check_room(self._log.topic(TRANS_OP_HALF_TOPIC), 0)
         except QueueTableFullError as error:
             # Without its op the half could be ended twice, since room comes with a restart.
             code = ResponseCode.SERVICE_NOT_AVAILABLE
-            self.on_end_refused(asked, half.queue_offset, code, str(error))
+            self._on_end_refused(asked, half.queue_offset, code, str(error))
             return
-        self._parts.append_queue.append(_Commit(self, asked, half, entry, (record,)))
+        placed = partial(self._on_committed, asked, half, stored_in)
+        refused = partial(self._on_end_refused, asked, half.queue_offset)
+        self._parts.append_queue.append(OneRecord(entry, record, placed, refused))
 
     def _roll_back(self, asked: _Request, half: int) -> None:
         if self._begin(asked, half):
             self.append_op(half, asked)
 
     def _resume(self, asked: _Request, record: Record) -> None:
+        def placed(_phy_offset: int, _queue_offset: int) -> None:
+            self._answer(asked, ResponseCode.SUCCESS, None)
+
+        def refused(_code: ResponseCode, remark: str) -> None:
+            remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark}"
+            self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
+
         topic = self._log.topic(TRANS_HALF_TOPIC)
-        self._parts.append_queue.append(_Resume(self, asked, topic, (record,)))
+        self._parts.append_queue.append(OneRecord(topic, record, placed, refused))
 
     def _begin(self, asked: _Request, half: int) -> bool:
         """Start ending the half. False, with a response sent, if it has ended or another request is
@@ -381,68 +325,81 @@ class EndTransactionProcessor(TableProcessor):
                 "half %s: being ended by another request, rejecting the one of %s", half, address
             )
             remark = "the transaction is being ended by another request"
-            self.answer(asked, ResponseCode.SYSTEM_ERROR, remark)
+            self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
         return False
 
     def _answer_ended(self, asked: _Request, half: int) -> None:
         address = asked.connection.remote_address
         log.info("half %s: already ended, ignoring the request of %s", half, address)
-        self.answer(asked, ResponseCode.SUCCESS, _ENDED)
+        self._answer(asked, ResponseCode.SUCCESS, _ENDED)
 
-    def append_op(self, half: int, asked: _Request | None) -> None:
-        """Append the op of a half: `asked` is its rollback, None: it was committed."""
+    def append_op(self, half: int, asked: _Request | None = None, *, again: bool = False) -> None:
+        """Append the op of a half: `asked` is its rollback, None: it was committed. again: it was
+        rejected before, which was logged."""
         commit_log = self._log
         record = op_record(
             half, commit_log.now_ms, commit_log.store_host, commit_log.store_host_flag
         )
         topic = commit_log.topic(TRANS_OP_HALF_TOPIC)
-        self._parts.append_queue.append(_Op(self, half, topic, (record,), asked))
+        placed = partial(self._on_op_placed, half, asked, again)
+        refused = (
+            partial(self._on_op_refused, half, again)
+            if asked is None
+            else partial(self._on_end_refused, asked, half)
+        )
+        self._parts.append_queue.append(OneRecord(topic, record, placed, refused))
 
-    def on_committed(self, commit: _Commit, phy_offset: int) -> None:
+    def _on_committed(
+        self, asked: _Request, half: Message, topic: str, phy_offset: int, _queue_offset: int
+    ) -> None:
         """A committed message was appended: its half has ended."""
         parts = self._parts
         end = self._log.position
-        parts.stats.add_put(commit.topic.name, 1, end - phy_offset, "transaction")
-        for half in self._halves.end(commit.half.queue_offset):
-            self.append_op(half, None)
-        if parts.waiters.active and waits_for_durability(commit.half):
-            parts.waiters.add(end, commit.on_safe, None)
+        parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
+        for ended in self._halves.end(half.queue_offset):
+            self.append_op(ended)
+        if parts.waiters.active and record_asks_to_wait(half.properties):
+            # The message is stored; a timeout of flush or replicas is not a failure.
+            parts.waiters.add(
+                end, lambda _code: self._answer(asked, ResponseCode.SUCCESS, None), None
+            )
         else:
-            self.answer(commit.request, ResponseCode.SUCCESS, None)
+            self._answer(asked, ResponseCode.SUCCESS, None)
 
-    def on_op_placed(self, op: _Op, queue_offset: int) -> None:
+    def _on_op_placed(
+        self, half: int, asked: _Request | None, again: bool, _phy_offset: int, queue_offset: int
+    ) -> None:
         """An op was appended. The op of a rollback ends its half and the copies of it."""
-        self._halves.add_op(queue_offset, op.half)
-        if op.again:
-            log.info("half %s: op stored", op.half)
-        if op.request is not None:
-            for half in self._halves.end(op.half):
-                if half != op.half:
-                    self.append_op(half, None)
-            self.answer(op.request, ResponseCode.SUCCESS, None)
+        self._halves.add_op(queue_offset, half)
+        if again:
+            log.info("half %s: op stored", half)
+        if asked is not None:
+            for ended in self._halves.end(half):
+                if ended != half:
+                    self.append_op(ended)
+            self._answer(asked, ResponseCode.SUCCESS, None)
 
-    def on_op_refused(self, op: _Op, code: ResponseCode, remark: str) -> None:
+    def _on_op_refused(self, half: int, again: bool, code: ResponseCode, remark: str) -> None:
         """The op of a commit was not stored: it is retried until the broker stops."""
-        if not op.again:
+        if not again:
             log.error(
                 "half %s: could not store its op (retrying every %s ms; if the broker stops before "
                 "that, the half may be ended twice): %s: %s",
-                op.half,
+                half,
                 OP_RETRY_MS,
                 code.name,
                 remark,
             )
-        again = replace(op, again=True)
-        self._parts.later(OP_RETRY_MS, lambda: self._parts.append_queue.append(again))
+        self._parts.later(OP_RETRY_MS, lambda: self.append_op(half, again=True))
 
-    def on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
+    def _on_end_refused(self, asked: _Request, half: int, code: ResponseCode, remark: str) -> None:
         """Neither commit nor op was appended: the half is kept, and its producer will be asked
         again."""
         self._halves.cancel_end(half)
         log.warning("half %s: could not store its end, keeping the half: %s", half, remark)
-        self.answer(asked, code, remark)
+        self._answer(asked, code, remark)
 
-    def answer(self, asked: _Request, code: ResponseCode, remark: str | None) -> None:
+    def _answer(self, asked: _Request, code: ResponseCode, remark: str | None) -> None:
         """Send the response, unless the request was oneway."""
         command = asked.command
         if not command.is_oneway:

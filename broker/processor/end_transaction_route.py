@@ -10,13 +10,14 @@ is not used, since it does not ask for the rights on the message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sized
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 import msgspec
 
 from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.send_properties import record_asks_to_wait
 from broker.metrics.hot_path_stats import SendCounts
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
@@ -42,7 +43,6 @@ _ANSWER: Final = JsonAnswer(None)
 _COMMIT: Final = str(TRANSACTION_COMMIT)
 _FLAGS: Final = (0, ONEWAY_FLAG)
 _GROUP: Final = PRODUCER_GROUP.encode()
-_WAIT: Final = b"WAIT"
 _NUMBER_DIGITS: Final = 18
 
 
@@ -95,10 +95,8 @@ class EndRouteParts:
     """The collaborators of the route."""
 
     commit_log: CommitLog
-    held: Sized
-    """The appends that wait for the next file of the log."""
-    blocked: Container[str]
-    """The topics whose queues are being deleted."""
+    may_store: Callable[[str], bool]
+    """Whether a record of a topic may be stored now (AppendQueue)."""
     young_halves: YoungHalves
     halves: HalfMessageStates
     find_topic: FindTopic
@@ -130,7 +128,6 @@ class EndTransactionRoute:
     def __init__(self, parts: EndRouteParts) -> None:
         self._parts = parts
         self._log = parts.commit_log
-        self._held = parts.held
         self._halves = parts.halves
         self._young = parts.young_halves
         self._sends = parts.stats.sends
@@ -146,7 +143,7 @@ class EndTransactionRoute:
             return False
         place = _number(fields.tranStateTableOffset)
         half = self._find_half(fields, place)
-        if half is None or self._held or not self._log.writable:
+        if half is None or not self._parts.may_store(half.topic):
             return False
         end = self._commit(half)
         if end is None:
@@ -172,11 +169,11 @@ class EndTransactionRoute:
         """Put the committed message into the log; where it ends, None if the general path does
         that."""
         log, name = self._log, half.topic
-        if name in self._parts.blocked or self._parts.find_topic(name) is None:
+        if self._parts.find_topic(name) is None:
             return None
         try:
             log.check_room(log.topic(TRANS_OP_HALF_TOPIC), 0)
-            phy_offset, _ = log.put(log.topic(name), half.committed)
+            [(phy_offset, _)] = log.append(log.topic(name), (half.committed,))
         except StoreError:
             return None
         end = log.position
@@ -188,7 +185,7 @@ class EndTransactionRoute:
         log = self._log
         record = op_record(half, log.now_ms, log.store_host, log.store_host_flag)
         try:
-            _, queue_offset = log.put(log.topic(TRANS_OP_HALF_TOPIC), record)
+            [(_, queue_offset)] = log.append(log.topic(TRANS_OP_HALF_TOPIC), (record,))
         except StoreError:
             self._parts.append_op(half)
         else:
@@ -197,7 +194,7 @@ class EndTransactionRoute:
     def _answer(self, connection: Connection, frame: _Frame, half: Record, end: int) -> None:
         """Now, or when the committed message, which ends at `end`, is safe."""
         stats, oneway = self._parts.stats, bool(frame.flag)
-        if self._parts.waiters.active and find_property(half.properties, _WAIT) != b"false":
+        if self._parts.waiters.active and record_asks_to_wait(half.properties):
             safe = _SafeCommit(stats, connection, frame.opaque, oneway, stats.now_ns())
             self._parts.waiters.add(end, safe, None)
         elif oneway:

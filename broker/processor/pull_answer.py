@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 
 from broker.longpolling.pull_header import PULL_NUMBERS, PullHeader, PullRequest
-from broker.processor.header_numbers import plain_numbers
 from broker.processor.pull_read import PullRead
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem
 from remoting.errors import HeaderError, RequestError
 from remoting.frame import AnswerTemplate, BinaryAnswer, JsonAnswer
+from remoting.header_numbers import plain_numbers
 from remoting.logic_queue import PullPlace
 from remoting.remoting_codec import encode_header
 from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand, SerializeType

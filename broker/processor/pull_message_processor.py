@@ -46,7 +46,7 @@ from broker.processor.pull_answer import (
     refuse,
 )
 from broker.processor.pull_message_reader import PullMessageReader, QueuePlace
-from broker.processor.pull_read import PullRead
+from broker.processor.pull_read import PullRead, read_outside
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
@@ -71,6 +71,7 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.rocketmq_serializable import find_plain_header
+from store.get_message_status import find_outside
 
 PULL_PREFIX: Final = b'{"code":11,'
 LITE_PULL_PREFIX: Final = b'{"code":361,'
@@ -507,25 +508,9 @@ class PullMessageProcessor:
         if low <= queue_offset < high:
             place = QueuePlace(header.topic, header.queueId, queue_offset, low, high)
             return self._reader.read(header, place, wanted, self._settings, pages)
-        if high == 0:
-            moved = queue_offset != 0
-            return self._nothing(b"NO_MESSAGE_IN_QUEUE", moved, queue_offset, 0, low, high)
-        if queue_offset == high:
-            return self._nothing(b"OFFSET_OVERFLOW_ONE", False, queue_offset, high, low, high)
-        if queue_offset > high:
-            return self._nothing(b"OFFSET_OVERFLOW_BADLY", True, queue_offset, high, low, high)
-        return self._nothing(b"OFFSET_TOO_SMALL", True, queue_offset, low, low, high)
-
-    def _nothing(
-        self, status: bytes, moved: bool, asked: int, corrected: int, low: int, high: int
-    ) -> PullRead:
-        settings = self._settings
-        code = ResponseCode.PULL_OFFSET_MOVED if moved else ResponseCode.PULL_NOT_FOUND
-        if settings.is_slave and not settings.offset_check_in_slave:
-            corrected = asked
-            if moved:
-                code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        return PullRead(code, status, corrected, low, high)
+        outside = find_outside(low, high, queue_offset)
+        assert outside is not None
+        return read_outside(outside, queue_offset, low, high, self._settings)
 
     # -- answering -----------------------------------------------------------------------------
 

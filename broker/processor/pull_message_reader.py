@@ -30,6 +30,12 @@ from ipc.control_page import ControlPage
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.get_message_status import (
+    FOUND,
+    MESSAGE_WAS_REMOVING,
+    NO_MATCHED_MESSAGE,
+    OFFSET_FOUND_NULL,
+)
 from store.put_aside import is_of_record
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import as_units
@@ -222,7 +228,7 @@ class PullMessageReader:
         pieces, size, count, slow = run
         return PullRead(
             _FOUND,
-            b"FOUND",
+            FOUND,
             place.offset + count,
             place.low,
             place.high,
@@ -286,7 +292,7 @@ class PullMessageReader:
         if taken.messages:
             return PullRead(
                 _FOUND,
-                b"FOUND",
+                FOUND,
                 next_offset,
                 low,
                 high,
@@ -296,11 +302,11 @@ class PullMessageReader:
                 count=taken.messages,
             )
         if chosen.raw:
-            status = b"MESSAGE_WAS_REMOVING" if taken.removed else b"NO_MATCHED_MESSAGE"
+            status = MESSAGE_WAS_REMOVING if taken.removed else NO_MATCHED_MESSAGE
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return PullRead(code, status, next_offset, low, high, slow)
         # The unit here is wrong: the pull waits, and is run again when the queue is rebuilt.
-        return PullRead(ResponseCode.PULL_NOT_FOUND, b"OFFSET_FOUND_NULL", place.offset, low, high)
+        return PullRead(ResponseCode.PULL_NOT_FOUND, OFFSET_FOUND_NULL, place.offset, low, high)
 
     def _take_at_once(
         self, chosen: _Chosen, most: int, memory_edge: int, settings: PullSettings

@@ -1,6 +1,6 @@
 """PullRead: what one look at a queue gave a pull.
 
-Pure data of the loop thread, made by PullMessageProcessor, BatchPull and CompactionPull.
+Data of the loop thread, made by PullMessageProcessor, BatchPull and CompactionPull.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from broker.processor.pull_settings import PullSettings
 from remoting.connection import Buffer
+from remoting.response_code import ResponseCode
+from store.get_message_status import Outside
 
 
 class PullRead(msgspec.Struct, frozen=True, gc=False):
@@ -29,3 +32,16 @@ class PullRead(msgspec.Struct, frozen=True, gc=False):
     more_at_hand: bool = False
     """They were taken at once, without a filter, from a block of units which holds the next, too:
     the pull that follows can have them from KnownPulls."""
+
+
+def read_outside(
+    outside: Outside, queue_offset: int, low: int, high: int, settings: PullSettings
+) -> PullRead:
+    """The answer to a pull at `queue_offset`, where a queue that holds [low, high) has nothing. A
+    slave that does not check offsets sends nobody elsewhere: its master may know more."""
+    code = ResponseCode.PULL_OFFSET_MOVED if outside.moved else ResponseCode.PULL_NOT_FOUND
+    if not settings.is_slave or settings.offset_check_in_slave:
+        return PullRead(code, outside.status, outside.following, low, high)
+    if outside.moved:
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    return PullRead(code, outside.status, queue_offset, low, high)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from broker.client.allocate_message_queue_strategy import STRATEGIES, allocate_for_pop
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
@@ -32,14 +32,10 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
+if TYPE_CHECKING:
+    from broker.client.consumer_manager import ConsumerManager
+
 log = logging.getLogger(__name__)
-
-
-class GroupMembers(Protocol):
-    """The part of ConsumerManager used here."""
-
-    def client_ids(self, group: str) -> list[str]:
-        """Ids of the live members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class AssignmentParts:
     modes: MessageRequestModeManager
     subscribe_info: Callable[[str], list[MessageQueue] | None]
     """A topic's queues (TopicRouteInfoManager.subscribe_info)."""
-    consumers: GroupMembers
+    consumers: ConsumerManager
     find_topic: FindTopic
     find_group: FindGroup
     is_slave: Callable[[], bool]

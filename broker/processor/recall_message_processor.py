@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.append.admitted_properties import is_value
+from broker.append.append_queue import Refusal
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.table_processor import TableProcessor
 from broker.timer.recall_message_handle import RecallMessageHandle, decode_handle
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from broker.timer.timer_put import TimerPut
-from broker.topic.system_topics import PERM_WRITE, check_send_allowed
+from broker.topic.system_topics import PERM_WRITE, TIMER_TOPIC, check_send_allowed
 from broker.topic.table_protocols import FindTopic
 from ipc.clock import Clock
 from remoting.command_custom_header import decode_header
@@ -28,7 +29,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 
 RECALL_TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
@@ -60,19 +60,18 @@ class RecallMessageProcessor(TableProcessor):
         settings: RecallSettings,
         find_topic: FindTopic,
         timer_put: TimerPut,
-        commit_log: CommitLog,
         waiters: DurabilityWaiters,
         clock: Clock,
-        why_not_writable: Callable[[], str],
+        find_refusal: Callable[[str], Refusal | None],
     ) -> None:
+        """find_refusal: why nothing may be stored in a topic (AppendQueue)."""
         super().__init__({RequestCode.RECALL_MESSAGE: self.recall_message})
         self._settings = settings
         self._find_topic = find_topic
         self._timer_put = timer_put
-        self._log = commit_log
         self._waiters = waiters
         self._clock = clock
-        self._why_not_writable = why_not_writable
+        self._find_refusal = find_refusal
 
     def use(self, settings: RecallSettings) -> None:
         """Settings were changed."""
@@ -139,8 +138,8 @@ class RecallMessageProcessor(TableProcessor):
         starts_ms = settings.start_accept_send_request_timestamp_ms
         if self._clock.now_ms() < starts_ms or not writeable:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
-        if not self._log.writable:
-            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+        if (refusal := self._find_refusal(TIMER_TOPIC)) is not None:
+            raise RequestError(*refusal)
 
     def _properties(self, handle: RecallMessageHandle, producer_group: str | None) -> str:
         pairs = {

@@ -12,15 +12,21 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from broker.append.admitted_properties import admitted_properties
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, OneRecord
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.send_properties import append_pairs, find_property, without_property
-from broker.processor.send_checks import check_light_queues, check_light_room, check_reply
+from broker.append.send_properties import (
+    append_pairs,
+    asks_to_wait,
+    find_property,
+    without_property,
+)
 from broker.processor.table_processor import TableProcessor
-from broker.timer.timer_hook import TimerHook
+from broker.send.rules import REPLY, Checked, SendRules, check_light_room
+from broker.send.send_topic import TopicNature
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
@@ -38,9 +44,8 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import CommitLog
 from store.errors import MessageIllegalError
-from store.inner_batch import inner_batch_objection
 from store.message_codec import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -69,7 +74,7 @@ class ReplyParts:
     """The collaborators of the processor."""
 
     commit_log: CommitLog
-    timers: TimerHook
+    rules: SendRules
     append_queue: AppendQueue
     waiters: DurabilityWaiters
     topics: SentTopics
@@ -104,30 +109,6 @@ class _Request:
     command: RemotingCommand
     pushed: RemotingCommand
     """The response; the position of the stored message is added later."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """A pushed reply: its append (Append), then the wait for durability."""
-
-    processor: ReplyMessageProcessor
-    request: _Request
-    waits: bool
-    topic: TopicLog
-    records: tuple[Record]
-
-    def placed(self, places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.processor.on_placed(self, *places[0])
-
-    def refused(self, code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        log.warning("reply of topic %s not stored: %s %s", self.topic.name, code.name, remark)
-        self.processor.answer(self.request)
-
-    def on_safe(self, _code: ResponseCode) -> None:
-        """An Answer: the push determines the response code, not the flush."""
-        self.processor.answer(self.request)
 
 
 class ReplyMessageProcessor(TableProcessor):
@@ -188,12 +169,11 @@ class ReplyMessageProcessor(TableProcessor):
                 f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
-        check_reply(header.sys_flag, header.properties or "")
-        lmq = self._parts.commit_log.lmq
-        check_light_queues(lmq, header.properties or "")
-        check_light_room(lmq, header.topic, ((header.properties or "").encode(),))
-        self._parts.timers.refuse(header.properties or "", "a reply")
-        properties = len((header.properties or "").encode())
+        text = header.properties or ""
+        nature = TopicNature.of(config)
+        self._parts.rules.check(Checked(REPLY, text, header.sys_flag, nature))
+        check_light_room(self._parts.commit_log.lmq, header.topic, (text.encode(),))
+        properties = len(text.encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:
             raise RequestError(
@@ -263,12 +243,7 @@ class ReplyMessageProcessor(TableProcessor):
             topic = commit_log.topic(header.topic)
         except MessageIllegalError as error:
             log.warning("reply not stored: %s", error)
-            self.answer(asked)
-            return
-        objection = inner_batch_objection(header.sys_flag, text.encode(), batch_queue=False)
-        if objection is not None:
-            log.warning("reply not stored: %s", objection)
-            self.answer(asked)
+            self._answer(asked)
             return
         record = Record(
             queue_id=queue_id,
@@ -281,26 +256,38 @@ class ReplyMessageProcessor(TableProcessor):
             body=asked.command.body,
             properties=text.encode(),
         )
-        waits = find_property(text, "WAIT") != "false"
-        self._parts.append_queue.append(_Reply(self, asked, waits, topic, (record,)))
+        waits = asks_to_wait(text)
+        placed = partial(self._on_placed, asked, topic.name, queue_id, waits)
+        refused = partial(self._on_refused, asked, topic.name)
+        self._parts.append_queue.append(OneRecord(topic, record, placed, refused))
 
-    def on_placed(self, reply: _Reply, phy_offset: int, queue_offset: int) -> None:
+    def _on_placed(
+        self,
+        asked: _Request,
+        topic: str,
+        queue_id: int,
+        waits: bool,
+        phy_offset: int,
+        queue_offset: int,
+    ) -> None:
         """The reply is stored; the response tells the sender where, unless the push failed."""
         commit_log = self._parts.commit_log
-        self._parts.stats.add_put(reply.topic.name, 1, commit_log.position - phy_offset)
-        asked = reply.request
+        self._parts.stats.add_put(topic, 1, commit_log.position - phy_offset)
         if asked.pushed.code == ResponseCode.SUCCESS:
             message_id = encode_message_id(commit_log.store_host, phy_offset)
-            fields = self._stored_answer(
-                asked.command, message_id, reply.records[0].queue_id, queue_offset
-            ).ext_fields
-            asked.pushed.ext_fields.update(fields)
-        if self._parts.waiters.active and reply.waits:
-            self._parts.waiters.add(commit_log.position, reply.on_safe, None)
+            stored = self._stored_answer(asked.command, message_id, queue_id, queue_offset)
+            asked.pushed.ext_fields.update(stored.ext_fields)
+        if self._parts.waiters.active and waits:
+            # The push determines the response code, not the flush.
+            self._parts.waiters.add(commit_log.position, lambda _code: self._answer(asked), None)
         else:
-            self.answer(asked)
+            self._answer(asked)
 
-    def answer(self, asked: _Request) -> None:
+    def _on_refused(self, asked: _Request, topic: str, code: ResponseCode, remark: str) -> None:
+        log.warning("reply of topic %s not stored: %s %s", topic, code.name, remark)
+        self._answer(asked)
+
+    def _answer(self, asked: _Request) -> None:
         """Count the response and send it, unless the request was oneway."""
         command, code = asked.command, asked.pushed.code
         self._parts.stats.add_timed_answer(

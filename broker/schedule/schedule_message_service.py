@@ -5,8 +5,7 @@ topic whose units carry the delivery time; due messages are read from the log an
 real topics. A level's progress (delayOffset.json) advances past a message only when its delivery is
 as durable as a send (flush and replicas as configured) and on disk: after a crash a message may be
 delivered twice, but is never lost. One whose queue has no room waits alone, in another level.
-Follows ScheduleMessageService of RocketMQ. Knows no request. Long because reading, delivering and
-progress of a level are one sequence.
+Follows ScheduleMessageService of RocketMQ. Knows no request.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.diverted_messages import home_of
@@ -39,6 +38,9 @@ from store.record import Record
 from store.record_again import record_again
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
+if TYPE_CHECKING:
+    from remoting.selector_loop import SelectorLoop
+
 log = logging.getLogger(__name__)
 
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
@@ -57,20 +59,6 @@ _UNSAFE_LIMIT: Final = 2_000
 scheduleAsyncDeliverMaxPendingLimit)."""
 _SNAPSHOTS: Final = 1_000
 """Maximum recorded progress steps that are not on disk yet; further steps are merged."""
-
-
-class TimerLoop(Protocol):
-    """The part of the loop used here."""
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
-        """Run `function` after `delay_ms`."""
-
-    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
-        """Run `function` at the next whole multiple of `period_ms`, with the loop's other timers:
-        an idle loop is woken once for all of them."""
-
-    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
-        """Run `function` in the next turn."""
 
 
 class ScheduleUnits(Protocol):
@@ -167,12 +155,12 @@ class ScheduleMessageService:
         self._snapshots: deque[tuple[int, dict[int, int]]] = deque()
         """Log end, and each level's durable offset at that log end."""
         self._running = False
-        self._loop: TimerLoop | None = None
+        self._loop: SelectorLoop | None = None
 
     # -- lifecycle
     # ----------------------------------------------------------------------------------
 
-    def start(self, loop: TimerLoop) -> None:
+    def start(self, loop: SelectorLoop) -> None:
         """Correct the stored offsets and start delivering after a second. The log must be open."""
         for level, delay_ms in self._delay_level_ms.items():
             self._levels.append(_Level(level, delay_ms, self._first_offset(level)))

@@ -19,38 +19,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.out.broker_outer_api import BrokerIdentity
 from broker.settings.broker_config import BrokerConfig
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.data_version import DataVersion
-from remoting.body.route import ClusterInfo
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 log = logging.getLogger(__name__)
 
 MASTER_ID: Final = 0
 FIRST_DELAY_MS: Final = 1_000
-
-
-class NameServers(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def is_different(
-        self, identity: BrokerIdentity, data_version: DataVersion, timeout_ms: int
-    ) -> bool:
-        """322; True if one that responded has another data version."""
-
-    def send_heartbeat(self, identity: BrokerIdentity, timeout_ms: int) -> None:
-        """904."""
-
-    def get_broker_cluster_info(self, timeout_ms: int) -> list[ClusterInfo]:
-        """106; empty if no name server responded."""
-
-    def get_broker_member_groups(
-        self, identity: BrokerIdentity, timeout_ms: int
-    ) -> list[Mapping[int, str]]:
-        """901; empty if no name server responded."""
 
 
 class ActingMaster:
@@ -61,7 +43,7 @@ class ActingMaster:
         self,
         config: BrokerConfig,
         identity: BrokerIdentity,
-        api: NameServers,
+        api: BrokerOuterAPI,
         data_version: Callable[[], DataVersion],
         register: Callable[[], None],
         is_linked: Callable[[], bool],

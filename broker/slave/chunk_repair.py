@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.slave.group_members import MemberAddress
 from broker.slave.remote_digests import PIECE_SIZE, RemoteDigests
-from broker.slave.remote_log import AskingClient, RemoteLog
+from broker.slave.remote_log import RemoteLog
 from broker.slave.repair_commands import RepairCommands
 from ipc.clock import Clock
 from store.commit_log_reader import CommitLogReader
 from store.log_digests import FileDigests, new_digest
 from store.record_arrays import walk_records
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ class ChunkRepair:
 
     def __init__(
         self,
-        client: AskingClient,
+        client: RemotingClient,
         reader: CommitLogReader,
         commands: RepairCommands,
         clock: Clock,

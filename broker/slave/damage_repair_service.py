@@ -17,11 +17,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.slave.digest_comparison import DigestComparison
 from broker.slave.group_members import MemberAddress
-from broker.slave.remote_log import AskingClient, MasterRefusesError, MasterSilentError, RemoteLog
+from broker.slave.remote_log import MasterRefusesError, MasterSilentError, RemoteLog
 from broker.slave.repair_commands import RepairCommands
 from broker.topic.system_topics import SELF_TEST_TOPIC
 from ipc.clock import Clock
@@ -41,6 +41,10 @@ from store.message_codec import (
     encode_blank,
     read_store_timestamp,
 )
+
+if TYPE_CHECKING:
+    from broker.slave.remembered_replicas import RememberedReplicas
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -66,23 +70,13 @@ class ComparisonState:
     replicas: tuple[ReplicaComparison, ...] = ()
 
 
-class KnownReplicas(Protocol):
-    """What a master knows of its own replicas."""
-
-    def is_proved(self, member: MemberAddress) -> bool:
-        """Whether this member is known to be one."""
-
-    def absent(self, members: list[MemberAddress]) -> list[str]:
-        """The ids of those that are not among these members."""
-
-
 class DamageRepairService(ServiceThread):
     """See the module. Owned by: its own thread, but for `request_comparison` and `state`."""
 
     def __init__(
         self,
         members: Callable[[], list[MemberAddress] | None],
-        client: AskingClient,
+        client: RemotingClient,
         reader: CommitLogReader,
         commands: RepairCommands,
         comparison: DigestComparison,
@@ -90,7 +84,7 @@ class DamageRepairService(ServiceThread):
         clock: Clock,
         *,
         claim: Callable[[bytes], None] = lambda _data: None,
-        replicas: KnownReplicas | None = None,
+        replicas: RememberedReplicas | None = None,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """members: the other members of the group (GroupMembers). reader: not shared. claim: gets

@@ -19,15 +19,19 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from broker.slave.chunk_repair import ChunkRepair
 from broker.slave.group_members import MemberAddress
 from broker.slave.remote_digests import RemoteDigests
-from broker.slave.remote_log import AskingClient, MasterRefusesError, MasterSilentError
+from broker.slave.remote_log import MasterRefusesError, MasterSilentError
 from broker.slave.repair_commands import RepairCommands
 from ipc.command_channel import CommandError
 from remoting.body.log_verification import ReplicaComparison
 from store.log_digests import FileDigests, LogDigests
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +74,7 @@ class DigestComparison:
 
     def __init__(
         self,
-        client: AskingClient,
+        client: RemotingClient,
         digests: LogDigests,
         repair: ChunkRepair,
         commands: RepairCommands,

@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 import socket
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from broker.out.broker_outer_api import BrokerIdentity
 from remoting.body.route import ClusterInfo
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +35,10 @@ class MemberAddress:
         return self.address.rpartition(":")[0]
 
 
-class ClusterInfoSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_broker_cluster_info(self) -> list[ClusterInfo]:
-        """The responses of the name servers; empty if none responded."""
-
-
 class GroupMembers:
     """The other members of one broker group. Stateless, any thread but a loop's."""
 
-    def __init__(self, identity: BrokerIdentity, api: ClusterInfoSource) -> None:
+    def __init__(self, identity: BrokerIdentity, api: BrokerOuterAPI) -> None:
         self._identity = identity
         self._api = api
 

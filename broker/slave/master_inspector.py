@@ -24,7 +24,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.slave.log_comparison import (
     OwnLog,
@@ -34,16 +34,13 @@ from broker.slave.log_comparison import (
     has_same_end,
     newest_queued_offset,
 )
-from broker.slave.remote_log import (
-    AskingClient,
-    MasterFacts,
-    MasterRefusesError,
-    MasterSilentError,
-    RemoteLog,
-)
+from broker.slave.remote_log import MasterFacts, MasterRefusesError, MasterSilentError, RemoteLog
 from ha.inspection import Inspection, Verdict
 from ipc.clock import Clock
 from store.commit_log_reader import CommitLogReader
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +85,7 @@ class MasterInspector:
 
     def __init__(
         self,
-        client: AskingClient,
+        client: RemotingClient,
         reader: CommitLogReader,
         table: QueueTable,
         units: QueueUnits,

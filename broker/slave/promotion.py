@@ -23,7 +23,7 @@ import threading
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -36,11 +36,13 @@ from ha.inspection import Inspection, Verdict
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from remoting.remoting_command import RemotingCommand
-from remoting.response_table import ResponseCallback
 from store.clean_exit import machine_went_down
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import StoreError
 from store.resync_request import drop_request, find_done, find_request, forget_done
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +58,6 @@ _TIMES: Final = ("masterAskedAt", "masterSilentSince", "tablesCopiedAt", "writte
 _LAST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999: no later time can be shown."""
 _LARGEST: Final = 2**63 - 1
-
-
-class AsyncClient(Protocol):
-    """The part of RemotingClient used here."""
-
-    def invoke_async(
-        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
-    ) -> None:
-        """Call; the callback runs once."""
-        ...
 
 
 class KnowsMaster(Protocol):
@@ -176,7 +168,7 @@ class ReplicaJournal:
         broker_name: str,
         broker_id: int,
         page: ControlPage,
-        client: AsyncClient,
+        client: RemotingClient,
         clock: Clock,
     ) -> None:
         """Continues from the file of a previous run; an unreadable file is ignored."""

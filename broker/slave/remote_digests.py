@@ -6,9 +6,9 @@ not know the request. It compares nothing. PIECE_SIZE is what both ends cut a ch
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from broker.slave.remote_log import AskingClient, MasterRefusesError, MasterSilentError
+from broker.slave.remote_log import MasterRefusesError, MasterSilentError
 from remoting.body.log_verification import PieceDigests
 from remoting.command_custom_header import encode_header
 from remoting.errors import BodyError, RemotingError
@@ -19,6 +19,9 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.log_digests import FileDigests, digests_from_json
 
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
+
 PIECE_SIZE: Final = 64 << 10
 _REQUEST_MS: Final = 10_000
 
@@ -26,7 +29,7 @@ _REQUEST_MS: Final = 10_000
 class RemoteDigests:
     """One broker's. Raises MasterSilentError, MasterRefusesError."""
 
-    def __init__(self, client: AskingClient, address: str, who: str) -> None:
+    def __init__(self, client: RemotingClient, address: str, who: str) -> None:
         """who: is used in error texts."""
         self._client = client
         self._address = address

@@ -9,7 +9,7 @@ the bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ipc.clock import Clock
 from remoting.body.kv_table import KVTable
@@ -19,6 +19,9 @@ from remoting.headers.query import ViewMessageRequestHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 _REQUEST_MS: Final = 3_000
 _NO_RECORD: Final = ("can not find message by the offset", "IllegalArgumentException")
@@ -49,16 +52,6 @@ class TableSource(Protocol):
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
         """A table of another broker. Raises RemotingError, BrokerAnswerError."""
-
-
-class AskingClient(Protocol):
-    """The part of RemotingClient used here."""
-
-    def invoke_sync(
-        self, address: str, command: RemotingCommand, timeout_ms: int
-    ) -> RemotingCommand:
-        """Call and wait. Raises RemotingError."""
-        ...
 
 
 def runtime_request() -> RemotingCommand:
@@ -115,7 +108,7 @@ class RemoteLog:
 
     def __init__(
         self,
-        client: AskingClient,
+        client: RemotingClient,
         address: str,
         clock: Clock,
         budget_ms: int,

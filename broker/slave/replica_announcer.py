@@ -11,29 +11,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from remoting.command_custom_header import encode_header
 from remoting.headers.ha import AnnounceHALinkRequestHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode, response_code_name
-from remoting.response_table import ResponseCallback
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 3_000
 _NOT_KNOWN: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
-
-class AsyncClient(Protocol):
-    """The part of RemotingClient used here."""
-
-    def invoke_async(
-        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
-    ) -> None:
-        """Call a peer; the callback runs once."""
-        ...
 
 
 class _Link(NamedTuple):
@@ -46,7 +38,7 @@ class _Link(NamedTuple):
 class ReplicaAnnouncer:
     """Announces each link once. Any thread; its lock guards all of it."""
 
-    def __init__(self, client: AsyncClient, broker_name: str, broker_id: int) -> None:
+    def __init__(self, client: RemotingClient, broker_name: str, broker_id: int) -> None:
         self._client = client
         self._broker_name = broker_name
         self._broker_id = broker_id

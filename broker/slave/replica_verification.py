@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.slave.group_members import MemberAddress
 from broker.slave.log_comparison import (
@@ -27,9 +27,12 @@ from broker.slave.log_comparison import (
     is_same,
     queued_offset_before,
 )
-from broker.slave.remote_log import AskingClient, MasterRefusesError, MasterSilentError, RemoteLog
+from broker.slave.remote_log import MasterRefusesError, MasterSilentError, RemoteLog
 from ipc.clock import Clock
 from store.commit_log_reader import CommitLogReader
+
+if TYPE_CHECKING:
+    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ class ReplicaVerification:
     def __init__(
         self,
         members: Callable[[], list[MemberAddress] | None],
-        client: AskingClient,
+        client: RemotingClient,
         reader: CommitLogReader,
         table: QueueTable,
         units: QueueUnits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.room_waits import RoomWaits
@@ -16,19 +16,8 @@ from store.commit_log_reader import CommitLogReader
 from store.timer.timer_log import TimerLogReader
 from store.timer.timer_wheel import TimerWheelReader
 
-
-class DequeueLoop(Protocol):
-    """The part of the loop used here."""
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> object:
-        """Run `function` after `delay_ms`."""
-
-    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
-        """Run `function` at the next whole multiple of `period_ms`, with the loop's other timers:
-        an idle loop is woken once for all of them."""
-
-    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
-        """Run `function` in the next turn."""
+if TYPE_CHECKING:
+    pass
 
 
 class DequeueStats(Protocol):

@@ -21,11 +21,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.append.diverted_messages import REAL_TOPIC, home_of
 from broker.timer.delivered_properties import delivered_properties, put_off_properties
-from broker.timer.dequeue_parts import DequeueLoop, DequeueParts
+from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.open_slot import OpenSlot, SlotReads
 from broker.timer.open_slots import OpenSlots
 from broker.timer.published_read_time import PublishedReadTime
@@ -50,6 +50,9 @@ from store.timer.timer_slots import (
     TIMER_START_TIME_MS,
     TIMER_WRITE_TIME_MS,
 )
+
+if TYPE_CHECKING:
+    from remoting.selector_loop import SelectorLoop
 
 log = logging.getLogger(__name__)
 
@@ -127,13 +130,13 @@ class TimerDequeueService:
         self._not_before_ms = 0
         self._stop_dequeue = stopped
         self._running = False
-        self._loop: DequeueLoop | None = None
+        self._loop: SelectorLoop | None = None
         self.delivered = 0
         """Messages that were delivered or rolled since the start."""
 
     # -- life ------------------------------------------------------------------------------------
 
-    def start(self, loop: DequeueLoop) -> None:
+    def start(self, loop: SelectorLoop) -> None:
         """Begin to deliver; the log is open. Raises OSError."""
         self._last_end = self._log.position
         self._parts.progress.open(self._last_end)

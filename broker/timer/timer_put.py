@@ -6,38 +6,18 @@ Loop thread of `remoting`. Builds the record, asks TimerHook, and hands it to th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, OneRecord
 from broker.timer.timer_hook import TimerHook
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog, own_record
+from store.commit_log import CommitLog, own_record
 from store.errors import MessageIllegalError
-from store.record import Record
 
 OnDone = Callable[[ResponseCode, int], None]
 """(SUCCESS, the record's end in the log) once it has its place there; (why not, -1) otherwise."""
 _NOWHERE: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class _TimerAppend:
-    """An Append of one record."""
-
-    log: CommitLog
-    topic: TopicLog
-    records: tuple[Record]
-    on_done: OnDone
-
-    def placed(self, _places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.on_done(ResponseCode.SUCCESS, self.log.position)
-
-    def refused(self, code: ResponseCode, _remark: str) -> None:
-        """See Append."""
-        self.on_done(code, _NOWHERE)
 
 
 class TimerPut:
@@ -70,4 +50,10 @@ class TimerPut:
         except MessageIllegalError:
             on_done(ResponseCode.MESSAGE_ILLEGAL, _NOWHERE)
             return
-        self._append_queue.append(_TimerAppend(self._log, entry, (record,), on_done))
+        append = OneRecord(
+            entry,
+            record,
+            lambda _phy_offset, _queue_offset: on_done(ResponseCode.SUCCESS, self._log.position),
+            lambda code, _remark: on_done(code, _NOWHERE),
+        )
+        self._append_queue.append(append)

@@ -27,6 +27,7 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 
 RETRY_GROUP_TOPIC_PREFIX: Final = "%RETRY%"
 DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
+DLQ_QUEUES: Final = 1
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2

@@ -152,11 +152,6 @@ def check_body(
     )
 
 
-def waits_for_durability(half: Message) -> bool:
-    """Whether the sender requested waiting for flush and replicas."""
-    return half.find_property(_WAIT) != "false"
-
-
 def _with_property(properties: bytes, name: str, value: str) -> bytes:
     text = str(properties, "utf-8", "surrogateescape")
     if find_property(text, name) is not None:

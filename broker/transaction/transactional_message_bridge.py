@@ -11,15 +11,16 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, OneRecord
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.earlier_ends import EarlierEnds, StoreReads, queued_message
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import CommitLog
 from store.errors import MessageIllegalError, QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import decode_host
@@ -231,49 +232,32 @@ class _Batch:
                 continue
             with self._guard.of(rewrite.phy_offset):
                 topic = self._parts.commit_log.topic(rewrite.topic)
-                copy = _Copy(self, index, rewrite, topic, (rewrite.record,))
+                placed = partial(self._on_placed, index, rewrite)
+                refused = partial(self._on_refused, index, rewrite)
+                copy = OneRecord(topic, rewrite.record, placed, refused)
                 self._parts.append_queue.append(copy)
             if self._guard.failed and index not in self._results:
                 self.settle(index, _ENDED)
 
-    def on_placed(self, copy: _Copy, place: tuple[int, int]) -> None:
+    def _on_placed(self, index: int, rewrite: Rewrite, phy_offset: int, queue_offset: int) -> None:
         """A copy was appended."""
-        halves, rewrite = self._parts.halves, copy.rewrite
-        if copy.topic.name == TRANS_HALF_TOPIC:
-            (halves.add_copy if rewrite.asks else halves.replace_copy)(rewrite.half, place[1])
+        halves = self._parts.halves
+        if rewrite.topic == TRANS_HALF_TOPIC:
+            (halves.add_copy if rewrite.asks else halves.replace_copy)(rewrite.half, queue_offset)
         else:
             halves.forget(rewrite.half)
-        self.settle(copy.index, Rewritten(place))
+        self.settle(index, Rewritten((phy_offset, queue_offset)))
 
-    def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
+    def _on_refused(self, index: int, rewrite: Rewrite, code: ResponseCode, remark: str) -> None:
         """Nothing was stored. A half that never can be is not in the way of those behind it."""
         if code is ResponseCode.MESSAGE_ILLEGAL:
-            self._guard.put(copy.rewrite.phy_offset, MessageIllegalError(remark))
-            self.settle(copy.index, _ENDED)
+            self._guard.put(rewrite.phy_offset, MessageIllegalError(remark))
+            self.settle(index, _ENDED)
         else:
-            self.settle(copy.index, Rewritten(refusal=remark))
+            self.settle(index, Rewritten(refusal=remark))
 
     def settle(self, index: int, result: Rewritten) -> None:
         """Set one result; the last one wakes the waiting thread."""
         self._results[index] = result
         if len(self._results) == len(self._rewrites):
             self.done.set_result([self._results[i] for i in range(len(self._rewrites))])
-
-
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """The append of a copy (Append)."""
-
-    batch: _Batch
-    index: int
-    rewrite: Rewrite
-    topic: TopicLog
-    records: tuple[Record]
-
-    def placed(self, places: list[tuple[int, int]]) -> None:
-        """See Append."""
-        self.batch.on_placed(self, places[0])
-
-    def refused(self, code: ResponseCode, remark: str) -> None:
-        """See Append."""
-        self.batch.on_refused(self, code, remark)

@@ -7,11 +7,11 @@ Built once on the main thread of process `remoting`. `service` is the one repair
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.processor.admin_scrub_processor import AdminScrubProcessor
 from broker.slave.chunk_repair import ChunkRepair
-from broker.slave.damage_repair_service import DamageRepairService, KnownReplicas
+from broker.slave.damage_repair_service import DamageRepairService
 from broker.slave.digest_comparison import DigestComparison
 from broker.slave.group_members import MemberAddress
 from broker.slave.repair_commands import RepairCommands
@@ -21,6 +21,9 @@ from ipc.service_thread import FailureHandler
 from remoting.remoting_client import RemotingClient
 from store.commit_log_reader import CommitLogReader
 from store.log_digests import LogDigests
+
+if TYPE_CHECKING:
+    from broker.slave.remembered_replicas import RememberedReplicas
 
 
 class DamageRepair:
@@ -32,7 +35,7 @@ class DamageRepair:
         client: RemotingClient,
         members: Callable[[], list[MemberAddress] | None],
         is_proved: Callable[[MemberAddress], bool],
-        replicas: KnownReplicas | None,
+        replicas: RememberedReplicas | None,
         store: CommandClient,
         claim: Callable[[bytes], None],
         *,

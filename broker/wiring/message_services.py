@@ -25,10 +25,10 @@ from broker.processor.reply_message_processor import (
     ReplyMessageProcessor,
     ReplyParts,
 )
-from broker.processor.send_message_processor import SendMessageProcessor
 from broker.processor.stored_rights import StoredRights
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.send.send_message_processor import SendMessageProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.topic.new_topics import NewTopics
 from broker.wiring.broker_tables import BrokerTables
@@ -196,7 +196,6 @@ class MessageServices:
             self._tables.groups.find_or_create,
             self._waiters,
             self._stats,
-            self._store.why_not_writable,
             self.new_topics,
             AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
             self.timers.hook,
@@ -230,7 +229,7 @@ class MessageServices:
         return ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self._store.log,
-                timers=self.timers.hook,
+                rules=self.send.rules,
                 append_queue=self.append_queue,
                 waiters=self._waiters,
                 topics=self._tables.topics,

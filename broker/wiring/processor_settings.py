@@ -9,7 +9,7 @@ from broker.latency.broker_fast_failure import FastFailureSettings
 from broker.processor.consumer_send_msg_back_processor import SendBackSettings
 from broker.processor.pull_settings import PullSettings
 from broker.processor.reply_message_processor import ReplySettings
-from broker.processor.send_settings import SendSettings
+from broker.send.send_settings import SendSettings
 from broker.settings.startup_options import StartupOptions
 
 

@@ -71,10 +71,9 @@ class Timers:
             recall_settings(options),
             topics.find,
             self.put,
-            store.log,
             waiters,
             clock,
-            store.why_not_writable,
+            append_queue.find_refusal,
         )
         self.processor: Final = TimerProcessor(
             self._counters,

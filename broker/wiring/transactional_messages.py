@@ -98,14 +98,13 @@ class TransactionalMessages:
         self.route = EndTransactionRoute(
             EndRouteParts(
                 commit_log=store.log,
-                held=append_queue.held,
-                blocked=append_queue.blocked,
+                may_store=append_queue.may_store,
                 young_halves=young_halves,
                 halves=self._halves,
                 find_topic=tables.topics.find,
                 waiters=waiters,
                 stats=stats,
-                append_op=lambda half: self.processor.append_op(half, None),
+                append_op=lambda half: self.processor.append_op(half),
             )
         )
         """The fast route of 37, without access control."""

@@ -27,14 +27,14 @@ from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.processor.batch_pull import BatchPull
 from broker.processor.pull_message_processor import PullMessageProcessor
 from broker.processor.pull_settings import PullSettings
-from broker.processor.send_message_processor import (
-    SendMessageProcessor,
-)
-from broker.processor.send_settings import SendSettings
 from broker.processor.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.send.send_message_processor import (
+    SendMessageProcessor,
+)
+from broker.send.send_settings import SendSettings
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
@@ -539,7 +539,6 @@ class HotPathWorld:
             self.groups.find_or_create,
             self.waiters,
             self.stats,
-            lambda: self.not_writable,
             self.new_topics,
             AchievedDurability(self.page.counters, 2),
             self.timers,

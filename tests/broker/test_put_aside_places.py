@@ -67,7 +67,7 @@ DELIVERY = "broker.timer.timer_dequeue_service"
         "broker.timer.timer_records.decode_record",
         "broker.timer.timer_records.find_asked_ms",
         "is_recalled",
-        "store.commit_log.CommitLog.put_batch",
+        "store.commit_log.CommitLog.append",
     ],
 )
 @pytest.mark.parametrize("is_over", [False, True], ids=["open", "over"])
@@ -75,15 +75,15 @@ def test_a_timer_that_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, is_over: bool
 ) -> None:
     world = TimerDelivery(tmp_path / "store")
-    if target.endswith("put_batch"):
-        usual = world.life.log.put_batch
+    if target.endswith("append"):
+        usual = world.life.log.append
 
         def put(topic: Any, records: Any) -> Any:
             if topic.name == "T" and POISON in records[0].properties:
                 raise PoisonError
             return usual(topic, records)
 
-        monkeypatch.setattr(world.life.log, "put_batch", put)
+        monkeypatch.setattr(world.life.log, "append", put)
     elif target == "is_recalled":
         for module in ("slot_delivery", "open_slot"):
             poison(monkeypatch, f"broker.timer.{module}.is_recalled")
@@ -103,7 +103,7 @@ def test_a_timer_that_raises(
     count = RECORDS.count(ReadBy.TIMER_DELIVERY)
     assert count == 1
     world.restart()
-    if target.endswith("put_batch"):
+    if target.endswith("append"):
         monkeypatch.undo()
     world.put("d", world.clock.now_ms() + 1_000)
     world.pass_ms(2_500, 20)
@@ -171,8 +171,8 @@ SCHEDULE = "broker.schedule.schedule_message_service"
         f"{SCHEDULE}.home_of",
         f"{SCHEDULE}.record_again",
         "store.commit_log_reader.read_checked",
-        "put_batch",
-        "put_batch full",
+        "append",
+        "append full",
     ],
 )
 def test_a_delay_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
@@ -181,8 +181,8 @@ def test_a_delay_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ta
         text = f"KEYS\x01{body.decode()}\x02DELAY\x011"
         delays.client.call(send_request(body, properties=text))
     delays.step()
-    if target.startswith("put_batch"):
-        usual = delays.world.log.put_batch
+    if target.startswith("append"):
+        usual = delays.world.log.append
         error = DiskFullError("full") if "full" in target else PoisonError("poison")
 
         def put(topic: Any, records: Any) -> Any:
@@ -190,7 +190,7 @@ def test_a_delay_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ta
                 raise error
             return usual(topic, records)
 
-        monkeypatch.setattr(delays.world.log, "put_batch", put)
+        monkeypatch.setattr(delays.world.log, "append", put)
     elif target.endswith("read_checked"):
         from store import commit_log_reader
 
@@ -275,7 +275,7 @@ CHECK = "broker.transaction.transactional_message_service"
         f"{CHECK}.half_copy",
         f"{CHECK}.check_header",
         f"{CHECK}.check_body",
-        "put_batch",
+        "append",
     ],
 )
 def test_a_half_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
@@ -283,15 +283,15 @@ def test_a_half_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tar
     producer = world.connect()
     for body in (b"a", POISON, b"b"):
         world.prepare(body)
-    if target == "put_batch":
-        usual = world.hot.log.put_batch
+    if target == "append":
+        usual = world.hot.log.append
 
         def put(topic: Any, records: Any) -> Any:
             if records[0].body == POISON:
                 raise PoisonError
             return usual(topic, records)
 
-        monkeypatch.setattr(world.hot.log, "put_batch", put)
+        monkeypatch.setattr(world.hot.log, "append", put)
     else:
         poison(monkeypatch, target)
     world.hot.clock.advance(world.time_out_ms + 1)
@@ -396,7 +396,7 @@ class Revival:
         self.later.append(function)
 
     def put(self, topic: str, body: bytes, properties: bytes = b"") -> None:
-        self.world.log.put(self.world.log.topic(topic), record(body, properties))
+        self.world.log.append(self.world.log.topic(topic), (record(body, properties),))
 
     def pop(self, queue_offset: int, *, name: str = "T") -> None:
         point = PopCheckPoint(
@@ -433,7 +433,7 @@ REVIVE = "broker.pop.pop_revive_service"
     [
         f"{REVIVE}.decode_record",
         f"{REVIVE}.revived_record",
-        "put_batch",
+        "append",
         "broker.pop.pop_check_point.PopCheckPoint.from_json_bytes",
         f"{REVIVE}.parse_normal_topic",
         "a body that is no check point",
@@ -451,15 +451,15 @@ def test_a_pop_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, targ
     else:
         world.pop(1, name=POISON.decode() if is_point else "T")
     world.pop(2)
-    if target == "put_batch":
-        usual = world.world.log.put_batch
+    if target == "append":
+        usual = world.world.log.append
 
         def put(topic: Any, records: Any) -> Any:
             if records[0].body == POISON:
                 raise PoisonError
             return usual(topic, records)
 
-        monkeypatch.setattr(world.world.log, "put_batch", put)
+        monkeypatch.setattr(world.world.log, "append", put)
     elif target.endswith("from_json_bytes"):
         usual_point = PopCheckPoint.from_json_bytes
         monkeypatch.setattr(PopCheckPoint, "from_json_bytes", failpoint(usual_point))

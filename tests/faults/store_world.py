@@ -189,7 +189,7 @@ class Writer:
             record = own_record(
                 queue_id, body, properties, now_ms=1, store_host=HOST, store_host_flag=0
             )
-            self.log.put(entry, record)
+            self.log.append(entry, (record,))
             if at % batch == batch - 1:
                 self.log.commit()
         self.log.commit()

@@ -174,7 +174,8 @@ def test_a_first_copy_that_was_not_finished_is_not_promoted(group: Group) -> Non
     group.start(second, SLAVE)
     record = second.store_dir / "replica.json"
     wait_until(record.exists, 20)
-    text = record.read_text()
+    # On a busy machine the copy has ended by now: this is what a kill just before leaves.
+    text = re.sub('"firstCopyDone": (true|false)', '"firstCopyDone": false', record.read_text())
     assert '"firstCopyDone": false' in text
     second.crash()
     record.write_text(text)

@@ -66,7 +66,8 @@ def _read_records(data: bytes) -> None:
 
 def _encode_batch(data: bytes) -> None:
     """The records of a batch made together hold what its items hold."""
-    made = encode_batch(memoryview(data), _COMMON, BatchPlace(0, 0, 0, bytes(8), 1 << 30))
+    place = BatchPlace(0, 0, 0, bytes(8), 1 << 30)
+    made = encode_batch(memoryview(data), _COMMON, place, lambda _joined, _texts: True)
     if made is None:
         return
     records = [decode_record(made[0], at)[0] for at in made[1]]

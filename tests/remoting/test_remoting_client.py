@@ -529,7 +529,7 @@ def test_a_client_that_was_not_started(peer: FakePeer) -> None:
 
 def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, peer: FakePeer) -> None:
     monkeypatch.setattr(remoting_client, "IDLE_SCAN_MS", 20)
-    with running(RemotingClientConfig(client_channel_max_idle_time_seconds=0)) as client:
+    with running(RemotingClientConfig(client_channel_max_idle_time_seconds=1)) as client:
         client.invoke_sync(peer.address, RemotingCommand.request(1), TIMEOUT_MS)
         assert peer.connections[0].closed.wait(DEADLINE_S)
 

@@ -56,7 +56,7 @@ class BatchLife(Life):
             self.log.now_ms = self.clock.now_ms() - ago_ms
             made = record(bytes(size), b"KEYS\x01key\x02INNER_NUM\x013")
             batch = msgspec.structs.replace(made, sys_flag=192)
-            self.log.put_batch(self.log.topic("B"), [batch])
+            self.log.append(self.log.topic("B"), [batch])
             self.log.commit()
 
     def units(self) -> list[BatchUnit]:
@@ -264,7 +264,7 @@ def test_a_restarted_store_rejoins_its_living_writer(root: Path) -> None:
     for _ in range(5):
         made = record(bytes(100), b"KEYS\x01key\x02INNER_NUM\x013")
         batch = msgspec.structs.replace(made, sys_flag=192)
-        life.log.put_batch(life.log.topic("B"), [batch])
+        life.log.append(life.log.topic("B"), [batch])
     life.log.commit()
     life.store = life.new_store()
     life.store.open()
@@ -280,7 +280,7 @@ def test_the_writer_counts_what_is_not_dispatched(root: Path) -> None:
     life.wait_dispatched()
     life.store.shutdown(writer_has_stopped=False)
     made = record(b"", b"INNER_NUM\x015")
-    life.log.put_batch(life.log.topic("B"), [msgspec.structs.replace(made, sys_flag=128)])
+    life.log.append(life.log.topic("B"), [msgspec.structs.replace(made, sys_flag=128)])
     life.log.commit()
     other = CommitLog(life.config.commit_log_path, FILE_SIZE, life.page, life.clock, lambda: None)
     assert rebuild_topic_queue_table(other, life.page, life.table, life.reader) == 1
@@ -358,7 +358,7 @@ def put_inner(
 ) -> tuple[int, int]:
     made = record(bytes(100), b"KEYS\x01key\x02INNER_NUM\x013")
     batch = msgspec.structs.replace(made, sys_flag=sys_flag, queue_id=queue_id)
-    (place,) = life.log.put_batch(life.log.topic(topic), [batch])
+    (place,) = life.log.append(life.log.topic(topic), [batch])
     life.log.commit()
     return place
 

@@ -82,7 +82,7 @@ class World:
             "properties": b"K\x01v",
         }
         fields |= changes
-        return self.log.put(self.topic, Record(queue_id=queue_id, body=body, **fields))
+        return self.log.append(self.topic, (Record(queue_id=queue_id, body=body, **fields),))[0]
 
     def bytes_of(self, number: int) -> bytes:
         return (self.directory / file_name(number * FILE_SIZE)).read_bytes()
@@ -290,10 +290,10 @@ def test_a_batch_is_placed_whole_or_not_at_all(tmp_path: Path) -> None:
     size = record_size(world.topic, record())
     world.put(body_for(3 * size))
     with pytest.raises(NextFileNotReadyError):
-        world.log.put_batch(world.topic, [record()] * 3)
+        world.log.append(world.topic, [record()] * 3)
     assert world.log.position == FILE_SIZE - 3 * size
     world.allocate(1)
-    places = world.log.put_batch(world.topic, [record()] * 3)
+    places = world.log.append(world.topic, [record()] * 3)
     assert places == [(FILE_SIZE + n * size, 1 + n) for n in range(3)]
     world.log.commit()
     assert len(world.walk()) == 4
@@ -301,7 +301,7 @@ def test_a_batch_is_placed_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_a_batch_larger_than_a_file(world: World) -> None:
     with pytest.raises(StoreError, match="does not fit a file"):
-        world.log.put_batch(world.topic, [record(bytes(1000))] * 4)
+        world.log.append(world.topic, [record(bytes(1000))] * 4)
     assert world.log.position == 0
     assert world.put() == (0, 0)
 
@@ -311,7 +311,7 @@ def test_a_record_larger_than_a_file_changes_nothing(world: World, first: bool) 
     if first:
         world.put()
     place = world.log.position
-    with pytest.raises(StoreError, match=f"a file holds {FILE_SIZE}"):
+    with pytest.raises(StoreError, match=f"does not fit a file of {FILE_SIZE}"):
         world.put(bytes(FILE_SIZE))
     assert world.log.position == place
     world.put()
@@ -347,7 +347,7 @@ def test_the_log_against_a_plain_list(
         elif isinstance(step, tuple):
             note(step[0], step[1], world.put(bytes(step[1]), step[0]))
         else:
-            places = world.log.put_batch(world.topic, [record(bytes(n)) for n in step])
+            places = world.log.append(world.topic, [record(bytes(n)) for n in step])
             assert len({p // FILE_SIZE for p, _ in places}) == 1
             for size, place in zip(step, places, strict=True):
                 note(0, size, place)
@@ -429,7 +429,7 @@ def test_a_long_retry_topic_has_records_of_version_2(world: World, size: int) ->
         3, b"body", b"k\x01v\x02", now_ms=5, store_host=world.log.store_host, store_host_flag=0
     )
     before = world.log.position
-    assert world.log.put(topic, record) == (before, 0)
+    assert world.log.append(topic, (record,))[0] == (before, 0)
     world.log.commit()
     assert world.log.position - before == record_size(topic, record) == 91 + 1 + 4 + size + 4
     [found] = [message for message in world.walk() if message.topic == name]

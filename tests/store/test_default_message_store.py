@@ -114,7 +114,7 @@ class Life:
             wait_until(lambda: self.counters[ALLOCATED_END] > self.log.position + FILE_SIZE)
             self.log.now_ms = self.clock.now_ms()
             entry = self.log.topic(topic)
-            self.log.put(entry, record(bytes(size), b"KEYS\x01key\x02TAGS\x01A"))
+            self.log.append(entry, (record(bytes(size), b"KEYS\x01key\x02TAGS\x01A"),))
             self.log.commit()
 
     @property
@@ -191,7 +191,7 @@ def test_sync_flush_follows_what_is_wanted(tmp_path: Path) -> None:
     life = Life(root, flush_disk_type=FlushDiskType.SYNC_FLUSH).start()
     for _ in range(20):
         entry = life.log.topic("T")
-        life.log.put(entry, record(b"x", b""))
+        life.log.append(entry, (record(b"x", b""),))
         life.counters[SYNC_FLUSH_WANTED] = life.log.position
         life.log.commit()
         wait_until(lambda: life.counters[FLUSHED_OFFSET] >= life.end)
@@ -263,7 +263,7 @@ def test_a_restarted_store_rejoins_its_living_writer(life: Life) -> None:
     life.counters[STORE_STATE] = StoreState.READY
     room = life.counters[ALLOCATED_END] - life.end
     for _ in range(room // 400):
-        life.log.put(life.log.topic("T"), record(bytes(100), b"KEYS\x01key"))
+        life.log.append(life.log.topic("T"), (record(bytes(100), b"KEYS\x01key"),))
         life.log.commit()
     written = 20 + room // 400
     end = life.end
@@ -353,7 +353,7 @@ def test_files_of_timers_that_wait_stay(life: Life) -> None:
         store_host_flag=0,
     )
     life.put(10, size=2000)
-    life.log.put(life.log.topic("rmq_sys_wheel_timer"), record)
+    life.log.append(life.log.topic("rmq_sys_wheel_timer"), (record,))
     life.log.commit()
     life.put(10, size=2000)
     wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)

@@ -57,9 +57,9 @@ def test_the_writer_makes_no_queue_that_nobody_could_read(
     for topic in ("D", "E"):
         entry = life.log.topic(topic)
         with pytest.raises(QueueTableFullError, match=f"queue 0 of topic {topic} would be a new"):
-            life.log.put(entry, record(b"x", b""))
+            life.log.append(entry, (record(b"x", b""),))
         with pytest.raises(QueueTableFullError):
-            life.log.put_batch(entry, [record(b"x", b""), record(b"y", b"")])
+            life.log.append(entry, [record(b"x", b""), record(b"y", b"")])
         assert entry.next_offsets == {}
     assert life.log.position == before
     assert len([line for line in caplog.messages if "queue table is full" in line]) == 1
@@ -78,7 +78,7 @@ def test_a_batch_with_one_new_queue_is_not_stored_in_part(life: Life) -> None:
     entry, before = life.log.topic("A"), life.log.position
     other = msgspec.structs.replace(record(b"y", b""), queue_id=1)
     with pytest.raises(QueueTableFullError):
-        life.log.put_batch(entry, [record(b"x", b""), other])
+        life.log.append(entry, [record(b"x", b""), other])
     assert (life.log.position, entry.next_offsets) == (before, {0: 1})
 
 

@@ -77,7 +77,7 @@ class World:
             own_record(0, b"x", text, now_ms=1, store_host=HOST, store_host_flag=0)
             for text in all_properties
         ]
-        places = self.writer.put_batch(self.writer.topic(topic), records)
+        places = self.writer.append(self.writer.topic(topic), records)
         self.writer.commit()
         return places
 

@@ -107,7 +107,7 @@ class CompactionLife:
         record = own_record(
             queue_id, body, properties, now_ms=0, store_host=HOST, store_host_flag=0
         )
-        _phy_offset, queue_offset = self.log.put(self.log.topic(topic), record)
+        _phy_offset, queue_offset = self.log.append(self.log.topic(topic), (record,))[0]
         self.log.commit()
         return queue_offset
 

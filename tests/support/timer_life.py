@@ -112,7 +112,7 @@ class TimerLife:
                 store_host=HOST,
                 store_host_flag=0,
             )
-            self.log.put(self.log.topic(TIMER_TOPIC), record)
+            self.log.append(self.log.topic(TIMER_TOPIC), (record,))
             self.log.commit()
         wait_until(lambda: self.counters[DISPATCHED_OFFSET] == self.counters[MAX_PHY_OFFSET])
 

@@ -112,7 +112,7 @@ def test_a_store_that_takes_nothing(world: HotPathWorld) -> None:
 
 def test_what_can_never_be_stored(world: HotPathWorld) -> None:
     refused = fake(world, bytes(5000))
-    words = "batch of 5092 bytes does not fit a file of 4096"
+    words = "record of 5092 bytes does not fit a file of 4096"
     assert refused.heard == [(ResponseCode.MESSAGE_ILLEGAL, words)]
     assert fake(world).heard == [[(0, 0)]]
 
@@ -124,7 +124,7 @@ def test_a_store_error_is_told_and_logged(
     def fail(*_: object) -> None:
         raise StoreError("cannot map it")
 
-    monkeypatch.setattr(world.log, "put_batch", fail)
+    monkeypatch.setattr(world.log, "append", fail)
     assert fake(world).heard == [(ResponseCode.SYSTEM_ERROR, "cannot map it")]
     assert caplog.messages == ["topic T: append failed: cannot map it"]
 

@@ -417,10 +417,9 @@ class Recalls:
             ),
             self.world.topics.find,
             TimerPut(self.world.timers, self.world.log, self.world.append_queue),
-            self.world.log,
             self.world.waiters,
             self.world.clock,
-            lambda: "",
+            self.world.append_queue.find_refusal,
         )
 
     def recall(self, key: str, *, group: str = "P", topic: str = "T") -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from broker.processor.send_header import V2_NAMES
+from broker.send.send_header import V2_NAMES
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner

@@ -167,7 +167,7 @@ def test_a_plain_file_without_an_end_is_not_read_to_it(files: Files) -> None:
 
 def test_a_nul_is_refused_with_its_place(files: Files) -> None:
     options = load_container_options([], HOME)
-    with pytest.raises(UnreadableSettingsError, match=r"'/x\\x00y': embedded null byte"):
+    with pytest.raises(UnreadableSettingsError, match=r"'/x\\x00y': .*embedded null"):
         load_contained_options(Path("/x\0y"), options, NAMESRV, HOME)
     with pytest.raises(
         UnreadableSettingsError, match=r"broker\.conf:1: storePathRootDir has a NUL"

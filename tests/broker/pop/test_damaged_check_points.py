@@ -95,7 +95,7 @@ class ReviveWorld:
 
     def store(self, topic: str, body: bytes, tag: str = "") -> None:
         properties = f"TAGS\x01{tag}".encode() if tag else b""
-        self.hot.log.put(self.hot.log.topic(topic), record(body, properties))
+        self.hot.log.append(self.hot.log.topic(topic), (record(body, properties),))
 
     def point(self, **fields: Any) -> dict[str, Any]:
         """The JSON of a good check point, due now, of the message at offset 4."""

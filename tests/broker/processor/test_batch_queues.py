@@ -381,7 +381,7 @@ def test_a_topic_that_turns_out_to_have_batch_queues(world: HotPathWorld, client
     world.topic("U")
     for _ in range(3):
         client.call(send_request(b"plain", topic="U"))
-    world.log.put_batch(world.log.topic("U"), [inner_batch()])
+    world.log.append(world.log.topic("U"), [inner_batch()])
     world.log.commit()
     client.call(send_request(b"plain", topic="U"))
     world.dispatch()

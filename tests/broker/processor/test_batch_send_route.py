@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.processor.batch_send_route import SEND_BATCH_PREFIX
+from broker.send.batch_send_route import SEND_BATCH_PREFIX
 from ha.control_slots import REPLICA_COUNT
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand

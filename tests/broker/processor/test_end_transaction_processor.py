@@ -339,7 +339,7 @@ def _stored_half(world: TransactionWorld, properties: bytes) -> Half:
         body=b"x",
         properties=properties,
     )
-    (place,) = log.put_batch(log.topic(TRANS_HALF_TOPIC), [record])
+    (place,) = log.append(log.topic(TRANS_HALF_TOPIC), [record])
     world.turn()
     return Half(*place)
 

@@ -32,7 +32,7 @@ from store.errors import QueueTableFullError
 from store.message_codec import decode_record
 from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
-from tests.broker.processor.test_diverted_sends import EVERYTHING_ON
+from tests.broker.send.test_placement import EVERYTHING_ON
 from tests.broker.transaction_world import (
     COMMIT,
     GROUP,
@@ -56,8 +56,7 @@ class Side:
         self.route = EndTransactionRoute(
             EndRouteParts(
                 commit_log=hot.log,
-                held=hot.append_queue.held,
-                blocked=hot.append_queue.blocked,
+                may_store=hot.append_queue.may_store,
                 young_halves=self.young,
                 halves=self.world.halves,
                 find_topic=hot.topics.find,

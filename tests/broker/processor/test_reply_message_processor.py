@@ -71,7 +71,7 @@ class Replies:
         self.processor = ReplyMessageProcessor(
             ReplyParts(
                 commit_log=self.world.log,
-                timers=self.world.timers,
+                rules=self.world.send_processor.rules,
                 append_queue=self.world.append_queue,
                 waiters=self.world.waiters,
                 topics=self.world.topics,
@@ -208,10 +208,11 @@ def test_an_answer_that_is_not_stored(replies: Replies) -> None:
     assert answer.ext_fields == {**REGION, "msgId": "0", "queueId": "0", "queueOffset": "0"}
 
 
-def test_an_inner_batch_is_pushed_and_not_stored(replies: Replies) -> None:
+def test_an_inner_batch_is_refused_before_it_is_pushed(replies: Replies) -> None:
+    """As every reply that a send with the same properties would be refused for."""
     answer = replies.call(sys_flag=128)
     assert answer is not None
-    assert (answer.code, len(replies.asker.pushed), replies.world.records()) == (0, 1, [])
+    assert (answer.code, replies.asker.pushed, replies.world.records()) == (13, [], [])
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.processor.send_header import V1_NAMES
-from broker.processor.send_records import PeerHost
+from broker.send.send_header import V1_NAMES
+from broker.send.send_records import PeerHost
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ipc.control_page import BEAT, ProcessIndex
 from remoting.remoting_codec import encode_command

@@ -16,8 +16,8 @@ from remoting.request_code import RequestCode as Code
 from store.control_slots import RUNNING_FLAGS
 from tests.broker.hot_path_world import HotPathWorld, send_request
 from tests.broker.processor.test_batch_send_route import batch_request, general_requests
-from tests.broker.processor.test_diverted_sends import DELAYED, HALF, Twins, world_of
 from tests.broker.processor.test_send_message_processor import as_v1
+from tests.broker.send.test_placement import DELAYED, HALF, Twins, world_of
 
 PLAIN = "KEYS\x01k\x02UNIQ_KEY\x017F00000100002A139F1B5D3E00000001\x02WAIT\x01true\x02"
 TAKEN: tuple[dict[str, Any], ...] = (

@@ -133,7 +133,7 @@ class TestFullTable:
         """A level of two digits does not fit: it waits where it was."""
         longer = record(b"two", b"DELAY\x0114\x02REAL_TOPIC\x01T\x02REAL_QID\x010")
         monkeypatch.setattr(queue_table, "MAX_QUEUES", 8)
-        delays.world.log.put(delays.world.log.topic(SCHEDULE), replace(longer, queue_id=13))
+        delays.world.log.append(delays.world.log.topic(SCHEDULE), (replace(longer, queue_id=13),))
         monkeypatch.setattr(queue_table, "MAX_QUEUES", 3)
         text = "DELAY\x019\x02REAL_TOPIC\x01New\x02REAL_QID\x010\x02K\x01"
         full = text + "k" * (PROPERTIES_LIMIT - len(text))

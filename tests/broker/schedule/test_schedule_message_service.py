@@ -317,7 +317,7 @@ def test_the_end_is_the_logs_while_the_queue_is_still_built(delays: Delays) -> N
 
 
 def put(delays: Delays, properties: bytes, topic: str = SCHEDULE) -> None:
-    delays.world.log.put_batch(delays.world.log.topic(topic), [record(b"x", properties)])
+    delays.world.log.append(delays.world.log.topic(topic), [record(b"x", properties)])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.append.send_properties import record_asks_to_wait
 from broker.transaction.transaction_records import (
     check_body,
     check_header,
@@ -18,7 +19,6 @@ from broker.transaction.transaction_records import (
     is_copy,
     number_in,
     op_record,
-    waits_for_durability,
     with_number,
 )
 from store.message import Message
@@ -130,7 +130,7 @@ def test_what_a_producer_is_shown() -> None:
     [(b"", True), (b"WAIT\x01true", True), (b"WAIT\x01false", False), (b"AWAIT\x01false", True)],
 )
 def test_waiting_is_the_senders_wish(properties: bytes, waits: bool) -> None:
-    assert waits_for_durability(half_with(properties)) is waits
+    assert record_asks_to_wait(half_with(properties).properties) is waits
 
 
 def test_what_makes_a_copy() -> None:

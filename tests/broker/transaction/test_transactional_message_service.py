@@ -238,7 +238,7 @@ def store_half(
         **changes,
     }
     log = world.hot.log
-    log.put_batch(log.topic(TRANS_HALF_TOPIC), [Record(**fields)])
+    log.append(log.topic(TRANS_HALF_TOPIC), [Record(**fields)])
     if turn:
         world.turn()
 
@@ -870,7 +870,7 @@ def put_op(world: TransactionWorld, half: int, body: bytes | None = None) -> Non
     if body is not None:
         fields = {name: getattr(record, name) for name in record.__struct_fields__}
         record = Record(**{**fields, "body": body})
-    log.put_batch(log.topic(TRANS_OP_HALF_TOPIC), [record])
+    log.append(log.topic(TRANS_OP_HALF_TOPIC), [record])
     world.turn()
 
 

@@ -13,7 +13,7 @@ Long because the general path, the held sends and what the fast paths share are 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -23,17 +23,19 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.admitted_properties import admitted_properties
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import Answer, DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key
+from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.batch_send_route import BatchSendRoute
-from broker.processor.diverted_sends import DivertedSends
-from broker.processor.mapped_send import MappedSend, map_send
-from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import BATCH_GROWTH, check_body, check_kind, check_text
-from broker.processor.send_header import SendHeader, send_header_of
-from broker.processor.send_records import PeerHost, SendRecords, SendTopic, StoredSend
-from broker.processor.send_route import SendRoute
-from broker.processor.send_settings import SendSettings
+from broker.send.batch_send_route import BatchSendRoute
+from broker.send.hot_sends import HotSends
+from broker.send.mapped_send import MappedSend, map_send
+from broker.send.placement import Placement
+from broker.send.rules import BATCH_GROWTH, Circumstances, SendRules, check_body, check_text
+from broker.send.send_answers import SendAnswers
+from broker.send.send_header import SendHeader, send_header_of
+from broker.send.send_records import SendRecords, StoredSend
+from broker.send.send_route import SendRoute
+from broker.send.send_settings import SendSettings
+from broker.send.send_topic import PeerHost, SendTopic
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
@@ -139,7 +141,6 @@ class SendMessageProcessor:
         find_group: FindGroup,
         waiters: DurabilityWaiters,
         stats: SendStats,
-        why_not_writable: Callable[[], str],
         new_topics: HeldForTopics,
         durability: AchievedDurability,
         timers: TimerHook,
@@ -150,61 +151,52 @@ class SendMessageProcessor:
         self._mappings = mappings
         self._settings = settings
         self._log = commit_log
-        self._dispatches_lmq = commit_log.lmq is not None
         self._append_queue = append_queue
         self._held = append_queue.held
         self._topics_config = topics
-        self._records = SendRecords(
+        self.rules: Final = SendRules(
+            Circumstances(commit_log.lmq, timers, settings.max_delay_level)
+        )
+        self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
+        self._placement = Placement(
             commit_log,
             topics,
-            find_group,
             timers,
-            cluster_name=settings.cluster_name,
+            stats.sends,
+            cluster_pair=self._cluster_pair,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
+        )
+        self._records = SendRecords(
+            commit_log,
+            find_group,
+            self.rules,
+            self._placement,
+            cluster_pair=self._cluster_pair,
             batch_limit=BATCH_GROWTH * settings.max_message_size,
         )
         self._waiters = waiters
         self._stats = stats
-        self._why_not_writable = why_not_writable
         self._new_topics = new_topics
         self._topics: dict[str, SendTopic] = {}
-        self._cluster_pair = f"CLUSTER\x01{settings.cluster_name}"
         self._waiting_puts, self._waiting_from = 0, commit_log.position
         """Sends of this turn that wait and are not yet published, and where the first one is."""
-        self._diverted = DivertedSends(
-            commit_log,
-            stats.sends,
-            cluster_pair=self._cluster_pair,
-            max_delay_level=settings.max_delay_level,
-        )
         self._host_hex = commit_log.store_host.hex().upper()
-        answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
-        self.batches: Final = BatchSendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            SendAnswers(self._region(), b"%b"),
+        self._answers = SendAnswers(self._region(), self._host_hex.encode() + b"%016X")
+        hot = HotSends(
+            commit_log=commit_log,
+            topics=self._topics,
+            held=self._held,
+            waiters=waiters,
+            stats=stats,
+            note_waiting=self._note_waiting,
+            rules=self.rules,
             cluster_pair=self._cluster_pair,
             max_message_size=settings.max_message_size,
         )
+        self.batches: Final = BatchSendRoute(hot, SendAnswers(self._region(), b"%b"))
         """The fast path of batches."""
-        self.singles: Final = SendRoute(
-            commit_log,
-            self._topics,
-            self._held,
-            waiters,
-            stats,
-            self._note_waiting,
-            self.batches,
-            self._diverted,
-            answers,
-            cluster_pair=self._cluster_pair,
-            max_message_size=settings.max_message_size,
-        )
+        self.singles: Final = SendRoute(hot, self.batches, self._placement, self._answers)
         """The fast path of all others."""
 
     # -- entries -------------------------------------------------------------------------------
@@ -219,7 +211,7 @@ class SendMessageProcessor:
     def on_topics_changed(self) -> None:
         """Discard everything derived from topic configurations; loop thread."""
         self._topics.clear()
-        self._diverted.half_topic = None
+        self._placement.half_topic = None
 
     def block_topic(self, topic: str) -> int:
         """Reject sends to `topic` while its queues are deleted; returns the log's end. Loop
@@ -265,7 +257,7 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
-            check_text(header)
+            check_text(header.i, is_batch=header.m)
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
@@ -280,12 +272,12 @@ class SendMessageProcessor:
         if not (
             header.b.startswith(RETRY_GROUP_TOPIC_PREFIX)
             or header.b in self._mappings
-            or topic.needs_keys
+            or self.rules.leaves_topic(topic.nature)
         ):
-            # These do not take the fast path, which checks no groups and keys, and maps no queues.
+            # These do not take the fast path, which checks no groups, and maps no queues.
             self._topics[header.b] = topic
         if stored.message_type == "transaction":
-            self._diverted.half_topic = stored.topic
+            self._placement.half_topic = stored.topic
         append = _SendAppend(self, connection, request, header, stored, came_ns, mapped)
         self._append_queue.append(append, fails_fast=True)
         if self._held and not came_ns:
@@ -346,19 +338,18 @@ class SendMessageProcessor:
                 f"request queueId[{header.e}] is illegal, topic {header.b} has "
                 f"{topic.queues} queues, producer {connection.remote_address}",
             )
-        check_kind(header)
-        self._check_store()
+        self._check_store(header.b)
         check_body(len(request.body), self._settings.max_message_size)
         return topic
 
-    def _check_store(self) -> None:
+    def _check_store(self, topic: str) -> None:
         if self._settings.is_slave:
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave: send to its master"
             )
-        if not self._log.writable:
+        if (refusal := self._append_queue.find_refusal(topic)) is not None:
             self._stats.add_put_failed()
-            raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable())
+            raise RequestError(*refusal)
 
     def on_placed(self, send: _SendAppend, places: list[tuple[int, int]]) -> None:
         """A send's records have been placed: count it, answer now or once they are safe."""
@@ -386,20 +377,17 @@ class SendMessageProcessor:
         queue_id, queue_offset = send.stored.queue_id, places[0][1]
         if send.mapped is not None:
             queue_id, queue_offset = send.mapped.place(queue_offset)
-        fields = self._fields(queue_id, queue_offset, ids) | send.stored.batch_fields
-        unique_key = find_unique_key(send.header.i)
-        if unique_key:
-            fields["transactionId"] = unique_key
-            if send.stored.topic.name == TIMER_TOPIC:
-                record, name = send.stored.records[0], self._settings.broker_name
-                fields |= recall_handle_field(send.header.b, name, record.properties)
+        key = find_unique_key(send.header.i)
+        fields = self._answers.fields(queue_id, ids, queue_offset, key) | send.stored.batch_fields
+        if key and send.stored.topic.name == TIMER_TOPIC:
+            record, name = send.stored.records[0], self._settings.broker_name
+            fields |= recall_handle_field(send.header.b, name, record.properties)
         response = request.response(ResponseCode.SUCCESS, None, fields)
         answer: Answer = partial(_answer, send.connection, response)
         if asks_for_durability(request.ext_fields):
             end = self._log.position
             answer = partial(self._answer_with_durability, send.connection, response, end)
-        waits = find_property(send.header.i, "WAIT") != "false"
-        if not self._waiters.active or not waits:
+        if not (self._waiters.active and asks_to_wait(send.header.i)):
             answer(ResponseCode.SUCCESS)
             self._count_answer(send, ResponseCode.SUCCESS)
         elif send.came_ns:
@@ -442,14 +430,6 @@ class SendMessageProcessor:
     def _region(self) -> dict[str, str]:
         trace = "true" if self._settings.trace_on else "false"
         return {"TRACE_ON": trace, "MSG_REGION": self._settings.region_id}
-
-    def _fields(self, queue_id: int, queue_offset: int, message_id: str) -> dict[str, str]:
-        return {
-            "queueId": str(queue_id),
-            **self._region(),
-            "msgId": message_id,
-            "queueOffset": str(queue_offset),
-        }
 
 
 def _answer(connection: Connection, response: RemotingCommand, code: ResponseCode) -> None:

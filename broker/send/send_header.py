@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, cast
 import msgspec
 from msgspec import structs
 
-from broker.processor.header_numbers import plain_numbers
 from remoting.errors import HeaderError
+from remoting.header_numbers import plain_numbers
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.rocketmq_serializable import find_plain_header
@@ -36,6 +36,8 @@ V1_NAMES: Final = {
     "bname": "n",
 }
 SEND_NUMBERS: Final = "defghjl"
+LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
+"""MQVersion of 3.4.9: older clients send a limit with a different meaning."""
 V2_NAMES: Final = {short: long for long, short in V1_NAMES.items()}
 
 

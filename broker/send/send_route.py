@@ -11,44 +11,35 @@ whatever must be refused with words, is left to the general path.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import astuple
 
-from broker.append.diverted_messages import TIMER_MARK
-from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.send_properties import find_property, find_unique_key, stored_properties
-from broker.processor.batch_send_route import BatchSendRoute, RouteStats
-from broker.processor.diverted_sends import DivertedSends
-from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import LMQ_MARK, MOST_TEXT
-from broker.processor.send_header import (
+from broker.append.send_properties import asks_to_wait, stored_properties
+from broker.send.batch_send_route import BatchSendRoute
+from broker.send.hot_sends import HotSends
+from broker.send.marks import DIVERTED, FIFO, marks_of
+from broker.send.placement import Placement
+from broker.send.rules import MOST_TEXT, SINGLE
+from broker.send.send_answers import SendAnswers
+from broker.send.send_header import (
     SendFrame,
     SendHeader,
     decode_binary_frame,
     decode_send_frame,
     decode_v1_frame,
 )
-from broker.processor.send_records import (
-    FIFO_PROPERTY,
-    GENERAL_FLAGS,
-    HOST_BITS,
-    PeerHost,
-    SendTopic,
-)
-from broker.processor.stored_answer import StoredAnswer
+from broker.send.send_topic import HOST_BITS, PeerHost
+from broker.send.stored_answer import StoredAnswer
 from broker.transaction.young_halves import YoungHalves
 from remoting.connection import Buffer, Connection
-from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_MASK
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
-from store.reserved_properties import MARK, OTHER_MARK, holds_reserved
 
 SEND_V1_PREFIX: Final = b'{"code":10,'
 SEND_V2_PREFIX: Final = b'{"code":310,'
@@ -61,36 +52,27 @@ class SendRoute:
 
     def __init__(
         self,
-        commit_log: CommitLog,
-        topics: Mapping[str, SendTopic],
-        held: Collection[object],
-        waiters: DurabilityWaiters,
-        stats: RouteStats,
-        note_waiting: Callable[[], None],
+        shared: HotSends,
         batches: BatchSendRoute,
-        diverted: DivertedSends,
+        placement: Placement,
         answers: SendAnswers,
-        *,
-        cluster_pair: str,
-        max_message_size: int,
     ) -> None:
-        """topics: those whose checks a send has passed. held: sends that wait for the next file,
-        which go first. note_waiting: called for each send that waits for flush or replicas."""
-        self._log = commit_log
-        self._dispatches_lmq = commit_log.lmq is not None
-        self._topics = topics
-        self._held = held
-        self._waiters = waiters
-        self._stats = stats
-        self._sends = stats.sends
-        self._note_waiting = note_waiting
+        self._log = shared.commit_log
+        self._topics = shared.topics
+        self._held = shared.held
+        self._waiters = shared.waiters
+        self._stats = shared.stats
+        self._sends = shared.stats.sends
+        self._note_waiting = shared.note_waiting
         self._batches = batches
-        self._diverted = diverted
+        self._placement = placement
+        self._left = shared.rules.left_marks[SINGLE], shared.rules.left_flags[SINGLE]
+        """Marks and flags of messages that are left to the general path."""
         self.young_halves: Final = YoungHalves()
         """The half messages that were stored here."""
-        self._cluster_pair = cluster_pair
-        self._max_message_size = max_message_size
-        self._store_flag = commit_log.store_host_flag
+        self._cluster_pair = shared.cluster_pair
+        self._max_message_size = shared.max_message_size
+        self._store_flag = shared.commit_log.store_host_flag
         self._answers = answers
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
@@ -123,11 +105,11 @@ class SendRoute:
             peer = PeerHost.of(connection)
         host, added_flags = peer.host, peer.sys_flag | self._store_flag
         topics, cluster_pair = self._topics, self._cluster_pair
+        left_marks, left_flags, place_of = *self._left, self._placement.find_quick
         is_binary = decode is decode_binary_frame
-        without_key, with_key = self._answers.templates(is_binary=is_binary)
+        answer_of = self._answers.of
         answers: list[Buffer] = []
         answers_size = taken = messages = messages_size = 0
-        values: tuple[int | bytes, ...]
         name: str
         bits: int
         text: str
@@ -148,18 +130,17 @@ class SendRoute:
             queue_id = topic.queue_ids.get(queue)
             if safety or (queue_id is None and (queue_id := topic.find_queue_id(queue)) is None):
                 break
-            marked = MARK in text or OTHER_MARK in text
-            if marked and (holds_reserved(text) or (self._dispatches_lmq and LMQ_MARK in text)):
+            marks, kind = marks_of(text), bits & left_flags
+            if marks & left_marks:
                 break
             entry, stored_in = topic.entry, queue_id
-            kind = bits & GENERAL_FLAGS
-            if kind or "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text:
-                if (place := self._diverted.find(entry.name, queue_id, kind, text)) is None:
+            if kind or marks & DIVERTED:
+                if (place := place_of(entry.name, queue_id, kind, marks, text)) is None:
                     break
                 entry, stored_in, stored, table, counted_as = place
             else:
                 stored = stored_properties(text, cluster_pair).encode()
-                table, counted_as = sends.fifo if FIFO_PROPERTY in text else sends.normal, name
+                table, counted_as = sends.fifo if marks & FIFO else sends.normal, name
             if len(body) > self._max_message_size or len(stored) > PROPERTIES_LIMIT:
                 break
             sys_flag = bits & _KEPT_FLAGS | added_flags | topic.multi_tags
@@ -181,17 +162,10 @@ class SendRoute:
             if table is sends.transactions:
                 half = _half(frame.extFields, stored_in, sys_flag, host, body, stored)
                 self.young_halves.add(queue_offset, phy_offset, name, queue_id, half)
-            unique_key = find_unique_key(text)
-            if unique_key:
-                key = unique_key.encode()
-                if not key.isalnum() and not is_binary:
-                    key = json_characters(unique_key)
-                used, values = with_key, (0, queue_id, phy_offset, queue_offset, key, frame.opaque)
-            else:
-                used, values = without_key, (0, queue_id, phy_offset, queue_offset, frame.opaque)
-            if waiters.active and (
-                "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
-            ):
+            used, values = answer_of(
+                text, queue_id, phy_offset, queue_offset, frame.opaque, is_binary
+            )
+            if waiters.active and asks_to_wait(text):
                 waiters.add(end, StoredAnswer(connection, used, values), frame.code)
                 self._note_waiting()
             else:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from random import choice
 from typing import NamedTuple
 
-from broker.processor.send_header import SendHeader
+from broker.send.send_header import SendHeader
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from remoting.logic_queue import led_items
 

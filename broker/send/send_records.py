@@ -4,7 +4,7 @@ Used by SendMessageProcessor on the loop thread of `remoting`. Turns a validated
 of one topic: a message without retries left goes to the dead-letter queue, a delayed, timer or half
 message to a system topic first, and a batch becomes one record per message, or one for all of them
 in a topic with batch consume queues. It appends nothing to the log. Follows handleRetryAndDLQ and
-sendMessage of RocketMQ's SendMessageProcessor. Long because each kind of message has its rule here.
+sendMessage of RocketMQ's SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -20,44 +20,35 @@ from msgspec.structs import replace
 from broker.append.admitted_properties import admitted_properties
 from broker.append.diverted_messages import (
     Diversion,
-    asks_for_timer,
-    delay_level,
-    divert_delayed,
-    divert_half,
-    is_half,
     without_timer,
 )
 from broker.append.send_properties import (
     append_pairs,
-    find_property,
     find_unique_key,
     stored_properties,
     without_property,
 )
-from broker.processor.consumer_send_msg_back_processor import (
-    DLQ_QUEUES,
-    LEAST_VERSION_WITH_RECONSUME_LIMIT,
-)
-from broker.processor.send_checks import (
+from broker.send.marks import FIFO, WORDS
+from broker.send.placement import Placement
+from broker.send.rules import (
+    BATCH,
     BATCH_GROWTH,
-    LMQ_MARK,
-    check_light_queues,
+    ITEM,
+    SINGLE,
+    Checked,
+    SendRules,
     check_light_room,
 )
-from broker.processor.send_header import SendHeader
-from broker.timer.timer_hook import TimerHook
+from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT, SendHeader
+from broker.send.send_topic import HOST_BITS, PeerHost, SendTopic, TopicNature
 from broker.topic.system_topics import (
-    PERM_READ_WRITE,
+    DLQ_QUEUES,
     RETRY_GROUP_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
-    TRANS_HALF_TOPIC,
     dlq_topic,
 )
-from broker.topic.table_protocols import FindGroup, OwnTopics
-from broker.topic.topic_attributes import is_compaction
-from remoting.body.topic_config import TopicConfig
-from remoting.connection import Connection
+from broker.topic.table_protocols import FindGroup
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -69,87 +60,23 @@ from store.batch_codec import (
     iterate_batch,
 )
 from store.commit_log import CommitLog, TopicLog
-from store.errors import QueueTableFullError
 from store.inner_batch import (
     INNER_BATCH_FLAG,
     LARGEST_BASE_PAIR,
     MOST_INNER_MESSAGES,
     NEED_UNWRAP_FLAG,
-    inner_batch_objection,
     inner_num,
     prepare_inner_batch,
 )
 from store.message_codec import (
-    BORN_HOST_V6_FLAG,
-    STORE_HOST_V6_FLAG,
-    TRANSACTION_MASK,
     Buffer,
-    encode_host,
     fixed_size,
 )
 from store.message_properties import PROPERTIES_LIMIT
 from store.record import Record
 
-HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-GENERAL_FLAGS: Final = TRANSACTION_MASK | INNER_BATCH_FLAG
-"""Flags of sends that do not take the fast paths."""
-FIFO_PROPERTY: Final = "__SHARDINGKEY\x01"
-"""Set by RocketMQ's clients on ordered (FIFO) messages."""
-INNER_NUM_MARK: Final = "INNER_NUM\x01"
-"""Begins the property of inner batches."""
 _HALF_QUEUES: Final = 1
 _DELAYED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
-_MULTI_TAGS: Final = 0x2
-_QUEUE_ID_DIGITS: Final = 10
-
-
-class PeerHost:
-    """A connection's address in stored form; cached on the connection."""
-
-    __slots__ = ("host", "sys_flag")
-
-    def __init__(self, host: str, port: int) -> None:
-        self.host = encode_host(host, port)
-        self.sys_flag = BORN_HOST_V6_FLAG if ":" in host else 0
-
-    @classmethod
-    def of(cls, connection: Connection) -> PeerHost:
-        """The connection's address, determined at its first send."""
-        peer = connection.state
-        if not isinstance(peer, cls):
-            peer = connection.state = cls(connection.host, connection.port)
-        return peer
-
-
-class SendTopic:
-    """A topic's data for the hot path; dropped when the topic's configuration changes."""
-
-    __slots__ = (
-        *("batch_queues", "entry", "multi_tags", "needs_keys", "queue_ids", "queues"),
-        "write_queues",
-    )
-
-    def __init__(self, config: TopicConfig, entry: TopicLog) -> None:
-        self.entry = entry
-        self.queues = max(config.read_queue_nums, config.write_queue_nums)
-        self.write_queues = max(config.write_queue_nums, 1)
-        self.batch_queues = config.has_batch_queues
-        self.multi_tags = _MULTI_TAGS if config.topic_filter_type == "MULTI_TAG" else 0
-        self.needs_keys = is_compaction(config.attributes)
-        """Its messages are checked for KEYS: not on the fast path."""
-        self.queue_ids: dict[str, int] = {}
-        """Texts that `find_queue_id` has read: 0.02 us a send instead of 0.12."""
-
-    def find_queue_id(self, text: str) -> int | None:
-        """The queue that a header names; None: the topic has no such queue, or it is no number of
-        a few decimal digits."""
-        if len(text) > _QUEUE_ID_DIGITS or not (text.isascii() and text.isdecimal()):
-            return None
-        queue_id = int(text)
-        if queue_id >= self.queues:
-            return None
-        self.queue_ids[text] = queue_id
-        return queue_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,24 +105,20 @@ class SendRecords:
     def __init__(
         self,
         commit_log: CommitLog,
-        topics: OwnTopics,
         find_group: FindGroup,
-        timers: TimerHook,
+        rules: SendRules,
+        placement: Placement,
         *,
-        cluster_name: str,
-        max_delay_level: int,
-        reject_transactions: str,
+        cluster_pair: str,
         batch_limit: int,
     ) -> None:
-        """reject_transactions: why transactional messages are rejected; empty if they are
-        accepted. batch_limit: bytes that the records of one batch may take."""
+        """cluster_pair: the property CLUSTER with its value. batch_limit: bytes that the records of
+        one batch may take."""
         self._log = commit_log
-        self._topics = topics
         self._find_group = find_group
-        self._timers = timers
-        self._cluster_pair = f"CLUSTER\x01{cluster_name}"
-        self._max_delay_level = max_delay_level
-        self._reject_transactions = reject_transactions
+        self._rules = rules
+        self._placement = placement
+        self._cluster_pair = cluster_pair
         self._batch_limit = batch_limit
 
     def of(
@@ -203,7 +126,8 @@ class SendRecords:
     ) -> StoredSend:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
-        check_light_queues(self._log.lmq, header.i)
+        kind = BATCH if header.m else SINGLE
+        self._rules.check(Checked(kind, header.i, header.f, topic.nature))
         stored = self._stored(request, header, topic, peer)
         all_properties = (record.properties for record in stored.records)
         check_light_room(self._log.lmq, stored.topic.name, all_properties)
@@ -217,51 +141,25 @@ class SendRecords:
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
             topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
         sys_flag = self._sys_flag(header, topic, peer)
-        message_type = "fifo" if FIFO_PROPERTY in header.i else "normal"
+        message_type = "fifo" if WORDS[FIFO] in header.i else "normal"
         place = Diversion(topic.entry.name, queue_id, sys_flag, "")
-        if topic.batch_queues:
-            self._check_batch_queues(header)
-        if header.m and topic.batch_queues and (key := find_unique_key(header.i)):
-            record, messages = self._inner_batch(request, header, place, peer)
+        if header.m and topic.nature.batch_queues and (key := find_unique_key(header.i)):
+            record, messages = self._inner_batch(request, header, place, peer, topic.nature)
             return StoredSend(topic.entry, [record], message_type, queue_id, messages, key)
-        self._check_inner_batch(header.f, header.i, batch_queues=topic.batch_queues)
         if header.m:
-            _refuse_number(header.i)
-            records = self._batch(request, header, place, peer)
-            if topic.needs_keys:
-                for record in records:
-                    _check_keys(str(record.properties, "utf-8", "replace"))
+            records = self._batch(request, header, place, peer, topic.nature)
             return StoredSend(topic.entry, records, message_type, queue_id, len(records))
-        if topic.needs_keys:
-            _check_keys(header.i)
-        diversion = self._divert(header, place)
+        diversion = self._placement.divert(header.i, place)
         if diversion is None:
             body: Buffer = request.body
             if sys_flag & INNER_BATCH_FLAG:
-                body = self._counted_body(request, header, sys_flag)
+                body = self._counted_body(request, header, sys_flag, topic.nature)
             place = place._replace(properties=stored_properties(header.i, self._cluster_pair))
             record = _record(header, place, peer, header.h, body)
             return StoredSend(topic.entry, [record], message_type, queue_id)
-        self._check_inner_batch(header.f, header.i, batch_queues=False)
         message_type = "delay" if diversion.topic in _DELAYED else "transaction"
         record = _record(header, diversion, peer, header.h, request.body)
         return StoredSend(self._log.topic(diversion.topic), [record], message_type, queue_id)
-
-    def _check_batch_queues(self, header: SendHeader) -> None:
-        if self._log.lmq is not None and LMQ_MARK in header.i:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "the message is illegal: INNER_MULTI_DISPATCH in a topic with queue.type BatchCQ",
-            )
-
-    @staticmethod
-    def _check_inner_batch(sys_flag: int, text: str, *, batch_queues: bool) -> None:
-        """The marks of an inner batch, which a client has set itself. Raises RequestError."""
-        if not sys_flag & INNER_BATCH_FLAG and INNER_NUM_MARK not in text:
-            return
-        objection = inner_batch_objection(sys_flag, text.encode(), batch_queue=batch_queues)
-        if objection is not None:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, objection)
 
     def _retry_or_dlq(
         self, request: RemotingCommand, header: SendHeader, topic: SendTopic, queue_id: int
@@ -280,48 +178,25 @@ class SendRecords:
             return topic, queue_id
         # No delay before the dead-letter queue (as in 5.x; 4.9.8 still applies the level).
         header.i = without_timer(without_property(header.i, "DELAY"))
-        return self._own_topic(dlq_topic(group), DLQ_QUEUES), 0
-
-    def _own_topic(self, name: str, queue_nums: int) -> SendTopic:
-        config = self._topics.create(name, queue_nums, PERM_READ_WRITE)
-        if config is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
-        return SendTopic(config, self._log.topic(name))
-
-    def _divert(self, header: SendHeader, place: Diversion) -> Diversion | None:
-        """Where a delayed or half message is stored first; WAIT stays in its properties."""
-        half = is_half(header.i)
-        level = 0 if half else delay_level(header.i, place.sys_flag, self._max_delay_level)
-        if not half and not level and not asks_for_timer(header.i):
-            return None
-        text = append_pairs(without_property(header.i, "CLUSTER"), self._cluster_pair)
-        if not half:
-            try:
-                self._log.check_room(self._log.topic(place.topic), place.queue_id)
-            except QueueTableFullError as error:
-                raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
-        if not half and not level:
-            return self._timers.divert(place.topic, place.queue_id, place.sys_flag, text)
-        if not half:
-            return divert_delayed(place.topic, place.queue_id, place.sys_flag, text, level)
-        if self._reject_transactions:
-            raise RequestError(ResponseCode.NO_PERMISSION, self._reject_transactions)
-        self._timers.check(header.i)
-        self._own_topic(TRANS_HALF_TOPIC, _HALF_QUEUES)
-        return divert_half(place.topic, place.queue_id, place.sys_flag, text)
+        return self._placement.own_topic(dlq_topic(group), DLQ_QUEUES), 0
 
     def _sys_flag(self, header: SendHeader, topic: SendTopic, peer: PeerHost) -> int:
         store_flag = self._log.store_host_flag
         return header.f & ~HOST_BITS | peer.sys_flag | store_flag | topic.multi_tags
 
     def _batch(
-        self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost
+        self,
+        request: RemotingCommand,
+        header: SendHeader,
+        place: Diversion,
+        peer: PeerHost,
+        nature: TopicNature,
     ) -> list[Record]:
         common = append_pairs(header.i, self._cluster_pair)
         self._check_growth(request.body, place, len(common.encode()))
         shared = _record(header, place, peer, 0, b"", common)
         records: list[Record] = []
-        for item, text in self._items(request, header, place.sys_flag):
+        for item, text in self._items(request, header.i, nature):
             properties = _properties_of(append_pairs(text, common), place.sys_flag)
             own = replace(shared, flag=item.flag, body=item.body, properties=properties)
             records.append(own)
@@ -349,11 +224,16 @@ class SendRecords:
             )
 
     def _inner_batch(
-        self, request: RemotingCommand, header: SendHeader, place: Diversion, peer: PeerHost
+        self,
+        request: RemotingCommand,
+        header: SendHeader,
+        place: Diversion,
+        peer: PeerHost,
+        nature: TopicNature,
     ) -> tuple[Record, int]:
         """A batch for a topic with batch consume queues: one record, and how many messages it
         holds."""
-        number, body = self._inner_body(request, header, place.sys_flag)
+        number, body = self._inner_body(request, header, nature)
         if number > MOST_INNER_MESSAGES:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -361,27 +241,29 @@ class SendRecords:
                 f"{MOST_INNER_MESSAGES} in a topic with queue.type BatchCQ)",
             )
         text = without_property(without_property(header.i, "INNER_BASE"), "INNER_NUM")
-        text = append_pairs(text, f"{self._cluster_pair}\x02{INNER_NUM_MARK}{number}")
+        text = append_pairs(text, f"{self._cluster_pair}\x02INNER_NUM\x01{number}")
         sys_flag = place.sys_flag | NEED_UNWRAP_FLAG | INNER_BATCH_FLAG
         own = place._replace(sys_flag=sys_flag, properties=text)
         return _record(header, own, peer, header.h, body), number
 
     def _inner_body(
-        self, request: RemotingCommand, header: SendHeader, sys_flag: int
+        self, request: RemotingCommand, header: SendHeader, nature: TopicNature
     ) -> tuple[int, Buffer]:
         """How many messages a batch holds, and its bytes, without reserved properties."""
-        items = [(item, text.encode()) for item, text in self._items(request, header, sys_flag)]
+        items = [(item, text.encode()) for item, text in self._items(request, header.i, nature)]
         if all(item.properties == properties for item, properties in items):
             return len(items), request.body
         pieces = [encode_item(item.flag, item.body, properties) for item, properties in items]
         return len(items), b"".join(pieces)
 
-    def _counted_body(self, request: RemotingCommand, header: SendHeader, sys_flag: int) -> Buffer:
+    def _counted_body(
+        self, request: RemotingCommand, header: SendHeader, sys_flag: int, nature: TopicNature
+    ) -> Buffer:
         """The body of an inner batch that a client has made itself. Raises RequestError where its
         INNER_NUM, 1 without it, is not how many messages it holds: it would take other queue
         offsets."""
         properties = prepare_inner_batch(header.i.encode())
-        number, body = self._inner_body(request, header, sys_flag)
+        number, body = self._inner_body(request, header, nature)
         # As the log's writer reads it, which passes over an empty one.
         said = inner_num(sys_flag, properties)
         if said != number:
@@ -393,24 +275,15 @@ class SendRecords:
         return body
 
     def _items(
-        self, request: RemotingCommand, header: SendHeader, sys_flag: int
+        self, request: RemotingCommand, common: str, nature: TopicNature
     ) -> Iterator[tuple[BatchItem, str]]:
         """The messages of a batch with their properties, at least one. Raises RequestError,
         MessageIllegalError."""
-        if delay_level(header.i, sys_flag, self._max_delay_level):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages")
-        self._timers.refuse(header.i, "a batch")
         is_empty = True
         for item in iterate_batch(request.body):
             is_empty = False
             text = admitted_properties(_text_of(item.properties))
-            if find_property(text, "DELAY") not in (None, "", "0"):
-                raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL, "a batch cannot hold delayed messages"
-                )
-            self._timers.refuse(text, "a batch")
-            check_light_queues(self._log.lmq, text)
-            self._check_inner_batch(0, text, batch_queues=False)
+            self._rules.check(Checked(ITEM, text, 0, nature, common))
             yield item, text
         if is_empty:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
@@ -452,22 +325,6 @@ def _properties_of(text: str, sys_flag: int) -> bytes:
             f"the message is illegal: properties of {size} bytes (limit {PROPERTIES_LIMIT})",
         )
     return properties
-
-
-def _check_keys(properties: str) -> None:
-    """Of a message to a compaction topic. (RocketMQ does not look at those of a batch, which are
-    stored then, and never served.)"""
-    if not (find_property(properties, "KEYS") or "").strip():
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
-
-
-def _refuse_number(text: str) -> None:
-    """Of the common properties of a batch that becomes single records: each would count as many."""
-    if INNER_NUM_MARK in text and find_property(text, INNER_NUM_MARK[:-1]) is not None:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
-            "the message is illegal: a batch without UNIQ_KEY has the property INNER_NUM",
-        )
 
 
 def _text_of(properties: Buffer) -> str:

@@ -10,87 +10,55 @@ refused with words, goes there. What is stored and answered is the same byte for
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from broker.append.admitted_properties import admitted_batch
-from broker.append.diverted_messages import TIMER_MARK
-from broker.append.durability_waiters import DurabilityWaiters
-from broker.append.send_properties import append_pairs, find_property, find_unique_key
-from broker.metrics.hot_path_stats import SendCounts
-from broker.processor.send_answers import SendAnswers
-from broker.processor.send_checks import BATCH_GROWTH
-from broker.processor.send_header import (
+from broker.append.send_properties import append_pairs, asks_to_wait
+from broker.send.hot_sends import HotSends
+from broker.send.marks import FIFO, marks_of, marks_of_items
+from broker.send.rules import BATCH, BATCH_GROWTH, ITEM
+from broker.send.send_answers import SendAnswers
+from broker.send.send_header import (
     BinarySendFrame,
     SendFrame,
     decode_batch_frame,
     decode_binary_frame,
 )
-from broker.processor.send_records import (
-    FIFO_PROPERTY,
-    GENERAL_FLAGS,
-    HOST_BITS,
-    PeerHost,
-    SendTopic,
-)
-from broker.processor.stored_answer import StoredAnswer
+from broker.send.send_topic import HOST_BITS, PeerHost
+from broker.send.stored_answer import StoredAnswer
 from remoting.connection import Connection
-from remoting.java_text import json_characters
 from remoting.response_code import ResponseCode
 from store.batch_records import BatchCommon
-from store.commit_log import CommitLog
 from store.message_properties import PROPERTIES_LIMIT
-from store.reserved_properties import holds_reserved
 
 SEND_BATCH_PREFIX: Final = b'{"code":320,'
 _PHY_OFFSET_SIZE: Final = 8
 """The flag of a batch is not stored, but checked."""
 
 
-class RouteStats(Protocol):
-    """Where what the fast paths take is counted."""
-
-    @property
-    def sends(self) -> SendCounts:
-        """Where the fast paths count."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-
 class BatchSendRoute:
     """See the module. Owned by: the remoting loop thread."""
 
-    def __init__(
-        self,
-        commit_log: CommitLog,
-        topics: Mapping[str, SendTopic],
-        held: Collection[object],
-        waiters: DurabilityWaiters,
-        stats: RouteStats,
-        note_waiting: Callable[[], None],
-        answers: SendAnswers,
-        *,
-        cluster_pair: str,
-        max_message_size: int,
-    ) -> None:
-        """topics: those whose checks a send has passed. held: sends that wait for the next file,
-        which go first. note_waiting: called for each send that waits for flush or replicas.
-        answers: msgId is given as bytes, the ids of all messages."""
-        self._log = commit_log
-        self._topics = topics
-        self._held = held
-        self._waiters = waiters
-        self._stats = stats
-        self._sends = stats.sends
-        self._note_waiting = note_waiting
-        self._cluster_pair = cluster_pair
-        self._max_message_size = max_message_size
-        self._store_flag = commit_log.store_host_flag
-        self._host_hex = commit_log.store_host.hex().upper()
+    def __init__(self, shared: HotSends, answers: SendAnswers) -> None:
+        """answers: msgId is given as bytes, the ids of all messages."""
+        self._log = log = shared.commit_log
+        self._topics = shared.topics
+        self._held = shared.held
+        self._waiters = shared.waiters
+        self._stats = shared.stats
+        self._sends = shared.stats.sends
+        self._note_waiting = shared.note_waiting
+        self._cluster_pair = shared.cluster_pair
+        self._max_message_size = shared.max_message_size
+        self._store_flag = log.store_host_flag
+        self._host_hex = log.store_host.hex().upper()
         self._answers = answers
+        self._left_marks = shared.rules.left_marks[BATCH]
+        self._left_flags = shared.rules.left_flags[BATCH]
+        self._left_items = shared.rules.left_marks[ITEM]
 
     def process_fast(self, connection: Connection, header: bytes, body: memoryview) -> bool:
         """FastHandler for frames of code 320 with a JSON or a binary header; False passes the frame
@@ -106,9 +74,9 @@ class BatchSendRoute:
         """Store and answer a batch (m=true) of any send code; False: nothing has happened."""
         fields = frame.extFields
         topic = self._topics.get(fields.b)
-        if topic is None or topic.batch_queues or frame.flag or self._held:
+        if topic is None or topic.nature.batch_queues or frame.flag or self._held:
             return False
-        if fields.f & GENERAL_FLAGS or fields.reportDurability:
+        if fields.f & self._left_flags or fields.reportDurability:
             return False
         queue_id = topic.queue_ids.get(fields.e)
         if queue_id is None:
@@ -118,9 +86,7 @@ class BatchSendRoute:
         text = fields.i
         if len(text) > PROPERTIES_LIMIT:
             return False
-        if "DELAY\x01" in text or "TRAN_MSG\x01" in text or TIMER_MARK in text or "INNER_" in text:
-            return False
-        if holds_reserved(text):
+        if (marks := marks_of(text)) & self._left_marks:
             return False
         if len(body) > self._max_message_size or not self._log.writable:
             return False
@@ -137,31 +103,25 @@ class BatchSendRoute:
             properties=append_pairs(text, self._cluster_pair).encode(),
         )
         most = BATCH_GROWTH * self._max_message_size
-        phy_offsets = self._log.put_sent_batch(topic.entry, common, body, most)
+        phy_offsets = self._log.put_sent_batch(topic.entry, common, body, most, self._are_plain)
         if phy_offsets is None:
             admitted = admitted_batch(body)
             if admitted is not None:
                 whole = memoryview(admitted)
-                phy_offsets = self._log.put_sent_batch(topic.entry, common, whole, most)
+                phy_offsets = self._log.put_sent_batch(
+                    topic.entry, common, whole, most, self._are_plain
+                )
             if phy_offsets is None:
                 return False
         sends = self._sends
-        table = sends.fifo if FIFO_PROPERTY in text else sends.normal
+        table = sends.fifo if marks & FIFO else sends.normal
         sends.add(table, fields.b, len(phy_offsets), self._log.position - before)
         ids = self._message_ids(phy_offsets)
-        unique_key = find_unique_key(text)
         is_binary = frame.__class__ is BinarySendFrame
-        template, with_key = self._answers.templates(is_binary=is_binary)
-        values: tuple[int | bytes, ...]
-        if unique_key:
-            key = unique_key.encode() if is_binary else json_characters(unique_key)
-            template = with_key
-            values = (0, queue_id, ids, first_offset, key, frame.opaque)
-        else:
-            values = (0, queue_id, ids, first_offset, frame.opaque)
-        if self._waiters.active and (
-            "WAIT\x01false" not in text or find_property(text, "WAIT") != "false"
-        ):
+        template, values = self._answers.of(
+            text, queue_id, ids, first_offset, frame.opaque, is_binary
+        )
+        if self._waiters.active and asks_to_wait(text):
             answer = StoredAnswer(connection, template, values)
             self._waiters.add(self._log.position, answer, frame.code)
             self._note_waiting()
@@ -169,6 +129,10 @@ class BatchSendRoute:
         self._stats.add_answers(frame.code, ResponseCode.SUCCESS)
         connection.write(template.render(values))
         return True
+
+    def _are_plain(self, joined: bytes, texts: Sequence[bytes]) -> bool:
+        """Whether no rule looks at any of these messages, of whose properties `joined` consists."""
+        return not marks_of_items(joined, texts) & self._left_items
 
     def _message_ids(self, phy_offsets: Sequence[int]) -> bytes:
         """offsetMsgId of each, joined by commas: 2 us for 16, a format for each takes 5."""

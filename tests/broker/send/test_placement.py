@@ -1,4 +1,4 @@
-"""DivertedSends: delayed and half messages of the fast path, beside what the general path makes of
+"""Placement: delayed and half messages of the fast path, beside what the general path makes of
 the same requests."""
 
 from __future__ import annotations

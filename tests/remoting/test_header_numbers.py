@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.processor.header_numbers import plain_numbers
 from remoting.errors import HeaderError
+from remoting.header_numbers import plain_numbers
 from remoting.response_code import ResponseCode
 
 
