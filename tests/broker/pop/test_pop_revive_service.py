@@ -59,7 +59,7 @@ def test_check_points_of_other_queues_are_others(
         for number in range(15):
             body = b"%s/%d/%d" % (topic.encode(), queue_id, number)
             place = structs.replace(record(body), queue_id=queue_id)
-            world.hot.log.put(world.hot.log.topic(topic), place)
+            world.hot.log.append(world.hot.log.topic(topic), (place,))
     for fields in (one, other):
         world.store_point(**fields)
     world.look()
