@@ -42,7 +42,10 @@ class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
 class OffsetQueue:
     """The pops of a group in a queue whose offset has not moved yet, in order."""
 
-    __slots__ = ("committed", "group", "latest", "number", "queue_id", "topic", "used_ms", "waits")
+    __slots__ = (
+        "committed", "committed_before", "group", "latest", "number", "queue_id", "topic",
+        "used_ms", "waits",
+    )  # fmt: skip
 
     def __init__(self, found: JournalQueue, now_ms: int) -> None:
         self.number = found.number
@@ -52,8 +55,15 @@ class OffsetQueue:
         self.committed = found.committed
         self.latest = found.committed
         """Where the next pop begins."""
+        self.committed_before = -1
+        """`committed` when `clean` looked last."""
         self.used_ms = now_ms
         self.waits: deque[PopCheckPointWrapper] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for the offset, and it did not move of late."""
+        return not self.waits and self.committed == self.committed_before
 
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:

@@ -42,7 +42,8 @@ _AGAIN_MS: Final = 500
 _PER_SCAN: Final = 1_000
 """Check points stored in one turn, so that requests are served in between."""
 _IDLE_MS: Final = 300_000
-"""A queue without pops is forgotten; its offset is in consumerOffset.json long since."""
+"""A queue without pops is forgotten, if its offset did not move since the last look: it is in
+consumerOffset.json then."""
 SCAN_MS: Final = 20
 
 
@@ -514,9 +515,11 @@ class PopBufferMergeService:
         for key, queue in list(self._queues.items()):
             if not is_known(queue.topic, queue.group):
                 self.clear_offset_queue(*key)
-            elif not queue.waits and now_ms - queue.used_ms > _IDLE_MS:
+            elif queue.is_idle and now_ms - queue.used_ms > _IDLE_MS:
                 del self._queues[key]
                 self._journal.free_queue(queue.number)
+            else:
+                queue.committed_before = queue.committed
 
     # -- orderly stop --------------------------------------------------------------------------
 

@@ -318,6 +318,15 @@ class History:
         """Time goes by, and nobody gets to do anything."""
         self.world.clock.advance(PAUSES_MS[length % len(PAUSES_MS)])
 
+    def _do_idle(self, _a: int, _b: int, _c: int) -> None:
+        """Nobody pops for so long that queues are forgotten."""
+        self.world.clock.advance(301_000)
+        self.world.services()
+        for _ in range(2):
+            self.world.services()
+            self.world.buffer.clean(lambda _topic, _group: True)
+            self.world.clock.advance(30_000)
+
     def _do_flush(self, _a: int, _b: int, _c: int) -> None:
         self.world.flush()
         self.world.services()
@@ -412,5 +421,5 @@ class History:
 WEIGHTS = {
     "send": 12, "pop": 24, "ack": 16, "batch_ack": 6, "change": 10, "forge": 2, "peek": 2,
     "pause": 14, "sleep": 4, "flush": 4, "fuse": 5, "kill": 2, "stop": 1, "power": 1, "room": 3,
-    "reset": 1,
+    "reset": 1, "idle": 1,
 }  # fmt: skip

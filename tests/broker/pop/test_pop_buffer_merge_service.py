@@ -435,8 +435,21 @@ def test_queues_without_topic_and_idle_ones_are_forgotten(world):
     world.ack(popped, 0, 1, 2)
     world.now_ms += 300_001
     world.buffer.clean(lambda topic, group: True)
+    world.buffer.clean(lambda topic, group: True)
     world.start()
     assert world.buffer.pop_offset("T", "G", 0) == 3  # from the saved offsets
+
+
+def test_a_queue_whose_offset_moved_a_moment_ago_is_not_forgotten(world):
+    """The offset is not saved yet: a kill brought back what was acknowledged. (Its last pop may be
+    long ago, if the log took nothing meanwhile.)"""
+    popped = world.pop(0)
+    world.now_ms += 300_001
+    world.ack(popped, 0, 1, 2)
+    world.buffer.clean(lambda topic, group: True)
+    world.offsets = Offsets()
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 3
 
 
 # -- rows that cannot be ----------------------------------------------------------------------
