@@ -28,6 +28,8 @@ class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
     parent: PopCheckPointWrapper | None = None
     children: list[PopCheckPointWrapper] = []
     """New check points of its messages whose invisible time was changed, unsettled."""
+    owner: OffsetQueue | None = None
+    """Of one that stands in no queue: that of its message."""
     bits: int = 0
     stored_end: int = 0
     is_leaving: bool = False
@@ -43,8 +45,16 @@ class OffsetQueue:
     """The pops of a group in a queue whose offset has not moved yet, in order."""
 
     __slots__ = (
-        "committed", "committed_before", "group", "latest", "number", "queue_id", "topic",
-        "used_ms", "waits",
+        "committed",
+        "committed_before",
+        "group",
+        "latest",
+        "number",
+        "queue_id",
+        "renewed",
+        "topic",
+        "used_ms",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, found: JournalQueue, now_ms: int) -> None:
@@ -59,11 +69,13 @@ class OffsetQueue:
         """`committed` when `clean` looked last."""
         self.used_ms = now_ms
         self.waits: deque[PopCheckPointWrapper] = deque()
+        self.renewed: set[PopCheckPointWrapper] = set()
+        """Those of messages whose invisible time was changed: their rows have its number."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits for the offset, and it did not move of late."""
-        return not self.waits and self.committed == self.committed_before
+        """Whether no row has its number, and its offset did not move of late."""
+        return not (self.waits or self.renewed) and self.committed == self.committed_before
 
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:

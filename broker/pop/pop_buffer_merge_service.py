@@ -195,6 +195,7 @@ class PopBufferMergeService:
             queue.latest = max(queue.latest, point.next_offset)
         else:
             self._recovered.add(wrapper)
+            self._own(wrapper, queue)
         if 0 < row.stored_end <= log_end:
             wrapper.is_leaving = True
             wrapper.stored_end = row.stored_end
@@ -345,6 +346,7 @@ class PopBufferMergeService:
         new = self._add_wrapper(point, owner, None)
         if new is None:
             return None
+        self._own(new, owner)
         bit = 0 if old is None else bit_of(old, point.start_offset)
         if old is None or not bit or old.bits & bit:
             self._store(new)
@@ -353,6 +355,11 @@ class PopBufferMergeService:
         old.children = [*old.children, new]
         self._set_bits(old, old.bits | bit)
         return True
+
+    @staticmethod
+    def _own(wrapper: PopCheckPointWrapper, owner: OffsetQueue) -> None:
+        wrapper.owner = owner
+        owner.renewed.add(wrapper)
 
     def _set_bits(self, wrapper: PopCheckPointWrapper, bits: int) -> None:
         if bits == wrapper.bits:
@@ -404,6 +411,8 @@ class PopBufferMergeService:
         if wrapper.row >= 0:
             self._journal.free(wrapper.row)
             wrapper.row = -1
+        if wrapper.owner is not None:
+            wrapper.owner.renewed.discard(wrapper)
 
     def _commit(self, queue: OffsetQueue, offset: int) -> None:
         """Never back: consumers that pull may have committed more meanwhile."""
@@ -499,7 +508,7 @@ class PopBufferMergeService:
             del self._buffer[wrapper.key]
             wrapper.is_leaving = True
             self._free(wrapper)
-        for wrapper in queue.waits:
+        for wrapper in [*queue.waits, *queue.renewed]:
             self._free(wrapper)
         queue.waits.clear()
         for wrapper in self._unflushed:

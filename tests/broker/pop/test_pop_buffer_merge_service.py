@@ -452,6 +452,32 @@ def test_a_queue_whose_offset_moved_a_moment_ago_is_not_forgotten(world):
     assert world.buffer.pop_offset("T", "G", 0) == 3
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_queue_keeps_its_number_while_a_renewed_message_has_a_row(world, is_reset):
+    """The number went to another queue, and after a kill the row was of a message there."""
+    popped = world.pop(0, 1)
+    world.at(10_000)
+    world.flushed = world.records.end
+    world.at(20)
+    world.records.points.clear()
+    if is_reset:
+        world.records.held = []
+    else:
+        world.records.refuses = True
+    change(world, popped, 0)
+    if is_reset:
+        world.buffer.clear_offset_queue("T", "G", 0)
+    world.at(400_000)
+    for _ in range(2):
+        world.buffer.clean(lambda topic, group: True)
+    assert world.pop(0, 2, queue_id=1)
+    world.records.refuses, world.records.held = False, None
+    world.start()
+    world.at(10_000)
+    stored = [(one.queue_id, one.queue_offset_diff) for one, _ in world.records.points]
+    assert sorted(stored) == [(0, [0]), (1, [0, 1])][is_reset:]
+
+
 # -- rows that cannot be ----------------------------------------------------------------------
 
 MOST = (1 << 63) - 1
