@@ -46,6 +46,10 @@ class Day:
         """Whether a good line of this moment and number matters to the date at all."""
         return self.w0_ms - REACH_MS <= ts and (ts < self.w1_ms + REACH_MS or seq == 1)
 
+    def is_long_before(self, ts: int) -> bool:
+        """Whether a line of this moment is of a time of which only the ends of lives matter."""
+        return ts < self.w0_ms - REACH_MS
+
     @classmethod
     def whole(cls, date: datetime.date) -> Day:
         """All 24 hours of `date`."""

@@ -136,8 +136,6 @@ MANY_PARAMETERS = {
     "broker.processor.admin_reset_processor.AdminResetProcessor.__init__": 10,
     "broker.processor.admin_topic_processor.AdminTopicProcessor.__init__": 11,
     "broker.processor.client_manage_processor.ClientManageProcessor.__init__": 9,
-    "broker.processor.known_pulls.KnownPulls.__init__": 13,
-    "broker.processor.pull_message_processor.PullMessageProcessor.__init__": 22,
     "broker.send.send_message_processor.SendMessageProcessor.__init__": 11,
     "broker.slave.damage_repair_service.DamageRepairService.__init__": 10,
     "broker.slave.master_inspector.MasterInspector.__init__": 9,

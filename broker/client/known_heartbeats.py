@@ -28,6 +28,8 @@ class KnownHeartbeat:
     consumers: tuple[tuple[str, int], ...]
     """Groups, and the revision of each (ConsumerManager.revision) that it left unchanged."""
     producers: tuple[str, ...]
+    access_key: str
+    """That its sender named; empty if none: a client is judged by the newest one."""
     is_current: Callable[[], bool]
     """Whether what it found besides, settings, groups and topics, is still so."""
 
@@ -56,12 +58,14 @@ class KnownHeartbeats:
         """It is closed, or says something else."""
         self._known.pop(connection, None)
 
-    def renew(self, connection: ConnectionLike, body: memoryview) -> bool:
+    def renew(self, connection: ConnectionLike, access_key: str, body: memoryview) -> bool:
         """Whether it is the heartbeat that is known, and its client was heard; False: it has to be
         looked at (some of its groups may have heard the client already)."""
         known = self._known.get(connection)
         # A view is compared item by item: 3.8 us for 700 bytes, a copy of it 0.2.
         if known is None or known.body != body.tobytes() or not known.is_current():
+            return False
+        if access_key != known.access_key:
             return False
         for group, revision in known.consumers:
             if not self._consumers.renew(group, connection, revision):

@@ -29,7 +29,7 @@ from remoting.response_code import ResponseCode
 from remoting.typed_numbers import Int32, Int64
 
 ACK_PREFIX: Final = b'{"code":200051,'
-_ANSWER: Final = JsonAnswer({})
+_ANSWER: Final = JsonAnswer(None)
 
 
 class _Header(msgspec.Struct, gc=False):

@@ -39,6 +39,7 @@ from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.resource_names import is_legal_topic, validate_group
 from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class ClientManageProcessor(TableProcessor):
             member = self._channel_info(connection, heartbeat.client_id, request)
             self._producers.register_producer(producer.group_name, member)
         if found == self._revisions(heartbeat):
-            self._note(connection, heartbeat, found, request.body, began_ms)
+            self._note(connection, heartbeat, found, request, began_ms)
         return request.response(ResponseCode.SUCCESS)
 
     def _revisions(self, heartbeat: HeartbeatData) -> tuple[tuple[str, int], ...]:
@@ -130,7 +131,7 @@ class ClientManageProcessor(TableProcessor):
         connection: ConnectionLike,
         heartbeat: HeartbeatData,
         revisions: tuple[tuple[str, int], ...],
-        body: bytes,
+        request: RemotingCommand,
         began_ms: int,
     ) -> None:
         """A heartbeat that changed nothing is known from now on. revisions: of its groups.
@@ -143,9 +144,10 @@ class ClientManageProcessor(TableProcessor):
                 if not is_tag_type(each.expression_type) or each.sub_version >= began_ms:
                     return
         known = KnownHeartbeat(
-            body,
+            request.body,
             revisions,
             tuple(producer.group_name for producer in heartbeat.producer_data_set),
+            request.ext_fields.get(ACCESS_KEY, ""),
             self._is_current([group for group, _revision in revisions]),
         )
         self._heartbeats.note(connection, known)

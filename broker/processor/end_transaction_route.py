@@ -4,7 +4,7 @@ Runs on the loop thread, as a fast route, with what YoungHalves keeps. Rollbacks
 again, halves of which there are copies, older ones, and whatever is refused are
 EndTransactionProcessor's, in its pool: there and back takes 110 us of processor time, this 15. Both
 store the same bytes under the same rules, the op right behind its commit
-(tests/broker/processor/test_end_transaction_route.py compares them). With access control this route
+(tests/broker/test_twins.py compares them). With access control this route
 is not used, since it does not ask for the rights on the message.
 """
 

@@ -19,12 +19,19 @@ from remoting.typed_numbers import Int32
 HEARTBEAT_PREFIX: Final = b'{"code":34,'
 
 
+class _Sender(msgspec.Struct, gc=False):
+    """What a signed request says of its sender; wire names."""
+
+    AccessKey: str = ""
+
+
 class _Frame(msgspec.Struct, gc=False):
     """The JSON header of a heartbeat."""
 
     code: Literal[34]
     opaque: Int32
     flag: Int32 = 0
+    extFields: _Sender | None = None  # noqa: N815
 
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -35,7 +42,7 @@ _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
 class RenewsHeartbeats(Protocol):
     """The part of KnownHeartbeats used here."""
 
-    def renew(self, connection: Connection, body: memoryview) -> bool:
+    def renew(self, connection: Connection, access_key: str, body: memoryview) -> bool:
         """Whether it is the heartbeat that is known, and its client was heard."""
 
 
@@ -59,7 +66,9 @@ class KnownHeartbeatRoute:
             frame = _decode_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
-        if frame.flag or not self._heartbeats.renew(connection, body):
+        sender = frame.extFields
+        access_key = "" if sender is None else sender.AccessKey
+        if frame.flag or not self._heartbeats.renew(connection, access_key, body):
             return False
         self._stats.add_answers(RequestCode.HEART_BEAT, ResponseCode.SUCCESS)
         connection.write(_ANSWER.render((_SUCCESS, frame.opaque)))

@@ -16,7 +16,7 @@ plain for that (docs/STYLE.md, 12).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from broker.filter.filter_factory import is_tag_type
 from broker.longpolling.pull_header import (
@@ -25,16 +25,10 @@ from broker.longpolling.pull_header import (
     PullHeader,
     Wanted,
 )
-from broker.metrics.hot_path_stats import PullCounts
-from broker.processor.cold_pulls import ColdPulls
 from broker.processor.pull_message_reader import PullMessageReader
+from broker.processor.pull_parts import PullParts
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PROXY_FOR_BROADCAST
-from broker.processor.pull_subscription import IsReadable
-from broker.store_access.checked_units import CheckedUnits
-from broker.topic.table_protocols import FindGroup, FindTopic
-from ipc.queue_table import QueueTableReader
-from remoting.body.heartbeat import SubscriptionData
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
 from remoting.connection import Connection
@@ -49,41 +43,6 @@ _AT_ONCE: Final = 4 << 10
 is read; the answers to small pulls of one connection are sent together."""
 _PULL: Final = int(RequestCode.PULL_MESSAGE)
 _FOUND: Final = 0
-
-CommitOffset = Callable[[str, str, str, int, int], None]
-"""Remember how far a group has come: (remote address, group, topic, queue id, offset)
-(ConsumerOffsetManager.commit_offset)."""
-
-NotePull = Callable[[str, str, int, int], None]
-"""(group, topic, queue id, offset): the group's next pull goes on from there
-(ConsumerOffsetManager.commit_pull_offset)."""
-
-
-class KnownConsumers(Protocol):
-    """The part of ConsumerManager used here."""
-
-    def revision(self, group: str) -> int:
-        """Another number when the group's mode or subscriptions are others."""
-
-    def is_broadcasting(self, group: str) -> bool:
-        """Whether the group consumes in broadcasting mode."""
-
-    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """The group's subscription to `topic`, from its latest heartbeat."""
-
-
-class KnownPullStats(Protocol):
-    """Where pulls are counted."""
-
-    @property
-    def pulls(self) -> PullCounts:
-        """Where those of code 11 are."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
-        """`count` messages of `size` bytes were given to `group`."""
 
 
 class KnownPull:
@@ -129,35 +88,26 @@ class KnownPulls:
     def __init__(
         self,
         settings: PullSettings,
+        parts: PullParts,
         check: Callable[[Connection, PullHeader], Wanted],
-        find_topic: FindTopic,
-        find_group: FindGroup,
-        consumers: KnownConsumers,
-        is_readable: IsReadable,
-        table: QueueTableReader,
-        units: CheckedUnits,
         reader: PullMessageReader,
-        commit_offset: CommitOffset,
-        note_pull: NotePull,
-        stats: KnownPullStats,
-        cold: ColdPulls | None,
     ) -> None:
         """check: all checks of a pull before its queue is read, and what it wants; raises
         RequestError."""
         self._settings = settings
         self._check = check
-        self._find_topic = find_topic
-        self._find_group = find_group
-        self._consumers = consumers
-        self._is_readable = is_readable
-        self._table = table
-        self._units = units
+        self._find_topic = parts.find_topic
+        self._find_group = parts.find_group
+        self._consumers = parts.consumers
+        self._is_readable = parts.is_readable
+        self._table = parts.table
+        self._units = parts.units
         self._reader = reader
-        self._commit_offset = commit_offset
-        self._note_pull = note_pull
-        self._stats = stats
-        self._counts = stats.pulls
-        self._cold = cold
+        self._commit_offset = parts.commit_offset
+        self._note_pull = parts.note_pull
+        self._stats = parts.stats
+        self._counts = parts.stats.pulls
+        self._cold = parts.cold
         self._pulls: dict[tuple[str, str, int], KnownPull] = {}
 
     def use(self, settings: PullSettings) -> None:

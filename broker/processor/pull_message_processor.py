@@ -9,13 +9,11 @@ pull is one path through shared state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from broker.filter.tags_ahead import TagsAhead
-from broker.filter.unit_marks import LogViews
 from broker.longpolling.pull_header import (
     FLAG_COMMIT_OFFSET,
     FLAG_SUSPEND,
@@ -27,17 +25,8 @@ from broker.longpolling.pull_header import (
 )
 from broker.longpolling.pull_request_hold_service import PullRequestHoldService
 from broker.offset.broadcast_offset_manager import BroadcastClient
-from broker.processor.batch_pull import BatchPull
-from broker.processor.cold_pulls import ColdPulls
-from broker.processor.compaction_pull import CompactionPull
-from broker.processor.held_rights import CheckRights, HoldRights, no_rights
-from broker.processor.known_pulls import (
-    CommitOffset,
-    KnownConsumers,
-    KnownPulls,
-    KnownPullStats,
-    NotePull,
-)
+from broker.processor.held_rights import CheckRights
+from broker.processor.known_pulls import KnownPulls
 from broker.processor.pull_answer import (
     answer_head,
     place_of,
@@ -46,21 +35,15 @@ from broker.processor.pull_answer import (
     refuse,
 )
 from broker.processor.pull_message_reader import PullMessageReader, QueuePlace
+from broker.processor.pull_parts import PullParts
 from broker.processor.pull_read import PullRead, read_outside
 from broker.processor.pull_settings import PullSettings
 from broker.processor.pull_start import PullStart
 from broker.processor.pull_subscription import (
-    IsReadable,
-    PullConsumers,
-    PullFilters,
     PullSubscriptions,
     forbidden,
 )
-from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.pages_ahead import PagesAhead, PagesMissingError
-from broker.topic.table_protocols import FindGroup, FindTopic
-from ipc.control_page import ControlPage
-from ipc.queue_table import QueueTableReader
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.connection import Connection
 from remoting.errors import RequestError
@@ -83,103 +66,46 @@ _LONGEST_HOLD_MS: Final = 3_600_000
 
 _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
 
-NoteMoved = Callable[[str, str, int, int, int], None]
-"""A pull of a group was told to go on elsewhere: (group, topic, queue id, asked, corrected)
-(OffsetMovedEvents.add)."""
-
-
-class PullStats(KnownPullStats, Protocol):
-    """Where pulls are counted."""
-
-    def add_late_answer(self, request_code: int, code: int, held_ms: int) -> None:
-        """A pull was answered with `code` after it had been held for `held_ms`."""
-
-
-class Consumers(PullConsumers, KnownConsumers, Protocol):
-    """The parts of ConsumerManager used here."""
-
 
 class PullMessageProcessor:
     """Answers pulls. Owned by: the remoting loop thread. Many methods because a pull is one path
     through shared state, cut into small steps."""
 
-    def __init__(
-        self,
-        settings: PullSettings,
-        page: ControlPage,
-        table: QueueTableReader,
-        units: CheckedUnits,
-        log_reader: LogViews,
-        find_topic: FindTopic,
-        find_group: FindGroup,
-        is_readable: IsReadable,
-        consumers: Consumers,
-        commit_offset: CommitOffset,
-        stats: PullStats,
-        monotonic_ms: Callable[[], int],
-        filters: PullFilters,
-        note_moved: NoteMoved,
-        start: PullStart | None = None,
-        *,
-        note_pull: NotePull,
-        static_topics: Container[str] = (),
-        cold: ColdPulls | None = None,
-        compaction: CompactionPull | None = None,
-        batch: BatchPull | None = None,
-        pages: PagesAhead | None = None,
-        hold_rights: HoldRights = no_rights,
-    ) -> None:
-        """filters: the groups' compiled expressions. note_moved: hears of corrected offsets.
-        start: None where no pull is ever told to begin elsewhere. static_topics: false while there
-        are none; their pulls come to `pull`, already mapped. cold: flow control, if any.
-        compaction: reads compaction topics, if there may be any. batch: where there may be topics
-        with batch consume queues. pages: brings old records into memory; None: the loop waits.
-        hold_rights: of pulls that wait."""
-        self._hold_rights = hold_rights
-        self._start = start
-        self._static_topics = static_topics
+    def __init__(self, settings: PullSettings, parts: PullParts) -> None:
+        units, cold = parts.units, parts.cold
+        self._hold_rights = parts.hold_rights
+        self._start = parts.start
+        self._static_topics = parts.static_topics
         self._cold = cold
-        self._compaction = compaction
-        self._batch = batch
-        self._pages = pages
+        self._compaction = parts.compaction
+        self._batch = parts.batch
+        self._pages = parts.pages
         self._settings = settings
-        self._table = table
-        self._find_topic = find_topic
-        self._find_group = find_group
-        self._commit_offset = commit_offset
-        self._stats = stats
-        self._monotonic_ms = monotonic_ms
-        self._note_moved = note_moved
-        self._note_pull = note_pull
-        self._reader = PullMessageReader(page, units, log_reader, monotonic_ms, cold)
+        self._table = parts.table
+        self._find_topic = parts.find_topic
+        self._find_group = parts.find_group
+        self._commit_offset = parts.commit_offset
+        self._stats = parts.stats
+        self._monotonic_ms = parts.monotonic_ms
+        self._note_moved = parts.note_moved
+        self._note_pull = parts.note_pull
+        self._reader = PullMessageReader(
+            parts.page, units, parts.log_reader, parts.monotonic_ms, cold
+        )
         self._tags_ahead = TagsAhead(
             lambda topic, queue_id, offset, count: units.read_filtered(
                 topic, queue_id, offset, count, codes=None, limit=0
             )
         )
         self._subscriptions = PullSubscriptions(
-            consumers,
-            filters,
-            is_readable,
+            parts.consumers,
+            parts.filters,
+            parts.is_readable,
             enable_property_filter=settings.enable_property_filter,
             filter_support_retry=settings.filter_support_retry,
         )
-        self._known = KnownPulls(
-            settings,
-            self._check_all,
-            find_topic,
-            find_group,
-            consumers,
-            is_readable,
-            table,
-            units,
-            self._reader,
-            commit_offset,
-            note_pull,
-            stats,
-            cold,
-        )
-        self._may_know = start is None or not start.tells_resets
+        self._known = KnownPulls(settings, parts, self._check_all, self._reader)
+        self._may_know = parts.start is None or not parts.start.tells_resets
         """Not where every pull has to be asked whether it begins elsewhere."""
         self.hold_service = PullRequestHoldService(self._run_again)
         if cold is not None:

@@ -4,7 +4,7 @@ Used on the loop thread of `remoting` by the hot loop of sends and by the genera
 that consumers must not see yet is stored in a system topic, with its real topic and queue in its
 properties. `divert` is the rule for all messages; `find_quick` knows the forms that RocketMQ's
 clients set, at a fifth of the cost, and leaves every other to the first
-(tests/broker/send/test_placement.py compares both, byte for byte). Knows no frame and no answer.
+(tests/broker/test_twins.py compares both, byte for byte). Knows no frame and no answer.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from broker.processor.cold_pulls import ColdPulls
 from broker.processor.compaction_pull import CompactionPull
 from broker.processor.held_rights import HoldRights
 from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.processor.pull_parts import PullParts
 from broker.processor.pull_start import PullStart
 from broker.store_access.pages_ahead import PagesAhead
 from broker.store_access.store_follower import StoreFollower
@@ -36,23 +37,22 @@ def pull_processor(
     hold_rights: HoldRights,
 ) -> PullMessageProcessor:
     """Codes 11 and 361, with the service that holds pulls."""
-    return PullMessageProcessor(
-        pull_settings(resources.options, store.memory_limit),
-        resources.page,
-        store.table,
-        store.loop_units,
-        store.loop_reader,
-        tables.topics.find,
-        tables.groups.find_or_create,
-        tables.groups.is_readable,
-        tables.consumers,
-        tables.offsets.commit_offset,
-        stats,
-        resources.clock.monotonic_ms,
-        tables.filters,
-        offset_moved.add,
-        _pull_start(resources, store, tables),
+    parts = PullParts(
+        page=resources.page,
+        table=store.table,
+        units=store.loop_units,
+        log_reader=store.loop_reader,
+        find_topic=tables.topics.find,
+        find_group=tables.groups.find_or_create,
+        is_readable=tables.groups.is_readable,
+        consumers=tables.consumers,
+        filters=tables.filters,
+        commit_offset=tables.offsets.commit_offset,
         note_pull=tables.offsets.commit_pull_offset,
+        note_moved=offset_moved.add,
+        stats=stats,
+        monotonic_ms=resources.clock.monotonic_ms,
+        start=_pull_start(resources, store, tables),
         static_topics=tables.mappings.table,
         cold=cold,
         compaction=_compaction_pull(resources, store, tables),
@@ -60,6 +60,7 @@ def pull_processor(
         pages=pages,
         hold_rights=hold_rights,
     )
+    return PullMessageProcessor(pull_settings(resources.options, store.memory_limit), parts)
 
 
 def _compaction_pull(

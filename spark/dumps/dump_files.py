@@ -9,6 +9,7 @@ is said in docs/sla_report.md ("Samples"). Must not know where files lie or what
 from __future__ import annotations
 
 import datetime
+import heapq
 import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -33,17 +34,22 @@ _WITH_GZIP_HEADER: Final = 31
 """For zlib's `wbits`."""
 _QUICK: Final = 1
 _MOST_WAITING: Final = 8_000_000
+_ENDS_KEPT: Final = 4
+"""Of a life's first lines, and of its last, from which a good one is taken later."""
+_Ends = list[tuple[int, bytes]]
+"""A heap: (rank, line), the least wanted first."""
 
 
 class Packed(NamedTuple):
     """The lines of one file that are one group's, as they travel to who reports on the group.
 
-    `content` is gzip; the file's own bytes, where all of its lines are that group's.
+    `content` is gzip; where `is_file`, the file's own bytes: all of its lines are that group's.
     """
 
     file: str
     date: datetime.date
     content: bytes
+    is_file: bool = False
 
     def unpacked(self) -> FileLines:
         """The lines."""
@@ -65,6 +71,8 @@ class _Head(msgspec.Struct, gc=False):
     broker: str
     ts: Any = None
     seq: Any = None
+    boot: Any = None
+    broker_id: Any = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Head)
@@ -91,7 +99,8 @@ def split_by_group(
     """A file of the directory of `date`: what it holds for each group, and its bad lines.
 
     Lines of the date reported on all count, good or bad. Of those of the days beside it only what
-    `day` needs is kept, and nothing is said of bad ones: they are in their own day's report. Of a
+    `day` needs is kept, and of what is long before it where each life began and ended; nothing is
+    said of bad ones: they are in their own day's report. Of a
     file that is left out nothing is kept, whatever its date: what it says might matter.
     """
     try:
@@ -109,6 +118,7 @@ def _split(
     found = _Packer()
     bad = _BadLines(file, date)
     is_whole = content.startswith(GZIP)
+    ends = _LifeEnds()
     for line in _lines_of(reader):
         try:
             head = decode(line)
@@ -122,11 +132,42 @@ def _split(
             found.add((head.cluster, head.broker), line)
         else:
             is_whole = False
+            ends.add(head, line, day)
+    for group, line in ends.lines():
+        found.add(group, line)
     groups = found.packed()
-    if is_whole and len(groups) == 1 and not reader.damage:
+    is_file = is_whole and len(groups) == 1 and not reader.damage
+    if is_file:
         groups = dict.fromkeys(groups, content)
-    packed = {group: Packed(file, date, some) for group, some in groups.items()}
+    packed = {group: Packed(file, date, some, is_file) for group, some in groups.items()}
     return packed, bad.rows(reader.damage) if is_reported else []
+
+
+class _LifeEnds:
+    """Of lines long before the window: the first ones of each life, and its last."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Group, int, str], tuple[_Ends, _Ends]] = {}
+
+    def add(self, head: _Head, line: bytes, day: Day) -> None:
+        """A line that `day` does not need."""
+        ts, seq, boot, broker_id = head.ts, head.seq, head.boot, head.broker_id
+        if not (isinstance(ts, int) and isinstance(seq, int) and day.is_long_before(ts)):
+            return
+        if not (isinstance(boot, str) and isinstance(broker_id, int)):
+            return
+        key = (head.cluster, head.broker), broker_id, boot
+        firsts, lasts = self._found.setdefault(key, ([], []))
+        for rank, some in ((-seq, firsts), (seq, lasts)):
+            if len(some) < _ENDS_KEPT:
+                heapq.heappush(some, (rank, line))
+            elif (rank, line) > some[0]:
+                heapq.heapreplace(some, (rank, line))
+
+    def lines(self) -> Iterator[tuple[Group, bytes]]:
+        """All of them, by group."""
+        for (group, _, _), (firsts, lasts) in self._found.items():
+            yield from ((group, line) for line in {line: None for _, line in firsts + lasts})
 
 
 class _Packer:

@@ -125,9 +125,10 @@ _DECODER: Final = msgspec.json.Decoder(_Head)
 
 
 def stretches_of_file(
-    file: str, content: bytes, bounds: Bounds = DEFAULT_BOUNDS
+    file: str, content: bytes, bounds: Bounds | None = DEFAULT_BOUNDS
 ) -> tuple[dict[Life, Stretch], list[str]]:
-    """The lines of a file (gzip or plain) by life, and its problems.
+    """The lines of a file (gzip or plain) by life, and its problems. `bounds`: None for what is
+    known to be within some.
 
     They are those that the report reads, the last one also without a line break; only JSON that
     is not whole is no line yet there, as it is being written. A file that the report leaves out is
@@ -143,7 +144,9 @@ def left_out_problem(file: str, why: str) -> str:
     return f"{file}: is left out: {why}"
 
 
-def _stretches(file: str, content: bytes, bounds: Bounds) -> tuple[dict[Life, Stretch], list[str]]:
+def _stretches(
+    file: str, content: bytes, bounds: Bounds | None
+) -> tuple[dict[Life, Stretch], list[str]]:
     reader = LineReader(content, bounds)
     found: dict[Life, Stretch] = {}
     problems: list[str] = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark.dumps.dump_line import Latency, Sends
-from spark.figures.counted_ends import counted_end, is_inside
+from spark.figures.counted_ends import life_end
 from spark.figures.sample_stream import Sample, Stream
 from spark.figures.send_bounds import (
     LEAST_RECORD_BYTES,
@@ -109,11 +109,12 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
         unseen = before_boot(samples, place, ancestry, day)
-        ended, past = counted_end(sample, ancestry), sample.predecessor
-        if ended is None or past is None:
+        end, past = life_end(sample, ancestry), sample.predecessor
+        if end is None or past is None:
             found.add_unknown(unseen.answered, unseen.stored)
-        elif is_asked(samples, place, day):
-            found.add(ended.sends, past.line.sends, is_inside=is_inside(sample, day))
+        elif end.ended is not None and is_asked(samples, place, day):
+            ended = end.ended
+            found.add(ended.sends, past.line.sends, is_inside=end.is_inside(past, day))
             found.add_good(min(unseen.stored, ended.uncounted_ms * MOST_SENDS_A_MS))
     most = most_of_gap(true_ms(samples, len(samples) - 1) if samples else day.w0_ms, day.w1_ms, day)
     found.add_unknown(most, most)

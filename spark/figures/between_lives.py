@@ -12,6 +12,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from spark.reported_day import REACH_MS
 from spark.vocabulary import DAY_MS
 
 if TYPE_CHECKING:
@@ -52,12 +53,26 @@ class Lives:
     life of the stream as the one before it, and no two the same.
     """
 
-    def __init__(self, lives: Iterable[Sequence[Sample]]) -> None:
+    def __init__(
+        self,
+        lives: Iterable[Sequence[Sample]],
+        every: Iterable[LifeClocks],
+        w0_ms: int,
+        *,
+        is_known: bool,
+    ) -> None:
+        """every: all lives of the group: the broker of one of these may have lived in another
+        stream before. w0_ms: begin of the window. is_known: the group has a history."""
         self.all: Final = [LifeClocks(life) for life in lives]
         self.is_one_broker = True
+        self._w0_ms: Final = w0_ms
+        self._is_known: Final = is_known
         self._by_boot: Final[dict[str, LifeClocks]] = {}
         for life in self.all:
             self._by_boot.setdefault(life.first.boot, life)
+        self._elsewhere: Final[dict[str, LifeClocks]] = {}
+        for life in every:
+            self._elsewhere.setdefault(life.first.boot, life)
         self._before: LifeClocks | None = None
         self._of_host: Final[dict[str, LifeClocks]] = {}
         self._has_root = False
@@ -69,8 +84,11 @@ class Lives:
         named = self._name(life)
         before, sample, host = self._before, life.samples[0], life.first.host
         of_host = self._of_host.get(host) if host is not None else None
-        if before is not None and _is_asked(before, life):
+        if before is not None and (_is_asked(before, life) or self._may_be_same(before, life)):
             _measure_before(before, life, told)
+        elif named is None and of_host is None and self._has_unknown_past(life):
+            now = life.true_first_ms
+            sample.hidden_down_ms = DAY_MS if now is None else _kept_ms(now - sample.ts)
         for past in (named, of_host):
             if past is None or past is before or not _is_asked(past, life):
                 continue
@@ -80,9 +98,37 @@ class Lives:
             else:  # Who tells of the time in between is taken to have a clock that is right.
                 hidden = DAY_MS if self.is_one_broker else 0
             sample.hidden_down_ms = max(sample.hidden_down_ms, _kept_ms(hidden))
+        if sample.ts < self._w0_ms and sample.hidden_down_ms and life.true_first_ms is None:
+            # Its clock may be behind by that much ever since.
+            boot_ts = min(life.first.boot_ts, sample.ts)
+            sample.carried_ms = max(0, sample.hidden_down_ms - (self._w0_ms - boot_ts))
         self._before = life
         if host is not None:
             self._of_host[host] = life
+
+    def _may_be_same(self, before: LifeClocks, life: LifeClocks) -> bool:
+        """Whether a life of which nobody says whose it is may follow the one before it: lines of
+        version 1 have no host."""
+        is_told = before.first.host is not None and life.first.host is not None
+        is_behind = life.first.ts >= before.last.ts - AGREE_MS
+        return not is_told and is_behind and self._past_of(life) is None
+
+    def _has_unknown_past(self, life: LifeClocks) -> bool:
+        """Whether nobody tells how long a broker was down before this life of it, though it was
+        there. Another broker that wrote until then does: clocks of hosts are taken to agree."""
+        first, before = life.first, self._before
+        is_told = before is not None and before.latest_ms >= self._w0_ms - REACH_MS
+        if is_told or first.boot_ts < self._w0_ms - DAY_MS:
+            return False
+        is_new = first.prev_boot is None and not (self._is_known and first.boot_ts >= self._w0_ms)
+        return not is_new
+
+    def _past_of(self, life: LifeClocks) -> LifeClocks | None:
+        """The life that it names, of whatever stream."""
+        boot = life.first.prev_boot
+        if boot is None or boot == life.first.boot:
+            return None
+        return self._by_boot.get(boot) or self._elsewhere.get(boot)
 
     def _name(self, life: LifeClocks) -> LifeClocks | None:
         """The life that it names, which may stand behind it where a clock was set back."""
@@ -94,7 +140,7 @@ class Lives:
         else:
             self.is_one_broker = self.is_one_broker and boot not in self._named
             self._named.add(boot)
-        return named
+        return self._past_of(life)
 
 
 def _measure_before(before: LifeClocks, life: LifeClocks, told: int) -> None:
@@ -168,4 +214,14 @@ def _is_asked(past: LifeClocks, life: LifeClocks) -> bool:
     if first.prev_boot == before.boot:
         return True
     is_behind = first.ts >= before.ts - AGREE_MS
-    return first.host is not None and first.host == before.host and is_behind
+    is_same_host = first.host is not None and first.host == before.host
+    is_same_machine = _risen_ms(before, first) is not None
+    return is_behind and (is_same_host or is_same_machine)
+
+
+def lives_of(samples: Iterable[Sample]) -> list[LifeClocks]:
+    """The lives of samples that are in the order of boot and seq."""
+    lives: dict[tuple[int, str], list[Sample]] = {}
+    for sample in samples:
+        lives.setdefault((sample.line.broker_id, sample.line.boot), []).append(sample)
+    return [LifeClocks(life) for life in lives.values()]

@@ -24,13 +24,18 @@ def contract_criteria(
 ) -> Iterator[Criterion]:
     """Those that the objective sets. `group`: the row of group_days, None without a sample;
     `availability`: that of group_availability for this objective."""
+    yield from contract_of_sends(objective, group)
+    if availability is not None:
+        yield group_criterion(availability)
+
+
+def contract_of_sends(objective: Objective, group: Row | None) -> Iterator[Criterion]:
+    """Those of the group's sends: they are promised whatever its replicas do."""
     known = group if group is not None and group["samples"] else None
     if objective.sends_ok_percent is not None:
         yield from _sends_ok(known, objective.sends_ok_percent)
     if objective.sends_slower_than is not None:
         yield from _slow_sends(known, objective.sends_slower_than)
-    if availability is not None:
-        yield group_criterion(availability)
 
 
 def _sends_ok(group: Row | None, wanted: float) -> Iterator[Criterion]:

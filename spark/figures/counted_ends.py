@@ -1,13 +1,15 @@
-"""What a killed broker had counted when it died, where its next life tells: `ended` of a line.
+"""How a life of a master ended, where its broker's next life tells: at an orderly stop its last
+line counts all; what a killed one had counted at its death stands in `ended` of the next one's.
 
-Runs in the executors; pure. The counters survive the processes, not the machine; the rule is in
-docs/sla_report.md ("Counted ends"). Must not know objectives.
+Runs in the executors; pure. The next life may be that of a slave, after another host was promoted.
+The counters survive the processes, not the machine; the rule is in docs/sla_report.md ("Counted
+ends"). Must not know objectives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark.vocabulary import SEND_ANSWERS, SYNC_RESULTS
 
@@ -18,29 +20,47 @@ if TYPE_CHECKING:
     from spark.reported_day import Day
 
 
-def counted_end(sample: Sample, ancestry: Ancestry) -> Ended | None:
-    """The counters of the life before the boot that begins with this sample, at its death; None
-    where nothing proves that they are. Both were on one boot of one machine."""
-    before, line = sample.predecessor, sample.line
-    ended = line.ended
-    if before is None or ended is None or ended.boot != before.line.boot:
+class LifeEnd(NamedTuple):
+    """Of the life before a boot in the stream. `after`: the first sample of its broker's next life;
+    `ended`: what it had counted, None where its last line says it."""
+
+    after: Sample
+    ended: Ended | None
+
+    def is_inside(self, last: Sample, day: Day) -> bool:
+        """Whether all that it counted behind its last line, `last`, was in the window."""
+        after = self.after
+        is_known = last.in_window and after.in_window and not after.hidden_down_ms
+        return is_known and day.w0_ms <= after.line.boot_ts < day.w1_ms
+
+
+def life_end(sample: Sample, ancestry: Ancestry) -> LifeEnd | None:
+    """How the life before the boot that begins with this sample ended; None where nothing proves
+    it."""
+    before = sample.predecessor
+    after = None if before is None else ancestry.next_life(sample)
+    if before is None or after is None:
         return None
-    machine, past = line.machine_boot, before.line
-    if machine is None or machine != past.machine_boot or not ancestry.follows(sample):
+    if before.line.final and after.line.seq == 1 and after.line.prev_seq == before.line.seq:
+        return LifeEnd(after, None)
+    ended = _counted(before, after, ancestry)
+    return None if ended is None else LifeEnd(after, ended)
+
+
+def _counted(before: Sample, after: Sample, ancestry: Ancestry) -> Ended | None:
+    """Both were on one boot of one machine."""
+    line, past = after.line, before.line
+    ended, machine = line.ended, line.machine_boot
+    if ended is None or ended.boot != past.boot or past.sends is None:
         return None
-    if not ancestry.comes_from(line.boot, past.boot) or past.sends is None:
+    if machine is None or machine != past.machine_boot or (line.prev_seq or 0) < past.seq:
+        return None
+    if not ancestry.comes_from(line.boot, past.boot):
         return None
     rose = _rose(SYNC_RESULTS, ended.sync, past.sync) and _rose(
         SEND_ANSWERS, ended.sends, past.sends
     )
     return ended if rose else None
-
-
-def is_inside(sample: Sample, day: Day) -> bool:
-    """Whether all that the life before counted after its last line was in the window."""
-    before = sample.predecessor
-    is_known = before is not None and before.in_window and not sample.hidden_down_ms
-    return is_known and sample.in_window and day.w0_ms <= sample.line.boot_ts < day.w1_ms
 
 
 def _rose(names: Sequence[str], now: object, past: object) -> bool:

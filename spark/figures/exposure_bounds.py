@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark.dumps.dump_line import Line
+from spark.figures.counted_ends import life_end
 from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
@@ -120,6 +121,7 @@ class _Bounds:
         for place, sample in enumerate(self._samples):
             line, end = sample.line, self._ends[place]
             is_same_log = sample.same_boot or self._ancestry.follows(sample)
+            left = None if is_same_log else self._left_behind(sample, acked)
             if not is_same_log:
                 acked, first_boot = self._stood.get(line.boot), line.boot
             if line.max_offset and line.boot not in self._opened:
@@ -129,6 +131,8 @@ class _Bounds:
             grown = self._grown(sample, end, acked, is_same_log=is_same_log)
             if not sample.same_boot and is_same_log:
                 self._bound_before(sample, grown)
+            elif not sample.same_boot:
+                self._bound_before(sample, left)
             marked = self._marked(sample)
             bounds = [each for each in (grown, marked) if each is not None]
             at_most = min(bounds, default=None)
@@ -146,6 +150,15 @@ class _Bounds:
         """What of the log was acknowledged is, after a loss of its end, at most what its life began
         with: what is written there since is not what a replica had there before."""
         return None if acked is None else min(acked, max(0, line.max_offset - line.bytes_in))
+
+    def _left_behind(self, sample: Sample, acked: int | None) -> int | None:
+        """What of the log of the life before no replica had, where it ended with its last line and
+        this one is another broker's: nobody wrote in between."""
+        before, end = sample.predecessor, life_end(sample, self._ancestry)
+        if before is None or end is None or end.ended is not None:
+            return None
+        line = before.line
+        return max(0, line.max_offset - max(line.min_offset, acked or 0))
 
     def _bound_before(self, sample: Sample, at_most: int | None) -> None:
         """Between the last line of the life before and the boot."""

@@ -58,7 +58,10 @@ def group_rows(
     D, and of "hours" of the dates in which calendar periods begin.
     """
     with _no_collector():
-        return _GroupReport(group, read_samples(files, context.day), stored, context).tables()
+        date = str(context.day.date)
+        is_known = any(row["dt"] < date for row in stored["replica_days"])
+        samples = read_samples(files, context.day, is_known=is_known)
+        return _GroupReport(group, samples, stored, context).tables()
 
 
 @contextlib.contextmanager

@@ -118,6 +118,8 @@ class _Builder:
                 continue
             told = len(self.extras)
             self._add(sample, row, row_before)
+            if sample.carried_ms and self._asked.known_ms < self._day.w0_ms:
+                self.extras.append(Extra(self._day.w0_ms, sample.carried_ms, None, UNKNOWN))
             if (sample.hidden_ms or sample.hidden_down_ms) and sample.in_window:
                 self._add_hidden(sample, sum(extra.ms for extra in self.extras[told:]))
             good = self._known[-1] if self._known and self._known[-1].quality == GOOD else None

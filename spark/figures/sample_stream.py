@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
-from spark.figures.between_lives import Lives, slept_ms
+from spark.figures.between_lives import LifeClocks, Lives, lives_of, slept_ms
+from spark.figures.life_ends import LifeEnds
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
 
@@ -46,6 +47,8 @@ class Sample(msgspec.Struct, eq=False):
     hidden_ms: so much of span_ms, and of what the machine slept (a day at most), the wall clock has
         no room for, as it was set back; 0 where another broker told of the time. hidden_down_ms:
         the same between the life before and its boot; a day where nothing proves how long that was
+    carried_ms: of a boot that began before the window, how much of that lies in it by a clock that
+        is right
     passed_ms: of a boot's first sample, how long ago the last line of the life before was, by
         clocks that nobody sets; null where nothing proves it. proves_down: not where the wall
         clock shows more time between them than that
@@ -71,6 +74,7 @@ class Sample(msgspec.Struct, eq=False):
     span_ms: int = 0
     hidden_ms: int = 0
     hidden_down_ms: int = 0
+    carried_ms: int = 0
     passed_ms: int | None = None
     proves_down: bool = True
     is_free: bool = True
@@ -104,23 +108,27 @@ class Stream:
 class GroupSamples:
     """What the dumps say of one group. `slaves`: by broker id. `bad`: file, reason, text of the
     bad lines of D. `digest` is the same for the same distinct samples, wherever they stand.
-    `named`: which ids of the masters' rows became which names (spark/figures/replica_names.py)."""
+    `begins`: the first lines of lives, be they in a stream or not. `named`: which ids of the
+    masters' rows became which names (spark/figures/replica_names.py)."""
 
     masters: Stream
     slaves: dict[int, Stream] = field(default_factory=dict)
     bad: list[tuple[str, str, str]] = field(default_factory=list)
     digest: str = ""
     named: dict[str, str] = field(default_factory=dict)
+    begins: list[Sample] = field(default_factory=list)
 
 
-def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
-    """Decodes the lines of one group and puts its samples in order."""
+def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False) -> GroupSamples:
+    """Decodes the lines of one group and puts its samples in order. `is_known`: a date before has
+    a result of it."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
     places: dict[tuple[int, str, int], int] = {}
     samples: list[Sample] = []
     texts: list[bytes] = []
     again: dict[int, list[bytes]] = {}
     bad: list[tuple[str, str, str]] = []
+    ends = LifeEnds()
     before: Line | None = None
     for file in files:
         midnight, is_today = midnight_ms(file.date), file.date == day.date
@@ -132,6 +140,8 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
                     bad.append((file.file, str(error), shown_text(text)))
                 continue
             if not w0_ms <= line.ts < w1_ms and not day.needs(line.ts, line.seq):
+                if day.is_long_before(line.ts):
+                    ends.add(line, text)
                 continue
             if before is not None:
                 _share(line, before)
@@ -147,6 +157,9 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
                 texts[place] = text
     for place, same in again.items():
         samples[place].duplicates, samples[place].conflict = len(same) - 1, len(set(same)) > 1
+    for line, text in ends.asked(samples, day):
+        samples.append(Sample(line, line.ts, _by_id(line.replicas)))
+        texts.append(text)
     masters: list[Sample] = []
     slaves: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -154,11 +167,13 @@ def read_samples(files: Iterable[FileLines], day: Day) -> GroupSamples:
             masters.append(sample)
         else:
             slaves.setdefault(sample.line.broker_id, []).append(sample)
+    every = lives_of(sorted(samples, key=_place_in_order))
     return GroupSamples(
-        in_order(masters, day),
-        {number: in_order(of_slave, day) for number, of_slave in sorted(slaves.items())},
+        in_order(masters, day, every, is_known=is_known),
+        {number: in_order(of_slave, day, every) for number, of_slave in sorted(slaves.items())},
         bad,
         _digest(texts),
+        begins=[sample for sample in samples if sample.line.seq == 1],
     )
 
 
@@ -199,16 +214,22 @@ def _digest(texts: Sequence[bytes]) -> str:
     return f"{digest.hexdigest()[:_DIGEST_DIGITS]}-{len(ordered)}"
 
 
-def in_order(samples: Iterable[Sample], day: Day) -> Stream:
+def _place_in_order(sample: Sample) -> tuple[int, str, int]:
+    return sample.line.boot_ts, sample.line.boot, sample.line.seq
+
+
+def in_order(
+    samples: Iterable[Sample], day: Day, every: Iterable[LifeClocks], *, is_known: bool = False
+) -> Stream:
     """A stream: what each sample follows, and the time laid out between them. Of the samples behind
     the window those are in it that come right behind one of the others: they tell how the window
-    ended."""
+    ended. `every`: all lives of the group; `is_known`: it has a history."""
     w0_ms, w1_ms = day.w0_ms, day.w1_ms
     stream = Stream([], [], [])
     lives: list[list[Sample]] = []
     before: Sample | None = None
     boot = None
-    for sample in sorted(samples, key=lambda s: (s.line.boot_ts, s.line.boot, s.line.seq)):
+    for sample in sorted(samples, key=_place_in_order):
         if sample.ts >= w1_ms:
             if before is not None and before.ts >= w1_ms:
                 continue
@@ -226,7 +247,7 @@ def in_order(samples: Iterable[Sample], day: Day) -> Stream:
             lives.append([sample])
             _begin_boot(sample, before, w0_ms)
         before = sample
-    _lay_out(lives, w1_ms)
+    _lay_out(Lives(lives, every, day.w0_ms, is_known=is_known), w1_ms)
     return stream
 
 
@@ -243,13 +264,12 @@ def _begin_boot(sample: Sample, before: Sample | None, w0_ms: int) -> None:
     )
 
 
-def _lay_out(lives: Iterable[Sequence[Sample]], w1_ms: int) -> None:
+def _lay_out(measured: Lives, w1_ms: int) -> None:
     """Interval, segment and down time of each sample of each boot: none tells what another one
     told. Closing samples tell of what is behind all others: the clock of one may have been
     wrong."""
     told_by_others = latest = 0
     closing: list[tuple[Sample, int]] = []
-    measured = Lives(lives)
     for life in measured.all:
         told = told_by_others
         measured.measure(life, told)

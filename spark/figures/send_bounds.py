@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from spark.dumps.dump_line import SyncResults
-from spark.figures.counted_ends import counted_end, is_inside
+from spark.figures.counted_ends import life_end
 from spark.figures.sample_stream import Sample, Stream
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
@@ -67,12 +67,12 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
         if sample.ts >= day.w0_ms:
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
-        ended, past = counted_end(sample, ancestry), sample.predecessor
-        if ended is None or past is None:
+        end, past = life_end(sample, ancestry), sample.predecessor
+        if end is None or past is None:
             found.add_unknown(before_boot(samples, place, ancestry, day).stored)
-        elif is_asked(samples, place, day):
-            ok, failed = _risen(ended.sync, past.line.sync)
-            found.add(ok, failed, is_inside=is_inside(sample, day))
+        elif end.ended is not None and is_asked(samples, place, day):
+            ok, failed = _risen(end.ended.sync, past.line.sync)
+            found.add(ok, failed, is_inside=end.is_inside(past, day))
     if samples:
         found.add_unknown(most_of_gap(true_ms(samples, len(samples) - 1), day.w1_ms, day))
     return found
@@ -118,14 +118,14 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
     sample, before = samples[place], samples[place].predecessor
     line = sample.line
     if before is None:
-        most = most_of_gap(day.w0_ms, line.boot_ts, day)
+        most = most_of_gap(day.w0_ms, line.boot_ts, day) + _hidden_sends(sample, day)
         return Uncounted(most, most)
     since_ms = true_ms(samples, place - 1)
-    if not is_asked(samples, place, day) or ancestry.ended_in_order(sample):
+    if not is_asked(samples, place, day):
         return Uncounted(0, 0)
     # Where clocks contradict each other, a line could be missing all the same.
     most = max(most_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
-    most += sample.hidden_down_ms * MOST_SENDS_A_MS
+    most += _hidden_sends(sample, day)
     if not ancestry.follows(sample):
         return Uncounted(most, most)
     opened = next((each.line for each in _life_from(samples, place) if each.line.max_offset), None)
@@ -133,6 +133,11 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
         return Uncounted(most, most)
     grown = opened.max_offset - opened.bytes_in - before.line.max_offset
     return Uncounted(most, min(most, max(0, grown) // LEAST_RECORD_BYTES))
+
+
+def _hidden_sends(sample: Sample, day: Day) -> int:
+    """What may have been answered in time that the wall clock has no room for."""
+    return sample.hidden_down_ms * MOST_SENDS_A_MS if sample.line.boot_ts > day.w0_ms else 0
 
 
 def true_ms(samples: Sequence[Sample], place: int) -> int:

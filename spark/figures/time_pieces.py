@@ -126,12 +126,23 @@ def exclude(
     synced_ms = min(in_sync, default=None)
     for start_ms, end_ms, reason in maintenance:
         found.pieces = list(_without(found.pieces, start_ms, end_ms, reason))
-        found.extras = [each for each in found.extras if not start_ms <= each.ts < end_ms]
+        found.extras = list(_extras_without(found.extras, start_ms, end_ms))
     since_ms = copy_since_ms
     if since_ms is not None and copy_ms:
         end_ms = since_ms + copy_ms
         _exclude_first_copy(found, end_ms if synced_ms is None else min(end_ms, synced_ms))
         found.copy_since_ms = since_ms if synced_ms is None else None
+
+
+def _extras_without(extras: Iterable[Extra], start_ms: int, end_ms: int) -> Iterable[Extra]:
+    """The same but for those at a moment of [start_ms, end_ms): of time that the wall clock does
+    not show no more is excluded than that lasts, bad time first."""
+    room_ms = end_ms - start_ms
+    for each in sorted(extras, key=lambda extra: (extra.quality != BAD, extra.ts)):
+        taken_ms = min(room_ms, each.ms) if start_ms <= each.ts < end_ms else 0
+        room_ms -= taken_ms
+        if taken_ms < each.ms:
+            yield Extra(each.ts, each.ms - taken_ms, each.state, each.quality)
 
 
 def _exclude_first_copy(found: ReplicaTime, end_ms: int) -> None:

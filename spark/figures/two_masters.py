@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spark.dumps.dump_line import Line
 from spark.figures.sample_stream import GroupSamples, Sample
 from spark.reported_day import Day
 
@@ -36,12 +37,22 @@ class Ancestry:
     def __init__(self, samples: GroupSamples) -> None:
         self._before: Final[dict[str, tuple[str | None, int | None]]] = {}
         self._last_seq: Final[dict[str, int]] = {}
+        self._next: Final[dict[str, Sample | None]] = {}
+        """Boot -> the first sample of the one life that names it as its past; None: there are
+        several."""
         for stream in (samples.masters, *samples.slaves.values()):
             for sample in stream.samples:
-                line = sample.line
-                self._before.setdefault(line.boot, (line.prev_boot, line.prev_seq))
-                if line.seq > self._last_seq.get(line.boot, 0):
-                    self._last_seq[line.boot] = line.seq
+                self._add(sample.line)
+        for sample in samples.begins:
+            self._add(sample.line)
+            boot = sample.line.prev_boot
+            if boot is not None:
+                self._next[boot] = None if boot in self._next else sample
+
+    def _add(self, line: Line) -> None:
+        self._before.setdefault(line.boot, (line.prev_boot, line.prev_seq))
+        if line.seq > self._last_seq.get(line.boot, 0):
+            self._last_seq[line.boot] = line.seq
 
     def comes_from(self, young: str, old: str) -> bool:
         """Whether boot `young` is a later life of the broker that `old` was one of. A life that
@@ -66,11 +77,23 @@ class Ancestry:
             and (line.prev_seq or 0) >= before.line.seq
         )
 
-    def ended_in_order(self, sample: Sample) -> bool:
-        """Whether the life before this first sample of a boot is its own past, and wrote its last
-        line at an orderly stop: nothing is missing between the two."""
-        before = sample.predecessor
-        return sample.proved and before is not None and before.line.final
+    def next_life(self, sample: Sample) -> Sample | None:
+        """The first sample of the next life of the broker whose life is the one before this first
+        sample of a boot: this one, or that of a broker that came back when another one had been
+        promoted. None also where not both are known to have been nothing in between: the life that
+        a promoted one names has to be there."""
+        before, line = sample.predecessor, sample.line
+        if before is None or self.follows(sample):
+            return None if before is None else sample
+        if line.seq != 1:
+            return None
+        after = self._next.get(before.line.boot)
+        is_whole = line.prev_boot in self._before and line.prev_boot != line.boot
+        return after if is_whole and after is not None and _is_next(before, after) else None
+
+
+def _is_next(before: Sample, after: Sample) -> bool:
+    return (after.line.prev_seq or 0) >= before.line.seq and after.line.boot != before.line.boot
 
 
 def overlaps(samples: GroupSamples, ancestry: Ancestry, day: Day) -> list[Overlap]:

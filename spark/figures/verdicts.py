@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark.config.objectives import Objective
-from spark.figures.contract_criteria import contract_criteria
+from spark.figures.contract_criteria import contract_criteria, contract_of_sends
 from spark.figures.criteria import Criterion, criteria, of_sends
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
@@ -38,6 +38,7 @@ def judged(
             return MET, [nothing]
         # Nothing of the replica; but those who send did not ask whether it is copied.
         found = [Criterion(MET, "", "", nothing), *of_sends(objective, group)]
+        found += contract_of_sends(objective, group)
     else:
         found = [
             *criteria(row, objective, group),

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from spark.dumps.dump_files import BadLine, Group, split_by_group
+from spark.dumps.dump_files import BadLine, Group, Packed, split_by_group
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.evidence.dump_chain import Life, Stretch, left_out_problem, record_of, stretches_of_file
 from spark.figures.group_report import Tables, group_rows
@@ -57,7 +57,8 @@ def items_of_file(
     path: str, content: bytes, day: Day, bounds: Bounds = DEFAULT_BOUNDS
 ) -> Iterator[Item]:
     """What a file below `dt=` holds for each group, and its bad lines; of one of the date also what
-    the evidence says of it. `path` as Hadoop writes it."""
+    the evidence says of it, unless the file itself goes to its group: then that is said there, and
+    no digests of lines travel. `path` as Hadoop writes it."""
     date = _date_of(path)
     file = path.removeprefix("file:")
     packed, bad = split_by_group(file, date, content, day, bounds)
@@ -65,7 +66,7 @@ def items_of_file(
         yield group, (_LINES, lines)
     if bad:
         yield (file,), (_BAD_LINES, bad)
-    if date != day.date:
+    if date != day.date or any(lines.is_file for lines in packed.values()):
         return
     stretches, problems = stretches_of_file(_below_dt(file), content, bounds)
     for life, stretch in stretches.items():
@@ -118,8 +119,7 @@ def rows_of_part(items: Iterable[Item], context: Context) -> Iterator[Rows]:
             yield _packed(_BAD_LINES, key, list(map(tuple, bad)))
         for problems in things.get(FILE_PROBLEMS, ()):
             yield _packed(FILE_PROBLEMS, key, problems)
-        if stretches := things.get(_STRETCH):
-            yield _packed(LIVES, key, _records(stretches))
+        yield from _evidence(key, things, context.day)
         if len(key) == 2:
             tables = _tables((key[0], key[1]), things, context)
             yield from (_packed(table, key, rows) for table, rows in tables.items() if rows)
@@ -129,12 +129,23 @@ def _packed(table: str, key: Key, rows: list[Any]) -> Rows:
     return Rows(table, key, len(rows), pickle.dumps(rows))
 
 
-def _records(stretches: Iterable[tuple[Life, Stretch]]) -> list[Any]:
-    """A group's lives of the date."""
+def _evidence(key: Key, things: Mapping[str, list[Any]], day: Day) -> Iterator[Rows]:
+    """A group's lives of the date, and what is wrong with the files that came whole."""
     of_lives: dict[Life, list[Stretch]] = {}
-    for life, stretch in stretches:
+    for life, stretch in things.get(_STRETCH, ()):
         of_lives.setdefault(life, []).append(stretch)
-    return [record_of(life, found) for life, found in of_lives.items()]
+    lines: Iterable[Packed] = things.get(_LINES, ())
+    for each in lines:
+        if not (each.is_file and each.date == day.date):
+            continue
+        # Within bounds: whoever sent it has unpacked it.
+        stretches, problems = stretches_of_file(_below_dt(each.file), each.content, None)
+        for life, stretch in stretches.items():
+            of_lives.setdefault(life, []).append(stretch)
+        if problems:
+            yield _packed(FILE_PROBLEMS, (each.file,), problems)
+    if of_lives:
+        yield _packed(LIVES, key, [record_of(life, some) for life, some in of_lives.items()])
 
 
 def _tables(group: Group, things: Mapping[str, list[Any]], context: Context) -> Tables:

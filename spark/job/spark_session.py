@@ -56,6 +56,8 @@ LOCAL: Final = {
     "spark.sql.files.minPartitionNum": "1",
     # To open a file of a local disk costs little; by Spark's 4 MB 32 of them would be a task.
     "spark.sql.files.openCostInBytes": str(256 << 10),
+    # Else Spark makes a task for each directory that it lists: one for each broker group.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # What is shuffled is compressed already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",

@@ -5,7 +5,7 @@ is the benchmark's to say (docs/sla_at_scale.md) and is only printed here; asser
 same on every machine: that every row is counted, that the memory was enough, in few jobs, no more
 shuffled for a row than the page says, and in a long run no more read, shuffled and written for a
 row than with a tenth of the rows.
-Two hundred brokers take minutes: they run in bin/test --long, and ten in CI.
+Two hundred brokers take minutes: they run in bin/test --long, and three in CI.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def allowed_memory() -> int:
 
 @pytest.mark.parametrize(
     "groups",
-    [pytest.param(4, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.long)],
+    [pytest.param(3, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.long)],
 )
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("java")

@@ -26,6 +26,7 @@ from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSet
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.processor.batch_pull import BatchPull
 from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.processor.pull_parts import PullParts
 from broker.processor.pull_settings import PullSettings
 from broker.processor.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
@@ -566,26 +567,29 @@ class HotPathWorld:
             lambda *place: self.damaged.append(place),
             monotonic_s=lambda: self.clock.monotonic_ms() / 1_000,
         )
-        self.pull_processor = PullMessageProcessor(
-            msgspec.structs.replace(pull_settings, **pull),
-            self.page,
-            self.table,
-            self.checked_units,
-            self.loop_reader,
-            self.topics.find,
-            self.groups.find_or_create,
-            self.groups.is_readable,
-            self.consumers,
-            self.commits.commit_offset,
-            self.stats,
-            self.clock.monotonic_ms,
-            self.filters,
-            OffsetMovedEvents(
-                self.log, self.append_queue, "broker-a", is_slave=bool(pull.get("is_slave", False))
-            ).add,
+        moved = OffsetMovedEvents(
+            self.log, self.append_queue, "broker-a", is_slave=bool(pull.get("is_slave", False))
+        )
+        parts = PullParts(
+            page=self.page,
+            table=self.table,
+            units=self.checked_units,
+            log_reader=self.loop_reader,
+            find_topic=self.topics.find,
+            find_group=self.groups.find_or_create,
+            is_readable=self.groups.is_readable,
+            consumers=self.consumers,
+            filters=self.filters,
+            commit_offset=self.commits.commit_offset,
             note_pull=self.commits.note_pull,
+            note_moved=moved.add,
+            stats=self.stats,
+            monotonic_ms=self.clock.monotonic_ms,
             static_topics=self.mappings,
             batch=BatchPull(self.batch_queues, self.loop_reader),
+        )
+        self.pull_processor = PullMessageProcessor(
+            msgspec.structs.replace(pull_settings, **pull), parts
         )
         self.hold = self.pull_processor.hold_service
         self.bell_fd = Bell.create()

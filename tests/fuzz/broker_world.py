@@ -7,46 +7,25 @@ stored and read whatever the other one did.
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import json
-import os
-import socket
 import zlib
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
-from broker import broker_controller
-from broker.broker_controller import BrokerController
-from broker.processes.store import _handlers
-from broker.settings.changed_settings import ChangedSettings
-from broker.settings.startup_options import StartupOptions
-from broker.wiring.process_resources import ProcessResources
-from ipc.bell import Bell
-from ipc.command_channel import CommandServer, create_channel
-from ipc.control_page import ProcessIndex
-from ipc.metric_slots import MetricSlots, create_metric_slots
-from ipc.queue_table import QueueTableReader, create_queue_table
+from ipc.queue_table import QueueTableReader
 from remoting.body.heartbeat import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.signature import RequestSigner
-from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
-from store.default_message_store import DefaultMessageStore
-from store.errors import StoreError
 from tests.broker.auth.test_auth_config import ACLS, USERS
 from tests.broker.hot_path_world import pull_request, send_fields
+from tests.broker.served_broker import FILE_SIZE, ServedBroker
 from tests.fuzz.mutation import MOST_COMMANDS, count_frames, frames_of
 from tests.fuzz.served_connection import (
-    InlineLoop,
     ServedConnection,
     request,
-    serve_at_once,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.shared_memory import close_page, fresh_page
 
 BYSTANDER = "Bystander-5d1f"
 TOPICS = ("GTopic", "GBatchTopic", "GTxTopic", "GRetryTopic", "GDlqTopic")
@@ -65,7 +44,6 @@ accounts:
   secretKey: operator-secret
   admin: true
 """
-_FILE_SIZE = 1 << 20
 _USERS = {
     "authenticationEnabled": "true",
     "authenticationMetadataProvider": USERS,
@@ -102,65 +80,29 @@ class Access(enum.Enum):
     USERS = "a user of 5.x with all rights on topics and groups"
 
 
-class _AnsweringEnd:
-    """The asking end of a channel; what is asked is answered before the asker waits."""
-
-    def __init__(self, sock: socket.socket, serve: Any) -> None:
-        self._sock, self._serve = sock, serve
-
-    def send(self, packet: bytes) -> int:
-        size = self._sock.send(packet)
-        self._serve()
-        return size
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._sock, name)
-
-
-class BrokerWorld:
+class BrokerWorld(ServedBroker):
     """See the module. access: requests are signed after the fuzzer changed them: it cannot guess
     signatures, and what comes behind them is looked at here."""
 
     def __init__(
-        self, root: Path, *, access: Access = Access.OPEN, file_size: int = _FILE_SIZE
+        self, root: Path, *, access: Access = Access.OPEN, file_size: int = FILE_SIZE
     ) -> None:
         self._access = access
-        self._file_size = file_size
         with_acl = access in (Access.SIGNED, Access.ACCOUNTS)
         if with_acl:
             (root / "conf").mkdir()
             (root / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
-        self.clock = ManualClock()
-        self._options = StartupOptions.from_settings(
-            {
-                "storePathRootDir": str(root),
-                "brokerIP1": "127.0.0.1",
-                "listenPort": "10911",
-                "namesrvAddr": "",
-                "rocketmqHome": str(root),
-                "aclEnable": str(with_acl).lower(),
-                "enablePropertyFilter": "true",
-                "mappedFileSizeCommitLog": str(file_size),
-                "mappedFileSizeConsumeQueue": "20000",
-                "maxHashSlotNum": "1000",
-                "maxIndexNum": "4000",
-                "diskMaxUsedSpaceRatio": "99",
-                **(_USERS if access is Access.USERS else {}),
-            }
-        )
-        self.page = fresh_page()
-        self._fds = [create_queue_table(), create_metric_slots(), ChangedSettings.create()]
-        self._channels: list[socket.socket] = []
-        self._open_store()
-        self._open_broker(root)
+        users = _USERS if access is Access.USERS else {}
+        settings = {"aclEnable": str(with_acl).lower(), **users}
+        super().__init__(root, settings, file_size=file_size)
         self._next_offset = 0
-        self._consumer = self._connect()
+        self._consumer = self.connect()
         if access is Access.USERS:
             self._create_member()
         for topic in (*TOPICS, BYSTANDER):
             self._create(topic)
         self._consumer.feed(self._signed(_heartbeat(), admin=True))
-        self._neighbour = self._connect()
+        self._neighbour = self.connect()
         for number in range(12):
             topic = TOPICS[number % 3]
             fields = send_fields(topic=topic, queue_id=number % 4, properties=_properties(number))
@@ -171,71 +113,6 @@ class BrokerWorld:
         self.check()
 
     # -- construction --------------------------------------------------------------------------
-
-    def _open_store(self) -> None:
-        names = {"store": ProcessIndex.STORE, "remoting": ProcessIndex.REMOTING}
-        names["ha"] = ProcessIndex.HA
-        self._bells = {name: Bell(self.page, i, Bell.create()) for name, i in names.items()}
-        self._store = DefaultMessageStore(
-            self._options.store,
-            self.page,
-            self._fds[0],
-            self._bells["store"],
-            lambda: None,
-            self.clock,
-            _fail,
-        )
-        self._store.open()
-        self._allocate()
-
-    def _open_broker(self, root: Path) -> None:
-        ours: dict[str, Any] = {}
-        handlers: dict[str, Any] = {
-            "remoting->store": _handlers(self._options, self._store, self.clock),  # type: ignore[arg-type]
-            "remoting->ha": {},
-            "remoting<-ha": {},
-        }
-        for name, commands in handlers.items():
-            asking, answering = create_channel()
-            self._channels += [asking, answering]
-            server = CommandServer(answering, commands, self.clock, refusals=(StoreError,))
-
-            def serve(server: CommandServer = server) -> None:
-                self.dispatch()
-                server.step()
-
-            ours[name] = _AnsweringEnd(asking, serve)
-        resources = ProcessResources(
-            options=self._options,
-            page=self.page,
-            queue_table_fd=self._fds[0],
-            bells=self._bells,
-            channels=ours,
-            clock=self.clock,
-            metric_slots=MetricSlots(self._fds[1], ProcessIndex.REMOTING),
-            config_file=root / "broker.conf",
-            changed=ChangedSettings(self._fds[2]),
-        )
-        with mock.patch.object(broker_controller, "SelectorLoop", InlineLoop):
-            self.controller = BrokerController(resources)
-        (root / "broker.conf").write_text("brokerName=broker-a\n")
-        controller = self.controller
-        controller.load_tables()
-        tables = controller._tables
-        for manager in (*tables._managers, tables.schedule_offsets):
-            manager.save_in_background(lambda _name, _save: None)
-        controller._tables.restore_lost(self._options.store.consume_queue_path)
-        controller._access_control.open(controller._executor)
-        controller._store.open_log()
-        new_topics = controller._messages.new_topics
-        new_topics._start, new_topics._register = lambda run: run(), lambda _topics: None
-        self._server = controller._server
-        serve_at_once(self._server)
-        controller._messages.end_transaction._halves.known.set()
-        controller.loop.end_turn = self._end_turn  # type: ignore[attr-defined]
-
-    def _connect(self, host: str = "127.0.0.1") -> ServedConnection:
-        return ServedConnection(self._server, self.controller.loop, host)
 
     def _create(self, topic: str) -> None:
         fields = {
@@ -253,35 +130,6 @@ class BrokerWorld:
         answers = [answer for answer in self._consumer.answers() if answer.is_response]
         assert [answer.code for answer in answers] == [0], answers
 
-    # -- the other processes -------------------------------------------------------------------
-
-    def _allocate(self) -> None:
-        counters = self.page.counters
-        wanted = (counters[MAX_PHY_OFFSET] // self._file_size + 2) * self._file_size
-        for _ in range(6):
-            if counters[ALLOCATED_END] >= wanted:
-                return
-            self._store._allocate.step()
-
-    def dispatch(self) -> None:
-        """What process `store` does with what was appended."""
-        self.controller._turn_end()
-        while self._store._reput.dispatch_once():
-            pass
-        self._allocate()
-
-    def _end_turn(self) -> None:
-        self.dispatch()
-        follower = self.controller._follower
-        follower.before_sleep()
-        follower.after_sleep()
-
-    def turn(self) -> None:
-        """The end of a turn of the loop, the store's work, and the start of the next."""
-        self._end_turn()
-        self.controller._turn_end()
-        self._server.flush()
-
     # -- inputs --------------------------------------------------------------------------------
 
     def run(self, data: bytes) -> None:
@@ -290,7 +138,7 @@ class BrokerWorld:
         commands = frames_of(data)
         if self._access is Access.SIGNED:
             data = self._signed(data, admin=bool(zlib.crc32(data) & 1))
-        peer = self._connect(_host_of(data))
+        peer = self.connect(_host_of(data))
         body = commands[-1].body if commands else b""
         self._consumer.connection.answer = peer.connection.answer = (len(data) % 2, body)
         try:
@@ -377,30 +225,6 @@ class BrokerWorld:
             signer = _SIGNERS[admin] if admin or self._access is Access.SIGNED else _MEMBER
             signer.sign(command)
         return b"".join(map(encode_command, commands))
-
-    def close(self) -> None:
-        """Not orderly: the directory goes."""
-        controller = self.controller
-        controller._server.shutdown()
-        with contextlib.suppress(Exception):
-            controller._store.log.close()
-        controller.loop.close()
-        self._store._derived.close()
-        self._store._flush._flusher.close()
-        self._store._allocate._stop_preparing()
-        self._store._derived.source.close()
-        for channel in self._channels:
-            channel.close()
-        for bell in self._bells.values():
-            os.close(bell.event_fd)
-        for fd in self._fds:
-            os.close(fd)
-        with contextlib.suppress(Exception):
-            close_page(self.page)
-
-
-def _fail(service: Any, error: Exception) -> None:
-    raise AssertionError(f"service {service.name}: {error}") from error
 
 
 def _host_of(data: bytes) -> str:

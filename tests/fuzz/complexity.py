@@ -165,7 +165,7 @@ class BrokerCosts(BrokerWorld):
 
     def ask(self, data: bytes) -> None:
         data = self._signed(data)
-        peer = self._connect()
+        peer = self.connect()
         self.turns.begin()
         try:
             peer.feed(data)

@@ -62,8 +62,8 @@ def serve_at_once(server: RemotingServer) -> None:
 class _Socket:
     """Takes what is written."""
 
-    def __init__(self, host: str) -> None:
-        self._peer = (host, next(_ports))
+    def __init__(self, host: str, port: int) -> None:
+        self._peer = (host, port or next(_ports))
         self.written = bytearray()
 
     def getpeername(self) -> tuple[str, int]:
@@ -102,9 +102,16 @@ class _AnsweringConnection(Connection):
 class ServedConnection:
     """One peer."""
 
-    def __init__(self, server: RemotingServer, loop: SelectorLoop, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        server: RemotingServer,
+        loop: SelectorLoop,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        """port 0: one that no other has."""
         self._server = server
-        self._socket = _Socket(host)
+        self._socket = _Socket(host, port)
         self._decoder = FrameDecoder()
         self.connection = _AnsweringConnection(
             loop,

@@ -74,7 +74,7 @@ def test_thresholds_of_cold_reads_are_bounded(broker: tuple[Measure, list[Trial]
     """Read on the loop, with a line of the log for each group."""
     world = broker[0].world()
     assert isinstance(world, complexity.BrokerCosts)
-    peer = world._connect()
+    peer = world.connect()
     for body, code in ((b"g=1\n", 0), (b"g=1\n" * 16_385, 29)):
         peer.feed(request(RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, {}, body))
         world.turn()
@@ -121,7 +121,7 @@ def test_signed_requests_are_served(kind: str) -> None:
     """What is behind the checks is grown, too: the account may send and pull."""
     with Measure(kind) as measure:
         world: Any = measure.world()
-        peer = world._connect()
+        peer = world.connect()
         fields = send_fields(topic="GTopic", queue_id=0, properties="")
         unsigned = request(RequestCode.SEND_MESSAGE_V2, fields, b"x")
         for data, code in ((world._signed(unsigned), 0), (unsigned, None)):

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from spark.config.exclusions import Exclusion
 from spark.config.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
-from spark.figures.result_tables import TABLES
 from spark.job.sla_report import ReportRequest, run
 from spark.reported_day import Day
 from tests.spark.core_tables import core_tables
@@ -39,11 +38,9 @@ KEYS = {
 }
 NOT_PLAIN = ("events", "reports")
 """Tables that the plain program does not make: texts, and a summary of others."""
-_ALL_SENDS = {name for name in TABLES["group_days"] if name.startswith("sends_")}
 ONLY_SPARK = {
     "replica_days": {"dt", "late", "first_received", "reasons", "revision", "input_digest"},
-    # All sends: tests/spark/figures/test_contract_criteria.py has their truth.
-    "group_days": {"dt", "revision", "two_masters", *_ALL_SENDS},
+    "group_days": {"dt", "revision", "two_masters"},
     "windows": {"dt", "late"},
     "group_windows": {"dt"},
     # Calendar periods: tests/spark/figures/test_cluster_calendar.py has their truth.

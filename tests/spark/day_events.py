@@ -155,11 +155,18 @@ class Story:
     """A broker's counters of sends outlive its kill, and its next life tells of them."""
     named_after: dict[str, int] = field(default_factory=dict)
     """Replica -> how long (ms) it goes by its ip when it is new to a master."""
+    loses_past: bool = False
+    """The files of the first life are gone."""
+    was_slave_until: dict[int, int] = field(default_factory=dict)
+    """Machine -> when the slave's life of its broker ended, before it was promoted."""
+    returns: dict[int, int] = field(default_factory=dict)
+    """Machine -> when its broker, that was a master, comes back as a slave."""
     asks: set[str] = field(default_factory=set)
     """Which of day_objectives.CRITERIA its objective sets."""
     lag_p99_ms: int = 10_000
     rpo_bytes: int = 1_000_000
     sync_ok_percent: float = 99.9
+    sends_ok_percent: float = 99.9
     metadata_age_ms: int = 60_000
 
     @property
@@ -171,6 +178,12 @@ class Story:
         """How far the wall clock is ahead, ms."""
         place = bisect.bisect_right(self.clock, moment, key=lambda step: step[0]) - 1
         return self.clock[place][1] if place >= 0 else 0
+
+    @property
+    def is_shifted(self) -> bool:
+        """The wall clock is wrong at an edge of the window: it shows another time than the true
+        one."""
+        return bool(self.clock_offset(self.w0) or self.clock_offset(self.w1))
 
     @property
     def replicas(self) -> list[str]:
@@ -227,7 +240,8 @@ class Story:
         ]
         found.append(
             f"asks {sorted(self.asks)}, lag p99 {self.lag_p99_ms}, rpo {self.rpo_bytes},"
-            f" sync {self.sync_ok_percent}, metadata {self.metadata_age_ms}"
+            f" sync {self.sync_ok_percent}, sends {self.sends_ok_percent},"
+            f" metadata {self.metadata_age_ms}"
         )
         found += [f"{at(since)} clock ahead by {ahead}" for since, ahead in self.clock]
         found += [
@@ -235,7 +249,9 @@ class Story:
             for life in self.lives
         ]
         found.append(f"tells its machine {self.tells_machine}, clock held {self.is_held}")
-        found.append(f"tells of ends {self.keeps_ends}")
+        found += [f"machine {n} slave until {at(ms)}" for n, ms in self.was_slave_until.items()]
+        found += [f"machine {n} back as a slave {at(ms)}" for n, ms in self.returns.items()]
+        found.append(f"tells of ends {self.keeps_ends}, lost its past {self.loses_past}")
         found += [f"{name} is named after {ms} ms" for name, ms in self.named_after.items()]
         found += [f"{at(a)} disk full until {at(b)}" for a, b in self.unwritten]
         return found

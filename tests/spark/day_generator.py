@@ -17,7 +17,7 @@ import gzip
 import itertools
 import json
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,7 @@ from tests.spark.day_machines import (
     is_ip,
     tell_machines,
 )
-from tests.spark.day_objectives import BYTES_A_MS, counted, lag_at, most_lag, tell_more
+from tests.spark.day_objectives import BYTES_A_MS, REFUSED, counted, lag_at, most_lag, tell_more
 from tests.spark.dump_lines_builder import Line, ack_latency, directory_of, file_name, sends, sync
 
 STATES: Final = (IN_SYNC, CATCHING_UP, DISCONNECTED)
@@ -53,6 +53,18 @@ LAG_LE: Final = (
 )
 RISK_LE: Final = (0, 10_000, 50_000, 100_000, 300_000, 500_000, 1_000_000, 2_000_000, 10_000_000)
 SENDS: Final = sends()
+Sent = Callable[[int, int], dict[str, int]]
+"""What was answered from one moment on, before another: by result."""
+
+
+def all_sends(sent: dict[str, int]) -> Any:
+    """The counters of all of them, each answered within a bucket."""
+    bounds = ack_latency()["le"]
+    counts = [0] * len(bounds) + [0]
+    counts[len(bounds) // 2] = sum(sent.values())
+    return sends(latency={"le": bounds, "counts": counts, "sum": 0.0}, **sent)
+
+
 UNNAMED: Final = "10.0.1.1"
 """A slave by its ip, before it has told its name."""
 
@@ -251,9 +263,17 @@ class _Writer:
         """Of all lives, those of slaves included, in the order of writing."""
         found: list[Line] = []
         for life in self.story.lives:
-            if life.machine and self.chance.random() < 0.3:
+            is_first = life.machine not in self.last_on_disk
+            was_slave = is_first and life.machine in self.story.was_slave_until
+            if was_slave or (life.machine and self.chance.random() < 0.3):
                 found += self._of_slave(life)
             found += self._of_life(life)
+        for machine, moment in self.story.returns.items():
+            last = next(life for life in reversed(self.story.lives) if life.machine == machine)
+            found += self._of_return(last, moment)
+        if self.story.loses_past:
+            past = self.story.lives[0].boot
+            found = [line for line in found if line["boot"] != past]
         for life in self.story.rivals:
             found += self._of_life(life)
         if self.story.copies is not None:
@@ -287,7 +307,10 @@ class _Writer:
         }
         place = life.machine  # A promoted broker names its last line as a slave.
         prev_boot, prev_seq = self.last_on_disk.get(place, (None, None))
-        marks = _Marks(life, counters, looks)
+        sent: Sent = lambda start, end: (  # noqa: E731
+            counted(story.sends, start, end) if life in story.lives else {}
+        )
+        marks = _Marks(life, counters, looks, sent)
         for seq, moment in self._moments(life):
             if moment < life.end:
                 marks.pass_to(moment)
@@ -353,7 +376,7 @@ class _Writer:
             "replicated_offset": written,
             "msgs_in": (moment - life.start) // 10,
             "bytes_in": (moment - life.start) * BYTES_A_MS,
-            "sync": {**sync(), **sent},
+            "sync": {**sync(), **{name: n for name, n in sent.items() if name != REFUSED}},
             "ack_latency": ack_latency(),
             "unreplicated_bytes": 0,
             "oldest_unreplicated_ms": 0,
@@ -406,11 +429,12 @@ class _Writer:
         ):
             return
         past = last[0]
+        sent = counted(self.story.sends, past.start, past.end)
         line["ended"] = {
             "boot": past.boot,
             "uncounted_ms": 64,
-            "sync": {**sync(), **counted(self.story.sends, past.start, past.end)},
-            "sends": SENDS,
+            "sync": {**sync(), **{name: n for name, n in sent.items() if name != REFUSED}},
+            "sends": all_sends(sent),
         }
 
     def _tell_machine(self, life: Life, line: Line, moment: int) -> None:
@@ -474,16 +498,39 @@ class _Writer:
             prev = (boot, seq) if seq else prev
         return found
 
+    def _of_return(self, past: Life, start: int) -> list[Line]:
+        """Some lines of a slave whose broker was the master in `past`, its last life."""
+        boot = f"{self.chance.getrandbits(32):08x}3e3e3e3e"
+        slave = Life(start, start, False, 5, past.machine, boot, 0, 0, version=2)
+        slave.machine_on, slave.reboots = past.machine_on, past.reboots
+        prev_boot, prev_seq = self.last_on_disk.get(past.machine, (None, None))
+        found = []
+        for seq in range(1, 4):
+            line = self._head(slave, seq, start + 40 + seq * self.story.interval_ms, "SLAVE")
+            line |= {"prev_boot": prev_boot, "prev_seq": prev_seq, "since": line["mono"]}
+            host = f"10.0.0.{past.machine}:10911"
+            line |= {"host": host, "lag_le": [1_000], "sends": SENDS}
+            self._tell_machine(slave, line, start)
+            self._tell_end(slave, line)
+            found.append(line)
+        return found
+
     def _of_slave(self, life: Life) -> list[Line]:
         """Some lines that this life's broker wrote while it was a slave."""
         interval = self.story.interval_ms
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
-        start = life.start - 12 * interval
+        until = self.story.was_slave_until.get(life.machine)
+        start = (until or life.start) - 12 * interval
         slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
-        slave.version, slave.machine_on = 1, life.machine_on
+        slave.version, slave.machine_on = 2 if until else 1, life.machine_on
         found = []
         for seq in range(1, 12):
-            line = self._head(slave, seq, start + seq * interval - 300, "SLAVE")
+            moment = start + seq * interval - 300
+            line = self._head(slave, seq, moment, "SLAVE")
+            if until:
+                host = f"10.0.0.{life.machine}:10911"
+                line |= {"since": line["mono"], "host": host, "lag_le": [1_000], "sends": SENDS}
+                self._tell_machine(slave, line, moment)
             found.append(line)
             self.last_on_disk[life.machine] = boot, seq
         return found
@@ -492,8 +539,11 @@ class _Writer:
 class _Marks:
     """What version 2 counts between the lines of one life."""
 
-    def __init__(self, life: Life, counters: dict[str, _Counters], looks: _Looks) -> None:
+    def __init__(
+        self, life: Life, counters: dict[str, _Counters], looks: _Looks, sent: Sent
+    ) -> None:
         self._life = life
+        self._sent = sent
         self._counters = counters
         self._looks = looks
         self._counts = [0] * (len(RISK_LE) + 1)
@@ -516,7 +566,7 @@ class _Marks:
         line["since"] = since - life.machine_on + MONO_AT_START
         line["host"] = f"10.0.0.{life.machine}:10911"
         line["lag_le"] = list(LAG_LE)
-        line["sends"] = SENDS
+        line["sends"] = all_sends(self._sent(life.start, moment))
         line["exposure"] = None
         if self._looks.before(moment) is not None:
             at_least, at_most = self._risk(since, moment)

@@ -11,7 +11,17 @@ import itertools
 import random
 from typing import Final
 
-from tests.spark.day_events import HOUR, MINUTE, Life, Span, Story
+from tests.spark.day_events import (
+    DISCONNECTED,
+    HOUR,
+    IN_SYNC,
+    MINUTE,
+    Life,
+    Link,
+    Span,
+    Story,
+)
+from tests.spark.day_objectives import REFUSED, Sends
 
 MONO_AT_START: Final = 77_000
 """Of a machine that was just switched on, ms."""
@@ -41,6 +51,91 @@ def tell_machines(story: Story) -> None:
         _set_clock_while_down(story, chance)
     if chance.random() < 0.25:
         _name_late(story, chance)
+    _refuse(story, random.Random(f"refused {story.seed}"))
+    _switch(story, random.Random(f"switches {story.seed}"))
+    own = random.Random(f"long ago {story.seed}")
+    if not story.clock and story.lives and not story.rivals and own.random() < 0.3:
+        _be_down_long(story, own)
+
+
+def _refuse(story: Story, chance: random.Random) -> None:
+    """Some sends, and what is promised of all of them."""
+    if chance.random() < 0.3:
+        story.asks.add("sends ok")
+    story.sends_ok_percent = chance.choice((90.0, 99.0, 99.9))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        start = chance.randrange(story.w0 - MINUTE, story.w1)
+        length = 1 + round((story.w1 - story.w0) * chance.random() ** 4)
+        story.sends.append(Sends(start, start + length, chance.choice((1, 20, 1_000)), REFUSED))
+
+
+def _switch(story: Story, chance: random.Random) -> None:
+    """Where another machine's broker becomes master it may be known as a slave before, and the old
+    master may come back as one."""
+    for one, other in itertools.pairwise(story.lives):
+        if one.machine == other.machine or chance.random() < 0.3:
+            continue
+        if all(life.machine != other.machine or life is other for life in story.lives):
+            story.was_slave_until[other.machine] = other.start - chance.choice((100, 500, 20_000))
+        is_last = all(
+            life.start <= one.start for life in story.lives if life.machine == one.machine
+        )
+        if is_last and chance.random() < 0.7:
+            later = (1_000, 2 * story.interval_ms, story.w1 - story.w0)
+            story.returns[one.machine] = one.end + chance.choice(later)
+
+
+def _be_down_long(story: Story, chance: random.Random) -> None:
+    """The broker lived once before, long before the window; its clock was set since, so that it
+    does not show how long ago that was, and nobody sets it right. Its machine may have been
+    rebooted, its dumps be lost."""
+    first = story.lives[0]
+    gap = chance.choice((MINUTE, 30 * MINUTE, 3 * HOUR, 3 * HOUR, 30 * HOUR))
+    boot = max(first.start, story.w0 + 1)
+    if first.start < story.w0:  # of some days the first life begins in the window
+        later = [life for life in story.lives if life.start >= story.w0]
+        if later:
+            first, story.lives = later[0], later
+            left = {life.machine for life in later}
+            story.returns = {n: at for n, at in story.returns.items() if n in left}
+            boot = first.start
+    end = min(first.start, story.w0) - gap
+    past = Life(
+        end - 20 * MINUTE,
+        end,
+        chance.random() < 0.5,
+        first.broker_id,
+        first.machine,
+        boot=f"{chance.getrandbits(32):08x}a5a5a5a5",
+        look_phase=0,
+        first_look_ms=30,
+        version=chance.choice((first.version, 1, 2)),
+    )
+    for name in first.links:
+        states = [(past.start, DISCONNECTED), (past.start + 500, IN_SYNC)]
+        past.links[name] = Link(states, first_connected=past.start + 400)
+        first.links[name].was_remembered = True
+    past.machine_on = min(first.machine_on, past.start - MINUTE)
+    for life in story.lives:
+        if life.machine == first.machine and life.machine_on == first.machine_on:
+            life.machine_on = past.machine_on
+    if chance.random() < 0.3:
+        _reboot(story, first, chance.randrange(past.end, first.start))
+    # Not before the window: what it shows there is another day's, by that clock.
+    budget = round(story.budget_ms) // 2
+    shown = chance.choice((story.w0 + budget, story.w0 + 1, boot))
+    if story.w0 < shown < first.start:
+        story.clock = [(past.end + 1, shown - first.start)]
+        story.lives[-1].end += first.start - shown + 2 * story.interval_ms
+        story.asks = set()
+    story.lives.insert(0, past)
+    story.loses_past = chance.random() < 0.3
+
+
+def _reboot(story: Story, first: Life, at: int) -> None:
+    for life in story.lives:
+        if life.machine == first.machine:
+            life.machine_on, life.reboots = max(at, life.machine_on), life.reboots + 1
 
 
 def _switch_on(story: Story, chance: random.Random) -> None:

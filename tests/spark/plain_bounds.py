@@ -28,10 +28,12 @@ Span = tuple[float, float]
 class Past:
     """Which boot comes from which; of all samples of a group, masters' and slaves'."""
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
+    def __init__(self, samples: Iterable[Sample], begins: Iterable[Sample] = ()) -> None:
+        """`begins`: the first lines of lives, also of those that are in no stream."""
         self.parents: dict[str, tuple[str | None, int | None]] = {}
         self.lasts: dict[str, int] = defaultdict(int)
-        for sample in samples:
+        self.begins = [*begins]
+        for sample in [*samples, *self.begins]:
             self.parents[sample.boot] = (sample.line.get("prev_boot"), sample.line.get("prev_seq"))
             self.lasts[sample.boot] = max(self.lasts[sample.boot], sample.seq)
 
@@ -53,15 +55,30 @@ class Past:
             return False
         return bool((sample.line.get("prev_seq") or 0) >= before.seq)
 
+    def returned(self, sample: Sample) -> Sample | None:
+        """The next life of the broker whose life is before this first sample of a boot: its own, or
+        one that came back after another broker had been promoted, whose former life is known."""
+        before = sample.predecessor
+        if before is None or self.continues(sample):
+            return sample if before is not None else None
+        some = [s for s in self.begins if s.line.get("prev_boot") == before.boot]
+        was_slave = sample.line.get("prev_boot")
+        if sample.seq > 1 or len(some) != 1 or was_slave not in self.parents:
+            return None
+        is_next = (some[0].line.get("prev_seq") or 0) >= before.seq
+        own = {before.boot: some[0].boot, sample.boot: was_slave}
+        return some[0] if is_next and all(a != b for a, b in own.items()) else None
+
     def is_counted(self, sample: Sample) -> bool:
-        """It tells what the life before it had counted when it died, and that can be."""
-        before, ended = sample.predecessor, sample.line.get("ended")
-        if before is None or ended is None or not self.continues(sample):
+        """Somebody tells what the life before it had counted when it died, and that can be."""
+        before, after = sample.predecessor, self.returned(sample)
+        ended = after.line.get("ended") if after is not None else None
+        if before is None or after is None or ended is None:
             return False
-        machine, old = sample.line.get("machine_boot"), before.line
+        machine, old = after.line.get("machine_boot"), before.line
         if machine is None or machine != old.get("machine_boot") or not old.get("sends"):
             return False
-        if ended["boot"] != before.boot or before.boot not in self.ancestors(sample.boot):
+        if ended["boot"] != before.boot or before.boot not in self.ancestors(after.boot):
             return False
         return all(
             ended[kind][name] >= old[kind][name]
@@ -70,9 +87,11 @@ class Past:
         )
 
     def is_orderly(self, sample: Sample) -> bool:
-        """The life before it is its own past, and ended with its final line."""
-        before = sample.predecessor
-        return before is not None and bool(before.final and sample.proved)
+        """The life before it ended with its final line, as its broker's next one says."""
+        before, after = sample.predecessor, self.returned(sample)
+        if before is None or after is None or not before.final or after.seq > 1:
+            return False
+        return bool(after.line.get("prev_seq") == before.seq)
 
 
 def two_masters(stream: list[Sample], past: Past, window: Window) -> list[Span]:
@@ -171,20 +190,27 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
             continue
         last = sample.predecessor
         if last is None:
-            unknown(gap(window.w0, sample.boot_ts))
-        elif true_ms(place - 1) >= window.w1 or sample.boot_ts <= window.w0:
+            hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
+            unknown(gap(window.w0, sample.boot_ts) + hidden * MOST_SENDS_A_MS)
+        elif (
+            true_ms(place - 1) >= window.w1
+            or sample.boot_ts <= window.w0
+            or past.is_orderly(sample)
+        ):
             continue
         elif past.is_counted(sample):
-            end = sample.line["ended"]["sync"]
+            after = past.returned(sample)
+            assert after is not None
+            end = after.line["ended"]["sync"]
             rose = {name: end[name] - last.sync[name] for name in ("ok", *FAILURES)}
             failed = sum(rose[name] for name in FAILURES)
             sums["ok_most"] += rose["ok"]
             sums["failed_most"] += failed
-            within = window.w0 <= sample.boot_ts < window.w1 and not sample.hidden_down_ms
-            if within and last.in_window and sample.in_window:
+            within = window.w0 <= after.boot_ts < window.w1 and not after.hidden_down_ms
+            if within and last.in_window and after.in_window:
                 sums["ok_least"] += rose["ok"]
                 sums["failed_least"] += failed
-        elif not past.is_orderly(sample):
+        else:
             most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
             most += sample.hidden_down_ms * MOST_SENDS_A_MS
             if past.continues(sample):
@@ -230,6 +256,7 @@ def exposure(stream: list[Sample], past: Past, window: Window) -> Json:
             spans.append((start, end))
             most.append(bytes_)
 
+    had_at_last: int | None = None
     for place, sample in enumerate(stream):
         same = sample.same_boot or past.continues(sample)
         last = sample.predecessor
@@ -243,6 +270,10 @@ def exposure(stream: list[Sample], past: Past, window: Window) -> Json:
             until = min(sample.boot_ts, sample.ts)
             if same:
                 bound(last.ts, until, grown)
+            elif past.is_orderly(sample):
+                had = had_at_last if had_at_last is not None else 0
+                bound(last.ts, until, max(0, last.max_offset - max(last.min_offset, had)))
+        had_at_last = _acked_with(sample, acked)
         known = [each for each in (grown, _by_marks(sample)) if each is not None]
         bound(sample.start, sample.ts, min(known, default=None))
         if sample.in_window or (sample.before is not None and sample.before.in_window):
@@ -287,6 +318,14 @@ def _acked(stream: list[Sample], logs: list[int], stood: dict[str, int | None]) 
             position = min(furthest, sample.max_offset)
             best[log] = position if known is None else max(position, known)
     return found
+
+
+def _acked_with(sample: Sample, acked: int | None) -> int | None:
+    """The same behind the sample, whose own rows tell, too."""
+    if not sample.max_offset or not sample.rows:
+        return acked
+    furthest = min(sample.max_offset, max(row["ack_offset"] for row in sample.rows.values()))
+    return furthest if acked is None else max(acked, furthest)
 
 
 def _log_ends(stream: list[Sample], logs: list[int]) -> list[int | None]:

@@ -120,10 +120,20 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
             masters[sample.cluster, sample.broker].append(sample)
         elif sample.role == "SLAVE":
             slaves[sample.cluster, sample.broker, sample.broker_id].append(sample)
-    streams = {group: in_order(samples, window) for group, samples in masters.items()}
+    results = {date_of(day): day for day in history or []}
+    earlier = [results[date] for date in sorted(results) if date < window.date]
+    reported = {key_of(row)[:2] for day in earlier for row in day["replica_days"]}
+    every = {
+        group: [s for s in found.samples if (s.cluster, s.broker) == group]
+        for group in everyone(masters, slaves)
+    }
+    of_slaves = {key: in_order(slaves[key], window, every[key[:2]]) for key in sorted(slaves)}
+    streams = {
+        group: in_order(samples, window, every[group], group in reported)
+        for group, samples in masters.items()
+    }
     joined = {group: join_names(group, stream) for group, stream in streams.items()}
-    of_slaves = {key: in_order(samples, window) for key, samples in slaves.items()}
-    pasts = {group: _past(group, streams, of_slaves) for group in everyone(masters, slaves)}
+    pasts = {group: _past(group, streams, of_slaves, every[group]) for group in every}
     metadata = {
         (cluster, broker, f"{broker}:{broker_id}"): metadata_of(
             stream, pasts[cluster, broker], window
@@ -131,8 +141,6 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         for (cluster, broker, broker_id), stream in of_slaves.items()
     }
     both = {group: two_masters(stream, pasts[group], window) for group, stream in streams.items()}
-    results = {date_of(day): day for day in history or []}
-    earlier = [results[date] for date in sorted(results) if date < window.date]
     tables: Tables = {name: [] for name in ("replica_days", "group_days")}
     tables |= {name: [] for name in ("incidents", "minutes", "hours", "pieces")}
     tables["bad_lines"] = [{"file": file, "text": text} for file, text in found.bad_lines]
@@ -181,12 +189,13 @@ def _past(
     group: tuple[str, str],
     streams: dict[tuple[str, str], list[Sample]],
     of_slaves: dict[tuple[str, str, int], list[Sample]],
+    samples: list[Sample],
 ) -> Past:
-    found = list(streams.get(group, []))
+    some = list(streams.get(group, []))
     for key, stream in of_slaves.items():
         if key[:2] == group:
-            found += stream
-    return Past(found)
+            some += stream
+    return Past(some, [sample for sample in samples if sample.seq == 1])
 
 
 def _replicas_of(

@@ -103,6 +103,8 @@ class Sample:
     """So much time the wall clock has no room for: it was set back. `hidden_down_ms`: between the
     life before and its boot."""
     hidden_down_ms: int = 0
+    carried_ms: int = 0
+    """Of that, before the window by its own clock and within it by a right one."""
     passed_ms: int | None = None
     """Since the last sample of the life before, by clocks that nobody sets."""
     named_rows: dict[str, Json] | None = None
@@ -114,7 +116,8 @@ class Sample:
         """A field of the line: `sample.ts`."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return self.line[name]
+        value = self.__dict__[name] = self.line[name]  # found at once the next time
+        return value
 
     @property
     def in_window(self) -> bool:
@@ -126,13 +129,14 @@ class Sample:
         behind: bool = self.ts >= self.window.w1
         return behind
 
-    @property
+    @functools.cached_property
     def same_boot(self) -> bool:
         return self.predecessor is not None and self.predecessor.boot == self.boot
 
-    @property
+    @functools.cached_property
     def before(self) -> Sample | None:
-        """The predecessor if it is of the same boot."""
+        """The predecessor if it is of the same boot; nobody asks before the samples are in
+        order."""
         return self.predecessor if self.same_boot else None
 
     @property
@@ -209,6 +213,7 @@ def read_dumps(paths: list[Path], window: Window) -> Dumps:
     """The distinct samples around the window, and the bad lines of D."""
     found = Dumps()
     texts: dict[tuple[Any, ...], list[bytes]] = defaultdict(list)
+    long_before: dict[tuple[Any, ...], list[bytes]] = defaultdict(list)
     for path, days in itertools.product(paths, (-1, 0, 1)):
         date = window.date + datetime.timedelta(days=days)
         for file in _files_of(path / f"dt={date}"):
@@ -221,14 +226,44 @@ def read_dumps(paths: list[Path], window: Window) -> Dumps:
                 elif _matters(line, window):
                     key = (line["cluster"], line["broker"], line["broker_id"])
                     texts[*key, line["boot"], line["seq"]].append(text)
+                elif line["ts"] < window.w0:
+                    key = (line["cluster"], line["broker"], line["broker_id"])
+                    long_before[*key, line["boot"], line["seq"]].append(text)
             if days == 0:
                 told = (text.decode("utf-8", errors="replace") for text in bad)
                 found.bad_lines += [(file.name, text) for text in told]
-    for same in texts.values():
+    for same in [*texts.values(), *_ends_of_lives(texts, long_before, window)]:
         line = json.loads(min(same))
         if line["v"] == 1:
             line = _without_additions(line)
         found.samples.append(Sample(line, len(same) - 1, len(set(same)) > 1, window))
+    return found
+
+
+def _ends_of_lives(
+    texts: dict[tuple[Any, ...], list[bytes]],
+    long_before: dict[tuple[Any, ...], list[bytes]],
+    window: Window,
+) -> list[list[bytes]]:
+    """Of lines too far before the window: those that tell where a life began, or, if no other one
+    of it does before the window, where it was at last."""
+    edges: dict[tuple[Any, ...], tuple[int, int]] = {}
+    nearest: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for key in long_before:
+        first, last = edges.get(key[:-1], (key[-1], key[-1]))
+        edges[key[:-1]] = min(first, key[-1]), max(last, key[-1])
+    for key in texts:
+        nearest[key[:-1]] = min(key, nearest.get(key[:-1], key))
+    found = []
+    for key, same in long_before.items():
+        is_first, is_last = (key[-1] == edge for edge in edges[key[:-1]])
+        if json.loads(min(same))["boot_ts"] < window.w0 - DAY_MS:
+            is_first = False
+        near = nearest.get(key[:-1])
+        if near is not None and json.loads(min(texts[near]))["ts"] < window.w0:
+            is_last = False
+        if (is_last or is_first) and (near is None or near[-1] > key[-1]):
+            found.append([min(same)])
     return found
 
 
@@ -461,9 +496,13 @@ def _place(sample: Sample) -> tuple[int, str, int]:
     return sample.boot_ts, sample.boot, sample.seq
 
 
-def in_order(samples: list[Sample], window: Window) -> list[Sample]:
+def in_order(
+    samples: list[Sample], window: Window, every: Sequence[Sample], is_known: bool = False
+) -> list[Sample]:
     """A stream: samples in order, each with its predecessor and its time. Of those behind the
-    window the first of each run stays: the closing ones."""
+    window the first of each run stays: the closing ones. `every`: all of the group, of whatever
+    stream; `is_known`: an earlier date has a result of it."""
+    others = sorted(every, key=_place)
     stream: list[Sample] = []
     was_after = False
     for sample in sorted(samples, key=_place):
@@ -489,17 +528,26 @@ def in_order(samples: list[Sample], window: Window) -> list[Sample]:
                 told = _later(told, sample.ts)
             _lay_out(sample)
         told_by_others = told
-    _hide(stream)
+    _hide(stream, others, is_known)
     return stream
 
 
-def _hide(stream: list[Sample]) -> None:
+def _hide(stream: list[Sample], others: Sequence[Sample], is_known: bool) -> None:
     """What a clock that was set back by more than a second has no room for: of one broker's lives
     that follow each other, or where no other one told of the time."""
     for place, sample in enumerate(stream):
         if not sample.same_boot:
             is_one_broker = _is_one_broker(stream, place)
-            _measure_down(stream, place, is_one_broker)
+            _measure_down(stream, place, is_one_broker, others)
+            if _has_unknown_past(stream, place, others, is_known):
+                sample.hidden_down_ms = DAY_MS
+                for held in [s for s in stream if s.boot == sample.boot and _is_held(s)][:1]:
+                    late = held.ts + sample.mono - held.mono - sample.ts
+                    sample.hidden_down_ms = min(DAY_MS, late) if late > SET_BACK_MS else 0
+            is_before = sample.ts < sample.window.w0
+            if is_before and not any(_is_held(s) for s in stream if s.boot == sample.boot):
+                ahead = sample.window.w0 - min(sample.boot_ts, sample.ts)
+                sample.carried_ms = max(0, sample.hidden_down_ms - ahead)
         span = sample.mono_ms if sample.same_boot else sample.since_boot_ms
         hidden = span - (sample.ts - sample.start) + _slept_unseen(sample)
         is_asked = sample.same_boot or sample.from_zero
@@ -535,33 +583,79 @@ def _slept_unseen(sample: Sample) -> int:
     return max(0, max(0, rise - sample.mono_ms) - shown)
 
 
-def _measure_down(stream: list[Sample], place: int, is_one_broker: bool) -> None:
+def _named(stream: list[Sample], place: int, others: Sequence[Sample]) -> list[Sample]:
+    """The last sample of the life that this one names, master or slave; [] where nobody has it."""
+    sample = stream[place]
+    for some in (stream, others):
+        of_life = [s for s in some if s.boot == sample.line.get("prev_boot") != sample.boot]
+        if of_life:
+            of_life = [s for s in of_life if s.broker_id == of_life[0].broker_id]
+            return of_life[-1:]
+    return []
+
+
+def _of_host(stream: list[Sample], place: int) -> list[Sample]:
+    host = stream[place].line.get("host")
+    return [s for s in stream[:place] if s.line.get("host") == host is not None][-1:]
+
+
+def _has_unknown_past(
+    stream: list[Sample], place: int, others: Sequence[Sample], is_known: bool
+) -> bool:
+    """Nobody tells how long a broker was down that was there before."""
+    sample = stream[place]
+    last = sample.predecessor
+    if sample.boot_ts < sample.window.w0 - DAY_MS:
+        return False
+    if _named(stream, place, others) or _of_host(stream, place):
+        return False
+    if last is not None:
+        lives = [s.ts for s in stream if s.boot == last.boot]
+        if max(lives) >= sample.window.w0 - REACH_MS:
+            return False
+        if sample.hidden_down_ms or sample.passed_ms is not None:
+            return False  # it was compared
+    was_reported = is_known and sample.boot_ts >= sample.window.w0
+    return was_reported or sample.line.get("prev_boot") is not None
+
+
+def _measure_down(
+    stream: list[Sample], place: int, is_one_broker: bool, others: Sequence[Sample]
+) -> None:
     """The clock may have been set between two lives: what is down is what a clock proves that
     nobody sets."""
     sample = stream[place]
     host = sample.line.get("host")
     last = sample.predecessor
-    pasts = [last]
-    pasts += [s for s in stream if s.boot == sample.line.get("prev_boot")][-1:]
-    pasts += [s for s in stream[:place] if s.line.get("host") == host is not None][-1:]
-    for past in pasts:
+    named = _named(stream, place, others)
+    for past in [last, *named, *_of_host(stream, place)]:
         if past is None or past.boot == sample.boot:
             continue
         is_named = sample.line.get("prev_boot") == past.boot
-        is_same_host = host is not None and host == past.line.get("host")
-        if is_named or (is_same_host and sample.ts >= past.ts - AGREE_MS):
-            _compare(stream, place, past, is_one_broker)
+        is_same = host is not None and host == past.line.get("host")
+        is_same = is_same or _rise_of_uptime(past, sample) is not None
+        if past is last and None in (host, past.line.get("host")) and not named:
+            is_same = True  # whose they are no line of version 1 says
+        if is_named or (is_same and sample.ts >= past.ts - AGREE_MS):
+            _compare(stream, place, past, is_one_broker, others)
 
 
-def _compare(stream: list[Sample], place: int, past: Sample, is_one_broker: bool) -> None:
+def _compare(
+    stream: list[Sample],
+    place: int,
+    past: Sample,
+    is_one_broker: bool,
+    others: Sequence[Sample],
+) -> None:
     """With the last sample of a life that had the same clock."""
     sample = stream[place]
+    whole = stream if past in stream else others
     is_last = past is sample.predecessor
     told = sample.told_by_others or 0
     if not is_last:
-        told = max(s.ts for s in stream if s.boot == past.boot)
+        told = max(s.ts for s in whole if s.boot == past.boot)
     shown = max(0, min(sample.boot_ts, sample.ts) - told)
-    passed = _passed(stream, sample, past)
+    passed = _passed(stream, sample, past, whole)
     if passed is None:
         hidden, true = (DAY_MS if is_last or is_one_broker else 0), -math.inf
     else:
@@ -574,7 +668,7 @@ def _compare(stream: list[Sample], place: int, past: Sample, is_one_broker: bool
             sample.down_start = sample.down_end = 0
 
 
-def _passed(stream: list[Sample], now: Sample, then: Sample) -> int | None:
+def _passed(stream: list[Sample], now: Sample, then: Sample, whole: Sequence[Sample]) -> int | None:
     """Between two lines of different lives: by the machine's uptime, else by clocks that a time
     service held in both lives."""
     rise = _rise_of_uptime(then, now)
@@ -585,7 +679,7 @@ def _passed(stream: list[Sample], now: Sample, then: Sample) -> int | None:
         if abs(passed - (now.ts - then.ts)) <= AGREE_MS:
             return max(0, int(passed))
     of_now = [s for s in stream if s.boot == now.boot and _is_held(s)][:1]
-    of_then = [s for s in stream if s.boot == then.boot and _is_held(s)][-1:]
+    of_then = [s for s in whole if s.boot == then.boot and _is_held(s)][-1:]
     for one, other in zip(of_now, of_then, strict=False):
         begin = other.ts + then.mono - other.mono
         return max(0, int(one.ts + now.mono - one.mono - begin))

@@ -133,6 +133,8 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     for place, sample in enumerate(stream):
         told += _down(sample, known, place)
         row = sample.row(known.name)
+        if sample.carried_ms and known.since < window.w0:
+            extra.append(Extra(window.w0, sample.carried_ms, None, UNKNOWN))
         if sample.in_window and sample.ts > known.since:
             extra += _hidden(sample, known, window)
         is_away = row is None or row["state"] == "disconnected"
@@ -407,7 +409,7 @@ def exclude(
         still_since = first_copy_since if not in_sync else None
     for start, end, reason in maintenance:
         pieces = [part for p in pieces for part in _taken_out(p, (start, end), reason)]
-        extra = [e for e in extra if not start <= e.ts < end]
+        extra = _more_than(extra, start, end)
     if copy is not None:
         pieces = [
             part
@@ -434,6 +436,19 @@ def _taken_out(piece: Piece, interval: Interval, reason: str) -> list[Piece]:
         dataclasses.replace(piece, start=end),
     ]
     return [part for part in parts if part.start < part.end]
+
+
+def _more_than(extra: list[Extra], start: float, end: float) -> list[Extra]:
+    """What of the extra time of maintenance is longer than that; bad time is taken out first."""
+    inside = [e for e in extra if start <= e.ts < end]
+    left, room = [e for e in extra if e not in inside], end - start
+    for quality in (BAD, UNKNOWN):
+        for each in sorted((e for e in inside if e.quality == quality), key=lambda e: e.ts):
+            kept = max(0, each.length_ms - room)
+            room = max(0, room - each.length_ms)
+            if kept:
+                left.append(Extra(each.ts, kept, each.state, quality))
+    return left
 
 
 def exclusions_of(time: Time) -> list[Json]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
+from tests.spark.plain_answers import answers, share_verdict
 from tests.spark.plain_bounds import (
     Past,
     at_risk,
@@ -60,6 +61,7 @@ class PlainObjective:
     metadata_age_seconds: float | None = None
     metadata_required: bool = False
     first_copy_hours: float = 24
+    sends_ok_percent: float | None = None
     sync_ok_given: bool = False
     """Whether it says anything of sync sends, if only (without a percentage) that they are not
     judged."""
@@ -152,6 +154,7 @@ def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: 
     row["bytes_in"] = sum(rise_of_field(sample, "bytes_in") for sample in inside)
     row["restarts"] = sum(_is_restart(sample) for sample in inside)
     row |= exposure(stream, past, window) | bounds_of_sends(stream, past, window)
+    row |= answers(stream, past, window)
     both = two_masters(stream, past, window)
     row["two_masters_s"] = sum(end - start for start, end in both) / 1000
     row["ready_samples"] = sum(sample.ready for sample in inside)
@@ -273,7 +276,9 @@ def verdict_of(objective: PlainObjective, day: Json, group: Json | None) -> str:
         verdicts.append(INSUFFICIENT)
     if is_excluded:
         wanted = objective.sync_ok_of(group)
-        return worst(verdicts if wanted is None else [*verdicts, *_sync_ok(told, wanted)])
+        verdicts += [] if wanted is None else _sync_ok(told, wanted)
+        return worst([*verdicts, *_sends_ok(objective, told)])
+    verdicts += _sends_ok(objective, told)
     if objective.lag_p99_seconds is not None:
         verdicts.append(_lag_p99(day))
     wanted = objective.sync_ok_of(group)
@@ -311,6 +316,13 @@ def _lag_p99(day: Json) -> str:
     asked = day["window_s"] - day["excluded_s"] - day["state_down_s"]
     allowed = round(asked / 100, 3)
     return judged(above > allowed, asked > 0 and round(above + unknown, 6) <= allowed)
+
+
+def _sends_ok(objective: PlainObjective, group: Json | None) -> list[str]:
+    if objective.sends_ok_percent is None:
+        return []
+    found = share_verdict(group, objective.sends_ok_percent)
+    return [] if found is None else [judged(*found)]
 
 
 def _sync_ok(group: Json | None, wanted: float) -> list[str]:

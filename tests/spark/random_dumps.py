@@ -156,6 +156,9 @@ class _Broker:
         self.ha_restarts = 0
         self.failures = dict.fromkeys(KINDS, 0)
         self.looks = [0] * 4
+        self.answers = dict.fromkeys((*self.sync, "refused"), 0)
+        self.late = [0, 0, 0]
+        self.remoting_restarts = 0
         self.is_new = chance.random() < 0.5
         for known in self.replicas:
             known.begin_boot(now)
@@ -220,6 +223,8 @@ class _Broker:
             self.sync["ok"] += chance.randrange(30)
             self.sync[chance.choice(list(self.sync))] += chance.random() < 0.1
         self.ha_restarts += chance.random() < 0.02
+        self.remoting_restarts += chance.random() < 0.01
+        self._answer()
         risk = chance.choice((0, 0, 0, 100, 5_000, None))
         line = self.life.line(
             ts,
@@ -232,7 +237,9 @@ class _Broker:
             ack_latency=ack_latency(self.counts, self.sum_s) | {"le": list(self.bounds)},
             unreplicated_bytes=risk,
             oldest_unreplicated_ms=risk and chance.randrange(9_000),
-            processes=processes(chance.random() > 0.02, self.ha_restarts),
+            processes=processes(
+                chance.random() > 0.02, self.ha_restarts, remoting=self.remoting_restarts
+            ),
         )
         if self.is_new:
             self._add_marks(line, passed_ms)
@@ -242,6 +249,14 @@ class _Broker:
         if self.life.role == "SLAVE":
             line["metadata"] = self._metadata()
         return line
+
+    def _answer(self) -> None:
+        """All sends, the refused ones, too."""
+        chance = self.chance
+        some = {"ok": chance.randrange(40), chance.choice(list(self.answers)): chance.randrange(2)}
+        for name, count in some.items():
+            self.answers[name] += count
+            self.late[chance.randrange(3)] += count
 
     def _add_marks(self, line: Line, passed_ms: int) -> None:
         """Version 2; its marks may not reach back to the line before, and may be missing."""
@@ -253,7 +268,9 @@ class _Broker:
             "v": 2,
             "since": max(0, line["mono"] - max(0, reach_ms)),
             "host": "10.0.0.1:10911",
-            "sends": sends(),
+            "sends": sends(
+                latency={"le": [0.01, 1.0], "counts": list(self.late), "sum": 0.0}, **self.answers
+            ),
             "lag_le": [500, 1_000, 5_000],
             "exposure": None,
         }

@@ -5,6 +5,7 @@ Each is judged by the plain program and by the product's own functions, which ag
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ from tests.spark.day_events import (
     truth,
 )
 from tests.spark.day_generator import Day, day_of
-from tests.spark.day_objectives import Sends
+from tests.spark.day_objectives import REFUSED, Sends
 from tests.spark.plain_samples import Json, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET
 from tests.spark.test_generated_days import question_of, wrong
@@ -149,6 +150,24 @@ def test_down_time_over_a_clock_that_nobody_set(tmp_path: Path) -> None:
     assert row["unknown_s"] < 1
 
 
+def test_maintenance_excludes_no_more_than_it_lasts(tmp_path: Path) -> None:
+    """Two minutes are announced; down for five, of which the clock shows one second."""
+    story = down(-299_000)
+    story.clock.pop()
+    story.lives[1].end += 6 * MINUTE
+    day = day_of(story)
+    day.write(tmp_path)
+    question = question_of([day], tmp_path, Window(DATE, story.w0, story.w1))
+    hour = (("*", "*", "*"), DOWN[0] - MINUTE, DOWN[0] + MINUTE, "new disks")
+    question = dataclasses.replace(question, exclusions=[hour])
+    plain, core = plain_tables(question), core_tables_of(question)
+    assert not differences(core, plain)
+    row = next(row for row in core["replica_days"] if row["replica"] == "b:1")
+    assert row["excluded_s"] == 120
+    assert row["unknown_s"] == pytest.approx(300 - 120, abs=6)
+    assert row["verdict"] == INSUFFICIENT
+
+
 REBOOTED = {"machine_on": DOWN[0] + MINUTE, "reboots": 1}
 
 
@@ -258,10 +277,110 @@ def test_a_machine_that_sleeps_and_whose_clock_goes_on(tmp_path: Path) -> None:
     assert row["unknown_s"] == pytest.approx(900, abs=1)
 
 
+def down_before(
+    last: int, boot: int, shown: int, *, midnight: bool = False, **fields: int
+) -> Story:
+    """Down from long before the window until minutes after its begin; the clock was set, and shows
+    the boot within the budget behind the window's begin, or behind the last line. All three in ms
+    of the window's begin."""
+    story = story_of(
+        connected(life(W0 + last - 30 * MINUTE, W0 + last)),
+        connected(life(W0 + boot, W1 + boot - shown + MINUTE, **fields)),
+        expects=True,
+    )
+    story.clock = [(W0 + last + 1, shown - boot)]
+    if midnight:
+        _move(story, MIDNIGHT - W0)
+    return story
+
+
+def _move(story: Story, by_ms: int) -> None:
+    story.w0, story.w1 = story.w0 + by_ms, story.w1 + by_ms
+    story.clock = [(since + by_ms, ahead) for since, ahead in story.clock]
+    for one in story.lives:
+        one.start, one.end, one.machine_on = one.start + by_ms, one.end + by_ms, one.machine_on
+        one.machine_on += by_ms
+        for link in one.links.values():
+            link.states = [(since + by_ms, state) for since, state in link.states]
+            assert link.first_connected is not None
+            link.first_connected += by_ms
+
+
+LONG = 185 * MINUTE
+TEN = 10 * MINUTE
+
+
+@pytest.mark.parametrize("midnight", [True, False])
+@pytest.mark.parametrize(
+    "fields", [{}, {"version": 1}, {"reboots": 1}], ids=["proved", "old", "rebooted"]
+)
+def test_it_was_down_for_longer_than_lines_are_read(
+    tmp_path: Path, midnight: bool, fields: dict[str, int]
+) -> None:
+    """For three hours before the window, and ten minutes of it, of which its clock shows none."""
+    if "reboots" in fields:
+        fields = fields | {"machine_on": W0}
+    story = down_before(-LONG, TEN, 500, midnight=midnight, **fields)
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["unknown_s"] > 595
+
+
+def test_its_life_before_is_in_no_dump(tmp_path: Path) -> None:
+    """The broker names it: so it was there, and how long it was down nobody tells."""
+    day = day_of(down_before(-LONG, TEN, 500))
+    first = min(line["boot_ts"] for line in day.lines)
+    for file in day.files:
+        file.lines[:] = [text for text in file.lines if json.loads(text)["boot_ts"] > first]
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
+
+
+def test_a_first_installation_hides_nothing(tmp_path: Path) -> None:
+    story = story_of(connected(life(W0 + 500, W1 + MINUTE)), expects=True)
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
+@pytest.mark.parametrize("last", [-LONG, -TEN])
+def test_a_clock_that_shows_the_boot_before_the_window(tmp_path: Path, last: int) -> None:
+    """Of the ten minutes of the window its clock shows nothing, then or later: they are in the
+    hour before, by that clock."""
+    story = down_before(last, TEN, last + 2_000, look_phase=0, first_look_ms=0)
+    story.lives[1].links["b:1"].states = [(story.lives[1].start, IN_SYNC)]
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["unknown_s"] > 595
+
+
+def test_a_host_that_is_rebooted_before_the_window(tmp_path: Path) -> None:
+    """A time service holds its clock: it is covered."""
+    story = down_before(-LONG, 0, 0, machine_on=W0 - LONG + MINUTE, reboots=1)
+    story.clock, story.is_held = [], True
+    second = story.lives[1]
+    second.start = W0 - LONG + 2 * MINUTE
+    second.links["b:1"].states[0] = second.start, IN_SYNC
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
+def test_a_promoted_slave_whose_clock_was_set_while_it_was_down(tmp_path: Path) -> None:
+    """It was down for twenty minutes, of which its own clock shows two seconds."""
+    story = story_of(
+        connected(life(W0 - 60 * MINUTE, W0 + 20 * MINUTE)),
+        connected(life(W0 + 40 * MINUTE, W1 + 40 * MINUTE)),
+        expects=True,
+    )
+    story.lives[1].machine, story.lives[1].reboots = 1, 0
+    story.clock = [(W0 + 20 * MINUTE + 1, -20 * MINUTE + 2_000)]
+    story.was_slave_until = {1: W0 + 20 * MINUTE}
+    row = judged(story, tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+
+
 KILLED = W0 + 20 * MINUTE + 3_777
 
 
-def killed(*failures: Sends, keeps_ends: bool = True, **fields: int) -> Story:
+def killed(
+    *failures: Sends, keeps_ends: bool = True, asks: str = "sync ok", **fields: int
+) -> Story:
     """A master that is killed between two lines and comes back a second later; 72,000 sends, of
     which 72 may fail."""
     story = story_of(
@@ -269,7 +388,7 @@ def killed(*failures: Sends, keeps_ends: bool = True, **fields: int) -> Story:
         connected(life(KILLED + 1_000, W1 + MINUTE, **fields)),
         expects=True,
     )
-    story.asks = {"sync ok"}
+    story.asks = {asks}
     story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok"), *failures]
     story.keeps_ends = keeps_ends
     return story
@@ -297,6 +416,88 @@ def test_sends_that_failed_behind_the_last_line(
     """In the last two seconds, behind the last line: 100 are too many, 40 are not."""
     last = Sends(KILLED - 2_000, KILLED, every_ms, "flush_slave_timeout")
     assert judged(killed(last), tmp_path)["verdict"] == verdict
+
+
+SWITCHED = W0 + 20 * MINUTE
+
+
+def switched(*failures: Sends, asks: str = "sync ok", clean: bool = True) -> Story:
+    """The master stops, the slave of another host is promoted three seconds later, and the old one
+    comes back as its slave in another minute; 3,600,000 sends."""
+    first = connected(life(W0 - MINUTE, SWITCHED))
+    first.clean = clean
+    second = connected(life(SWITCHED + 3_000, W1 + MINUTE))
+    # What the slave has that is there at once is all that was written before.
+    second.links["b:1"].states = [(second.start, IN_SYNC)]
+    second.machine = 1
+    story = story_of(first, second, expects=True)
+    story.asks, story.keeps_ends = {asks}, True
+    story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok"), *failures]
+    story.was_slave_until = {1: SWITCHED + 1_000}
+    story.returns = {0: SWITCHED + MINUTE}
+    return story
+
+
+@pytest.mark.parametrize("asks", ["sync ok", "sends ok", "rpo"])
+def test_an_orderly_switch_to_another_host(tmp_path: Path, asks: str) -> None:
+    """The last line counts all, and the broker names it when it is back: nothing is unknown."""
+    assert judged(switched(asks=asks), tmp_path)["verdict"] == MET
+
+
+@pytest.mark.parametrize("every_ms", [20, 50])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_switch_and_sends_that_failed(tmp_path: Path, clean: bool, every_ms: int) -> None:
+    """The last ones of the old master, of which the next line that counts them tells: 100 are too
+    many, 40 are not."""
+    last = Sends(SWITCHED - 2_000, SWITCHED, every_ms, "flush_slave_timeout")
+    verdict = judged(switched(last, clean=clean), tmp_path)["verdict"]
+    assert verdict == (BREACHED if every_ms == 20 else MET)
+
+
+def test_data_at_risk_when_a_master_is_killed_and_another_host_promoted(tmp_path: Path) -> None:
+    """What it wrote behind its last line nobody knows: not even its next life."""
+    assert judged(switched(asks="rpo", clean=False), tmp_path)["verdict"] == INSUFFICIENT
+
+
+@pytest.mark.parametrize("asks", ["sync ok", "rpo"])
+@pytest.mark.parametrize("lost", ["old master", "slave"])
+def test_a_switch_of_which_lines_are_lost(tmp_path: Path, asks: str, lost: str) -> None:
+    """The old master may have lived once more; the new one have been one before."""
+    story = switched(asks=asks)
+    if lost == "old master":
+        story.returns = {}
+    day = day_of(story)
+    for file in day.files:
+        some = map(json.loads, file.lines)
+        file.lines = [json.dumps(line) for line in some if lost != "slave" or is_left(line)]
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
+
+
+def is_left(line: Json) -> bool:
+    return line["role"] != "SLAVE" or line["ts"] > SWITCHED + 10_000
+
+
+def test_a_switch_whose_old_master_comes_back_behind_the_window(tmp_path: Path) -> None:
+    """By the first line of its next life, also of the next day."""
+    story = switched()
+    story.returns = {0: W1 + 150 * MINUTE}
+    assert judged(story, tmp_path)["verdict"] == MET
+
+
+@pytest.mark.parametrize(("every_ms", "verdict"), [(20, BREACHED), (50, MET)])
+@pytest.mark.parametrize("story_of_sends", [killed, switched])
+def test_sends_that_were_refused_behind_the_last_line(
+    tmp_path: Path, story_of_sends: Callable[..., Story], every_ms: int, verdict: str
+) -> None:
+    """They store nothing, so that no log bounds them: only what the next life tells counts."""
+    end = KILLED if story_of_sends is killed else SWITCHED
+    last = Sends(end - 2_000, end, every_ms, REFUSED)
+    assert judged(story_of_sends(last, asks="sends ok"), tmp_path)["verdict"] == verdict
+
+
+def test_refused_sends_of_which_nobody_tells(tmp_path: Path) -> None:
+    story = killed(asks="sends ok", keeps_ends=False)
+    assert judged(story, tmp_path)["verdict"] == INSUFFICIENT
 
 
 def test_an_end_with_lower_counters_than_the_last_line_proves_nothing(tmp_path: Path) -> None:

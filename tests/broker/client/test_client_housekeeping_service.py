@@ -42,7 +42,7 @@ def test_close() -> None:
     connection = world.client()
     world.service.on_open(connection)
     assert not world.is_empty()
-    world.heartbeats.note(connection, KnownHeartbeat(b"", (), (), lambda: True))
+    world.heartbeats.note(connection, KnownHeartbeat(b"", (), (), "", lambda: True))
     assert len(world.heartbeats) == 1
     world.service.on_close(connection, "peer closed")
     assert world.is_empty()

@@ -58,7 +58,7 @@ def test_a_turn_of_a_broker_is_counted_under_what_it_served(tmp_path: Path) -> N
     try:
         sees = world.controller._statistics.longest_turns
         sees._longest.clear()
-        peer = world._connect()
+        peer = world.connect()
         send = request(Code.SEND_MESSAGE_V2, send_fields(topic=TOPICS[0]), b"x")
         ask = request(Code.GET_MAX_OFFSET, {"topic": TOPICS[0], "queueId": 0})
         for name, frame in (("send_message_v2", send), ("get_max_offset", ask)):

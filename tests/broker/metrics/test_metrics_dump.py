@@ -180,6 +180,20 @@ def test_a_promoted_broker_names_its_last_line_as_a_slave(world: World, tmp_path
             assert digests[line["prev_digest"]]["boot"] == line["prev_boot"]
 
 
+def test_a_killed_master_tells_as_a_slave_how_it_ended(world: World, tmp_path: Path) -> None:
+    """Another host was promoted meanwhile: nobody else knows what it had answered."""
+    own = {"host": "10.0.0.2:10911", "past_life": tmp_path / "life.json"}
+    master = world.dump(broker_id=0, **own)
+    world.turn(master, 2)
+    kill(master)
+    ended = {"boot": master.boot, "sync": {"ok": 7}}
+    slave = world.dump(broker_id=1, ended=ended, **own)
+    world.turn(slave, 2)
+    found = [line for line in world.lines() if line["boot"] == slave.boot]
+    assert [line.get("ended") for line in found] == [ended, None]
+    assert (found[0]["prev_boot"], found[0]["prev_seq"]) == (master.boot, 2)
+
+
 def test_a_note_that_was_not_written_forks_no_chain(world: World, tmp_path: Path) -> None:
     """A promoted broker was killed behind its first line: who comes next follows that one."""
     own = {"host": "10.0.0.2:10911", "past_life": tmp_path / "life.json"}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from broker.send.batch_send_route import SEND_BATCH_PREFIX
 from ha.control_slots import REPLICA_COUNT
@@ -130,78 +126,8 @@ def twins(tmp_path: Path) -> Twins:
 
 # -- anything ------------------------------------------------------------------------------------
 
-_plain_pairs = st.sampled_from(
-    [
-        "KEYS\x01k",
-        "UNIQ_KEY\x01ABCDEF",
-        "TAGS\x01é",
-        "WAIT\x01false",
-        "CLUSTER\x01other",
-        "",
-        "K\x01",
-    ]
-)
-_odd_pairs = st.sampled_from(
-    [
-        *("DELAY\x013", "DELAY\x010", "XDELAY\x013", "TIMER_DELAY_MS\x015", "TIMER_OUT_MS\x011"),
-        *("INNER_NUM\x012", "INNER_MULTI_DISPATCH\x01%LMQ%a", "TRAN_MSG\x01true", "DELAY\x01x"),
-        *("POP_CK\x011", "REAL_TOPIC\x01T", "INNER_MULTI_QUEUE_OFFSET\x017", "__CRC32#\x01"),
-    ]
-)
-_text = st.one_of(
-    st.lists(_plain_pairs, max_size=3).map("\x02".join),
-    st.lists(_plain_pairs | _odd_pairs, max_size=3).map("\x02".join),
-)
-_items = st.lists(
-    st.tuples(
-        st.sampled_from([0, 0, 0, 5, -(2**31)]),
-        st.binary(max_size=12),
-        st.one_of(_text.map(str.encode), st.just(b"A\x01\xff")),
-    ),
-    max_size=7,
-)
-_equal_items = st.tuples(st.integers(1, 20), st.binary(max_size=12), _text.map(str.encode)).map(
-    lambda made: [(0, made[1], made[2])] * made[0]
-)
 ODD_NUMBERS = ("1.0", "1e3", " 5", "5 ", "+5", "05", "٣", "-0", "", 2**31, -(2**31) - 1, 2**63)
 """Texts that Java, and the decoders, may or may not read as numbers."""
-_fields = st.fixed_dictionaries(
-    {
-        "code": st.sampled_from([BATCH, BATCH, Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE]),
-        "queue_id": st.sampled_from(["0", "1", "3", "00", "+1", "4", "x"]),
-        "flag": st.sampled_from([0, 0, 7, -(2**31), *ODD_NUMBERS]),
-        "sys_flag": st.sampled_from([0, 0, 0, 0x2, 0x30, 257, 4, 8, 128, 0x7FFFFF73, *ODD_NUMBERS]),
-        "born_timestamp": st.sampled_from([0, -1, 2**63 - 1, 1_795_177_732_426, *ODD_NUMBERS]),
-        "properties": st.one_of(
-            st.sampled_from([None, "WAIT\x01true", "WAIT\x01false"]),
-            st.lists(_plain_pairs, max_size=3).map("\x02".join),
-            _text,
-            st.just('UNIQ_KEY\x01a key of 100 % "\\'),
-            st.just("__SHARDINGKEY\x01k"),
-        ),
-        "reconsume_times": st.sampled_from([None, 0, 3, *ODD_NUMBERS]),
-        "unit_mode": st.sampled_from([None, "false"]),
-        "batch": st.sampled_from(["true", "true", "true", "false", None]),
-    }
-)
-
-
-@pytest.fixture(scope="module", params=[None, 50], ids=["plain", "light-queues"])
-def long_twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
-    with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root), file_size=1 << 22, light_queues=request.param)
-        yield twins
-        twins.close()
-
-
-@given(items=st.one_of(_items, _equal_items), fields=_fields, damage=st.integers(-40, 300))
-def test_both_paths_do_the_same(
-    long_twins: Twins, items: list[Item], fields: dict[str, Any], damage: int
-) -> None:
-    body = bytearray(batch_body(*items))
-    if 0 <= damage < len(body):
-        body[damage] ^= 1
-    long_twins.check(with_names_of(fields["code"], send_request(bytes(body), **fields)))
 
 
 # -- what takes the fast path --------------------------------------------------------------------

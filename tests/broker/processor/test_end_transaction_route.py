@@ -4,15 +4,11 @@ the same requests."""
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from broker.append.diverted_messages import home_of
 from broker.processor.end_transaction_route import (
@@ -32,7 +28,6 @@ from store.errors import QueueTableFullError
 from store.message_codec import decode_record
 from store.record_again import record_again
 from tests.broker.hot_path_world import send_request
-from tests.broker.send.test_placement import EVERYTHING_ON
 from tests.broker.transaction_world import (
     COMMIT,
     GROUP,
@@ -178,98 +173,6 @@ def test_without_room_for_its_op_a_commit_stores_nothing(tmp_path: Path) -> None
     assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "full")
     assert log.position == before
     side.hot.close()
-
-
-@pytest.fixture(scope="module", params=[{}, EVERYTHING_ON], ids=["plain", "light-queues-timers"])
-def twins(request: pytest.FixtureRequest) -> Iterator[Twins]:
-    with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root), file_size=4 << 20, **request.param)
-        yield twins
-        twins.close()
-
-
-_wait = st.sampled_from(["", "\x02WAIT\x01false", "\x02WAIT\x01true", "\x02TAGS\x01A\x02"])
-_halves = st.fixed_dictionaries(
-    {
-        "queue_id": st.sampled_from(["0", "1", "3"]),
-        "sys_flag": st.sampled_from([4, 4, 0, 5, 0x14]),
-        "flag": st.integers(-(2**31), 2**31 - 1),
-        "born_timestamp": st.sampled_from([0, -1, 1_795_177_732_426]),
-        "reconsume_times": st.integers(0, 3),
-        "properties": st.tuples(
-            st.sampled_from([f"\x02PGROUP\x01{GROUP}", "", "\x02PGROUP\x01", "\x02PGROUP\x01Q"]),
-            st.sampled_from(
-                ["", "", "", "\x02REAL_QID\x017", "\x02CLUSTER\x01c", "\x02DELAY\x013"]
-            ),
-            st.sampled_from(
-                [
-                    *("", "", "", "\x02INNER_MULTI_QUEUE_OFFSET\x017", "\x02POP_CK\x01x"),
-                    "\x02TRAN_PREPARED_QUEUE_OFFSET\x010",
-                    "\x02INNER_MULTI_DISPATCH\x01%LMQ%a",
-                ]
-            ),
-            _wait,
-        ).map(lambda parts: "TRAN_MSG\x01true" + "".join(parts)),
-    }
-)
-_numbers = st.sampled_from(["{}", "{}", "{}", "0{}", "+{}", " {}", "{}x", "", "-1", "9" * 30])
-_ends = st.fixed_dictionaries(
-    {
-        "producerGroup": st.sampled_from([GROUP, GROUP, GROUP, "Q", "", None]),
-        "commitLogOffset": _numbers,
-        "tranStateTableOffset": _numbers,
-        "commitOrRollback": st.sampled_from(["8", "8", "8", "12", "0", "08", "9", "x", None]),
-        "fromTransactionCheck": st.sampled_from(["false", "true", "", None]),
-        "msgId": st.sampled_from(["U", "U", "U", None]),
-        "transactionId": st.sampled_from(["U", None]),
-        "bname": st.sampled_from(["broker-a", None]),
-    }
-)
-
-
-@given(
-    fields=_halves,
-    body=st.binary(max_size=20),
-    ends=st.lists(st.tuples(_ends, st.sampled_from([0, 0, 2, 4])), min_size=1, max_size=3),
-    back=st.integers(0, 9).map(lambda n: int(n == 9)),
-)
-def test_both_paths_store_answer_and_know_the_same(
-    twins: Twins,
-    fields: dict[str, Any],
-    body: bytes,
-    ends: list[tuple[dict[str, str | None], int]],
-    back: int,
-) -> None:
-    half = twins.prepare(body, **fields)
-    for end, flag in ends:
-        changes = {
-            **end,
-            "commitLogOffset": (end["commitLogOffset"] or "").format(half.phy_offset),
-            "tranStateTableOffset": (end["tranStateTableOffset"] or "").format(
-                half.queue_offset - back
-            ),
-        }
-        request = end_request(half, COMMIT)
-        request.flag = flag
-        request.ext_fields = {
-            name: text
-            for name, text in {**request.ext_fields, **changes}.items()
-            if text is not None
-        }
-        twins.ask(request)
-
-
-@given(fields=_halves, body=st.binary(max_size=20), flag=st.sampled_from([0, 2]))
-def test_both_paths_commit_the_same(
-    twins: Twins, fields: dict[str, Any], body: bytes, flag: int
-) -> None:
-    """Without anything that is wrong, which most of the examples above have."""
-    fields["properties"] += f"\x02PGROUP\x01{GROUP}"
-    half = twins.prepare(body, **fields)
-    for _ in range(2):
-        request = end_request(half, COMMIT)
-        request.flag = flag
-        assert [answer.code for answer in twins.ask(request)] == ([] if flag else [0])
 
 
 @pytest.mark.interpreted

@@ -1,23 +1,18 @@
-"""SendRoute: sends that arrive together, beside what the general path makes of the same."""
+"""SendRoute: sends that arrive together. That they are stored and answered like one by one is in
+tests/broker/test_twins.py."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from store.control_slots import RUNNING_FLAGS
 from tests.broker.hot_path_world import HotPathWorld, send_request
-from tests.broker.processor.test_batch_send_route import batch_request, general_requests
-from tests.broker.processor.test_send_message_processor import as_v1
-from tests.broker.send.test_placement import DELAYED, HALF, Twins, world_of
+from tests.broker.processor.test_batch_send_route import general_requests
+from tests.broker.send.test_placement import DELAYED, HALF, world_of
 
 PLAIN = "KEYS\x01k\x02UNIQ_KEY\x017F00000100002A139F1B5D3E00000001\x02WAIT\x01true\x02"
 TAKEN: tuple[dict[str, Any], ...] = (
@@ -37,34 +32,6 @@ LEFT: tuple[dict[str, Any], ...] = (
     {"properties": PLAIN, "born_timestamp": 1 << 70},
 )
 """What it leaves to the general path."""
-
-
-@pytest.fixture(scope="module")
-def twins() -> Iterator[Twins]:
-    with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root))
-        yield twins
-        twins.close()
-
-
-_singles = st.builds(
-    lambda fields, body, is_v1: (
-        as_v1(send_request(body, code=Code.SEND_MESSAGE, **fields))
-        if is_v1
-        else send_request(body, **fields)
-    ),
-    st.sampled_from((*TAKEN, *TAKEN, *TAKEN, *LEFT)),
-    st.sampled_from((b"", b"body", b"longer body", bytes(300))),
-    st.sampled_from((False, False, False, True)),
-)
-_batches = st.builds(batch_request, code=st.sampled_from((Code.SEND_MESSAGE_V2, 320)))
-
-
-@given(requests=st.lists(st.one_of(_singles, _singles, _singles, _batches), max_size=12))
-def test_what_arrives_together_is_stored_and_answered_like_one_by_one(
-    twins: Twins, requests: list[RemotingCommand]
-) -> None:
-    twins.check(*requests)
 
 
 @pytest.mark.parametrize("fields", TAKEN)

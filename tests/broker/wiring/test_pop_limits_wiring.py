@@ -35,14 +35,14 @@ def ask(world: BrokerWorld, client: ServedConnection, data: bytes) -> int:
 def test_sends_ask_for_room(world: BrokerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     used = len(list(QueueTableReader(world._fds[0])))
     monkeypatch.setattr(queue_table, "MAX_QUEUES", used)
-    client = world._connect()
+    client = world.connect()
     for topic, code in (("GTopic", 0), ("GDlqTopic", 14)):
         fields = send_fields(topic=topic, queue_id=0)
         assert ask(world, client, request(Code.SEND_MESSAGE_V2, fields, b"x")) == code
 
 
 def test_handles_are_judged_by_the_settings(world: BrokerWorld) -> None:
-    client, now_ms = world._connect(), world.clock.now_ms()
+    client, now_ms = world.connect(), world.clock.now_ms()
 
     def ack(revive: int, invisible_ms: int) -> int:
         handle = f"0 {now_ms} {invisible_ms} {revive} 0  0 0"

@@ -112,9 +112,10 @@ def test_a_file_of_one_group_travels_as_it_is() -> None:
     life = Life()
     content = packed(life.line(T0), life.line(T0 + 1))
     groups, _ = split_by_group(FILE, DATE, content, DAY)
-    assert groups["c", "b"] == (FILE, DATE, content)
+    assert groups["c", "b"] == (FILE, DATE, content, True)
     mixed = packed(life.line(T0), "garbage")
     groups, _ = split_by_group(FILE, DATE, mixed, DAY)
+    assert not groups["c", "b"].is_file
     assert len(groups["c", "b"].unpacked().lines) == 1
 
 
@@ -161,11 +162,18 @@ def test_all_of_the_date_and_what_it_needs_of_those_beside() -> None:
     life = Life(start_ms=T0 - 5 * HOUR_MS)
     line = life.line
     early = [line(T0 - 2 * HOUR_MS - 1), line(T0 - 2 * HOUR_MS), line(T0 - 1)]
-    assert seqs(packed(*early), BEFORE) == {("c", "b"): [2, 3]}
+    # What is long before the window: where each life began, and its last lines.
+    assert seqs(packed(*early), BEFORE) == {("c", "b"): [2, 3, 1]}
+    longer = Life(start_ms=T0 - 5 * HOUR_MS)
+    long_ago = [longer.line(T0 - 4 * HOUR_MS, skip=100 * (n == 0)) for n in range(9)]
+    of_another = Life(boot="ab" * 8).line(T0 - 4 * HOUR_MS, skip=7)
+    ends = seqs(packed(*long_ago, of_another, line(T0 - 1)), BEFORE)
+    kept = [4, 8, *range(101, 105), *range(106, 110)]
+    assert sorted(ends["c", "b"]) == kept, "a life's first four, and its last"
     own = [line(T0 + 30 * HOUR_MS), line(T0) | {"ts": "soon"}]
-    assert seqs(packed(*own)) == {("c", "b"): [4, 5]}
+    assert seqs(packed(*own)) == {("c", "b"): [5, 6]}
     late = [line(T0 + 26 * HOUR_MS - 1), line(T0 + 26 * HOUR_MS), line(T0 + 40 * HOUR_MS)]
     late += [Life().line(T0 + 40 * HOUR_MS), line(T0 + 25 * HOUR_MS) | {"seq": None}]
-    assert seqs(packed(*late), AFTER) == {("c", "b"): [6, 1]}
+    assert seqs(packed(*late), AFTER) == {("c", "b"): [7, 1]}
     for date in (BEFORE, AFTER):
         assert bad(packed("garbage")[:-3], date) == []

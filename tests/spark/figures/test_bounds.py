@@ -21,6 +21,7 @@ from spark.figures.sample_stream import GroupSamples, read_samples
 from spark.figures.send_bounds import SendBounds, send_bounds
 from spark.figures.two_masters import Ancestry, joined, overlaps, told
 from spark.reported_day import Day
+from spark.vocabulary import DAY_MS
 from tests.spark.dump_lines_builder import (
     DATE,
     T0,
@@ -165,8 +166,16 @@ def test_an_orderly_stop_leaves_nothing_unknown() -> None:
 
 def test_sends_of_a_failover_are_not_known() -> None:
     """A second of a busy broker may hold a million."""
-    lines = every(master(), -5, 100) + every(other(110), 110, 605)
+    lines = every(master(marks=True), -5, 100)
+    lines += [line | {"host": "10.0.0.2:1"} for line in every(other(110, marks=True), 110, 605)]
     assert sent(lines)[1] == (0, 10_000_000)
+
+
+def test_sends_before_a_life_of_which_nobody_knows_whose_it_is() -> None:
+    """Lines of version 1 have no host: its clock may have been set while it was down, for a day at
+    most."""
+    lines = every(master(), -5, 100) + every(other(110), 110, 605)
+    assert sent(lines)[1] == (0, 10_000_000 + DAY_MS * 1_000)
 
 
 # -- data at risk --------------------------------------------------------------------------------

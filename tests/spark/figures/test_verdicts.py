@@ -25,6 +25,7 @@ GOOD: dict[str, Any] = {
     "state_down_s": 0.0,
 }
 LITTLE = {"coverage": 0.5, "unknown_s": 43_200.0}
+COPIED = {"excluded_s": 86_400.0, "coverage": None, "exclusions": [{"reason": "first copy"}]}
 NOTHING = {"coverage": 0.0, "unknown_s": 86_400.0, "availability": None, "samples": 0}
 
 
@@ -36,6 +37,14 @@ def sends(ok: int, failed: int, more: int = 0) -> dict[str, int]:
         "sync_failed_least": failed,
         "sync_failed_most": failed + more,
     }
+
+
+def answers(ok: int, failed: int, more: int = 0) -> dict[str, int]:
+    """Of all sends."""
+    found = {
+        f"sends_{name.removeprefix('sync_')}": n for name, n in sends(ok, failed, more).items()
+    }
+    return found | {"sends_uncounted": 0}
 
 
 def risk(at_least: int, at_most: int | None, unbounded_s: float = 0.0) -> dict[str, Any]:
@@ -93,6 +102,17 @@ CASES: list[tuple[dict[str, Any], str, list[str]]] = [
         {"excluded_s": 86_400.0, "coverage": None, "exclusions": [{"reason": "move"}]},
         M,
         ["nothing was promised: all of it is excluded (move)"],
+    ),
+    # Those who send did not ask whether a replica is copied for the first time.
+    (
+        COPIED | {"sends_ok_percent": 99.0} | answers(ok=980, failed=20),
+        B,
+        ["sends ok 98 % < 99 %: 20 of 1000 sends were not answered well"],
+    ),
+    (
+        COPIED | {"sends_ok_percent": 99.0} | answers(ok=990, failed=0, more=11),
+        I,
+        ["sends ok not proved, objective 99 %"],
     ),
     (
         LITTLE | {"bad_s": 100.0, "availability": 0.99768},

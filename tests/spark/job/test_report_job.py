@@ -19,7 +19,7 @@ from spark.config.objectives import Objective, SlaConfig
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.figures.report_context import Context
 from spark.job import report_job
-from spark.job.dump_source import DumpSource
+from spark.job.dump_source import DumpFiles, DumpSource
 from spark.job.report_job import GroupTables, compute, parts_of
 from spark.reported_day import Day, InputError
 from tests.spark.dump_lines_builder import (
@@ -91,6 +91,23 @@ def test_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
     found = received(tables)
     assert found["a/b %+=#?"] == 3
     assert 300 < found["b"] < 600
+
+
+def test_many_directories_are_listed_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """A broker group has one of its own: Spark alone would make a task for each."""
+    for number in range(40):
+        life = Life(broker=f"b{number}")
+        write_file(directory_of(tmp_path, line := life.line(T0 + 5_000)) / "0.jsonl.gz", [line])
+    context = spark.sparkContext
+    context.setJobGroup("listing", "")
+    try:
+        DumpFiles(spark, [f"{tmp_path}/dt={DATE}"], DEFAULT_BOUNDS)
+        tracker = context.statusTracker()
+        jobs = list(map(tracker.getJobInfo, tracker.getJobIdsForGroup("listing")))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+    stages = [tracker.getStageInfo(each) for job in jobs if job for each in job.stageIds]
+    assert 0 < sum(stage.numTasks for stage in stages if stage) <= 8
 
 
 def test_a_file_that_is_replaced_by_its_compressed_one(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from spark.config.objectives import Objective, ReplicaName, SlaConfig
+from spark.dumps.dump_text import GZIP
 from spark.evidence.dump_chain import DateLines, LifeRecord
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
@@ -121,11 +122,13 @@ def chained(life: Life, count: int, first: int = 0) -> bytes:
 )
 def test_the_evidence_is_of_the_lines_that_are_read(spoil: Any) -> None:
     """What comes with the tables is what `verify` finds in the files, whatever lies there: two
-    groups in one file, a file of its own, the day before."""
+    groups in one file, a file of its own, plain and packed, the day before."""
     one, other = Life(), Life(broker="x")
+    alone = spoil(chained(one, 3, first=6))
     files = {
         f"{FOLDER}/mixed.jsonl": spoil(chained(one, 3) + chained(other, 4)),
         f"{FOLDER}/own.jsonl": spoil(chained(one, 3, first=3)),
+        f"{FOLDER}/own.jsonl.gz": alone if alone[:2] == GZIP else gzip.compress(alone, mtime=0),
         f"{FOLDER}/other.jsonl.gz": packed(other.line(T0 + 20_000)),
     }
     before = FOLDER.replace(f"/dt={DATE}", "/dt=2026-03-09")
@@ -134,6 +137,17 @@ def test_the_evidence_is_of_the_lines_that_are_read(spoil: Any) -> None:
     known = DateLines((path[path.rfind("/dt=") + 1 :], text) for path, text in files.items())
     assert evidence([*items, *extra]) == (known.records(), sorted(known.file_problems))
     assert known.records()
+
+
+def test_of_a_file_that_goes_to_its_group_no_digests_travel() -> None:
+    """Two lives of one group; 40 digests are 2,560 bytes that no compression makes fewer."""
+    lines = [*Life().lines(T0 + 5_000, 20), *Life(boot="f" * 16).lines(T0 + 105_000, 20)]
+    content = packed(*lines)
+    path = f"{FOLDER}/whole.jsonl.gz"
+    items = list(items_of_file(path, content, DAY))
+    assert len(pickle.dumps(items)) < len(content) + 500
+    records, problems = evidence(items)
+    assert ([record.lines for record in records], problems) == ([20, 20], [])
 
 
 def test_groups_without_lines() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import functools
 import gzip
 import json
 import shutil
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 
 from spark.config.objectives import Objective, ReplicaName, ReplicaPattern, SlaConfig
 from spark.figures.report_data import ReportData
 from spark.job import sla_report
 from spark.job.results import StagedDay
 from spark.job.sla_report import STAGES, ReportRequest, groups_to_revise, run
+from spark.job.table_schema import schema_of
 from spark.reported_day import Day, InputError
 from tests.spark.dump_lines_builder import (
     DATE,
@@ -66,14 +69,19 @@ def report(
     return run(spark, request, (stages or Stages()).stage)
 
 
-def tables(spark: SparkSession, root: Path, date: datetime.date = DATE) -> dict[str, list[Any]]:
-    """Rows of the daily tables as they lie in Parquet."""
-    found = {}
+def tables(spark: SparkSession, root: Path, date: datetime.date = DATE) -> dict[str, list[str]]:
+    """Rows of the daily tables as they lie in Parquet, as text; in one query."""
+    found: dict[str, list[str]] = {name: [] for name in DAILY}
+    frames = []
     for name in DAILY:
         path = root / "out/parquet" / name / f"dt={date}"
-        rows = spark.read.parquet(str(path)).collect() if path.exists() else []
-        found[name] = sorted(map(str, rows))
-    return found
+        if path.exists():
+            rows = spark.read.schema(schema_of(name, with_date=False)).parquet(str(path))
+            frames.append(rows.select(fn.lit(name), fn.to_json(fn.struct("*"))))
+    every = functools.reduce(DataFrame.union, frames).collect() if frames else []
+    for name, row in every:
+        found[name].append(row)
+    return {name: sorted(rows) for name, rows in found.items()}
 
 
 def a_life(day: Day = TEN_MINUTES, **fields: Any) -> Life:
