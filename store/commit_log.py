@@ -196,7 +196,7 @@ class CommitLog:
         """
         self.store_host = store_host
         if self.lmq is not None:
-            self.lmq.take_up(name for name, queues in self._next_offsets.items() if queues)
+            self.lmq.load(name for name, queues in self._next_offsets.items() if queues)
         self.position = self._committed = self._counters[MAX_PHY_OFFSET]
         zero_unpublished(self._directories, self._file_size, self._page)
         try:
