@@ -21,7 +21,7 @@ from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.message_filter import ExpressionMessageFilter
 from broker.filter.selector_parser import InvalidSelectorError
 from broker.filter.subscription_filter import TagExpressions
-from broker.pop.buffered_pops import Popped
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatus, Wanted
@@ -441,9 +441,9 @@ class PopMessageProcessor(TableProcessor):
         queue_id: int,
         offset: int,
         read: QueueRead,
-    ) -> Popped:
+    ) -> CheckPoint:
         header = request.header
-        return Popped(
+        return CheckPoint(
             topic,
             header.consumerGroup,
             queue_id,
