@@ -1,5 +1,5 @@
-"""One group's life, request by request, with the codes and epochs that a 5.3.3 controller gave to the
-same requests (recorded from its DLedger kind), and each place where ours answers otherwise."""
+"""One group's life, request by request, with the codes and epochs that a 5.3.3 controller gave to
+the same requests (recorded from its DLedger kind), and each place where ours answers otherwise."""
 
 from __future__ import annotations
 
