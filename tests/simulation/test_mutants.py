@@ -52,7 +52,7 @@ def _parameters() -> Iterator[object]:
         yield pytest.param(text, marks=marks)
 
 
-@pytest.mark.parametrize("text", _parameters())
+@pytest.mark.parametrize("text", list(_parameters()))
 def test_the_bug_is_found(text: str) -> None:
     assert _found(text) is not None
 
