@@ -21,6 +21,8 @@ from tests.simulation.world import Call, Node, World
 TROUBLE_UNTIL: Final = 14_000
 HEALED_WITHIN: Final = 25_000
 MASTER_WITHIN: Final = 9_000
+LATE_WRITE_WITHIN: Final = 7_000
+"""An operator's election may still be under way: whom it elects alone has everything."""
 PUT_EVERY: Final = 500
 
 
@@ -90,6 +92,7 @@ class Schedule:
         self.quiet = False
         self.probes: set[int] = set()
         self.healed = False
+        self._designated_at = -LATE_WRITE_WITHIN
         self._late_writes = 4 if self.shape.controllers > 1 else 0
         self.black_out = False
         """With the next put, all machines lose their power within milliseconds."""
@@ -272,6 +275,7 @@ class Schedule:
         """mqadmin electMaster; it does not wait for the old master's fence."""
         if self.shape.self_fence:
             return
+        self._designated_at = self.world.now
         for controller in self.controllers:
             if controller.up and not controller.stopped and broker.core.broker_id is not None:
                 self.world.say(f"an operator has {broker.name} elected")
@@ -321,7 +325,8 @@ class Schedule:
             self.quiet = not self.probes.isdisjoint(self.judge.answered)
         logs = {one.name: one.log for one in self.brokers}
         self.judge.ended(logs)
-        if self.rng.random() < 0.1:
+        settled = self.world.now - self._designated_at > LATE_WRITE_WITHIN
+        if self.rng.random() < 0.1 and settled:
             self._lose_master_for_good()
 
     def _lose_master_for_good(self) -> None:
