@@ -350,6 +350,11 @@ class Schedule:
         group = self.store.load(GROUP).group
         if group is None or len(group.sync_state_set) < len(self.brokers):
             return False
+        if (group.master_broker_id, group.master_epoch) != (
+            master.core.broker_id,
+            master.open_epoch,
+        ):
+            return False
         log = master.log
         return all(one.log == log and one.core.confirm_offset == len(log) for one in self.brokers)
 
