@@ -127,7 +127,7 @@ class Known:
 
     def may_exist(self, sample: Sample, place: int) -> bool:
         """It is known by the sample, or may have been there up to the one at `place`."""
-        return sample.ts > self.since or self.unnamed_from <= place and self.since < math.inf
+        return sample.ts > self.since or (self.unnamed_from <= place and self.since < math.inf)
 
 
 def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
