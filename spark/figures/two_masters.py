@@ -21,6 +21,8 @@ from spark.reported_day import Day
 
 CLOCKS_MS: Final = 1_000
 """So much may the clocks of two hosts differ: an overlap up to that is none."""
+_SWITCHED_MS: Final = 60_000
+"""In a longer time without a master a third one may have been promoted of which no line is left."""
 MOST_AT_ONCE: Final = 16
 """More lives than that at a time are not one broker's, whatever they name."""
 
@@ -87,8 +89,9 @@ class Ancestry:
     def next_life(self, sample: Sample) -> Sample | None:
         """The first sample of the next life of the broker whose life is the one before this first
         sample of a boot: this one, or that of a broker that came back when another one had been
-        promoted. None also where not both are known to have been nothing in between: the life that
-        a promoted one names has to be there."""
+        promoted. None also where somebody may have been master in between: the life that a promoted
+        one names has to be there, and is not that next one, whose clock was wrong; nor may they be
+        far apart."""
         before, line = sample.predecessor, sample.line
         if before is None or self.follows(sample):
             return None if before is None else sample
@@ -96,7 +99,10 @@ class Ancestry:
             return None
         after = self._next.get(before.line.boot)
         is_whole = line.prev_boot in self._before and line.prev_boot != line.boot
-        return after if is_whole and after is not None and _is_next(before, after) else None
+        if after is None or not is_whole or line.boot_ts - before.ts > _SWITCHED_MS:
+            return None
+        is_between = self.comes_from(line.boot, after.line.boot)
+        return after if _is_next(before, after) and not is_between else None
 
 
 def _is_next(before: Sample, after: Sample) -> bool:
