@@ -733,9 +733,11 @@ def clipped(start: int, end: int, window: Window) -> tuple[int, int]:
 
 
 def rows_that_name(stream: list[Sample], window: Window) -> list[Sample]:
-    """The samples whose rows make replicas of D: the last one before w0, those of the window, and
-    the closing one if its boot began before w1."""
+    """The samples whose rows make replicas of D: of the last boot with rows before w0 the last one
+    there, those of the window, and the closing one if its boot began before w1."""
     earlier = [sample for sample in stream if sample.ts < window.w0]
+    while earlier and not any(s.rows for s in earlier if s.boot == earlier[-1].boot):
+        earlier.pop()
     return [
         *earlier[-1:],
         *(sample for sample in stream if sample.in_window),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.day_events import IN_SYNC, MINUTE, Story
+from tests.spark.day_events import DISCONNECTED, IN_SYNC, MINUTE, Story
 from tests.spark.day_generator import day_of
 from tests.spark.day_objectives import REFUSED, Sends
-from tests.spark.plain_verdicts import INSUFFICIENT
+from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT
 from tests.spark.test_met_and_was_not import (
     SWITCHED,
     W0,
@@ -97,3 +97,16 @@ def test_a_master_between_two_others_of_which_no_line_is_left(tmp_path: Path) ->
     for file in day.files:
         file.lines = [text for text in file.lines if f'"boot":"{lost.boot}"' not in text]
     assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
+
+
+def test_a_broker_that_was_started_just_before_the_window(tmp_path: Path) -> None:
+    """Its one line before it knows no slave yet, which was there before and comes back after five
+    minutes."""
+    begin, back = W0 - 2_000, W0 + 5 * MINUTE
+    second = connected(life(begin, W1 + MINUTE), was_remembered=False)
+    second.links["b:1"].states = [(begin, DISCONNECTED), (back, IN_SYNC)]
+    second.links["b:1"].first_connected = back
+    row = judged(story_of(connected(life(W0 - 30 * MINUTE, W0 - 4_000)), second), tmp_path)
+    assert row["verdict"] == BREACHED
+    assert row["bad_s"] + row["unknown_s"] == pytest.approx(300, abs=1)
+    assert row["excluded_s"] == 0
