@@ -74,6 +74,8 @@ def _told(stream: list[Sample], past: Past, window: Window) -> Iterator[Told]:
     for place, sample in enumerate(stream):
         if sample.before is None:
             yield from _before_boot(stream, place, past, window)
+            if sample.shows_more and sample.ts >= window.w1:
+                yield _unknown(_gap(_true_ms(stream, place - 1), window.w1, window))
         if _is_counted(stream, place, window):
             yield from _counted(sample, window)
     last = _true_ms(stream, len(stream) - 1)

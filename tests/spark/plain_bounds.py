@@ -200,6 +200,8 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         if sample.before is not None:
             continue
         last = sample.predecessor
+        if sample.shows_more and sample.ts >= window.w1:
+            unknown(gap(true_ms(place - 1), window.w1))
         if last is None:
             hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
             unknown(gap(window.w0, sample.boot_ts) + hidden * MOST_SENDS_A_MS)

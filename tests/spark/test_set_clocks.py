@@ -76,6 +76,14 @@ def test_sends_of_a_life_that_its_clock_takes_out_of_the_window(
     )
 
 
+def test_sends_of_a_last_life_that_its_clock_shows_behind_the_window(tmp_path: Path) -> None:
+    """Its clock is ahead as long as it lives; it is killed before the window ends."""
+    story = three_lives(50 * MINUTE, is_set_right_between=True)
+    del story.lives[2]
+    story.clock[1] = W1 - MINUTE, 0
+    assert judged(story, tmp_path)["verdict"] == INSUFFICIENT
+
+
 def test_a_master_between_two_others_of_which_no_line_is_left(tmp_path: Path) -> None:
     """It was promoted when the first one had stopped, refused all for five minutes, and its host
     was lost with its dumps."""
