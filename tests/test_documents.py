@@ -66,7 +66,18 @@ def test_table_lines_can_be_read_in_a_diff() -> None:
     assert {name: count for name, count in counts.items() if count} == LONG_TABLE_LINES
 
 
-ROOMS: Final = ("conf", "ipc", "remoting", "store", "ha", "namesrv", "broker", "tools", "spark")
+ROOMS: Final = (
+    "conf",
+    "ipc",
+    "remoting",
+    "store",
+    "ha",
+    "namesrv",
+    "broker",
+    "tools",
+    "spark",
+    "controller",
+)
 OTHERS_NAMES: Final = {
     "RocketMQ": {
         *("AclClientRPCHook", "ConsumeConcurrentlyStatus", "DecodeMessageId", "DefaultMQProducer"),
