@@ -293,14 +293,14 @@ def join(records: Sequence[tuple[datetime.date, LifeRecord]]) -> Iterator[Join]:
     yield from _branches([parts[0] for parts in lives.values()], on_first)
 
 
-Boots = Mapping[tuple[str, str, str], Sequence[Life]]
-"""(cluster, broker, boot) -> the lives that are there."""
+Boots = Mapping[tuple[str, str, str], Mapping[int, Life]]
+"""(cluster, broker, boot) -> the lives that are there, by broker id, the lowest first."""
 
 
 def _by_boot(lives: Iterable[Life]) -> Boots:
-    found: dict[tuple[str, str, str], list[Life]] = defaultdict(list)
+    found: dict[tuple[str, str, str], dict[int, Life]] = defaultdict(dict)
     for life in sorted(lives):
-        found[life.cluster, life.broker, life.boot].append(life)
+        found[life.cluster, life.broker, life.boot][life.broker_id] = life
     return found
 
 
@@ -308,10 +308,8 @@ def _before(record: LifeRecord, there: Boots) -> Life | None:
     """The life that a life says was before it; every line of it says so. A promoted broker had
     another broker id then. None where it is not there."""
     own = record.life
-    found = there.get((own.cluster, own.broker, record.prev_boot or ""), ())
-    return next(
-        (life for life in found if life.broker_id == own.broker_id), next(iter(found), None)
-    )
+    found = there.get((own.cluster, own.broker, record.prev_boot or ""), {})
+    return found.get(own.broker_id) or next(iter(found.values()), None)
 
 
 def _branches(firsts: Iterable[LifeRecord], on_first_date: Collection[Life]) -> Iterator[Join]:

@@ -20,6 +20,7 @@ from spark.figures.send_bounds import (
     before_boot,
     is_asked,
     most_of_gap,
+    shown_behind,
     true_ms,
 )
 from spark.figures.two_masters import Ancestry
@@ -116,6 +117,8 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
             ended = end.ended
             found.add(ended.sends, past.line.sends, is_inside=end.is_inside(past, day))
             found.add_good(min(unseen.stored, ended.uncounted_ms * MOST_SENDS_A_MS))
+        behind = shown_behind(samples, place, day)
+        found.add_unknown(behind, behind)
     most = most_of_gap(true_ms(samples, len(samples) - 1) if samples else day.w0_ms, day.w1_ms, day)
     found.add_unknown(most, most)
     return found

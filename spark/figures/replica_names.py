@@ -178,11 +178,18 @@ def _first_rows(stream: Stream) -> dict[str, Place]:
 
 
 def _looked_at(stream: Stream, w1_ms: int) -> list[Sample]:
-    """The samples of the window, the last one before it, and the closing ones of lives that began
-    before its end."""
+    """The samples of the window, one before it, and the closing ones of lives that began before
+    its end."""
     closing = [sample for sample in stream.closing if sample.line.boot_ts < w1_ms]
     before = [s for s in stream.samples if not s.in_window and s.ts < w1_ms]
-    return [*before[-1:], *stream.inside, *closing]
+    return [*_last_with_replicas(before), *stream.inside, *closing]
+
+
+def _last_with_replicas(before: Sequence[Sample]) -> Sequence[Sample]:
+    """The last sample of the last life that had rows. One without any has only just begun, or its
+    replicas are not back; a life that had some, and has none at its end, has forgotten them."""
+    boots_with_rows = {sample.line.boot for sample in before if sample.rows}
+    return [sample for sample in before if sample.line.boot in boots_with_rows][-1:]
 
 
 def _renamed(group: tuple[str, str], before: Sample, sample: Sample) -> list[str]:

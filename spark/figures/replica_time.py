@@ -15,7 +15,7 @@ from typing import Final
 from spark.dumps.dump_line import ReplicaRow
 from spark.figures.lag_judge import LagJudge
 from spark.figures.lag_marks import hidden_doubt_ms
-from spark.figures.replica_names import Place, is_unnamed, place_of
+from spark.figures.replica_names import BEFORE_ALL, Place, is_unnamed, place_of
 from spark.figures.sample_stream import Sample, Stream, mark_reaches
 from spark.figures.time_pieces import (
     BAD,
@@ -118,7 +118,7 @@ class _Builder:
                 continue
             told = len(self.extras)
             self._add(sample, row, row_before)
-            if sample.carried_ms and self._asked.known_ms < self._day.w0_ms:
+            if sample.carried_ms and self._may_precede_window():
                 self.extras.append(Extra(self._day.w0_ms, sample.carried_ms, None, UNKNOWN))
             if (sample.hidden_ms or sample.hidden_down_ms) and sample.in_window:
                 self._add_hidden(sample, sum(extra.ms for extra in self.extras[told:]))
@@ -146,12 +146,28 @@ class _Builder:
     def _add_hidden(self, sample: Sample, bad_ms: int) -> None:
         """What a clock that was set back has no room for is unknown, but for what is proved:
         `bad_ms` of it were bad."""
-        if sample.ts <= self._asked.known_ms:
-            return
-        hidden_ms = hidden_doubt_ms(sample, self._asked.replica, self._asked.limit_ms)
-        hidden_ms = max(0, hidden_ms - bad_ms) + sample.hidden_down_ms
+        hidden_ms = 0
+        if self._may_be_there(sample, place_of(sample)):
+            hidden_ms = hidden_doubt_ms(sample, self._asked.replica, self._asked.limit_ms)
+            hidden_ms = max(0, hidden_ms - bad_ms)
+        before = sample.predecessor
+        if self._may_be_there(sample, BEFORE_ALL if before is None else place_of(before)):
+            hidden_ms += sample.hidden_down_ms
         if hidden_ms:
             self.extras.append(Extra(sample.ts, hidden_ms, None, UNKNOWN))
+
+    def _may_be_there(self, sample: Sample, last: Place) -> bool:
+        """Whether time before a sample is that of a replica which existed: it is known by then, or
+        a line up to `last` may show it under an ip."""
+        asked, since = self._asked, self._asked.unnamed_since
+        if sample.ts > asked.known_ms:
+            return True
+        return since is not None and since <= last and asked.known_ms < NEVER
+
+    def _may_precede_window(self) -> bool:
+        """Whether it existed before the window, maybe without its name."""
+        known_ms, since = self._asked.known_ms, self._asked.unnamed_since
+        return known_ms < self._day.w0_ms or (since is not None and known_ms < NEVER)
 
     def _is_calm(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow) -> bool:
         """The way of nearly all samples, in one look: nothing but in sync, and never late."""

@@ -73,6 +73,7 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
         elif end.ended is not None and is_asked(samples, place, day):
             ok, failed = _risen(end.ended.sync, past.line.sync)
             found.add(ok, failed, is_inside=end.is_inside(past, day))
+        found.add_unknown(shown_behind(samples, place, day))
     if samples:
         found.add_unknown(most_of_gap(true_ms(samples, len(samples) - 1), day.w1_ms, day))
     return found
@@ -103,6 +104,8 @@ def _risen(now: SyncResults, past: SyncResults | None) -> tuple[int, int]:
 def is_asked(samples: Sequence[Sample], place: int, day: Day) -> bool:
     """Whether anything between the boot whose first sample is at `place` and the last line of the
     life before can be in the window."""
+    if _comes_back(samples, place, day):
+        return True
     return true_ms(samples, place - 1) < day.w1_ms and samples[place].line.boot_ts > day.w0_ms
 
 
@@ -120,6 +123,9 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
     if before is None:
         most = most_of_gap(day.w0_ms, line.boot_ts, day) + _hidden_sends(sample, day)
         return Uncounted(most, most)
+    if _comes_back(samples, place, day):
+        most = most_of_gap(day.w0_ms, day.w1_ms, day)
+        return Uncounted(most, most)
     since_ms = true_ms(samples, place - 1)
     if not is_asked(samples, place, day):
         return Uncounted(0, 0)
@@ -133,6 +139,21 @@ def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day)
         return Uncounted(most, most)
     grown = opened.max_offset - opened.bytes_in - before.line.max_offset
     return Uncounted(most, min(most, max(0, grown) // LEAST_RECORD_BYTES))
+
+
+def _comes_back(samples: Sequence[Sample], place: int, day: Day) -> bool:
+    """Whether the life before is behind the window and this boot is not: a clock was wrong, and
+    what was left out as later than the window may be of it, whole lives among it."""
+    return samples[place].ts < day.w1_ms <= samples[place - 1].ts
+
+
+def shown_behind(samples: Sequence[Sample], place: int, day: Day) -> int:
+    """At most so many sends of the window may be of the life whose first sample is at `place`: its
+    clock shows it behind the window, and more time since the life before than passed."""
+    sample = samples[place]
+    if place == 0 or sample.ts < day.w1_ms or sample.proves_down:
+        return 0
+    return most_of_gap(true_ms(samples, place - 1), day.w1_ms, day)
 
 
 def _hidden_sends(sample: Sample, day: Day) -> int:

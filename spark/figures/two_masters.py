@@ -9,16 +9,22 @@ in docs/sla_report.md ("Two masters at once"). Must not know replicas, figures o
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from spark.dumps.dump_line import Line
+from spark.figures.descent import Descent
 from spark.figures.sample_stream import GroupSamples, Sample
 from spark.reported_day import Day
 
 CLOCKS_MS: Final = 1_000
 """So much may the clocks of two hosts differ: an overlap up to that is none."""
+_SWITCHED_MS: Final = 60_000
+"""In a longer time without a master a third one may have been promoted of which no line is left."""
+MOST_AT_ONCE: Final = 16
+"""More lives than that at a time are not one broker's, whatever they name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +63,19 @@ class Ancestry:
     def comes_from(self, young: str, old: str) -> bool:
         """Whether boot `young` is a later life of the broker that `old` was one of. A life that
         wrote on after the one that names it had begun is not its past: a copied disk."""
-        boot, seen = young, {young}
-        while boot in self._before:
-            before, seq = self._before[boot]
-            if before is None or before in seen or self._last_seq.get(before, 0) > (seq or 0):
-                return False
-            if before == old:
-                return True
-            seen.add(before)
-            boot = before
-        return False
+        return self._descent.comes_from(young, old)
+
+    @functools.cached_property
+    def _descent(self) -> Descent:
+        return Descent(
+            {
+                boot: before
+                for boot, (before, seq) in self._before.items()
+                if before is not None
+                and before != boot
+                and self._last_seq.get(before, 0) <= (seq or 0)
+            }
+        )
 
     def follows(self, sample: Sample) -> bool:
         """Whether a boot's first sample comes from the life before it in the stream directly."""
@@ -80,8 +89,9 @@ class Ancestry:
     def next_life(self, sample: Sample) -> Sample | None:
         """The first sample of the next life of the broker whose life is the one before this first
         sample of a boot: this one, or that of a broker that came back when another one had been
-        promoted. None also where not both are known to have been nothing in between: the life that
-        a promoted one names has to be there."""
+        promoted. None also where somebody may have been master in between: the life that a promoted
+        one names has to be there, and is not that next one, whose clock was wrong; nor may they be
+        far apart."""
         before, line = sample.predecessor, sample.line
         if before is None or self.follows(sample):
             return None if before is None else sample
@@ -89,7 +99,10 @@ class Ancestry:
             return None
         after = self._next.get(before.line.boot)
         is_whole = line.prev_boot in self._before and line.prev_boot != line.boot
-        return after if is_whole and after is not None and _is_next(before, after) else None
+        if after is None or not is_whole or line.boot_ts - before.ts > _SWITCHED_MS:
+            return None
+        is_between = self.comes_from(line.boot, after.line.boot)
+        return after if _is_next(before, after) and not is_between else None
 
 
 def _is_next(before: Sample, after: Sample) -> bool:
@@ -97,7 +110,8 @@ def _is_next(before: Sample, after: Sample) -> bool:
 
 
 def overlaps(samples: GroupSamples, ancestry: Ancestry, day: Day) -> list[Overlap]:
-    """Those that have a part in the window, clipped to it, by their beginning."""
+    """Of each life the longest one with a life that began before it, if that has a part in the
+    window; clipped to it, by their beginning."""
     lives = sorted(
         _lives(samples.masters.samples), key=lambda life: (_begin_ms(life), life[0].line.boot)
     )
@@ -106,19 +120,28 @@ def overlaps(samples: GroupSamples, ancestry: Ancestry, day: Day) -> list[Overla
     for life in lives:
         begin_ms = _begin_ms(life)
         running = [each for each in running if each[-1].ts - begin_ms > CLOCKS_MS]
-        for each in running:
-            end_ms = min(each[-1].ts, life[-1].ts)
-            one, other = each[0].line.boot, life[0].line.boot
-            if end_ms - begin_ms <= CLOCKS_MS or ancestry.comes_from(other, one):
-                continue
-            if not ancestry.comes_from(one, other):
-                found.append(Overlap(begin_ms, end_ms, each[-1], life[0]))
+        others = [each for each in running if not _are_one_broker(each, life, ancestry)]
         running.append(life)
+        if len(running) > MOST_AT_ONCE:
+            first_to_end = min(running, key=lambda each: each[-1].ts)
+            running.remove(first_to_end)
+            others.append(first_to_end if first_to_end is not life else running[0])
+        longest = max(others, key=lambda each: each[-1].ts, default=None)
+        if longest is not None:
+            end_ms = min(longest[-1].ts, life[-1].ts)
+            if end_ms - begin_ms > CLOCKS_MS:
+                found.append(Overlap(begin_ms, end_ms, longest[-1], life[0]))
     return [
         Overlap(max(each.start_ms, day.w0_ms), min(each.end_ms, day.w1_ms), each.one, each.other)
         for each in found
         if each.start_ms < day.w1_ms and each.end_ms > day.w0_ms
     ]
+
+
+def _are_one_broker(one: Sequence[Sample], other: Sequence[Sample], ancestry: Ancestry) -> bool:
+    """Whether one of two lives comes from the other."""
+    boot, boot_of_other = one[0].line.boot, other[0].line.boot
+    return ancestry.comes_from(boot, boot_of_other) or ancestry.comes_from(boot_of_other, boot)
 
 
 def _lives(samples: Iterable[Sample]) -> Iterable[list[Sample]]:

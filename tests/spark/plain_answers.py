@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from tests.spark.plain_bounds import LEAST_RECORD, MOST_SENDS_A_MS, Past
+from tests.spark.plain_bounds import LEAST_RECORD, MOST_SENDS_A_MS, Past, comes_back
 from tests.spark.plain_samples import SEND_RESULTS, Json, Sample, Window
 
 TURNS_MS: Final = 64
@@ -74,6 +74,8 @@ def _told(stream: list[Sample], past: Past, window: Window) -> Iterator[Told]:
     for place, sample in enumerate(stream):
         if sample.before is None:
             yield from _before_boot(stream, place, past, window)
+            if sample.shows_more and sample.ts >= window.w1:
+                yield _unknown(_gap(_true_ms(stream, place - 1), window.w1, window))
         if _is_counted(stream, place, window):
             yield from _counted(sample, window)
     last = _true_ms(stream, len(stream) - 1)
@@ -138,13 +140,15 @@ def _before_boot(stream: list[Sample], place: int, past: Past, window: Window) -
     if last is None:
         yield _unknown(_gap(window.w0, sample.boot_ts, window) + hidden * MOST_SENDS_A_MS)
         return
-    since = _true_ms(stream, place - 1)
-    if since >= window.w1 or sample.boot_ts <= window.w0 or past.is_orderly(sample):
+    since, is_back = _true_ms(stream, place - 1), comes_back(sample, window)
+    is_asked = is_back or (since < window.w1 and sample.boot_ts > window.w0)
+    if not is_asked or past.is_orderly(sample):
         return
     most = max(_gap(since, sample.boot_ts, window), last.interval_ms * MOST_SENDS_A_MS)
     most += hidden * MOST_SENDS_A_MS
+    most = _gap(window.w0, window.w1, window) if is_back else most
     stored = most
-    if past.continues(sample):
+    if past.continues(sample) and not is_back:
         life = [s for s in stream[place : place + 20] if s.boot == sample.boot]
         for opened in [s for s in life if s.max_offset][:1]:
             grown = opened.max_offset - opened.bytes_in - last.max_offset

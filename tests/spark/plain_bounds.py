@@ -23,6 +23,8 @@ SEEN_AGO_MS: Final = 1_000
 FAILURES: Final = ("flush_slave_timeout", "slave_not_available", "flush_disk_timeout")
 
 Span = tuple[float, float]
+SWITCHED_MS = 60_000
+"""A master may be promoted for longer after another one, but a third may have been in between."""
 
 
 class Past:
@@ -67,6 +69,9 @@ class Past:
             return None
         is_next = (some[0].line.get("prev_seq") or 0) >= before.seq
         own = {before.boot: some[0].boot, sample.boot: was_slave}
+        is_between = some[0].boot in self.ancestors(sample.boot)
+        if is_between or sample.boot_ts - before.ts > SWITCHED_MS:
+            return None
         return some[0] if is_next and all(a != b for a, b in own.items()) else None
 
     def is_counted(self, sample: Sample) -> bool:
@@ -150,6 +155,12 @@ def is_marked(sample: Sample) -> bool:
 # -- sends -----------------------------------------------------------------------------------
 
 
+def comes_back(sample: Sample, window: Window) -> bool:
+    """A life seems to be of the window and the one before it behind that: a clock was wrong."""
+    last = sample.predecessor
+    return last is not None and sample.ts < window.w1 <= last.ts
+
+
 def sends(stream: list[Sample], past: Past, window: Window) -> Json:
     """Counts of synchronous sends, least and most."""
     sums = dict.fromkeys(("ok_least", "ok_most", "failed_least", "failed_most"), 0)
@@ -189,13 +200,14 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         if sample.before is not None:
             continue
         last = sample.predecessor
+        if sample.shows_more and sample.ts >= window.w1:
+            unknown(gap(true_ms(place - 1), window.w1))
         if last is None:
             hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
             unknown(gap(window.w0, sample.boot_ts) + hidden * MOST_SENDS_A_MS)
-        elif (
-            true_ms(place - 1) >= window.w1
-            or sample.boot_ts <= window.w0
-            or past.is_orderly(sample)
+        elif past.is_orderly(sample) or not (
+            comes_back(sample, window)
+            or (true_ms(place - 1) < window.w1 and sample.boot_ts > window.w0)
         ):
             continue
         elif past.is_counted(sample):
@@ -210,6 +222,8 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
             if within and last.in_window and after.in_window:
                 sums["ok_least"] += rose["ok"]
                 sums["failed_least"] += failed
+        elif comes_back(sample, window):
+            unknown(gap(window.w0, window.w1))
         else:
             most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
             most += sample.hidden_down_ms * MOST_SENDS_A_MS

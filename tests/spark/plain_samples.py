@@ -107,6 +107,8 @@ class Sample:
     """Of that, before the window by its own clock and within it by a right one."""
     passed_ms: int | None = None
     """Since the last sample of the life before, by clocks that nobody sets."""
+    shows_more: bool = False
+    """Its clock shows more time since then than passed, or nothing proves how much did."""
     named_rows: dict[str, Json] | None = None
     """Its rows once each slave has its name."""
     down_start: int = 0
@@ -666,6 +668,7 @@ def _compare(
         sample.passed_ms = passed
         if shown - true > AGREE_MS:  # nothing of it is proved down
             sample.down_start = sample.down_end = 0
+            sample.shows_more = True
 
 
 def _passed(stream: list[Sample], now: Sample, then: Sample, whole: Sequence[Sample]) -> int | None:
@@ -733,9 +736,11 @@ def clipped(start: int, end: int, window: Window) -> tuple[int, int]:
 
 
 def rows_that_name(stream: list[Sample], window: Window) -> list[Sample]:
-    """The samples whose rows make replicas of D: the last one before w0, those of the window, and
-    the closing one if its boot began before w1."""
+    """The samples whose rows make replicas of D: of the last boot with rows before w0 the last one
+    there, those of the window, and the closing one if its boot began before w1."""
     earlier = [sample for sample in stream if sample.ts < window.w0]
+    while earlier and not any(s.rows for s in earlier if s.boot == earlier[-1].boot):
+        earlier.pop()
     return [
         *earlier[-1:],
         *(sample for sample in stream if sample.in_window),

@@ -125,6 +125,10 @@ class Known:
             return Piece(start, end, UNKNOWN, None, sample)
         return Piece(start, end, EXCLUDED, None, sample, NOT_YET)
 
+    def may_exist(self, sample: Sample, place: int) -> bool:
+        """It is known by the sample, or may have been there up to the one at `place`."""
+        return sample.ts > self.since or (self.unnamed_from <= place and self.since < math.inf)
+
 
 def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     """The whole window, cut into pieces; nothing is excluded yet."""
@@ -133,10 +137,11 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     for place, sample in enumerate(stream):
         told += _down(sample, known, place)
         row = sample.row(known.name)
-        if sample.carried_ms and known.since < window.w0:
+        is_unnamed_since = known.unnamed_from < math.inf and known.since < math.inf
+        if sample.carried_ms and (known.since < window.w0 or is_unnamed_since):
             extra.append(Extra(window.w0, sample.carried_ms, None, UNKNOWN))
-        if sample.in_window and sample.ts > known.since:
-            extra += _hidden(sample, known, window)
+        if sample.in_window:
+            extra += _hidden(sample, known, window, place)
         is_away = row is None or row["state"] == "disconnected"
         if is_away and known.other is not None:
             first, last = known.other
@@ -166,8 +171,9 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     return Time(pieces, extra)
 
 
-def _hidden(sample: Sample, known: Known, window: Window) -> list[Extra]:
-    """Unknown time that a clock that was set back has no room for, less what is bad of it."""
+def _hidden(sample: Sample, known: Known, window: Window, place: int) -> list[Extra]:
+    """Unknown time that a clock that was set back has no room for, less what is bad of it; while it
+    is known, or may be there under an ip."""
     row, bad = sample.row(known.name), 0.0
     is_elsewhere = (
         known.other is not None
@@ -177,8 +183,11 @@ def _hidden(sample: Sample, known: Known, window: Window) -> list[Extra]:
     )
     if row is not None and not is_elsewhere and sample.ts > window.w0:
         bad = sum(extra.length_ms for extra in _laid_out(sample, row, known, 0)[1])
-    hidden = max(0.0, hidden_doubt(sample, known.name, known.limit_ms) - bad)
-    hidden += sample.hidden_down_ms
+    hidden = 0.0
+    if known.may_exist(sample, place):
+        hidden = max(0.0, hidden_doubt(sample, known.name, known.limit_ms) - bad)
+    if known.may_exist(sample, place - 1):
+        hidden += sample.hidden_down_ms
     return [Extra(sample.ts, hidden, None, UNKNOWN)] if hidden else []
 
 
