@@ -35,9 +35,9 @@ W0 = MIDNIGHT + 600 * MINUTE
 W1 = W0 + 60 * MINUTE
 
 
-def story_of(*lives: Life, expects: bool = False) -> Story:
-    """An hour, of which 99 % are promised: 36 s may be bad."""
-    return Story(1, "b", W0, W1, 5_000, 10_000, 99.0, 1.0, expects, lives=list(lives))
+def story_of(*lives: Life, expects: bool = False, interval_ms: int = 9_000) -> Story:
+    """An hour, of which 99 % are promised: 36 s may be bad. With few lines a case is cheap."""
+    return Story(1, "b", W0, W1, interval_ms, 10_000, 99.0, 1.0, expects, lives=list(lives))
 
 
 def life(start: int, end: int, **fields: int) -> Life:
@@ -123,6 +123,7 @@ def down(ahead: int, **fields: int) -> Story:
         connected(life(W0 - MINUTE, DOWN[0])),
         connected(life(DOWN[1], W1 + MINUTE, **fields)),
         expects=True,
+        interval_ms=9_000 if ahead else 5_000,
     )
     if ahead:
         story.clock = [(DOWN[0] + 1_000, ahead), (DOWN[1] + 10 * MINUTE, 0)]
@@ -197,7 +198,7 @@ def test_a_clock_that_is_set_back_behind_the_begin_of_the_life_before(tmp_path: 
     ]
     for one in lives:
         one.links["b:1"].states = [(one.start, IN_SYNC)]
-    story = story_of(*lives, expects=True)
+    story = story_of(*lives, expects=True, interval_ms=5_000)
     story.clock = [(W0 + 26 * MINUTE, -12 * MINUTE)]
     row = judged(story, tmp_path)
     assert row["verdict"] == INSUFFICIENT
@@ -215,6 +216,7 @@ def test_another_host_is_master_between_two_lives(tmp_path: Path, names_past: bo
         other,
         connected(life(W0 + 26 * MINUTE, W1 + 30 * MINUTE)),
         expects=True,
+        interval_ms=5_000,
     )
     story.clock = [(W0 + 22 * MINUTE, -5 * MINUTE + 2_000)]
 
