@@ -26,7 +26,7 @@ from tests.spark.day_events import (
     truth,
 )
 from tests.spark.day_generator import Day, day_of
-from tests.spark.day_objectives import REFUSED, Sends
+from tests.spark.day_objectives import REFUSED, Copies, Sends
 from tests.spark.plain_samples import Json, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET
 from tests.spark.test_generated_days import question_of, wrong
@@ -277,6 +277,32 @@ def test_a_machine_that_sleeps_and_whose_clock_goes_on(tmp_path: Path) -> None:
 
     row = judged(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True), tmp_path, sleep)
     assert row["unknown_s"] == pytest.approx(900, abs=1)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize(("asleep_ms", "verdict"), [(60_000, MET), (15 * MINUTE, INSUFFICIENT)])
+@pytest.mark.parametrize("has_marks", [True, False])
+def test_metadata_of_a_slave_whose_machine_sleeps(
+    tmp_path: Path, has_marks: bool, asleep_ms: int, verdict: str, goes_on: bool
+) -> None:
+    """Copied every half minute; its age is told by a clock that stood still meanwhile. Two minutes
+    are allowed: a minute's sleep and half a minute before it are not too much."""
+    story = story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True)
+    story.asks, story.metadata_age_ms = {"metadata age"}, 120_000
+    lives = [(W0 - 10 * MINUTE, W1 + 2 * MINUTE)]
+    story.copies = Copies(1, lives, [*range(W0 - 9 * MINUTE, W1 + 2 * MINUTE, 30_000)])
+
+    def sleep(line: Json) -> None:
+        if line["role"] != "SLAVE":
+            return
+        if not has_marks:
+            del line["metadata"][0]["age_ms_max"]
+        if line["ts"] > W0 + 20 * MINUTE:
+            line["uptime"] += asleep_ms
+            line["ts"] += asleep_ms * goes_on
+
+    row = judged(story, tmp_path, sleep)
+    assert row["verdict"] == verdict, row["reasons"]
 
 
 def down_before(
