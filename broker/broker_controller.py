@@ -288,7 +288,8 @@ class BrokerController:
         self._store.log.close()
         self._messages.finish()
         self._pop.finish()
-        self._tables.persist()
+        if self._tables.persist():
+            self._pop.remove_journal()
         self._outside.close()
 
     # -- events --------------------------------------------------------------------------------

@@ -277,13 +277,13 @@ class HAClient(ServiceThread):
                 return
         except UnprovedError as error:
             if may_repair:
-                self._say_refused(
+                self._report_refusal(
                     error.reason,
                     f"{divergence.text}: nothing is replicated, and our log stays as it is, since "
                     f"this is not known to be our master's word: {error}",
                 )
                 return
-        self._say_refused(
+        self._report_refusal(
             divergence.reason,
             f"{divergence.text}: nothing is replicated. To give up what the master lacks set "
             "haTruncateDiverged=true and restart (a backup is made); if this broker has the "
@@ -296,10 +296,10 @@ class HAClient(ServiceThread):
             shown = f"{text}: truncating to there because haTruncateDiverged=true"
         else:
             text = shown = f"{text}; starting over at {repair.offset}, the files are moved aside"
-        self._say_refused(proved.reason, shown)
+        self._report_refusal(proved.reason, shown)
         self._resync(repair.action, repair.offset, text)
 
-    def _say_refused(self, reason: RefusalReason, text: str) -> None:
+    def _report_refusal(self, reason: RefusalReason, text: str) -> None:
         self._state = HAClientState.REFUSED
         self._last_error.note(text)
         self._refusals.refused(self._address or "?", reason, text)

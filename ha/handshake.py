@@ -305,5 +305,5 @@ def _report_key(version: int, secret: bytes | None, transcript: bytes) -> bytes 
 def _damaged() -> HandshakeError:
     """Without a secret there is nothing to know: the bytes are not those that were sent."""
     return HandshakeError(
-        RefusalReason.BAD_CHECKSUM, "the handshake was damaged on the way; it is tried again"
+        RefusalReason.BAD_CHECKSUM, "the handshake was damaged on the way; retrying"
     )

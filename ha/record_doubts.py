@@ -80,8 +80,8 @@ class RecordDoubts:
         self._confirmed.setdefault(suspicion.field, []).append(self._clock.monotonic_ms())
         self._refresh()
         log.warning(
-            "the record at %s came twice with the same bytes: it is what the master has, and is "
-            "kept, though %s%s",
+            "keeping the record at %s, which came twice with the same bytes and so is the "
+            "master's, although %s%s",
             phy_offset,
             suspicion.text,
             f"; {suspicion.field} is not judged for an hour"
@@ -98,8 +98,8 @@ class RecordDoubts:
             return
         self._said[suspicion.field] = now_ms, 0
         log.warning(
-            "the record at %s is what the master has (its frame's checksum is right), and is kept, "
-            "though %s%s",
+            "keeping the record at %s, which is the master's (its frame's checksum is right), "
+            "although %s%s",
             phy_offset,
             suspicion.text,
             f" ({unsaid} more since the last line)" if unsaid else "",

@@ -93,7 +93,11 @@ class UncomparedEnd:
 
     def _keep(self, places: list[int]) -> None:
         if len(places) > _MOST_PLACES:
-            log.error("%s: more than %s places to compare", self._path, _MOST_PLACES)
+            log.error(
+                "%s: more than %s places to compare; dropping the middle ones",
+                self._path,
+                _MOST_PLACES,
+            )
             del places[_MOST_PLACES - 1 : -1]
         self._places = places
         self._write()

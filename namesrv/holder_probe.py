@@ -62,7 +62,7 @@ class HolderProbe:
         if silent_ms < SILENCE_MS:
             return False
         log.warning(
-            "broker %s: no answer for %s ms, another host may register what it holds",
+            "broker %s: no answer for %s ms, another host may now register its id",
             live.broker_addr,
             silent_ms,
         )

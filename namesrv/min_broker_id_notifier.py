@@ -44,7 +44,7 @@ class MinBrokerIdNotifier:
         if not self._is_enabled():
             return
         log.info(
-            "broker %s: its smallest id is %s now, telling %s",
+            "broker %s: its smallest id is now %s, notifying %s",
             change.broker_name,
             change.min_broker_id,
             change.to_notify,
@@ -84,4 +84,4 @@ def _send(client: RemotingClient, change: MinBrokerIdChange) -> None:
         try:
             client.invoke_oneway(address, command, _TIMEOUT_MS)
         except RemotingError as error:
-            log.warning("%s: not told of the change: %s", address, error)
+            log.warning("%s: could not be notified of the change: %s", address, error)

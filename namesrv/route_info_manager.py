@@ -70,7 +70,7 @@ class RouteInfoManager:
         thread that changed the tables."""
         self._on_min_broker_id_change = on_min_broker_id_change
         self._changes: list[MinBrokerIdChange] = []
-        """Not told yet."""
+        """Changes not yet delivered."""
         self._lock = threading.Lock()
         self._topic_queue_table: Final = TopicQueueTable(max_topics)
         self._topic_queue_mapping_table: Final = TopicQueueMappingTable()
@@ -98,10 +98,10 @@ class RouteInfoManager:
             names = {name: broker.addrs for name, broker in self._broker_addr_table.items()}
             check_room(registration, connection.connection_id, self._broker_live_table, names)
             result = self._register(registration, connection, now_ms)
-        self._tell_changes()
+        self._notify_changes()
         return result
 
-    def _tell_changes(self) -> None:
+    def _notify_changes(self) -> None:
         """Any thread, without the lock."""
         while self._changes:
             with self._lock:
@@ -260,7 +260,7 @@ class RouteInfoManager:
         5.3.3: a successor that already has the id remains)."""
         with self._lock:
             self._drop([broker_addr], f"unregistered by {broker_name}")
-        self._tell_changes()
+        self._notify_changes()
 
     def on_channel_destroy(self, connection_id: int, reason: str) -> list[str]:
         """A connection was closed: drop and return the addresses registered over it."""
@@ -272,7 +272,7 @@ class RouteInfoManager:
             ]
             if gone:
                 self._drop(gone, f"connection closed: {reason}")
-        self._tell_changes()
+        self._notify_changes()
         return gone
 
     def scan_not_active_broker(self, now_ms: int) -> list[BrokerLiveInfo]:
@@ -286,7 +286,7 @@ class RouteInfoManager:
             if expired:
                 silent = ", ".join(f"{live.timeout_ms} ms" for live in expired)
                 self._drop([live.broker_addr for live in expired], f"silent for {silent}")
-        self._tell_changes()
+        self._notify_changes()
         return expired
 
     def _drop(self, addresses: Collection[str], reason: str) -> None:
@@ -302,10 +302,10 @@ class RouteInfoManager:
             if len(left) < len(broker.addrs):
                 before, broker.addrs = broker.addrs, left
                 if left and broker.enable_acting_master:
-                    self._go_on_without(name, before, left)
+                    self._note_departed(name, before, left)
         self._drop_names({n for n, broker in self._broker_addr_table.items() if not broker.addrs})
 
-    def _go_on_without(self, name: str, before: Mapping[int, str], left: Mapping[int, str]) -> None:
+    def _note_departed(self, name: str, before: Mapping[int, str], left: Mapping[int, str]) -> None:
         """Brokers of an acting group have gone, others are left: without a master its topics can
         only be read."""
         if MASTER_ID not in left:

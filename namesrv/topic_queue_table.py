@@ -77,7 +77,9 @@ class TopicQueueTable:
                     log.info("topic %s: %s (was %s)", topic, queue_data, old)
         if len(changed) > _TOPICS_LOGGED:
             more = len(changed) - _TOPICS_LOGGED
-            log.info("broker %s: and %s more topics, up to %s", broker_name, more, changed[-1])
+            log.info(
+                "broker %s: %s more topics changed, the last is %s", broker_name, more, changed[-1]
+            )
 
     def add(self, topic: str, queue_datas: Mapping[str, QueueData]) -> None:
         """Add the broker names of `queue_datas` to the topic, or replace their queues. Raises
@@ -127,7 +129,9 @@ class TopicQueueTable:
         if len(gone) > _TOPICS_LOGGED:
             more = len(gone) - _TOPICS_LOGGED
             names = ", ".join(sorted(broker_names))
-            log.info("broker name %s: and %s more topics, up to %s", names, more, gone[-1])
+            log.info(
+                "broker name %s: %s more topics removed, the last is %s", names, more, gone[-1]
+            )
 
     def _remove(self, topic: str, broker_names: AbstractSet[str]) -> bool:
         """True if no broker serves the topic any longer."""

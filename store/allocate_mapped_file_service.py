@@ -221,7 +221,7 @@ class AllocateMappedFileService(ServiceThread):
             except DiskFullError as error:
                 if place is places[-1]:
                     raise
-                log.warning("%s; the next directory is tried", error)
+                log.warning("%s; trying the next directory", error)
                 # That the half-made file is gone survives a power loss: it is not there twice.
                 sync_directory(place.parent)
             else:

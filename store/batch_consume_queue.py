@@ -138,8 +138,8 @@ class BatchConsumeQueue:
             return False
         if not self._believes(unit):
             log.error(
-                "%r: the record at %s in the log says queue offset %s, there is no room for those "
-                "in between: it gets no unit, the queue goes on with its next record",
+                "%r: the record at %s in the log says queue offset %s, with no room for those in "
+                "between: skipped, the queue continues with its next record",
                 self,
                 unit.phy_offset,
                 unit.base,

@@ -44,7 +44,7 @@ class BatchTopics:
         except FileNotFoundError:
             mark, data = (), b""
         except OSError as error:
-            log.warning("%s: %s: the queue types that are known stay", self._path, error)
+            log.warning("%s: %s: keeping the known queue types", self._path, error)
             return False
         self._mark, self._text, self._all = mark, data, None
         before, self.names = self.names, self._parse(data)
@@ -73,7 +73,7 @@ class BatchTopics:
             table = json.loads(data)["topicConfigTable"]
             return dict(table.items())
         except (ValueError, KeyError, AttributeError, RecursionError) as error:
-            log.warning("%s: %r: the queue types that are known stay", self._path, error)
+            log.warning("%s: %r: keeping the known queue types", self._path, error)
             return None
 
 

@@ -120,8 +120,8 @@ class ClosedFileScrubber:
             return False
         self._written_again.add(start)
         log.error(
-            "commit log: [%s, %s) is damaged on disk (%s) and whole in the page cache: it is "
-            "written again",
+            "commit log: [%s, %s) is damaged on disk (%s) and intact in the page cache; "
+            "writing it again",
             start,
             end,
             damage.reason,
@@ -152,7 +152,7 @@ class ClosedFileScrubber:
         for chunk in sorted(merged.found.keys() - before.keys()):
             log.error(
                 "commit log: [%s, %s) has changed since it was read first, though every record "
-                "passes its checks: the group's other brokers are asked",
+                "passes its checks; asking the group's other brokers",
                 *merged.range_of(chunk),
             )
 
@@ -160,7 +160,7 @@ class ClosedFileScrubber:
         try:
             return self._digests.load(start)
         except StoreError as error:
-            log.error("%s: its digests are made anew", error)
+            log.error("%s: rebuilding its digests", error)
             return None
 
     def _save(self, digests: FileDigests) -> None:

@@ -196,7 +196,7 @@ class CommitLog:
         """
         self.store_host = store_host
         if self.lmq is not None:
-            self.lmq.take_up(name for name, queues in self._next_offsets.items() if queues)
+            self.lmq.load(name for name, queues in self._next_offsets.items() if queues)
         self.position = self._committed = self._counters[MAX_PHY_OFFSET]
         zero_unpublished(self._directories, self._file_size, self._page)
         try:
@@ -336,9 +336,9 @@ class CommitLog:
         """Place the records of one topic, at least one, back to back in one file, or none of them.
 
         Returns (phy_offset, queue_offset) of each. Light queues that they name give them their
-        places; what they say of these themselves is replaced. Of an inner batch (sysFlag) only one
-        is taken. MessageIllegalError: larger than a file; QueueTableFullError: a queue would be a
-        new one; NextFileNotReadyError: later.
+        places; what they say of these themselves is replaced. Inner batches (sysFlag) get theirs as
+        INNER_BASE, all records or none. MessageIllegalError: larger than a file;
+        QueueTableFullError: a queue would be a new one; NextFileNotReadyError: later.
         """
         if self.lmq is not None:
             return self._put_dispatched(self.lmq, topic, records)
@@ -359,6 +359,9 @@ class CommitLog:
         return places
 
     def _put_all(self, topic: TopicLog, records: Sequence[Record]) -> list[tuple[int, int]]:
+        are_inner = bool(records[0].sys_flag & INNER_BATCH_FLAG)
+        if are_inner:
+            records = self._based(topic, records)
         total = sum(record_size(topic, record) for record in records)
         if total + BLANK_SIZE > self._file_size:
             what = "batch" if len(records) > 1 else "record"
@@ -369,22 +372,32 @@ class CommitLog:
             for record in records:
                 if record.queue_id not in topic.next_offsets and not record.sys_flag & _UNCOUNTED:
                     self._room.take(topic.name, record.queue_id)
-        if records[0].sys_flag & INNER_BATCH_FLAG:
-            return [self._put_inner_batch(topic, record) for record in records]
         if self.position + total + BLANK_SIZE > self._file_end:
             self._roll(total)
-        return [self._put(topic, record) for record in records]
+        put = self._put_inner_batch if are_inner else self._put
+        return [put(topic, record) for record in records]
+
+    def _based(self, topic: TopicLog, records: Sequence[Record]) -> list[Record]:
+        """Inner batches with the queue offsets of their first messages. Nothing is counted yet."""
+        based: list[Record] = []
+        following: dict[int, int] = {}
+        for record in records:
+            queue_id = record.queue_id
+            base = following.get(queue_id, topic.next_offsets.get(queue_id, 0))
+            if not record.sys_flag & _UNCOUNTED:
+                following[queue_id] = base + inner_num(record.sys_flag, record.properties)
+            properties = with_base(record.properties, base)
+            based.append(msgspec.structs.replace(record, properties=properties))
+        return based
 
     def _put_inner_batch(self, topic: TopicLog, record: Record) -> tuple[int, int]:
         """One record that uses up a queue offset for each message that it holds; one of a
         transaction that is prepared or rolled back uses up none, as any other."""
-        base = topic.next_offsets.get(record.queue_id, 0)
-        following = base + inner_num(record.sys_flag, record.properties)
-        properties = with_base(record.properties, base)
-        place = self._put(topic, msgspec.structs.replace(record, properties=properties))
+        phy_offset, base = self._put(topic, record)
         if not record.sys_flag & _UNCOUNTED:
+            following = base + inner_num(record.sys_flag, record.properties)
             topic.next_offsets[record.queue_id] = following
-        return place
+        return phy_offset, base
 
     def _put(self, topic: TopicLog, record: Record) -> tuple[int, int]:
         body = record.body

@@ -66,7 +66,7 @@ class CommitLogReader:
             try:
                 self._fences = load_fences(self._fences_path)
             except (StoreError, OSError) as error:
-                log.error("the ranges that were known before stay fenced: %s", error)
+                log.error("cannot reload the fences, keeping those known: %s", error)
         return self._fences
 
     @property

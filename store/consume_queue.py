@@ -391,7 +391,7 @@ class ConsumeQueue:
         has_end = self._stored.find_max_phy_offset(self._start, self._end) == self.max_phy_offset
         self.whole = has_all and has_end and not was_short
         if not self.whole:
-            log.error("%r: its files are not those of the last stop", self)
+            log.error("%r: its files have changed since the last stop", self)
 
     def falls_short_of(self, state: QueueState) -> bool:
         """Whether recovery has found less than an earlier stop knew: units are lost, unless the

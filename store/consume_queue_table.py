@@ -493,7 +493,11 @@ def _recover(
             return False
     queue.recover(complete_until_ms)
     if state is not None and queue.falls_short_of(state):
-        log.error("%r: it ended at %s once", queue, state.end // CQ_UNIT_SIZE)
+        log.error(
+            "%r: units are missing: it ended at %s at the last stop",
+            queue,
+            state.end // CQ_UNIT_SIZE,
+        )
         queue.doubt_end()
     return True
 

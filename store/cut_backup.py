@@ -170,4 +170,4 @@ def _forget_old_tails(newest: Path) -> None:
         log.warning("%s: deleted, %s newer ones are kept", path, _MOST_TAILS)
         shutil.rmtree(path, ignore_errors=True)
     names = ", ".join(path.name for path in tails[-_MOST_TAILS:])
-    log.warning("%s: what was cut off the log's end is kept: %s", own.parent, names)
+    log.warning("%s: kept what was cut off the log's end: %s", own.parent, names)

@@ -38,7 +38,7 @@ class FenceKeeper:
         except StoreError as error:
             bad = self._path.with_name(self._path.name + ".bad")
             self._path.replace(bad)
-            log.error("%s; kept as %s: the whole log is searched for damage", error, bad)
+            log.error("%s; kept as %s; searching the whole log for damage", error, bad)
             return False
         return True
 

@@ -83,7 +83,7 @@ class FewRecordsDispatch:
             end = record.phy_offset + record.size
             if not self._queues.reaches(str(topic, "utf-8", "replace"), queue_id, end):
                 log.error(
-                    "topic %s, queue %s: the record at %s has got no place in its queue: again",
+                    "topic %s, queue %s: the record at %s got no unit, dispatching it again",
                     str(topic, "utf-8", "replace"),
                     queue_id,
                     record.phy_offset,

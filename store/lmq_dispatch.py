@@ -74,7 +74,7 @@ class LmqDispatch:
         """Light queues that hold records or held some (lmqConsumeQueueNum)."""
         return len(self._queues)
 
-    def take_up(self, names: Iterable[str]) -> None:
+    def load(self, names: Iterable[str]) -> None:
         """The light ones among `names` exist."""
         self._queues.update(filter(is_lmq, names))
 

@@ -102,7 +102,7 @@ class LogRepair:
             self._write(phy_offset, piece)
             dispatch_piece(piece, phy_offset, self._extractor, self._queues.fill_blanks)
         self._keeper.lift(fence.start)
-        log.warning("commit log: repaired from a replica, can be read again: %s", fence)
+        log.warning("commit log: repaired from a replica: %s", fence)
         self._on_repaired(fence.start)
 
     def _by_file(self, start: int, data: memoryview) -> Iterator[tuple[int, memoryview]]:

@@ -39,15 +39,26 @@ def find_property(properties: bytes, name: bytes) -> bytes | None:
     """
     mark = name + NAME_END
     at = properties.rfind(mark)
-    while at >= 0:
-        if at == 0 or properties[at - 1] == 2:
-            start = at + len(mark)
-            end = properties.find(PAIR_END, start)
-            value = properties[start:] if end < 0 else properties[start:end]
-            if value:
-                return value
-        at = properties.rfind(mark, 0, at)
-    return None
+    if at < 0:
+        return None
+    if at == 0 or properties[at - 1] == 2:
+        start = at + len(mark)
+        end = properties.find(PAIR_END, start)
+        value = properties[start:] if end < 0 else properties[start:end]
+        if value:
+            return value
+    # With the separator now: a text may hold the name thousands of times within values.
+    later = PAIR_END + mark
+    while (at := properties.rfind(later, 0, max(at, 0))) >= 0:
+        value = _value_at(properties, at + len(later))
+        if value:
+            return value
+    return _value_at(properties, len(mark)) or None if properties.startswith(mark) else None
+
+
+def _value_at(properties: bytes, start: int) -> bytes:
+    end = properties.find(PAIR_END, start)
+    return properties[start:] if end < 0 else properties[start:end]
 
 
 def append_properties(properties: bytes, more: bytes) -> bytes:

@@ -64,7 +64,7 @@ class MessageStoreConfig(CompactionConfig):
         important=True,
     )
     read_only_commit_log_store_paths: str | None = setting(
-        None, "directories of the commit log that get no new files any more, separated alike"
+        None, "read-only commit log directories (same separator)"
     )
     rocketmq_broker_multi_path_splitter: str = setting(
         ",",
@@ -140,7 +140,7 @@ class MessageStoreConfig(CompactionConfig):
         256 << 20, "lag from which a slave no longer counts as in sync", unit="bytes", ge=0
     )
     offset_check_in_slave: bool = setting(
-        False, "a slave corrects pull offsets, too", changeable=AFTER_RESTART
+        False, "slaves also correct pull offsets", changeable=AFTER_RESTART
     )
     sync_master_flush_offset_when_startup: bool = setting(
         False, "a slave that has no masterFlushedOffset takes it from its master (906)"
@@ -258,7 +258,7 @@ class MessageStoreConfig(CompactionConfig):
         ge=100,
         changeable=NOW,
     )
-    sample_steps: int = setting(32, "one page of so many is looked at; below 1: 32")
+    sample_steps: int = setting(32, "sample every n-th page; values below 1 mean 32")
     data_read_ahead_enable: bool = setting(
         True,
         "let the kernel read ahead where consumers read the commit log; mqadmin "

@@ -237,7 +237,7 @@ class PutAside:
             return
         data = json.dumps(line).encode() + b"\n"
         if self._file_size + len(data) > _FILE_LIMIT:
-            log.error("%s is full: this record is in the log only", self._path)
+            log.error("%s is full, the record is not copied into it", self._path)
             return
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -246,7 +246,9 @@ class PutAside:
             finally:
                 os.close(fd)
         except OSError as error:
-            log.error("%s: this record is in the log only: %s", self._path, error)
+            log.error(
+                "%s: cannot be written, the record is not copied into it: %s", self._path, error
+            )
 
     def _load(self) -> None:
         """What earlier lives have put aside. A line that was cut off by a crash counts for
@@ -257,7 +259,7 @@ class PutAside:
         except FileNotFoundError:
             return
         except OSError as error:
-            log.error("what was put aside before is not known: %s", error)
+            log.error("cannot read which records were put aside before: %s", error)
             return
         self._file_size = len(data)
         if data and not data.endswith(b"\n"):
@@ -268,7 +270,7 @@ class PutAside:
                 by = ReadBy[line["by"].upper()]
                 place = _place_of(line)
             except (ValueError, KeyError, TypeError, AttributeError):
-                log.warning("%s: a line is no record that was put aside: skipped", self._path)
+                log.warning("%s: skipped a malformed line", self._path)
                 continue
             self._counts[by] += 1
             if len(self._known) < _REMEMBERED:

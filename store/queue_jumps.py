@@ -46,8 +46,8 @@ class QueueJumps:
         for _ in range(count):
             self._on_left_out()
         log.error(
-            "%r: the record that ends at %s in the log says queue offset %s; %s: it gets no unit, "
-            "the queue goes on with its next record",
+            "%r: the record that ends at %s in the log says queue offset %s; %s: skipped, "
+            "the queue continues with its next record",
             queue,
             first_end,
             queue_offset,

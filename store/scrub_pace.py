@@ -86,7 +86,7 @@ def load_progress(path: Path) -> ScrubProgress:
     except FileNotFoundError:
         return ScrubProgress()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s: cannot be read (%r): the scrub begins anew", path, error)
+        log.warning("%s: cannot be read (%r): the scrub starts over", path, error)
         return ScrubProgress()
 
 

@@ -206,7 +206,7 @@ class StoreOpening:
         for fence in before or ():
             low, high = max(fence.start, found.min_phy_offset), fence.end
             if fence.start not in still and low < high <= found.max_phy_offset:
-                log.warning("commit log: can be read again: %s", fence)
+                log.warning("commit log: readable again: %s", fence)
                 dispatch_range(
                     self._derived.source,
                     low,

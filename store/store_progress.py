@@ -124,4 +124,4 @@ class StoreProgress:
         try:
             self.write_checkpoint()
         except DiskFullError as error:
-            log.warning("the checkpoint is not written: %s", error)
+            log.warning("cannot write the checkpoint: %s", error)

@@ -117,6 +117,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
+    """Files that use Spark share a worker; with another --dist nothing is changed."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.support.one_session import OneSession
+
+    return OneSession(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Workers that share the machine have longer limits: those are for what hangs."""
     if WORKERS > 1:

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "remoting": set(),
     "store": {"ipc"},
     "spark": set(),
+    "controller": {"remoting"},
     "ha": {"ipc", "store"},
     "namesrv": {"conf", "remoting"},
     "broker": {"conf", "ipc", "remoting", "store", "ha"},
@@ -55,6 +56,7 @@ WINGS: dict[str, set[str]] = {
     "store_access": {"append", "longpolling"},
     "pop": {"append", "filter", "topic"},
     "transaction": {"append", "store_access", "topic"},
+    "failover": set(),
     "slave": {"offset", "out", "schedule", "settings", "subscription", "topic"},
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
     "send": {"append", "metrics", "timer", "topic", "transaction"},
@@ -587,7 +589,8 @@ def test_commands_of_the_readme_exist() -> None:
 
 
 _PATHS = re.compile(
-    r"(?<![\w/.<$-])(?:conf|remoting|ipc|store|ha|namesrv|broker|tools|spark|tests|bin|packaging|docs)"
+    r"(?<![\w/.<$-])"
+    r"(?:conf|remoting|ipc|store|ha|namesrv|broker|tools|spark|tests|bin|packaging|docs|examples)"
     r"/[\w/.-]*\w\.(?:py|md|ya?ml|conf|properties|service|json|j2|png|rules)\b"
 )
 _MADE_LATER = {"conf/tools.yml", "conf/plain_acl.yml", "namesrv/kvConfig.json"}
@@ -595,10 +598,11 @@ _MADE_LATER = {"conf/tools.yml", "conf/plain_acl.yml", "namesrv/kvConfig.json"}
 
 
 def _documents() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+    top = [ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
+    return [*top, ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("path", _documents(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", _documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_that_documents_name_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     named = set(_PATHS.findall(text)) - _MADE_LATER

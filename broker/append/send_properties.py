@@ -23,8 +23,11 @@ def find_property(text: str, name: str) -> str | None:
     """The value of `name` in a property text; the last one counts, as in RocketMQ's map."""
     mark = name + NAME_END
     at = text.rfind(mark)
-    while at > 0 and text[at - 1] != PAIR_END:
-        at = text.rfind(mark, 0, at)
+    if at > 0 and text[at - 1] != PAIR_END:
+        # With the separator now: a text may hold the name thousands of times within values.
+        at = text.rfind(PAIR_END + mark, 0, at) + 1
+        if not at and not text.startswith(mark):
+            return None
     if at < 0:
         return None
     start = at + len(mark)

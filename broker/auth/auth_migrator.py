@@ -64,9 +64,9 @@ def migrate(
         log.info("account %s: taken over from plain_acl.yml as a %s user", name, user_type)
         for text in (*account.topic_perms, *account.group_perms):
             if _named(text, group=False) is None:
-                log.warning("account %s: %s is no right on one name, it is left out", name, text)
+                log.warning("account %s: skipped %s, which is not a right on one name", name, text)
         if account.white_remote_address:
-            log.warning("account %s: its whiteRemoteAddress counts no longer", name)
+            log.warning("account %s: its whiteRemoteAddress no longer has an effect", name)
 
 
 def acl_policies(account: PlainAccessConfig) -> tuple[Policy, ...]:

@@ -162,7 +162,9 @@ class ProducerManager:
             if not connection.is_open:
                 continue
             if newest is not None and claim.account != newest.account:
-                log.warning("client id %s: of two accounts, no reply reaches it", client_id)
+                log.warning(
+                    "client id %s: used by two accounts, replies are sent to neither", client_id
+                )
                 return None
             if newest is None or claim.heard > newest.heard:
                 found, newest = connection, claim

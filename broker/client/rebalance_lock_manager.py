@@ -88,7 +88,7 @@ class RebalanceLockManager:
         self._clean_ms = now_ms
         if self._count >= self._max_locks:
             log.warning(
-                "%s queues are locked, the most that are: no other is locked until some expire",
+                "%s queues are locked, which is the limit: refusing more until some expire",
                 self._count,
             )
 

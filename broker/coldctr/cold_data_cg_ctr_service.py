@@ -70,7 +70,7 @@ class ColdDataCgCtrService:
         """By group, of operators; by group and _ADAPTIVE, of the strategy."""
 
     def use(self, settings: ColdCtrSettings) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._settings = settings
 
     # -- pulls -----------------------------------------------------------------------------------

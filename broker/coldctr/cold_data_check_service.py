@@ -55,7 +55,7 @@ class ColdDataCheckService(ServiceThread):
         """Start of a file to its sampled pages. A file that is not here counts as hot."""
 
     def use(self, settings: ColdScanSettings) -> None:
-        """Follow other settings from now on. Any thread."""
+        """Apply changed settings. Any thread."""
         self._settings = settings
         self.wakeup()
 
@@ -101,5 +101,7 @@ class ColdDataCheckService(ServiceThread):
             except FileNotFoundError:
                 continue
             except OSError as error:
-                log.warning("%s: counts as in memory: %s", file.path, error)
+                log.warning(
+                    "%s: cannot be checked, treated as being in memory: %s", file.path, error
+                )
         return found

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from broker.pop.pop_check_point import merge_key
+from broker.pop.check_point import CheckPointKey
 from broker.pop.pop_names import ACK_TAG
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64
@@ -43,16 +43,10 @@ class AckMsg(JsonBean):
     broker_name: str | None = None
 
     @property
-    def merge_key(self) -> str:
+    def key(self) -> CheckPointKey:
         """That of its check point."""
-        return merge_key(
-            self.topic or "null",
-            self.consumer_group or "null",
-            self.queue_id,
-            self.start_offset,
-            self.pop_time,
-            self.broker_name or "null",
-        )
+        topic, group = self.topic or "", self.consumer_group or ""
+        return topic, group, self.queue_id, self.start_offset, self.pop_time
 
     @property
     def unique_key(self) -> str:

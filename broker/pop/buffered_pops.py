@@ -1,4 +1,4 @@
-"""What the buffer of check points is made of: a pop, its check point, the pops of a queue.
+"""What the buffer of check points is made of: a check point and its life, the pops of a queue.
 
 Values of PopBufferMergeService, changed by it only, on the loop thread of `remoting`.
 """
@@ -7,42 +7,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
+from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.pop_journal import JournalQueue
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
-MergeKey = tuple[str, str, int, int, int]
-"""Topic, group, queue id, start offset, pop time."""
-
-
-class Popped(NamedTuple):
-    """What one pop took from a queue. next_offset: where the next pop begins."""
-
-    topic: str
-    group: str
-    queue_id: int
-    start_offset: int
-    diffs: tuple[int, ...]
-    """Of the messages' queue offsets to the start offset; none: nothing matched."""
-    pop_time_ms: int
-    invisible_time_ms: int
-    revive_queue_id: int
-    next_offset: int
 
 
 class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
     """A check point in the buffer; bits: of its acknowledged messages."""
 
-    popped: Popped
+    point: CheckPoint
+    key: CheckPointKey
+    """Its."""
     row: int
     queue: OffsetQueue | None
     parent: PopCheckPointWrapper | None = None
     children: list[PopCheckPointWrapper] = []
     """New check points of its messages whose invisible time was changed, unsettled."""
+    owner: OffsetQueue | None = None
+    """Of one that stands in no queue: that of its message."""
     bits: int = 0
     stored_end: int = 0
     is_leaving: bool = False
@@ -51,18 +38,24 @@ class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
     @property
     def is_acked(self) -> bool:
         """Whether none of its messages is left."""
-        return self.bits + 1 == 1 << len(self.popped.diffs)
-
-    @property
-    def revive_time_ms(self) -> int:
-        """When its messages become visible again."""
-        return self.popped.pop_time_ms + self.popped.invisible_time_ms
+        return self.bits + 1 == 1 << len(self.point.diffs)
 
 
 class OffsetQueue:
     """The pops of a group in a queue whose offset has not moved yet, in order."""
 
-    __slots__ = ("committed", "group", "latest", "number", "queue_id", "topic", "used_ms", "waits")
+    __slots__ = (
+        "committed",
+        "committed_before",
+        "group",
+        "latest",
+        "number",
+        "queue_id",
+        "renewed",
+        "topic",
+        "used_ms",
+        "waits",
+    )  # fmt: skip
 
     def __init__(self, found: JournalQueue, now_ms: int) -> None:
         self.number = found.number
@@ -72,19 +65,23 @@ class OffsetQueue:
         self.committed = found.committed
         self.latest = found.committed
         """Where the next pop begins."""
+        self.committed_before = -1
+        """`committed` when `clean` looked last."""
         self.used_ms = now_ms
         self.waits: deque[PopCheckPointWrapper] = deque()
+        self.renewed: set[PopCheckPointWrapper] = set()
+        """Those of messages whose invisible time was changed: their rows have its number."""
 
-
-def merge_key(popped: Popped) -> MergeKey:
-    """The key by which acks find a pop's check point."""
-    return popped.topic, popped.group, popped.queue_id, popped.start_offset, popped.pop_time_ms
+    @property
+    def is_idle(self) -> bool:
+        """Whether no row has its number, and its offset did not move of late."""
+        return not (self.waits or self.renewed) and self.committed == self.committed_before
 
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
     """The bit of a message; 0: it is none of these."""
-    diffs: Sequence[int] = wrapper.popped.diffs
-    diff = offset - wrapper.popped.start_offset
+    diffs: Sequence[int] = wrapper.point.diffs
+    diff = offset - wrapper.point.start_offset
     if 0 <= diff < len(diffs) and diffs[diff] == diff:
         return 1 << diff
     return 1 << diffs.index(diff) if diff in diffs else 0
@@ -92,9 +89,4 @@ def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
 
 def is_of(wrapper: PopCheckPointWrapper, queue: OffsetQueue) -> bool:
     """Whether the check point is of this queue and group."""
-    popped = wrapper.popped
-    return (popped.topic, popped.group, popped.queue_id) == (
-        queue.topic,
-        queue.group,
-        queue.queue_id,
-    )
+    return wrapper.point[:3] == (queue.topic, queue.group, queue.queue_id)

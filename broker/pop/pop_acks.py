@@ -69,7 +69,7 @@ class PopAcks:
         offsets = messages.offsets
         self._inflight.decrement(topic, group, queue_id, pop_time_ms, len(offsets))
         if messages.broker_name == self._broker_name and self._buffer.ack(
-            topic, group, queue_id, start_offset, pop_time_ms, offsets
+            (topic, group, queue_id, start_offset, pop_time_ms), offsets
         ):
             done("")
         else:

@@ -20,17 +20,15 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from broker.pop.buffered_pops import (
-    MergeKey,
     OffsetQueue,
     PopCheckPointWrapper,
-    Popped,
     QueueKey,
     bit_of,
     is_of,
-    merge_key,
 )
+from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.due_check_points import DueCheckPoints
-from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_check_point import PopCheckPoint, stored_point
 from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.revive_records import Refused, Stored
@@ -44,7 +42,8 @@ _AGAIN_MS: Final = 500
 _PER_SCAN: Final = 1_000
 """Check points stored in one turn, so that requests are served in between."""
 _IDLE_MS: Final = 300_000
-"""A queue without pops is forgotten; its offset is in consumerOffset.json long since."""
+"""A queue without pops is forgotten, if its offset did not move since the last look: it is in
+consumerOffset.json then."""
 SCAN_MS: Final = 20
 
 
@@ -104,7 +103,7 @@ class PopBufferMergeService:
         self._now_ms = now_ms
         self._flushed_offset = flushed_offset
         self._queues: dict[QueueKey, OffsetQueue] = {}
-        self._buffer: dict[MergeKey, PopCheckPointWrapper] = {}
+        self._buffer: dict[CheckPointKey, PopCheckPointWrapper] = {}
         self._due = DueCheckPoints()
         self._unflushed: list[PopCheckPointWrapper] = []
         """Stored, and not known to be on disk."""
@@ -187,50 +186,46 @@ class PopBufferMergeService:
         self._queues[found.topic, found.group, found.queue_id] = queue
 
     def _recover_row(self, row: JournalRow, queue: OffsetQueue, log_end: int, now_ms: int) -> None:
-        popped = self._popped_of(row, queue, now_ms)
-        is_queued = row.next_offset >= 0
-        wrapper = PopCheckPointWrapper(popped, row.row, queue if is_queued else None)
-        wrapper.bits = row.bits & (1 << len(row.diffs)) - 1
+        point = self._point_of(row, now_ms)
+        is_queued = point.next_offset >= 0
+        wrapper = PopCheckPointWrapper(point, point.key, row.row, queue if is_queued else None)
+        wrapper.bits = row.bits & (1 << len(point.diffs)) - 1
         if is_queued:
             queue.waits.append(wrapper)
-            queue.latest = max(queue.latest, row.next_offset)
+            queue.latest = max(queue.latest, point.next_offset)
         else:
             self._recovered.add(wrapper)
+            self._own(wrapper, queue)
         if 0 < row.stored_end <= log_end:
             wrapper.is_leaving = True
             wrapper.stored_end = row.stored_end
             self._unflushed.append(wrapper)
-        elif not wrapper.is_acked:
-            self._buffer[merge_key(popped)] = wrapper
+            return
+        if row.stored_end:
+            # Its record was not published. The log will soon be longer than it was then.
+            self._journal.set_stored(row.row, 0)
+        if not wrapper.is_acked:
+            self._enter(wrapper)
             self._schedule(wrapper, at_once=not is_queued)
         elif not is_queued:
             self._free(wrapper)
 
-    def _popped_of(self, row: JournalRow, queue: OffsetQueue, now_ms: int) -> Popped:
+    def _point_of(self, row: JournalRow, now_ms: int) -> CheckPoint:
         """What a row says. No check point can wait for the times of some that older brokers took
         from clients, and every offset would wait for it: their messages come again at once."""
-        limits = self._settings.limits
-        pop_time_ms, invisible_ms = row.pop_time_ms, row.invisible_time_ms
-        revive_queue_id = row.revive_queue_id
+        limits, point = self._settings.limits, row.point
         if (
-            not limits.fits_time(pop_time_ms, invisible_ms, now_ms)
-            or not 0 <= revive_queue_id < limits.revive_queue_num
+            limits.fits_time(point.pop_time_ms, point.invisible_time_ms, now_ms)
+            and 0 <= point.revive_queue_id < limits.revive_queue_num
         ):
-            self.let_go += 1
-            log.error("pop journal: %s of %s@%s cannot be", row, queue.topic, queue.group)
+            return point
+        self.let_go += 1
+        log.error("pop journal: %s of %s@%s cannot be", row, point.topic, point.group)
+        return point._replace(
             # Each of another time: it is a part of its key.
-            pop_time_ms, invisible_ms = max(now_ms - row.row, 1), 0
-            revive_queue_id = row.row % limits.revive_queue_num
-        return Popped(
-            queue.topic,
-            queue.group,
-            queue.queue_id,
-            row.start_offset,
-            row.diffs,
-            pop_time_ms,
-            invisible_ms,
-            revive_queue_id,
-            row.next_offset,
+            pop_time_ms=max(now_ms - row.row, 1),
+            invisible_time_ms=0,
+            revive_queue_id=row.row % limits.revive_queue_num,
         )
 
     # -- pops ----------------------------------------------------------------------------------
@@ -252,30 +247,31 @@ class PopBufferMergeService:
         queue = self._queues.get((topic, group, queue_id))
         return queue is None or len(queue.waits) < self._settings.max_queue_size
 
-    def add(self, popped: Popped) -> bool:
+    def add(self, point: CheckPoint) -> bool:
         """A pop took messages, or found that none matches; False: they must not be handed out,
         there is no room, or the same pop is here already."""
-        queue = self._queue(popped)
+        queue = self._queue(point)
         if queue is None:
             return False
         queue.used_ms = self._now_ms()
-        if not popped.diffs and not queue.waits:
-            queue.latest = popped.next_offset
-            self._commit(queue, popped.next_offset)
+        if not point.diffs and not queue.waits:
+            queue.latest = point.next_offset
+            self._commit(queue, point.next_offset)
             return True
-        wrapper = self._add_wrapper(popped, queue, queue)
+        wrapper = self._add_wrapper(point, queue, queue)
         if wrapper is None:
             return False
         queue.waits.append(wrapper)
-        queue.latest = popped.next_offset
+        queue.latest = point.next_offset
         return True
 
-    def _queue(self, popped: Popped) -> OffsetQueue | None:
-        topic, group, queue_id = key = popped.topic, popped.group, popped.queue_id
+    def _queue(self, point: CheckPoint) -> OffsetQueue | None:
+        topic, group, queue_id = key = point.topic, point.group, point.queue_id
         queue = self._queues.get(key)
         if queue is None:
             stored = self._offsets.query_offset(group, topic, queue_id)
-            committed = popped.start_offset if stored is None else max(stored, 0)
+            # A pop has committed where it began; a changed message is behind others.
+            committed = max(stored or 0, 0)
             number = self._journal.add_queue(topic, group, queue_id, committed)
             if number is None:
                 log.error("no room in the pop journal for queue %s of %s", key, group)
@@ -285,58 +281,51 @@ class PopBufferMergeService:
         return queue
 
     def _add_wrapper(
-        self, popped: Popped, owner: OffsetQueue, queue: OffsetQueue | None
+        self, point: CheckPoint, owner: OffsetQueue, queue: OffsetQueue | None
     ) -> PopCheckPointWrapper | None:
-        key = merge_key(popped)
-        if popped.diffs and key in self._buffer:
+        key = point.key
+        if point.diffs and key in self._buffer:
             return None
-        row = self._journal.add(
-            owner.number,
-            popped.diffs,
-            popped.revive_queue_id,
-            popped.start_offset,
-            popped.pop_time_ms,
-            popped.invisible_time_ms,
-            popped.next_offset,
-        )
+        row = self._journal.add(owner.number, point)
         if row is None:
             log.warning("the pop journal is full: nothing is handed out")
             return None
-        wrapper = PopCheckPointWrapper(popped, row, queue)
-        if popped.diffs:
+        wrapper = PopCheckPointWrapper(point, key, row, queue)
+        if point.diffs:
             self._buffer[key] = wrapper
-            self._schedule(wrapper, at_once=not self._is_buffered(popped))
+            self._schedule(wrapper, at_once=not self._is_buffered(point))
         return wrapper
 
-    def _is_buffered(self, popped: Popped) -> bool:
+    def _is_buffered(self, point: CheckPoint) -> bool:
         settings = self._settings
-        left_ms = popped.pop_time_ms + popped.invisible_time_ms - self._now_ms()
+        left_ms = point.revive_time_ms - self._now_ms()
         return settings.enabled and left_ms >= settings.stay_timeout_ms + _MIN_BUFFERED_MS
 
     def _schedule(self, wrapper: PopCheckPointWrapper, *, at_once: bool) -> None:
-        settings, popped = self._settings, wrapper.popped
+        settings, point = self._settings, wrapper.point
         # A pop time may be ahead of a clock that was set back, or be a client's.
         due_ms = min(
-            min(popped.pop_time_ms, self._now_ms()) + settings.stay_ms,
-            wrapper.revive_time_ms - settings.stay_timeout_ms,
+            min(point.pop_time_ms, self._now_ms()) + settings.stay_ms,
+            point.revive_time_ms - settings.stay_timeout_ms,
         )
         self._due.push(0 if at_once else due_ms, wrapper)
         self.on_work()
 
+    def _enter(self, wrapper: PopCheckPointWrapper) -> None:
+        """It is, again, in the buffer. Of two with one key the later counts: a client renewed one
+        message twice in a ms, while the log took neither."""
+        key = wrapper.key
+        same, self._buffer[key] = self._buffer.get(key), wrapper
+        if same is not None:
+            same.bits = (1 << len(same.point.diffs)) - 1
+            self._settle(same)
+
     # -- acks ----------------------------------------------------------------------------------
 
-    def ack(
-        self,
-        topic: str,
-        group: str,
-        queue_id: int,
-        start_offset: int,
-        pop_time_ms: int,
-        offsets: Iterable[int],
-    ) -> bool:
+    def ack(self, key: CheckPointKey, offsets: Iterable[int]) -> bool:
         """Acknowledge messages of a check point that is here. False: it is not, or is stored; the
         ack has to be stored."""
-        wrapper = self._buffer.get((topic, group, queue_id, start_offset, pop_time_ms))
+        wrapper = self._buffer.get(key)
         if wrapper is None:
             return False
         bits = wrapper.bits
@@ -345,25 +334,20 @@ class PopBufferMergeService:
         self._set_bits(wrapper, bits)
         return True
 
-    def change(
-        self,
-        popped: Popped,
-        old_start_offset: int,
-        old_pop_time_ms: int,
-    ) -> bool | None:
-        """The message of `popped` (one, next offset -1) gets a new check point in the place of its
+    def change(self, point: CheckPoint, old_key: CheckPointKey) -> bool | None:
+        """The message of `point` (one, next offset -1) gets a new check point in the place of its
         old one. True: done. False: the new one is kept, but the old one is not here, so that the
         new one was handed to the log and the ack has to be stored behind it. None: no room."""
-        topic, group, queue_id = popped.topic, popped.group, popped.queue_id
-        owner = self._queue(popped)
+        owner = self._queue(point)
         if owner is None:
             return None
         owner.used_ms = self._now_ms()
-        old = self._buffer.get((topic, group, queue_id, old_start_offset, old_pop_time_ms))
-        new = self._add_wrapper(popped, owner, None)
+        old = self._buffer.get(old_key)
+        new = self._add_wrapper(point, owner, None)
         if new is None:
             return None
-        bit = 0 if old is None else bit_of(old, popped.start_offset)
+        self._own(new, owner)
+        bit = 0 if old is None else bit_of(old, point.start_offset)
         if old is None or not bit or old.bits & bit:
             self._store(new)
             return False
@@ -372,6 +356,11 @@ class PopBufferMergeService:
         self._set_bits(old, old.bits | bit)
         return True
 
+    @staticmethod
+    def _own(wrapper: PopCheckPointWrapper, owner: OffsetQueue) -> None:
+        wrapper.owner = owner
+        owner.renewed.add(wrapper)
+
     def _set_bits(self, wrapper: PopCheckPointWrapper, bits: int) -> None:
         if bits == wrapper.bits:
             return
@@ -379,7 +368,7 @@ class PopBufferMergeService:
         wrapper.bits = bits
         self._journal.set_bits(wrapper.row, bits)
         if wrapper.is_acked:
-            del self._buffer[merge_key(wrapper.popped)]
+            del self._buffer[wrapper.key]
             self._settle(wrapper)
 
     # -- settling ------------------------------------------------------------------------------
@@ -400,7 +389,7 @@ class PopBufferMergeService:
     def _is_settled(self, wrapper: PopCheckPointWrapper) -> bool:
         if wrapper.children:
             return False
-        if not wrapper.popped.diffs or (wrapper.is_acked and not wrapper.is_leaving):
+        if not wrapper.point.diffs or (wrapper.is_acked and not wrapper.is_leaving):
             return True
         return 0 < wrapper.stored_end <= self._flushed_offset()
 
@@ -413,7 +402,7 @@ class PopBufferMergeService:
         while waits and self._is_settled(waits[0]):
             settled.append(waits.popleft())
         if settled:
-            self._commit(queue, settled[-1].popped.next_offset)
+            self._commit(queue, settled[-1].point.next_offset)
             for wrapper in settled:
                 self._free(wrapper)
 
@@ -422,6 +411,8 @@ class PopBufferMergeService:
         if wrapper.row >= 0:
             self._journal.free(wrapper.row)
             wrapper.row = -1
+        if wrapper.owner is not None:
+            wrapper.owner.renewed.discard(wrapper)
 
     def _commit(self, queue: OffsetQueue, offset: int) -> None:
         """Never back: consumers that pull may have committed more meanwhile."""
@@ -452,7 +443,7 @@ class PopBufferMergeService:
         self._follow_flushes()
 
     def _is_here(self, wrapper: PopCheckPointWrapper) -> bool:
-        return self._buffer.get(merge_key(wrapper.popped)) is wrapper
+        return self._buffer.get(wrapper.key) is wrapper
 
     def _follow_flushes(self) -> None:
         if not self._unflushed:
@@ -474,29 +465,16 @@ class PopBufferMergeService:
 
     def _store(self, wrapper: PopCheckPointWrapper) -> None:
         """Store what is left of a check point; from now on its acks are stored, too."""
-        del self._buffer[merge_key(wrapper.popped)]
+        point = wrapper.point
+        del self._buffer[wrapper.key]
         wrapper.is_leaving = True
         self._leaving += 1
+        left = [diff for index, diff in enumerate(point.diffs) if not wrapper.bits >> index & 1]
         self._records.put_check_point(
-            self._point(wrapper),
-            wrapper.popped.revive_queue_id,
+            stored_point(point._replace(diffs=tuple(left)), self._settings.limits.broker_name),
+            point.revive_queue_id,
             lambda end: self._on_stored(wrapper, end),
             lambda remark: self._on_refused(wrapper, remark),
-        )
-
-    def _point(self, wrapper: PopCheckPointWrapper) -> PopCheckPoint:
-        popped = wrapper.popped
-        left = [diff for index, diff in enumerate(popped.diffs) if not wrapper.bits >> index & 1]
-        return PopCheckPoint(
-            start_offset=popped.start_offset,
-            pop_time=popped.pop_time_ms,
-            invisible_time=popped.invisible_time_ms,
-            num=len(left),
-            queue_id=popped.queue_id,
-            topic=popped.topic,
-            group=popped.group,
-            queue_offset_diff=left,
-            broker_name=self._settings.limits.broker_name,
         )
 
     def _on_stored(self, wrapper: PopCheckPointWrapper, end: int) -> None:
@@ -512,10 +490,9 @@ class PopBufferMergeService:
         self._leaving -= 1
         if wrapper.row < 0:
             return
-        popped = wrapper.popped
-        log.warning("check point of %s is not stored yet: %s", popped, remark)
+        log.warning("check point of %s is not stored yet: %s", wrapper.point, remark)
         wrapper.is_leaving = False
-        self._buffer[merge_key(popped)] = wrapper
+        self._enter(wrapper)
         self._due.push(self._now_ms() + _AGAIN_MS, wrapper)
         self.on_work()
 
@@ -528,10 +505,10 @@ class PopBufferMergeService:
             return
         log.info("group %s: offset of %s@%s was set; forgotten: pops", group, topic, queue_id)
         for wrapper in [one for one in self._buffer.values() if is_of(one, queue)]:
-            del self._buffer[merge_key(wrapper.popped)]
+            del self._buffer[wrapper.key]
             wrapper.is_leaving = True
             self._free(wrapper)
-        for wrapper in queue.waits:
+        for wrapper in [*queue.waits, *queue.renewed]:
             self._free(wrapper)
         queue.waits.clear()
         for wrapper in self._unflushed:
@@ -547,9 +524,11 @@ class PopBufferMergeService:
         for key, queue in list(self._queues.items()):
             if not is_known(queue.topic, queue.group):
                 self.clear_offset_queue(*key)
-            elif not queue.waits and now_ms - queue.used_ms > _IDLE_MS:
+            elif queue.is_idle and now_ms - queue.used_ms > _IDLE_MS:
                 del self._queues[key]
                 self._journal.free_queue(queue.number)
+            else:
+                queue.committed_before = queue.committed
 
     # -- orderly stop --------------------------------------------------------------------------
 
@@ -560,8 +539,11 @@ class PopBufferMergeService:
 
     def finish(self) -> None:
         """After the last commit of an orderly stop, before the offsets are saved: what was stored
-        counts, and the journal is not needed if all was."""
+        counts."""
         self._follow_all()
+
+    def remove_journal(self) -> None:
+        """The offsets are saved after `finish`: the journal is not needed, if all was stored."""
         left = len(self._buffer) + self._leaving
         if left:
             log.warning("%s check points could not be stored; kept in the journal", left)
@@ -578,10 +560,10 @@ def _fault_of(
     row: JournalRow, queue: OffsetQueue, queue_end: Callable[[str, int], int | None]
 ) -> str:
     """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
-    diffs = row.diffs
-    if row.start_offset < 0 or row.next_offset < -1 or min(diffs, default=0) < 0:
+    point = row.point
+    if point.start_offset < 0 or point.next_offset < -1 or min(point.diffs, default=0) < 0:
         return "its numbers cannot be"
     end = queue_end(queue.topic, queue.queue_id) or 0
-    if row.start_offset + max(diffs, default=0) >= end:
+    if max(point.offsets, default=point.start_offset) >= end:
         return f"its queue has no such messages, it ends at {end}"
     return ""

@@ -1,4 +1,4 @@
-"""PopCheckPoint: what was handed out from a queue by one pop, as stored in the revive topic.
+"""PopCheckPoint: a check point as stored in the revive topic.
 
 Pure data, any thread (Java: PopCheckPoint). The body is JSON in Java's order:
 
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.pop_names import ACK_TIME_INTERVAL_MS, CK_TAG
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64
@@ -71,16 +72,10 @@ class PopCheckPoint(JsonBean):
         return self.revive_time - ACK_TIME_INTERVAL_MS
 
     @property
-    def merge_key(self) -> str:
-        """What joins it with its acks."""
-        return merge_key(
-            self.topic or "null",
-            self.group or "null",
-            self.queue_id,
-            self.start_offset,
-            self.pop_time,
-            self.broker_name or "null",
-        )
+    def key(self) -> CheckPointKey:
+        """That of its acks, too, if they name the same broker."""
+        topic, group = self.topic or "", self.group or ""
+        return topic, group, self.queue_id, self.start_offset, self.pop_time
 
     @property
     def unique_key(self) -> str:
@@ -90,21 +85,19 @@ class PopCheckPoint(JsonBean):
             f"@{self.broker_name}@{CK_TAG}"
         )
 
-    def index_of_ack(self, offset: int) -> int:
-        """The bit of the message with this queue offset; -1: it is none of these."""
-        if offset < self.start_offset:
-            return -1
-        diff = offset - self.start_offset
-        if not self.queue_offset_diff:
-            return diff if diff < self.num else -1
-        return self.queue_offset_diff.index(diff) if diff in self.queue_offset_diff else -1
-
-    def ack_offset_by_index(self, index: int) -> int:
-        """The queue offset of a bit. Raises IndexError: the check point has fewer offsets than it
-        says."""
-        if not self.queue_offset_diff:
-            return self.start_offset + index
-        return self.start_offset + self.queue_offset_diff[index]
+    def check_point(self, revive_queue_id: int) -> CheckPoint:
+        """As it is in memory. revive_queue_id: where its record is. Its numbers are plausible
+        (fault_of_stored)."""
+        return CheckPoint(
+            self.topic or "",
+            self.group or "",
+            self.queue_id,
+            self.start_offset,
+            tuple(self.queue_offset_diff or range(self.num))[: self.num],
+            self.pop_time,
+            self.invisible_time,
+            revive_queue_id,
+        )
 
     def parse_re_put_times(self) -> int:
         """How often it was put again; 127, Java's largest byte, if that is more or no number."""
@@ -116,8 +109,19 @@ class PopCheckPoint(JsonBean):
             return 127
 
 
-def merge_key(
-    topic: str, group: str, queue_id: int, start_offset: int, pop_time_ms: int, broker_name: str
-) -> str:
-    """The key by which acks find their check point."""
-    return f"{topic}{group}{queue_id}{start_offset}{pop_time_ms}{broker_name}"
+def stored_point(
+    point: CheckPoint, broker_name: str | None, re_put_times: int = 0
+) -> PopCheckPoint:
+    """As its record says it."""
+    return PopCheckPoint(
+        start_offset=point.start_offset,
+        pop_time=point.pop_time_ms,
+        invisible_time=point.invisible_time_ms,
+        num=len(point.diffs),
+        queue_id=point.queue_id,
+        topic=point.topic,
+        group=point.group,
+        queue_offset_diff=list(point.diffs),
+        broker_name=broker_name,
+        re_put_times=str(re_put_times) if re_put_times else None,
+    )

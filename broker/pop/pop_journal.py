@@ -23,11 +23,13 @@ import logging
 import os
 import struct
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Final
 
+from broker.pop.check_point import CheckPoint
 from store.clean_exit import boot_id
 from store.unflushed_map import map_unflushed, take_blocks
 
@@ -77,20 +79,14 @@ class JournalQueue:
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """A check point as found in the file; times in ms. next_offset -1: it stands in no offset queue
-    (its invisible time was changed)."""
+    """A check point as found in the file, where it stands there, and what became of it."""
 
+    point: CheckPoint
     queue: int
-    revive_queue_id: int
-    start_offset: int
-    pop_time_ms: int
-    invisible_time_ms: int
-    next_offset: int
-    diffs: tuple[int, ...]
-    row: int = -1
-    sequence: int = 0
-    bits: int = 0
-    stored_end: int = 0
+    row: int
+    sequence: int
+    bits: int
+    stored_end: int
 
 
 class PopJournal:
@@ -138,7 +134,8 @@ class PopJournal:
         self._capacity = (len(self._map) - _ROWS_AT) // _ROW_SIZE
         self._rows_with_blocks = min(self._words[_USED_ROWS], self._capacity)
         self._queues_with_blocks = min(self._words[_USED_QUEUES], _QUEUES)
-        return self._read_queues(), self._read_rows()
+        queues = self._read_queues()
+        return queues, self._read_rows(queues)
 
     def remove(self) -> None:
         """All is in the log: an orderly stop needs no file."""
@@ -191,18 +188,10 @@ class PopJournal:
 
     # -- rows ----------------------------------------------------------------------------------
 
-    def add(
-        self,
-        queue: int,
-        diffs: tuple[int, ...],
-        revive_queue_id: int,
-        start_offset: int,
-        pop_time_ms: int,
-        invisible_time_ms: int,
-        next_offset: int,
-    ) -> int | None:
-        """Write a row (fields as in JournalRow); its number, None: the file, or the disk, is
+    def add(self, queue: int, point: CheckPoint) -> int | None:
+        """Write a row for the queue of this number; the row's, None: the file, or the disk, is
         full, or a number does not fit."""
+        _, _, _, start_offset, diffs, pop_ms, invisible_ms, revive_queue_id, next_offset = point
         # Before a row is taken: what cannot be written down uses none up.
         try:
             body = _ROW_BODY.pack(
@@ -210,8 +199,8 @@ class PopJournal:
                 len(diffs),
                 revive_queue_id,
                 start_offset,
-                pop_time_ms,
-                invisible_time_ms,
+                pop_ms,
+                invisible_ms,
                 next_offset,
             ) + _DIFFS[len(diffs)].pack(*diffs)
         except (struct.error, IndexError) as error:
@@ -275,7 +264,9 @@ class PopJournal:
             found.append(JournalQueue(number, topic, group, queue_id, committed))
         return found
 
-    def _read_rows(self) -> list[JournalRow]:
+    def _read_rows(self, queues: Iterable[JournalQueue] = ()) -> list[JournalRow]:
+        """queues: whose names their check points get."""
+        names = {one.number: (one.topic, one.group, one.queue_id) for one in queues}
         found = []
         for number in range(min(self._words[_USED_ROWS], self._capacity)):
             at = _ROWS_AT + number * _ROW_SIZE
@@ -291,21 +282,12 @@ class PopJournal:
                 log.error("pop journal: row %s of %s messages dropped", number, count)
                 self.free(number)
                 continue
-            found.append(
-                JournalRow(
-                    queue,
-                    revive_queue_id,
-                    start,
-                    pop_time_ms,
-                    invisible_time_ms,
-                    next_offset,
-                    _DIFFS[count].unpack_from(self._map, at + _DIFFS_AT),
-                    number,
-                    sequence,
-                    bits,
-                    stored_end,
-                )
+            diffs = _DIFFS[count].unpack_from(self._map, at + _DIFFS_AT)
+            times = pop_time_ms, invisible_time_ms
+            point = CheckPoint(
+                *names.get(queue, ("", "", 0)), start, diffs, *times, revive_queue_id, next_offset
             )
+            found.append(JournalRow(point, queue, number, sequence, bits, stored_end))
         found.sort(key=lambda row: row.sequence)
         self._sequence = found[-1].sequence if found else 0
         return found

@@ -7,13 +7,20 @@ DefaultMessageStore.getMessage. Knows no request, and nothing of what was handed
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
 from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
+from store.get_message_status import (
+    FOUND,
+    MESSAGE_WAS_REMOVING,
+    NO_MATCHED_MESSAGE,
+    OFFSET_FOUND_NULL,
+    OFFSET_OVERFLOW_ONE,
+    find_outside,
+)
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 SCAN_UNITS: Final = 800
@@ -53,24 +60,11 @@ class QueueOffsets(Protocol):
         """(min, max) offset of a queue; (0, 0) for one that was never written."""
 
 
-class ReadStatus(enum.Enum):
-    """What a look at a queue gave (Java: GetMessageStatus)."""
-
-    FOUND = enum.auto()
-    NO_MATCHED_MESSAGE = enum.auto()
-    MESSAGE_WAS_REMOVING = enum.auto()
-    OFFSET_FOUND_NULL = enum.auto()
-    """A unit is damaged; it is rebuilt, so the place is not passed over."""
-    OFFSET_OVERFLOW_BADLY = enum.auto()
-    OFFSET_OVERFLOW_ONE = enum.auto()
-    OFFSET_TOO_SMALL = enum.auto()
-    NO_MESSAGE_IN_QUEUE = enum.auto()
-
-
 class QueueRead(NamedTuple):
     """`records`: views of the log; `offsets`: their queue offsets."""
 
-    status: ReadStatus
+    status: bytes
+    """By RocketMQ's names (store/get_message_status.py)."""
     next_offset: int
     max_offset: int
     offsets: list[int]
@@ -121,14 +115,10 @@ class PopMessageReader:
         if low <= offset < high:
             return self._read_found(topic, queue_id, offset, count, wanted, high, log_end)
         if high <= offset <= (self._queue_end(topic, queue_id) or 0):
-            return QueueRead(ReadStatus.OFFSET_OVERFLOW_ONE, offset, offset, [], [])
-        if high == 0:
-            return QueueRead(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, high, [], [])
-        if offset == high:
-            return QueueRead(ReadStatus.OFFSET_OVERFLOW_ONE, high, high, [], [])
-        if offset > high:
-            return QueueRead(ReadStatus.OFFSET_OVERFLOW_BADLY, high, high, [], [])
-        return QueueRead(ReadStatus.OFFSET_TOO_SMALL, low, high, [], [])
+            return QueueRead(OFFSET_OVERFLOW_ONE, offset, offset, [], [])
+        outside = find_outside(low, high, offset)
+        assert outside is not None
+        return QueueRead(outside.status, outside.following, high, [], [])
 
     def _read_found(
         self,
@@ -145,7 +135,7 @@ class PopMessageReader:
         if properties is not None:
             codes = MARKED_CODES
         if not raw:
-            return QueueRead(ReadStatus.OFFSET_FOUND_NULL, offset, high, [], [])
+            return QueueRead(OFFSET_FOUND_NULL, offset, high, [], [])
         limits = self._limits
         left = limits.memory_bytes
         offsets: list[int] = []
@@ -169,8 +159,8 @@ class PopMessageReader:
                     offsets.append(at)
             at += 1
         if offsets:
-            return QueueRead(ReadStatus.FOUND, at, high, offsets, records)
-        status = ReadStatus.MESSAGE_WAS_REMOVING if removed else ReadStatus.NO_MATCHED_MESSAGE
+            return QueueRead(FOUND, at, high, offsets, records)
+        status = MESSAGE_WAS_REMOVING if removed else NO_MATCHED_MESSAGE
         return QueueRead(status, at, high, [], [])
 
     def _raw_units(

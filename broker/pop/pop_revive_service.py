@@ -21,9 +21,8 @@ Long because reading, matching, copying and the progress concern the same queues
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.append.append_queue import Append
@@ -35,6 +34,7 @@ from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE
 from broker.pop.pop_retry_topics import PopRetryTopics
 from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_progress import ReviveProgress
+from broker.pop.revive_queue import ReviveQueue
 from broker.pop.revive_records import Refused, Stored
 from broker.pop.revived_record import revived_record
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -61,8 +61,6 @@ _PER_LOOK: Final = 128
 _MOST_BODY: Final = 65_536
 """Bytes of a check point or ack. Each names 32 messages at most, in less than 3 KiB."""
 _BUSY_MS: Final = 5
-_UNSETTLED_LIMIT: Final = 2_000
-"""Check points of a queue whose copies are not appended yet."""
 
 
 class ReviveUnits(Protocol):
@@ -176,32 +174,12 @@ class ReviveParts:
     flushed_offset: Callable[[], int]
 
 
-class _Queue:
-    """One queue of the revive topic."""
-
-    __slots__ = ("handled", "next_read", "noted", "points", "queue_id", "settled_ms", "target")
-
-    def __init__(self, queue_id: int, offset: int) -> None:
-        self.queue_id = queue_id
-        self.next_read = offset + 1
-        self.points: dict[str, RevivePoint] = {}
-        """Not due yet, in the queue's order."""
-        self.handled: deque[RevivePoint] = deque()
-        """Due, in order: the copies are being appended, published, flushed."""
-        self.noted = 0
-        """The first of these whose end was not published yet."""
-        self.target: tuple[int, int] | None = None
-        """(queue offset to be read up to, what is settled then: ms)."""
-        self.settled_ms = 0
-        """All acks that are due by then were read."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """A message on its way into the retry topic (Append)."""
 
     service: PopReviveService
-    queue: _Queue
+    queue: ReviveQueue
     point: RevivePoint
     offset: int
     phy_offset: int
@@ -231,7 +209,7 @@ class PopReviveService:
         self._topic = revive_topic
         self.queue_num = queue_num
         """What `start` begins with."""
-        self._queues: list[_Queue] = []
+        self._queues: list[ReviveQueue] = []
         # For records of the revive topic, for their messages, for statistics.
         guards = (RecordGuard(ReadBy.POP_REVIVAL) for _ in range(3))
         self._guard, self._reviving, self._counting = guards
@@ -255,7 +233,7 @@ class PopReviveService:
         for queue_id in range(self.queue_num):
             stored = parts.offsets.query_offset(REVIVE_GROUP, self._topic, queue_id)
             offset = max(-1 if stored is None else stored, parts.progress.find(queue_id))
-            self._queues.append(_Queue(queue_id, min(offset, self._end(queue_id) - 1)))
+            self._queues.append(ReviveQueue(queue_id, min(offset, self._end(queue_id) - 1)))
         self._loop = loop
         self._running = True
         loop.call_at_multiple(self._settings.interval_ms, self._look)
@@ -278,7 +256,7 @@ class PopReviveService:
         self._left = _PER_LOOK
         for queue in self._queues:
             end = self._parts.table.offsets(self._topic, queue.queue_id)[1]
-            if not queue.points and not queue.handled and queue.next_read >= end:
+            if queue.is_idle and queue.next_read >= end:
                 continue  # What most queues are at most looks.
             self._note(queue)
             self._save(queue)
@@ -297,12 +275,8 @@ class PopReviveService:
         oldest of them. Loop thread."""
         return [(queue.queue_id, *self._behind(queue, now_ms)) for queue in self._queues]
 
-    def _behind(self, queue: _Queue, now_ms: int) -> tuple[int, int]:
-        first = min(
-            [queue.next_read]
-            + [point.point.revive_offset for point in queue.points.values()]
-            + [point.point.revive_offset for point in queue.handled if point.left]
-        )
+    def _behind(self, queue: ReviveQueue, now_ms: int) -> tuple[int, int]:
+        first = queue.first_open
         high = self._parts.table.offsets(self._topic, queue.queue_id)[1]
         if first >= high:
             return 0, 0
@@ -319,7 +293,7 @@ class PopReviveService:
         end = self._parts.commit_log.next_offset(self._topic, queue_id)
         return self._parts.table.offsets(self._topic, queue_id)[1] if end is None else end
 
-    def _read(self, queue: _Queue) -> None:
+    def _read(self, queue: ReviveQueue) -> None:
         """Read what is dispatched, up to the limits."""
         low, high = self._parts.table.offsets(self._topic, queue.queue_id)
         if queue.next_read < low:
@@ -327,19 +301,16 @@ class PopReviveService:
                 "revive queue %s: records %s to %s are gone, expired before they were handled",
                 queue.queue_id, queue.next_read, low,
             )  # fmt: skip
-            queue.next_read = low
-        if queue.target is None:
+            queue.has_read(low)
+        if queue.needs_target:
             # In this order: what the timer has appended is below the end.
             settled_ms = self._parts.timer_read_time_ms()
-            queue.target = self._end(queue.queue_id), settled_ms
+            queue.begin_reading(self._end(queue.queue_id), settled_ms)
         while queue.next_read < high and self._left > 0:
             if not self._read_units(queue, high):
                 break
-        target, settled_ms = queue.target
-        if queue.next_read >= target:
-            queue.settled_ms, queue.target = settled_ms, None
 
-    def _read_units(self, queue: _Queue, high: int) -> bool:
+    def _read_units(self, queue: ReviveQueue, high: int) -> bool:
         """False: the next unit is being rebuilt."""
         offset, parts = queue.next_read, self._parts
         count = min(_READ_COUNT, high - offset)
@@ -354,10 +325,10 @@ class PopReviveService:
                 self.damaged += self._guard.failed
             offset += 1
             self._left -= 1
-        queue.next_read = offset
+        queue.has_read(offset)
         return bool(raw)
 
-    def _take(self, queue: _Queue, offset: int, message: Message) -> None:
+    def _take(self, queue: ReviveQueue, offset: int, message: Message) -> None:
         """Raises BodyError, and whatever else is wrong with it: neither an error of the broker's
         nor a wait for the records behind it."""
         tag = message.find_property("TAGS")
@@ -372,37 +343,25 @@ class PopReviveService:
             batch = BatchAckMsg.from_json_bytes(message.body)
             self._take_acks(queue, batch, batch.ack_offset_list)
 
-    def _take_point(self, queue: _Queue, found: RevivePoint) -> None:
+    def _take_point(self, queue: ReviveQueue, found: RevivePoint) -> None:
         point = found.point
-        self._parts.counts.taken(point.group or "", point.topic or "", queue.queue_id, CK)
-        known = queue.points.pop(point.merge_key, None)
-        if known is not None:
-            found.acknowledge(known.acked)
-        queue.points[point.merge_key] = found
+        self._parts.counts.taken(point.group, point.topic, queue.queue_id, CK)
+        queue.take(found)
 
-    def _take_acks(self, queue: _Queue, ack: AckMsg, offsets: list[int]) -> None:
+    def _take_acks(self, queue: ReviveQueue, ack: AckMsg, offsets: list[int]) -> None:
         self._parts.counts.taken(ack.consumer_group or "", ack.topic or "", queue.queue_id, ACK)
-        if not ack.broker_name:
-            ack = replace(ack, broker_name=self._settings.broker_name)
-        known = queue.points.get(ack.merge_key)
-        if known is not None:
-            known.acknowledge(offsets)
+        queue.acknowledge(ack.key, ack.broker_name or self._settings.broker_name, offsets)
 
     # -- reviving ------------------------------------------------------------------------------
 
-    def _revive_due(self, queue: _Queue) -> None:
+    def _revive_due(self, queue: ReviveQueue) -> None:
         """In the queue's order, up to the first that is not due."""
-        while queue.points and self._left > 0 and len(queue.handled) < _UNSETTLED_LIMIT:
-            key, point = next(iter(queue.points.items()))
-            if point.due_ms > queue.settled_ms:
-                return
-            del queue.points[key]
-            queue.handled.append(point)
+        while self._left > 0 and (point := queue.next_due()) is not None:
             with self._guard.of(point.phy_offset):
                 self._revive(queue, point)
 
-    def _revive(self, queue: _Queue, point: RevivePoint) -> None:
-        topic, group = point.point.topic or "", point.point.group or ""
+    def _revive(self, queue: ReviveQueue, point: RevivePoint) -> None:
+        topic, group = point.point[:2]
         open_offsets = point.open_offsets()
         if not open_offsets:
             return
@@ -417,22 +376,22 @@ class PopReviveService:
         for offset in open_offsets:
             self._revive_guarded(queue, point, offset)
 
-    def _retry(self, queue: _Queue) -> None:
+    def _retry(self, queue: ReviveQueue) -> None:
         """Try again what the log did not take."""
         for point in queue.handled:
             offsets, point.again = point.again, []
             for offset in offsets:
                 self._revive_guarded(queue, point, offset)
 
-    def _revive_guarded(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
+    def _revive_guarded(self, queue: ReviveQueue, point: RevivePoint, offset: int) -> None:
         left = point.left
         with self._reviving.of(point.phy_offset):
             self._revive_message(queue, point, offset)
         if self._reviving.failed and point.left == left and offset not in point.again:
             self._settled(point)
 
-    def _revive_message(self, queue: _Queue, point: RevivePoint, offset: int) -> None:
-        topic, queue_id = point.point.topic or "", point.point.queue_id
+    def _revive_message(self, queue: ReviveQueue, point: RevivePoint, offset: int) -> None:
+        topic, _group, queue_id = point.point[:3]
         low, high = self._parts.table.offsets(topic, queue_id)
         if not low <= offset < high:
             log.info("pop: message %s of %s/%s is gone: not revived", offset, topic, queue_id)
@@ -451,8 +410,8 @@ class PopReviveService:
             return
         self._copy(queue, point, offset, decode_record(record, 0)[0])
 
-    def _copy(self, queue: _Queue, point: RevivePoint, offset: int, message: Message) -> None:
-        group, name = point.point.group or "", point.point.topic or ""
+    def _copy(self, queue: ReviveQueue, point: RevivePoint, offset: int, message: Message) -> None:
+        name, group = point.point[:2]
         if not name.startswith(RETRY_PREFIX):
             name = pop_retry_topic(name, group, self._settings.enable_retry_topic_v2)
         try:
@@ -468,7 +427,7 @@ class PopReviveService:
             return
         commit_log = self._parts.commit_log
         record = revived_record(
-            message, point.point.pop_time, commit_log.store_host, commit_log.store_host_flag
+            message, point.point.pop_time_ms, commit_log.store_host, commit_log.store_host_flag
         )
         try:
             commit_log.check_room(topic, record.queue_id)
@@ -499,15 +458,13 @@ class PopReviveService:
         self._settled(copy.point, end)
         with self._counting.of(copy.phy_offset):
             self._parts.stats.add_put(copy.topic.name, 1, end - phy_offset)
-            self._parts.counts.copied(point.group or "", point.topic or "", ResponseCode.SUCCESS)
-            self._parts.inflight.decrement(
-                point.topic or "", point.group or "", point.queue_id, point.pop_time, 1
-            )
+            self._parts.counts.copied(point.group, point.topic, ResponseCode.SUCCESS)
+            self._parts.inflight.decrement(*point[:3], point.pop_time_ms, 1)
 
     def on_refused(self, copy: _Copy, code: ResponseCode, remark: str) -> None:
         """The log took nothing: try again, unless it never will."""
         point = copy.point.point
-        self._parts.counts.copied(point.group or "", point.topic or "", code)
+        self._parts.counts.copied(point.group, point.topic, code)
         log.warning("pop: %s not revived: %s: %s", point, code, remark)
         if code is ResponseCode.MESSAGE_ILLEGAL:
             self._guard.put(copy.phy_offset, MessageIllegalError(remark))
@@ -524,32 +481,20 @@ class PopReviveService:
             self._loop.call_soon_threadsafe(self._note_all)
 
     def _put_again(
-        self, queue: _Queue, point: RevivePoint, offset: int, *, may_give_up: bool = True
+        self, queue: ReviveQueue, point: RevivePoint, offset: int, *, may_give_up: bool = True
     ) -> None:
         """The message gets a check point of its own, which is due later."""
-        old = point.point
-        times = old.parse_re_put_times()
+        old, times = point.point, point.put_again_times
         gives_up = may_give_up and self._settings.skip_when_put_again_reach_max_times
         if gives_up and times >= len(PUT_AGAIN_S):
             log.error("pop: message %s of %s is given up after %s times", offset, old, times)
             self._settled(point)
             return
-        later, now_ms = old.invisible_time, self._parts.commit_log.now_ms
-        if old.revive_time <= now_ms:
+        later, now_ms = old.invisible_time_ms, self._parts.commit_log.now_ms
+        if old.revive_time_ms <= now_ms:
             wait_ms = PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
-            later = now_ms - old.pop_time + wait_ms
-        new = PopCheckPoint(
-            start_offset=offset,
-            pop_time=old.pop_time,
-            invisible_time=later,
-            num=1,
-            queue_id=old.queue_id,
-            topic=old.topic,
-            group=old.group,
-            queue_offset_diff=[0],
-            broker_name=old.broker_name,
-            re_put_times=str(times + 1),
-        )
+            later = now_ms - old.pop_time_ms + wait_ms
+        new = point.put_again(offset, later)
         log.warning("pop: message %s of %s cannot be revived now, again later", offset, old)
 
         def stored(end: int) -> None:
@@ -567,25 +512,15 @@ class PopReviveService:
         for queue in self._queues:
             self._note(queue)
 
-    def _note(self, queue: _Queue) -> None:
+    def _note(self, queue: ReviveQueue) -> None:
         """Note what is published, in order."""
-        published, handled = self._parts.published_offset(), queue.handled
-        first = queue.noted
-        while queue.noted < len(handled):
-            point = handled[queue.noted]
-            if point.left or point.end > published:
-                break
-            queue.noted += 1
-        if queue.noted > first:
-            last = handled[queue.noted - 1].point.revive_offset
+        last = queue.note(self._parts.published_offset())
+        if last is not None:
             self._parts.progress.store(queue.queue_id, last)
 
-    def _save(self, queue: _Queue, *, all_is_flushed: bool = False) -> None:
+    def _save(self, queue: ReviveQueue, *, all_is_flushed: bool = False) -> None:
         """The consumer offset follows what is noted and flushed, in order."""
-        flushed, last = self._parts.flushed_offset(), None
-        while queue.noted and (all_is_flushed or queue.handled[0].end <= flushed):
-            last = queue.handled.popleft().point.revive_offset
-            queue.noted -= 1
+        last = queue.save(None if all_is_flushed else self._parts.flushed_offset())
         if last is not None:
             self._parts.offsets.commit_own_offset(
                 "PopReviveService", REVIVE_GROUP, self._topic, queue.queue_id, last

@@ -288,8 +288,8 @@ class BrokerProcess:
         self._missing = missing
         if missing:
             log.error(
-                "not registered with %s of the name servers %s: clients that ask there do not find "
-                "this broker; remoting.log says why, registering is repeated",
+                "not registered with %s of the name servers %s: clients that ask there cannot find "
+                "this broker; registration is retried, see remoting.log for the reason",
                 missing,
                 self.namesrv_addresses,
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.pop.buffered_pops import Popped
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_acks import PopAcks, PoppedMessages
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_names import UNSET_REMARK
@@ -89,7 +89,7 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         info: ExtraInfo,
         now_ms: int,
     ) -> RemotingCommand | None:
-        popped = Popped(
+        popped = CheckPoint(
             header.topic,
             header.consumer_group,
             header.queue_id,
@@ -98,11 +98,10 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
             now_ms,
             header.invisible_time,
             info.revive_queue_id,
-            -1,
         )
         is_ours = info.broker_name == self._broker_name
         start_offset = info.ck_queue_offset if is_ours else -1
-        merged = self._buffer.change(popped, start_offset, info.pop_time_ms)
+        merged = self._buffer.change(popped, (*popped[:3], start_offset, info.pop_time_ms))
         if merged is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, UNSET_REMARK)
         answer = _answer(

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from broker.pop.pop_message_reader import PopMessageReader, ReadStatus
+from broker.pop.pop_message_reader import PopMessageReader
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.processor.peeking_check import PeekingCheck, queues_from
 from broker.processor.table_processor import TableProcessor
@@ -22,10 +22,11 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from store.get_message_status import OFFSET_OVERFLOW_BADLY, OFFSET_TOO_SMALL
 
 _RETRY_FIRST: Final = 20
 """% of the requests that look into the retry topic first."""
-_WRONG_OFFSET: Final = frozenset({ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY})
+_WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
 
 
 class PeekStats(Protocol):

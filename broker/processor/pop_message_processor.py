@@ -21,10 +21,10 @@ from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.message_filter import ExpressionMessageFilter
 from broker.filter.selector_parser import InvalidSelectorError
 from broker.filter.subscription_filter import TagExpressions
-from broker.pop.buffered_pops import Popped
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
-from broker.pop.pop_message_reader import PopMessageReader, QueueRead, ReadStatus, Wanted
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import (
     OrderInfo,
@@ -65,6 +65,12 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
 from remoting.typed_numbers import Int32
+from store.get_message_status import (
+    MESSAGE_WAS_REMOVING,
+    NO_MATCHED_MESSAGE,
+    OFFSET_OVERFLOW_BADLY,
+    OFFSET_TOO_SMALL,
+)
 
 POP_PREFIX: Final = b'{"code":200050,'
 POLLING_FULL: Final = ResponseCode(209)
@@ -73,10 +79,8 @@ POLLING_TIMEOUT: Final = ResponseCode(210)
 _PERM_READ: Final = 4
 _LATE_MS: Final = 500
 _INIT_MODE_MIN: Final = 0
-_WRONG_OFFSET: Final = frozenset({ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY})
-_NOTHING_MATCHED: Final = frozenset(
-    {ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.MESSAGE_WAS_REMOVING}
-)
+_WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
+_NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -441,9 +445,9 @@ class PopMessageProcessor(TableProcessor):
         queue_id: int,
         offset: int,
         read: QueueRead,
-    ) -> Popped:
+    ) -> CheckPoint:
         header = request.header
-        return Popped(
+        return CheckPoint(
             topic,
             header.consumerGroup,
             queue_id,

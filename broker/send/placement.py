@@ -39,9 +39,7 @@ _HALF_QUEUE: Final = 0
 _HALF_QUEUES: Final = 1
 _HALF_LIMIT: Final = PROPERTIES_LIMIT - HALF_ROOM
 _CLUSTER_MARK: Final = "CLUSTER\x01"
-_HOME_MARK: Final = "REAL_"
-"""Of REAL_TOPIC and REAL_QID. Properties that would have to be taken out, or say more (timers): the
-general path does that."""
+"""To be taken out, like REAL_TOPIC and REAL_QID, which are reserved: the general path does that."""
 
 Place = tuple[TopicLog, int, bytes, dict[str, list[int]], str]
 """Where a message is stored (topic, queue id), its properties there, and where it is counted
@@ -61,9 +59,10 @@ class Placement:
         cluster_pair: str,
         max_delay_level: int,
         reject_transactions: str,
+        left_flags_of_halves: int,
     ) -> None:
         """cluster_pair: the property CLUSTER with its value. reject_transactions: why transactional
-        messages are rejected; empty if they are accepted."""
+        messages are rejected; empty if they are accepted. left_flags_of_halves: SendRules'."""
         self._log = commit_log
         self._topics = topics
         self._timers = timers
@@ -71,6 +70,7 @@ class Placement:
         self._cluster_pair = cluster_pair
         self._max_delay_level = max_delay_level
         self._reject_transactions = reject_transactions
+        self._left_flags = left_flags_of_halves
         self._levels = {str(level): level - 1 for level in range(1, max_delay_level + 1)}
         """Queues of the schedule topic."""
         self.half_topic: TopicLog | None = None
@@ -81,12 +81,14 @@ class Placement:
         self, topic: str, queue_id: int, kind: int, marks: int, text: str
     ) -> Place | None:
         """Where a message for a queue of `topic` with the properties `text` is stored first; None:
-        on the general path. kind: its transaction bits and those of an inner batch. marks: of
-        `text`."""
-        if marks & TIMER or _CLUSTER_MARK in text or _HOME_MARK in text:
+        on the general path. kind: the bits of its sysFlag that rules look at. marks: of `text`,
+        RESERVED not among them."""
+        if marks & TIMER or _CLUSTER_MARK in text:
             return None
         if marks & HALF:
-            if kind not in (0, TRANSACTION_PREPARED) or marks & DELAY or not is_half(text):
+            if kind not in (0, TRANSACTION_PREPARED) or kind & self._left_flags:
+                return None
+            if marks & DELAY or not is_half(text):
                 return None
             return self._find_half(topic, queue_id, text)
         return None if kind else self._find_delayed(topic, queue_id, text)

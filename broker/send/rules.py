@@ -65,8 +65,9 @@ class Checked(NamedTuple):
     """Its properties, as the broker takes them; of a batch, those that all have in common."""
     sys_flag: int
     topic: TopicNature
-    common: str = ""
-    """Of a message of a batch: the properties that all have in common, and that follow its own."""
+    common_keys: str | None = None
+    """Of a message of a batch: KEYS of the properties that all have in common, and that follow its
+    own. Looked for once: there may be 500 messages, and 32 KiB to look in."""
 
 
 class Circumstances(NamedTuple):
@@ -89,6 +90,8 @@ class Rule:
     flags: int = 0
     of_topic: Callable[[TopicNature], bool] | None = None
     """Only messages to such topics; None: to any."""
+    passes_halves: bool = False
+    """It objects to no half message, whatever its sysFlag: the hot loop may take those."""
 
     @property
     def looks_at_all(self) -> bool:
@@ -144,14 +147,16 @@ def _inner_batch(message: Checked, circumstances: Circumstances) -> None:
     """The marks of an inner batch, which a client has set itself. It cannot wait anywhere first: it
     would not be in a batch consume queue."""
     text, sys_flag = message.text, message.sys_flag
-    is_kept = (
-        message.kind == SINGLE
-        and message.topic.batch_queues
-        and not is_half(text)
-        and not asks_for_timer(text)
-        and not delay_level(text, sys_flag, circumstances.max_delay_level)
-    )
-    _refuse_inner_batch(sys_flag, text, batch_queue=is_kept)
+    batch_queue = message.kind == SINGLE and message.topic.batch_queues
+    _refuse_inner_batch(sys_flag, text, batch_queue=batch_queue)
+    if not sys_flag & INNER_BATCH_FLAG:
+        return
+    most = circumstances.max_delay_level
+    if is_half(text) or asks_for_timer(text) or delay_level(text, sys_flag, most):
+        raise _illegal(
+            "the message is illegal: it is an inner batch, which can be neither delayed nor "
+            "transactional"
+        )
 
 
 def _inner_batch_of_batch(message: Checked, _: Circumstances) -> None:
@@ -189,7 +194,7 @@ def _without_timer(message: Checked, circumstances: Circumstances) -> None:
 def _keys(message: Checked, _: Circumstances) -> None:
     """Of a message to a compaction topic. (RocketMQ does not look at those of a batch, which are
     stored then, and never served.)"""
-    keys = find_property(message.common, "KEYS")
+    keys = message.common_keys
     if keys is None:
         keys = find_property(message.text, "KEYS")
     if not (keys or "").strip():
@@ -207,7 +212,7 @@ def _needs_keys(topic: TopicNature) -> bool:
 # -- the rules ---------------------------------------------------------------------------------
 
 RULES: Final = (
-    Rule(SINGLE, _in_no_transaction, flags=TRANSACTION_MASK),
+    Rule(SINGLE, _in_no_transaction, flags=TRANSACTION_MASK, passes_halves=True),
     Rule(BATCH, _batch_without_transaction, marks=HALF, flags=TRANSACTION_MASK),
     Rule(REPLY, _reply_without_transaction, marks=HALF, flags=TRANSACTION_MASK),
     Rule(_ANY, _light_queues, marks=LIGHT),
@@ -240,7 +245,11 @@ class SendRules:
         self.left_flags: Final = {
             kind: _union(rule.flags for rule in self._by_kind[kind]) for kind in KINDS
         }
-        """By kind: the same of sysFlag."""
+        """By kind: the same of sysFlag, but for half messages."""
+        self.left_flags_of_halves: Final = _union(
+            rule.flags for rule in self._by_kind[SINGLE] if not rule.passes_halves
+        )
+        """The same of half messages."""
 
     def leaves_topic(self, topic: TopicNature) -> bool:
         """Whether all sends to `topic` are left to the general path: a rule looks at each."""

@@ -166,6 +166,7 @@ class SendMessageProcessor:
             cluster_pair=self._cluster_pair,
             max_delay_level=settings.max_delay_level,
             reject_transactions=settings.reject_transactions,
+            left_flags_of_halves=self.rules.left_flags_of_halves,
         )
         self._records = SendRecords(
             commit_log,

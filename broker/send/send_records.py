@@ -24,6 +24,7 @@ from broker.append.diverted_messages import (
 )
 from broker.append.send_properties import (
     append_pairs,
+    find_property,
     find_unique_key,
     stored_properties,
     without_property,
@@ -126,20 +127,26 @@ class SendRecords:
     ) -> StoredSend:
         """Build the records for `request`. Raises RequestError and StoreError; may modify the
         header."""
+        asked = int(header.e)
+        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
+        if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            # First of all: the rules are those of the topic that the message goes to.
+            topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
         kind = BATCH if header.m else SINGLE
         self._rules.check(Checked(kind, header.i, header.f, topic.nature))
-        stored = self._stored(request, header, topic, peer)
+        stored = self._stored(request, header, topic, queue_id, peer)
         all_properties = (record.properties for record in stored.records)
         check_light_room(self._log.lmq, stored.topic.name, all_properties)
         return stored
 
     def _stored(
-        self, request: RemotingCommand, header: SendHeader, topic: SendTopic, peer: PeerHost
+        self,
+        request: RemotingCommand,
+        header: SendHeader,
+        topic: SendTopic,
+        queue_id: int,
+        peer: PeerHost,
     ) -> StoredSend:
-        asked = int(header.e)
-        queue_id = asked if asked >= 0 else random.randrange(topic.write_queues)
-        if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
         sys_flag = self._sys_flag(header, topic, peer)
         message_type = "fifo" if WORDS[FIFO] in header.i else "normal"
         place = Diversion(topic.entry.name, queue_id, sys_flag, "")
@@ -279,11 +286,12 @@ class SendRecords:
     ) -> Iterator[tuple[BatchItem, str]]:
         """The messages of a batch with their properties, at least one. Raises RequestError,
         MessageIllegalError."""
+        common_keys = find_property(common, "KEYS") if nature.needs_keys else None
         is_empty = True
         for item in iterate_batch(request.body):
             is_empty = False
             text = admitted_properties(_text_of(item.properties))
-            self._rules.check(Checked(ITEM, text, 0, nature, common))
+            self._rules.check(Checked(ITEM, text, 0, nature, common_keys))
             yield item, text
         if is_empty:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")

@@ -63,7 +63,9 @@ class ChunkRepair:
             good = None if is_right else self._fetch(mine, view, low, high, target, member)
             own.release()
         if is_right:
-            log.warning("commit log: [%s, %s) is right in the page cache only", low, high)
+            log.warning(
+                "commit log: [%s, %s) is intact in the page cache only; writing it again", low, high
+            )
             self._commands.write_again(low, high)
             return True
         if good is None:

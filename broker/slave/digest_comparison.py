@@ -165,10 +165,12 @@ class DigestComparison:
             try:
                 self._commands.accept_digest(mine.start, chunk, own)
             except CommandError as error:
-                log.error("the digest of [%s, %s) stays: %s", *mine.range_of(chunk), error)
+                log.error(
+                    "cannot accept the new digest of [%s, %s): %s", *mine.range_of(chunk), error
+                )
             else:
                 log.warning(
-                    "commit log: [%s, %s) has changed, as it has in a replica: it counts as right",
+                    "commit log: [%s, %s) has changed as in a replica; accepting the change",
                     *mine.range_of(chunk),
                 )
 

@@ -57,7 +57,7 @@ class DamagedQueues(ServiceThread):
                 return
             self._waiting[place] = None
         log.error(
-            "queue %s/%s: the unit at offset %s does not name its record: it is rebuilt",
+            "queue %s/%s: the unit at offset %s does not name its record: rebuilding it",
             topic,
             queue_id,
             queue_offset,

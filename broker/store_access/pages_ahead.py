@@ -149,7 +149,7 @@ class PagesAhead:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                 return True
-            log.info("records are not brought into memory ahead of pulls here: %s", error)
+            log.info("old records are not read ahead of pulls: %s", error)
             self._is_known = False
             return None
         return True

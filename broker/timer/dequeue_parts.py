@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.room_waits import RoomWaits
@@ -15,9 +15,6 @@ from store.commit_log import CommitLog
 from store.commit_log_reader import CommitLogReader
 from store.timer.timer_log import TimerLogReader
 from store.timer.timer_wheel import TimerWheelReader
-
-if TYPE_CHECKING:
-    pass
 
 
 class DequeueStats(Protocol):

@@ -134,7 +134,7 @@ class EarlyDeliveries:
         try:
             self._map, _is_new = open_unflushed(self._path, SIZE)
         except OSError as error:
-            log.error("%s: timers come when their slot is over: %s", self._path, error)
+            log.error("%s: falling back to end-of-slot delivery: %s", self._path, error)
             self._cannot_open = True
             return False
         self.clear(log_end)

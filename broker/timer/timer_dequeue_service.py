@@ -212,7 +212,7 @@ class TimerDequeueService:
                 self._open.follow(max(write_ms, self._next_ms), self._log.now_ms)
             left = self._deliver_some()
         except StoreError as error:
-            log.error("timers wait: %s", error)
+            log.error("timer delivery is paused: %s", error)
             return _DISK_WAIT_MS
         self._published.follow(self.read_time_ms, self._last_end)
         if left:
@@ -239,7 +239,7 @@ class TimerDequeueService:
     def _set_back(self, write_ms: int) -> None:
         """The wall clock was set back: the slots from then on come again, with others in them."""
         log.warning(
-            "the wall clock was set back: timers from %s ms on, not from %s",
+            "the wall clock was set back: delivering timers from %s ms on, instead of %s",
             write_ms,
             self._next_ms,
         )

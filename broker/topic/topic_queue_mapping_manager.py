@@ -150,7 +150,7 @@ class TopicQueueMappingManager(JsonConfigManager):
         wrapper = TopicQueueMappingSerializeWrapper.from_json(value)
         for topic, detail in wrapper.topic_queue_mapping_info_map.items():
             if detail.bname != self._broker_name:
-                log.warning("static topic %s: is of broker %s", topic, detail.bname)
+                log.warning("static topic %s: belongs to broker %s", topic, detail.bname)
         with self._lock:
             self._mappings.clear()
             self._mappings.update(wrapper.topic_queue_mapping_info_map)

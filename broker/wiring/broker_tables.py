@@ -158,10 +158,11 @@ class BrokerTables:
             period_ms=self._delay_interval_ms,
         )
 
-    def persist(self) -> None:
-        """Save everything that changed."""
+    def persist(self) -> bool:
+        """Save everything that changed; whether the groups' offsets are saved now."""
         self._persist()
         self._persist_delay_offsets()
+        return self.offsets.save_if_changed()
 
     def _persist(self) -> None:
         for manager in self._managers:

@@ -149,6 +149,11 @@ class PopPath:
         if not self._options.store.is_slave:
             self.buffer.finish()
 
+    def remove_journal(self) -> None:
+        """The offsets are saved: the last step of an orderly stop."""
+        if not self._options.store.is_slave:
+            self.buffer.remove_journal()
+
     def _scan(self) -> bool:
         began_ns = self._clock.monotonic_ns()
         self.buffer.scan()

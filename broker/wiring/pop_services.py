@@ -154,6 +154,10 @@ class PopServices:
         self._progress.close()
         self.path.finish()
 
+    def remove_journal(self) -> None:
+        """The offsets are saved: the last step of an orderly stop."""
+        self.path.remove_journal()
+
     def _scan(self) -> bool:
         services = (self._waiters, self._notification.waiters)
         for waiters in services:

@@ -172,7 +172,7 @@ def remove_log(directories: CompactionDirectories, starts: list[int]) -> None:
         decide_replacement(directories, starts, [], -1)
     except OSError as error:
         # A full disk is no reason to keep them.
-        log.warning("%s: removed without a decision: %s", directories.log, error)
+        log.warning("%s: removing it without a record of that: %s", directories.log, error)
     finish_replacement(directories)
     for directory in directories.both:
         with contextlib.suppress(FileNotFoundError):

@@ -91,15 +91,15 @@ class CompactionLog:
         another time says that this log is of an older queue: it begins anew. Raises OSError."""
         log.warning("%r: ends at %s, its queue at %s: cut", self, self.max_offset, queue_offset)
         self._files.cut(queue_offset)
-        if not self.is_of(stored_ms):
-            log.warning("%r: is of a queue that was deleted, and begins anew", self)
+        if not self.belongs_to(stored_ms):
+            log.warning("%r: belongs to a deleted queue; starting over", self)
             self._files.cut(0)
         self._need_all_until_flushed()
         self.next_offset = self.max_offset
         self._turn_back_position()
         self.renew()
 
-    def is_of(self, stored_ms: Callable[[int], int]) -> bool:
+    def belongs_to(self, stored_ms: Callable[[int], int]) -> bool:
         """Whether its last record is that of the queue, as far as this can be said; stored_ms: see
         `cut`. Raises OSError."""
         record = self._files.last_record()

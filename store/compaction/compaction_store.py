@@ -136,7 +136,9 @@ class CompactionStore(ServiceThread):
         self._topics = self._find_topics()
         for topic, queue_id in list_logs(self._root):
             if self._is_deleted(topic, queue_id):
-                log.warning("compaction log %s/%s: left alone, no such topic", topic, queue_id)
+                log.warning(
+                    "compaction log %s/%s: ignored, there is no such topic", topic, queue_id
+                )
             else:
                 self._open_log(topic, queue_id, check_all=check_all, rewrite=rewrite)
         self._note_all()
@@ -178,13 +180,13 @@ class CompactionStore(ServiceThread):
             return self._followed.stored_ms(topic, queue_id, queue_offset)
 
         if found.max_offset <= high:
-            if not found.is_of(stored_ms):
-                log.warning("%r: is of a queue that was deleted, and begins anew", found)
+            if not found.belongs_to(stored_ms):
+                log.warning("%r: belongs to a deleted queue; starting over", found)
                 found.cut(0, stored_ms)
         elif high:
             found.cut(high, stored_ms)
         elif topic in self._topics and not self._config.is_slave:
-            log.warning("%r: its consume queue is gone and goes on at %s", found, found.max_offset)
+            log.warning("%r: consume queue lost; it will continue at %s", found, found.max_offset)
             self._queues.reserve(topic, queue_id, found.max_offset)
 
     def _note_all(self) -> None:
@@ -307,12 +309,14 @@ class CompactionStore(ServiceThread):
         if found is None:
             found = self._open_log(topic, queue_id)
         if low > found.next_offset:
-            log.warning("%r: goes on at %s, no more in the commit log", found, low)
+            log.warning(
+                "%r: resuming at %s; earlier records are no longer in the commit log", found, low
+            )
             found.skip_to(low)
         start = found.next_offset
         without_key = self._take(found, self._followed.read(topic, queue_id, start, high))
         if without_key:
-            log.warning("%r: %s records have no key: left out", found, without_key)
+            log.warning("%r: skipped %s records without a key", found, without_key)
         found.publish()
         taken = found.next_offset - start
         if not taken:
@@ -324,7 +328,7 @@ class CompactionStore(ServiceThread):
         without_key = taken = 0
         for phy_offset, tags_code, record in records:
             if record is None:
-                log.error("%r: %s is damaged or gone: left out", found, found.next_offset)
+                log.error("%r: skipped %s: damaged or missing", found, found.next_offset)
                 found.skip_to(found.next_offset + 1)
             else:
                 following = found.next_offset + 1
@@ -433,4 +437,6 @@ class CompactionStore(ServiceThread):
             run.close()
             found.give_up_run()
         except OSError as error:
-            log.warning("%r: what a compaction made stays until the next one: %s", found, error)
+            log.warning(
+                "%r: cannot remove what a compaction wrote, the next one will: %s", found, error
+            )

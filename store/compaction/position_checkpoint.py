@@ -38,7 +38,7 @@ class PositionCheckpoint:
             except FileNotFoundError:
                 continue
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                log.warning("%s is not used: %s", path, error)
+                log.warning("%s: ignored: %s", path, error)
                 continue
             return
 
@@ -63,4 +63,6 @@ class PositionCheckpoint:
             make_directory(self._path.parent)
             atomic_write(self._path, text.encode())
         except OSError as error:
-            log.warning("%s is not written, records will be looked at again: %s", self._path, error)
+            log.warning(
+                "%s: cannot be written, records will be checked again: %s", self._path, error
+            )

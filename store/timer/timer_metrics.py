@@ -90,7 +90,7 @@ def load_timer_metrics(path: Path) -> TimerMetrics:
     except FileNotFoundError:
         return TimerMetrics()
     except (OSError, ValueError) as error:
-        log.warning("%s: not used, timers are counted anew: %s", path, error)
+        log.warning("%s: ignored, recounting timers: %s", path, error)
         return TimerMetrics()
 
 

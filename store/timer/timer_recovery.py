@@ -93,7 +93,7 @@ class TimerRecovery:
         """Empty wheel and log; all timers are entered again. Raises DiskFullError, OSError."""
         low, high = self._queue.bounds
         if high > low:
-            log.error("timers are built from the commit log: %s", reason)
+            log.error("rebuilding timers from the commit log: %s", reason)
         self._wheel.clear()
         self._log.begin_at(0)
         return RecoveredTimers(low, self._checkpoint.master_timer_queue_offset or high)
@@ -183,7 +183,7 @@ class TimerRecovery:
         return starts[0] if starts else 0
 
     def _rebuild_wheel(self, reason: str) -> None:
-        log.error("the timer wheel is built from the timer log: %s", reason)
+        log.error("rebuilding the timer wheel from the timer log: %s", reason)
         self._wheel.clear()
         self._enter_units(0)
 

@@ -176,7 +176,7 @@ Made from our tables of routes and settings. To regenerate it (a test compares):
 
 The columns of 4.9.8 and 5.3.3 are read off their sources: what their brokers and name servers
 dispatch. "yes" says that there is an answer, not that it is the same byte for byte: what differs on
-purpose is in [decisions.md](decisions.md), [transactions.md](transactions.md),
+purpose is in [decisions](decisions/README.md), [transactions.md](transactions.md),
 [filters.md](filters.md), [access.md](access.md) and [replication.md](replication.md)."""
 
 
@@ -209,7 +209,7 @@ def _gaps() -> str:
         return (
             "## Gaps\n\n"
             "None: each of these codes is answered. What an answer leaves out or refuses stands in "
-            "the notes above and in\n[decisions.md](decisions.md); codes of modes that are not "
+            "the notes above and in\n[decisions](decisions/README.md); codes of modes that are not "
             "available (controller, RocksDB) get the answer of a\n5.3.3 broker that has them off."
         )
     head = "At 4.9.8 as well as at 5.3.3:" if GAPS_498 else "None at 4.9.8."

@@ -96,7 +96,7 @@ def test_what_the_send_routes_store_is_expected(
     send()
     assert 0 in codes
     assert stored[0] > 20_000
-    assert [line for line in caplog.messages if "is what the master has" in line] == []
+    assert [line for line in caplog.messages if "which is the master's" in line] == []
 
 
 @pytest.fixture
@@ -169,5 +169,5 @@ def test_odd_numbers_break_no_link(group: Group) -> None:
             if reason is not RefusalReason.NETWORK:
                 assert slave_counters[HA_REFUSALS + reason] == 0, reason
     assert log_of(slave) == log_of(master)
-    for text in ("is what the master has", "not judged"):
+    for text in ("which is the master's", "not judged"):
         assert text not in slave.log("ha")

@@ -30,6 +30,8 @@ from tests.remoting.golden_frames import golden_frames
 
 _EXAMPLES = max(1, hypothesis.settings.default.max_examples // 3)  # type: ignore[union-attr]
 """Of each row: 10, in a long run 333."""
+pytestmark = pytest.mark.interpreted
+"""Their loop is a class beneath one that may be compiled."""
 _HOT = (10, 310, 320, 11, 361, 34, 37, 36, 324, 325, 200050, 200051)
 _PLAIN = ((0, b"one", b""), (7, b"two", b"KEYS\x01k"))
 

@@ -1,4 +1,4 @@
-"""Writes the table of docs/faults.md: each of 46 faults and attacks, and the tests that prove it.
+"""Writes the list of docs/faults.md: each of 46 faults and attacks, and the tests that prove it.
 
 `.venv/bin/python -m tests.faults.faults_document` writes it anew, below the marker; the text
 above it is written by hand. Which test proves which number is said at the test, by
@@ -8,6 +8,7 @@ above it is written by hand. Which test proves which number is said at the test,
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -307,23 +308,30 @@ def marked_by_number() -> dict[int, list[FaultTest]]:
 def tables() -> str:
     """What stands below the marker."""
     tests = marked_by_number()
-    return "".join(_table(title, rows, tests) for title, rows in SECTIONS.items())
+    return "".join(_section(title, rows, tests) for title, rows in SECTIONS.items())
 
 
-def _table(title: str, rows: dict[int, tuple[str, str]], tests: dict[int, list[FaultTest]]) -> str:
-    lines = [
-        f"\n## {title}\n",
-        "| # | fault or attack | what is expected | tests |",
-        "|---|---|---|---|",
+def _section(
+    title: str, rows: dict[int, tuple[str, str]], tests: dict[int, list[FaultTest]]
+) -> str:
+    items = [
+        _item(number, fault, expected, tests.get(number, []))
+        for number, (fault, expected) in rows.items()
     ]
-    for number, (fault, expected) in rows.items():
-        lines.append(f"| {number} | {fault} | {expected} | {_cell(tests.get(number, []))} |")
-    return "\n".join(lines) + "\n"
+    return f"\n## {title}\n\n" + "".join(items)
 
 
-def _cell(tests: list[FaultTest]) -> str:
-    names = [f"{test.path}::{test.name}{' (long)' if test.is_long else ''}" for test in tests]
-    return ", ".join(names) or NO_TEST
+def _item(number: int, fault: str, expected: str, tests: list[FaultTest]) -> str:
+    """One fault, what is expected, and a line for each test."""
+    text = textwrap.wrap(
+        f"**{number}: {fault}.** {expected}",
+        100,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )
+    named = [f"  - {test.path}::{test.name}{' (long)' if test.is_long else ''}" for test in tests]
+    return "\n".join([*text, *(named or [f"  - {NO_TEST}"])]) + "\n"
 
 
 def document(by_hand: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
+from broker.pop.check_point import CheckPointKey
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.supervisor.child_state import QUICK_DEATHS
 from store.message import Message
@@ -141,21 +142,21 @@ def records(store_dir: Path) -> list[Message]:
 
 def pending(stored: list[Message]) -> set[Place]:
     """What a revive would hand out again: of all check points, what no ack names."""
-    left: dict[str, set[Place]] = {}
+    left: dict[CheckPointKey, set[Place]] = {}
     acks: list[AckMsg] = []
     for record in stored:
         tag = record.find_property("TAGS")
         if tag == "ck":
             point = PopCheckPoint.from_json_bytes(record.body)
-            places = {(point.queue_id, point.ack_offset_by_index(n)) for n in range(point.num)}
-            left.setdefault(point.merge_key, set()).update(places)
+            places = {(point.queue_id, offset) for offset in point.check_point(0).offsets}
+            left.setdefault(point.key, set()).update(places)
         elif tag == "ack":
             acks.append(AckMsg.from_json_bytes(record.body))
         elif tag == "bAck":
             acks.append(BatchAckMsg.from_json_bytes(record.body))
     for ack in acks:
         offsets = ack.ack_offset_list if isinstance(ack, BatchAckMsg) else [ack.ack_offset]
-        places = left.get(ack.merge_key, set())
+        places = left.get(ack.key, set())
         places.difference_update((ack.queue_id, offset) for offset in offsets)
     return set().union(*left.values())
 

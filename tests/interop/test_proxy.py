@@ -6,13 +6,23 @@ INTEROP_BROKER=java-5.3 INTEROP_NAMESRV=java-5.3 the same is carried out against
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.interop.driver import DriverError
-from tests.interop.grpc_drivers import LANGUAGES, GrpcDriver, Received, missing_tools
+from tests.interop.grpc_drivers import (
+    LANGUAGES,
+    GrpcDriver,
+    Received,
+    missing_tools,
+    python_packages,
+)
 from tests.interop.processes import wait_until
 from tests.interop.proxy_world import ProxyWorld
 
@@ -227,3 +237,28 @@ def test_delay_and_recall(world: ProxyWorld) -> None:
         assert [one.body for one in driver.pushed(consumer, 2)] == ["kept", "later"]
 
     world.each(run)
+
+
+def test_the_examples_in_python(world: ProxyWorld, tmp_path: Path) -> None:
+    """examples/python, as its README says: the consumer first, each message printed once."""
+    topic, texts = world.topic("NORMAL"), ["a first message", "and a second"]
+    output = tmp_path / "consumer.txt"
+
+    def start(program: str, *arguments: str, stdout: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", program, world.proxy.endpoints, topic, *arguments],
+            cwd=Path(__file__).parents[2] / "examples" / "python",
+            env={**os.environ, "PYTHONPATH": str(python_packages()), "HOME": str(tmp_path)},
+            stdout=stdout,
+        )
+
+    with output.open("wb") as file:
+        consumer = start("consumer.py", str(len(texts)), stdout=file.fileno())
+    try:
+        wait_until(lambda: "waiting" in output.read_text(), "the consumer's start")
+        sent, _ = start("producer.py", *texts, stdout=subprocess.PIPE).communicate(timeout=60)
+        assert len(sent.splitlines()) == len(texts)
+        assert consumer.wait(60) == 0
+    finally:
+        consumer.kill()
+    assert sorted(output.read_text().splitlines()[1:]) == sorted(texts)

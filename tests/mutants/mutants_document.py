@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ DOCUMENT: Final = ROOT / "docs" / "mutants.md"
 _HEAD: Final = """\
 # Mutants: judges that can fail
 
-A promise is worth what would be noticed if it were broken. Each row is a change of a few lines of
+A promise is worth what would be noticed if it were broken. Each item is a change of a few lines of
 the product (`tests/mutants/patches`, as data: the module, the text and its replacement), the
 promise that it breaks, and the tests that have to fail then. `bin/test` holds that each still
 applies and that its tests exist; `bin/test --long` applies them one by one in a temporary copy and
@@ -25,25 +26,32 @@ $ .venv/bin/python -m tests.mutants                       # all of them, some mi
 $ .venv/bin/python -m tests.mutants --only delay_is_early
 ```
 
-Where the last column has options, `bin/mqchaos` with them is a fitting run against the mutant, too
+A line of `bin/mqchaos` below a mutant is a run that suits it
 ([chaos.md](chaos.md)); which of them its default mix was seen to notice is said there.
 
 <!-- Everything is generated: .venv/bin/python -m tests.mutants.mutants_document -->
 
-| mutant | module | promise that it breaks | noticed by | bin/mqchaos |
-|---|---|---|---|---|
 """
 
 
 def generated(mutants: Sequence[Mutant]) -> str:
     """The whole document."""
-    return _HEAD + "".join(map(_row, mutants))
+    return _HEAD + "".join(map(_item, mutants))
 
 
-def _row(mutant: Mutant) -> str:
-    chaos = f"`{mutant.mqchaos}`" if mutant.mqchaos else ""
-    checks = ", ".join(mutant.checks)
-    return f"| {mutant.name} | {mutant.module} | {mutant.breaks} | {checks} | {chaos} |\n"
+def _item(mutant: Mutant) -> str:
+    """One mutant, the promise that it breaks, and a line for each test that notices."""
+    text = textwrap.wrap(
+        f"**{mutant.name}** ({mutant.module}): {mutant.breaks}",
+        100,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )
+    lines = [*text, *(f"  - {check}" for check in mutant.checks)]
+    if mutant.mqchaos:
+        lines.append(f"  - `bin/mqchaos {mutant.mqchaos}`")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

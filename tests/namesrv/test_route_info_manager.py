@@ -645,12 +645,12 @@ def test_of_many_topics_the_log_names_the_first_hundred(caplog: pytest.LogCaptur
     manager = registered(registration(topic_configs=topics(*names)))
     lines = [record.message for record in caplog.records]
     assert sum(line.startswith("topic T") for line in lines) == 100
-    assert lines[-1] == "broker broker-a: and 3 more topics, up to T102"
+    assert lines[-1] == "broker broker-a: 3 more topics changed, the last is T102"
     caplog.clear()
     manager.unregister_broker("broker-a", "broker-a-0:10911")
     lines = [record.message for record in caplog.records]
     assert lines.count("topic T099: removed, no broker serves it any longer") == 1
-    assert lines[-1] == "broker name broker-a: and 3 more topics, up to T102"
+    assert lines[-1] == "broker name broker-a: 3 more topics removed, the last is T102"
     assert manager.get_all_topic_list() == []
 
 

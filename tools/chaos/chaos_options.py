@@ -27,7 +27,7 @@ class ChaosOptions:
     producers: int = 4
     message_size: int = 200
     settings: Mapping[str, object] = field(default_factory=dict)
-    """Of the brokers, on top of the run's own."""
+    """Broker settings, applied over the run's."""
     in_sync: int | None = None
     """inSyncReplicas of a SYNC_MASTER; None: every broker, but two where slaves are promoted."""
     delayed_rate: float = 20.0

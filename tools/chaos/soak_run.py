@@ -143,7 +143,9 @@ class SoakRun(ChaosRun):
 
     def __init__(self, directory: Path, seed: int, options: ChaosOptions, say: Say) -> None:
         if options.breaks_disks:
-            raise ValueError("a soak has no disk faults: its topics change, and they need one")
+            raise ValueError(
+                "a soak takes no disk faults: these are judged on one topic, its topics change"
+            )
         super().__init__(directory, seed, replace(options, settings=SETTINGS, accounts=False), say)
         self._result.faults = []
         self._growth: list[Growth] = []

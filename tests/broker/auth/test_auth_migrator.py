@@ -80,8 +80,8 @@ def test_accounts_become_users_once(tmp_path: Path, caplog: pytest.LogCaptureFix
         "Default Topic:* All Deny",
         "Default Group:* Sub Allow",
     ]
-    assert [text for text in caplog.messages if "left out" in text] == [
-        f"account application: {text} is no right on one name, it is left out"
+    assert [text for text in caplog.messages if "skipped" in text] == [
+        f"account application: skipped {text}, which is not a right on one name"
         for text in ("broken", "*=PUB|SUB", "or*=SUB")
     ]
     assert first.acls.find_acl("operator") is None

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.pop.buffered_pops import Popped
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
@@ -144,9 +144,13 @@ class HandleWorld:
 
     # -- what an honest group does ---------------------------------------------------------------
 
-    def pop(self, start: int = 0, count: int = 3, group: str = GROUP, queue_id: int = 0) -> Popped:
+    def pop(
+        self, start: int = 0, count: int = 3, group: str = GROUP, queue_id: int = 0
+    ) -> CheckPoint:
         diffs = tuple(range(count))
-        popped = Popped(TOPIC, group, queue_id, start, diffs, self.now_ms, 60_000, 5, start + count)
+        popped = CheckPoint(
+            TOPIC, group, queue_id, start, diffs, self.now_ms, 60_000, 5, start + count
+        )
         assert self.buffer.add(popped)
         return popped
 

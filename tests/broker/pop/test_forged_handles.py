@@ -177,7 +177,7 @@ def test_forged_pop_times_leave_no_row_and_freeze_no_offset(world: HandleWorld) 
     popped = world.pop(group=OTHER)
     world.start()
     world.flush(20)
-    assert world.buffer.ack("T", OTHER, 0, 0, popped.pop_time_ms, [0, 1, 2])
+    assert world.buffer.ack(("T", OTHER, 0, 0, popped.pop_time_ms), [0, 1, 2])
     world.flush(20)
     assert world.offsets.table[OTHER, "T", 0] == 3
 
@@ -304,7 +304,7 @@ def test_whatever_is_forged_other_groups_go_on(
     if is_killed:
         world.start()
         world.flush(20)
-    assert world.buffer.ack("T", OTHER, 0, 0, popped.pop_time_ms, [0, 1, 2])
+    assert world.buffer.ack(("T", OTHER, 0, 0, popped.pop_time_ms), [0, 1, 2])
     world.flush(20)
     assert world.offsets.table[OTHER, "T", 0] == 3
     world.flush(20_000)

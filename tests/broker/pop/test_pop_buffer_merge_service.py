@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.pop.buffered_pops import Popped
+from broker.pop.check_point import CheckPoint
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
@@ -30,10 +30,15 @@ class Records:
         self.points = []
         self.end = 0
         self.refuses = False
+        self.held = None
+        """A list: they wait for room there."""
 
     def put_check_point(self, point, revive_queue_id, stored, refused):
         if self.refuses:
             refused("full")
+            return
+        if self.held is not None:
+            self.held.append(refused)
             return
         self.points.append((point, revive_queue_id))
         self.end += 10
@@ -68,14 +73,13 @@ class World:
     def pop(self, start=0, count=3, *, diffs=None, invisible_ms=60_000, queue_id=0):
         diffs = tuple(range(count)) if diffs is None else diffs
         next_offset = start + (max(diffs) if diffs else 0) + 1
-        popped = Popped("T", "G", queue_id, start, diffs, self.now_ms, invisible_ms, 5, next_offset)
+        popped = CheckPoint(
+            "T", "G", queue_id, start, diffs, self.now_ms, invisible_ms, 5, next_offset
+        )
         return self.buffer.add(popped) and popped
 
     def ack(self, popped, *offsets):
-        return self.buffer.ack(
-            popped.topic, popped.group, popped.queue_id, popped.start_offset,
-            popped.pop_time_ms, offsets,
-        )  # fmt: skip
+        return self.buffer.ack(popped.key, offsets)
 
     @property
     def committed(self):
@@ -212,7 +216,7 @@ def change(world, popped, offset, invisible_ms=60_000):
         start_offset=offset, diffs=(0,), pop_time_ms=world.now_ms,
         invisible_time_ms=invisible_ms, next_offset=-1,
     )  # fmt: skip
-    return world.buffer.change(new, popped.start_offset, popped.pop_time_ms), new
+    return world.buffer.change(new, popped.key), new
 
 
 def test_a_changed_message_keeps_the_offset_back_until_its_new_check_point_is_safe(world):
@@ -247,6 +251,49 @@ def test_the_new_check_point_of_a_stored_one_is_stored_before_the_ack(world):
     done, _new = change(world, popped, 1)
     assert done is False
     assert len(world.records.points) == 2
+
+
+def test_the_changed_message_of_a_group_without_offset_is_not_where_it_begins(world):
+    """Its pop was before a power loss. After a kill the group went on from that message, and those
+    before it, which were never acknowledged, were lost."""
+    popped = world.pop(0)
+    world.offsets = Offsets()
+    world.start(boot=b"x" * 16)
+    done, _new = change(world, popped, 2)
+    assert done is False
+    assert world.buffer.pop_offset("T", "G", 0) is None
+    change(world, popped, 2)
+    world.start(boot=b"x" * 16)
+    assert world.buffer.pop_offset("T", "G", 0) == 0
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_message_renewed_twice_in_one_ms_while_the_log_takes_nothing(world, killed):
+    """After a kill one of both, in no buffer, kept the offsets of all groups where they were; after
+    a refusal it kept its row for ever."""
+    popped = world.pop(0, 1)
+    world.at(10_000)
+    world.flushed = world.records.end
+    world.at(20)
+    world.records.held = []
+    change(world, popped, 0, 5_000)
+    world.now_ms -= 1
+    change(world, popped, 0, 30_000)
+    if killed:
+        world.records.held = None
+        world.start()
+    else:
+        held, world.records.held = world.records.held, None
+        for refused in held:
+            refused("no room")
+    world.at(500)
+    assert world.records.points[-1][0].invisible_time == 30_000
+    world.flushed = world.records.end
+    other = world.pop(3, 1)
+    world.ack(other, 3)
+    world.at(20)
+    assert world.committed == 4
+    assert not world.buffer._journal._read_rows()
 
 
 # -- kills ------------------------------------------------------------------------------------
@@ -288,6 +335,20 @@ def test_a_check_point_whose_record_was_not_published_is_stored_again(world):
     assert len(world.records.points) == 1
 
 
+def test_and_so_it_is_after_a_second_kill_when_the_log_has_grown_beyond_where_it_was(world):
+    """It counted as stored: the offset moved over messages that were in no log any more."""
+    popped = world.pop(0, invisible_ms=5_000)
+    world.at(3_000)
+    world.records.end = 0
+    world.records.points.clear()
+    world.start()
+    world.records.end = world.flushed = 500  # other records, before its turn came
+    world.start()
+    world.at(0)
+    assert world.committed is None or world.committed <= popped.start_offset
+    assert [point.start_offset for point, _ in world.records.points] == [0]
+
+
 def test_after_a_kill_changed_messages_are_stored_before_an_offset_moves(world):
     popped = world.pop(0, 1)
     change(world, popped, 0)
@@ -319,7 +380,18 @@ def test_an_orderly_stop_stores_the_rest_and_removes_the_journal(world):
     world.buffer.finish()
     assert world.committed == 6
     assert [point.queue_offset_diff for point, _ in world.records.points] == [[2], [0, 1, 2]]
+    world.buffer.remove_journal()
     assert not world.path.exists()
+
+
+def test_a_kill_during_an_orderly_stop_before_the_offsets_are_saved_forgets_no_ack(world):
+    """The journal was removed first, and what was acknowledged came again."""
+    world.ack(world.pop(0), 0, 1, 2)
+    world.buffer.drain()
+    world.buffer.finish()
+    world.offsets = Offsets()
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 3
 
 
 def test_an_orderly_stop_that_could_not_store_keeps_the_journal(world):
@@ -327,6 +399,7 @@ def test_an_orderly_stop_that_could_not_store_keeps_the_journal(world):
     world.records.refuses = True
     world.buffer.drain()
     world.buffer.finish()
+    world.buffer.remove_journal()
     assert world.path.exists()
     assert world.committed is None
 
@@ -362,8 +435,47 @@ def test_queues_without_topic_and_idle_ones_are_forgotten(world):
     world.ack(popped, 0, 1, 2)
     world.now_ms += 300_001
     world.buffer.clean(lambda topic, group: True)
+    world.buffer.clean(lambda topic, group: True)
     world.start()
     assert world.buffer.pop_offset("T", "G", 0) == 3  # from the saved offsets
+
+
+def test_a_queue_whose_offset_moved_a_moment_ago_is_not_forgotten(world):
+    """The offset is not saved yet: a kill brought back what was acknowledged. (Its last pop may be
+    long ago, if the log took nothing meanwhile.)"""
+    popped = world.pop(0)
+    world.now_ms += 300_001
+    world.ack(popped, 0, 1, 2)
+    world.buffer.clean(lambda topic, group: True)
+    world.offsets = Offsets()
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 3
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_queue_keeps_its_number_while_a_renewed_message_has_a_row(world, is_reset):
+    """The number went to another queue, and after a kill the row was of a message there."""
+    popped = world.pop(0, 1)
+    world.at(10_000)
+    world.flushed = world.records.end
+    world.at(20)
+    world.records.points.clear()
+    if is_reset:
+        world.records.held = []
+    else:
+        world.records.refuses = True
+    change(world, popped, 0)
+    if is_reset:
+        world.buffer.clear_offset_queue("T", "G", 0)
+    world.at(400_000)
+    for _ in range(2):
+        world.buffer.clean(lambda topic, group: True)
+    assert world.pop(0, 2, queue_id=1)
+    world.records.refuses, world.records.held = False, None
+    world.start()
+    world.at(10_000)
+    stored = [(one.queue_id, one.queue_offset_diff) for one, _ in world.records.points]
+    assert sorted(stored) == [(0, [0]), (1, [0, 1])][is_reset:]
 
 
 # -- rows that cannot be ----------------------------------------------------------------------
@@ -378,9 +490,11 @@ def forge(world, **fields):
     journal = world.buffer._journal
     row = {"revive": 5, "start": 1, "pop": world.now_ms + 1, "invisible": 60_000, "next": -1}
     row |= fields
-    assert journal.add(0, fields.get("diffs", (0,)), *[row[name] for name in (
-        "revive", "start", "pop", "invisible", "next",
-    )]) is not None  # fmt: skip
+    point = CheckPoint(
+        "T", "G", 0, row["start"], fields.get("diffs", (0,)), row["pop"], row["invisible"],
+        row["revive"], row["next"],
+    )  # fmt: skip
+    assert journal.add(0, point) is not None
     world.ack(popped, 1)
     return popped
 
@@ -459,7 +573,7 @@ def test_several_rows_of_one_message_that_cannot_be_are_all_let_go(world):
     popped = forge(world, pop=MOST)
     journal = world.buffer._journal
     for number in range(3):
-        journal.add(0, (0,), 5, 1, MOST - number, 60_000, -1)
+        journal.add(0, CheckPoint("T", "G", 0, 1, (0,), MOST - number, 60_000, 5))
     world.start()
     world.at(0)
     world.flushed = world.records.end
@@ -483,9 +597,9 @@ def test_numbers_that_do_not_fit_take_no_row_and_no_queue(tmp_path):
     world.start(capacity=2)
     journal = world.buffer._journal
     for _ in range(10):
-        assert journal.add(0, (0,), 5, 0, MOST + 1, 60_000, -1) is None
-        assert journal.add(0, (0,) * 33, 5, 0, 1, 60_000, -1) is None
-        assert journal.add(0, (1 << 31,), 5, 0, 1, 60_000, -1) is None
+        for diffs, pop_time_ms in (((0,), MOST + 1), ((0,) * 33, 1), ((1 << 31,), 1)):
+            point = CheckPoint("T", "G", 0, 0, diffs, pop_time_ms, 60_000, 5)
+            assert journal.add(0, point) is None
         assert journal.add_queue("T", "G", 1 << 31, 0) is None
         assert journal.add_queue("T", "G", 0, MOST + 1) is None
     assert journal.add_queue("T", "G", 0, 0) == 0

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
-from broker.pop.pop_check_point import PopCheckPoint
+from broker.pop.pop_check_point import PopCheckPoint, stored_point
 from remoting.body.batch_ack import BatchAck
 from remoting.headers.extra_info_util import (
     ExtraInfo,
@@ -35,15 +35,16 @@ def test_a_check_point_of_java_is_read_and_written_back_byte_for_byte():
     assert point.to_json_bytes() == CK
     assert point.unique_key == "TNormal@3@0@GSimple@1795391998666@jbroker@ck"
     assert point.deliver_ms == 1795392012666
-    assert [point.index_of_ack(offset) for offset in (-1, 0, 2, 3)] == [-1, 0, 2, -1]
-    assert point.ack_offset_by_index(2) == 2
+    in_memory = point.check_point(5)
+    assert (in_memory.offsets, in_memory.revive_time_ms) == ([0, 1, 2], point.revive_time)
+    assert stored_point(in_memory, "jbroker").to_json_bytes() == CK
 
 
 def test_an_ack_of_java_is_read_and_written_back_and_finds_its_check_point():
     ack = AckMsg.from_json_bytes(ACK)
     assert ack.to_json_bytes() == ACK
     assert ack.unique_key == "TNormal@3@1@GSimple@1795391998666@jbroker@ack"
-    assert ack.merge_key == PopCheckPoint.from_json_bytes(CK).merge_key
+    assert ack.key == PopCheckPoint.from_json_bytes(CK).key
 
 
 def test_a_batch_of_acks_has_a_list_and_the_offset_minus_one():
@@ -60,8 +61,7 @@ def test_a_batch_of_acks_has_a_list_and_the_offset_minus_one():
 
 def test_an_old_check_point_without_differences_counts_from_its_start():
     old = PopCheckPoint(start_offset=10, num=3)
-    assert [old.index_of_ack(offset) for offset in (9, 10, 12, 13)] == [-1, 0, 2, -1]
-    assert old.ack_offset_by_index(2) == 12
+    assert old.check_point(0).offsets == [10, 11, 12]
 
 
 @pytest.mark.parametrize(("text", "times"), [(None, 0), ("3", 3), ("x", 127)])

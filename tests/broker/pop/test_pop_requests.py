@@ -317,4 +317,4 @@ def test_zz_an_orderly_stop_stores_the_rest_and_a_start_finds_nothing_twice(
         assert again.ack(popped[0]).code == 0
         acks = [one for one in records(broker.store_dir) if one.body.startswith(b'{"ao"')]
         [ack] = [AckMsg.from_json_bytes(one.body) for one in acks]
-        assert (ack.ack_offset, ack.merge_key) == (0, point.merge_key)
+        assert (ack.ack_offset, ack.key) == (0, point.key)

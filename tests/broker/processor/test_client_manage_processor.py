@@ -104,6 +104,14 @@ def test_leaving(tmp_path: Path) -> None:
     assert world.producers.find_group("p") is None
 
 
+def test_leaving_makes_no_group(tmp_path: Path) -> None:
+    """RocketMQ's broker makes one: here a client that was never known leaves nothing behind."""
+    world = World(tmp_path)
+    request = request_of(35, clientID="c1", consumerGroup="unknown", producerGroup="")
+    assert world.client_manage().process_request(world.connection, request).code == 0
+    assert "unknown" not in world.groups.wrapper().subscription_group_table
+
+
 def test_a_broken_heartbeat_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     with pytest.raises(BodyError):

@@ -62,6 +62,7 @@ def codes(world: HotPathWorld, *requests: RemotingCommand) -> list[int]:
     return [answered[request.opaque] for request in requests]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("row", "fields"),
     [
@@ -85,12 +86,14 @@ def test_a_rule_for_sends_is_one_row(
     assert len(general) < 4
 
 
+@pytest.mark.interpreted
 def test_a_rule_for_batches_is_one_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     world = world_with(monkeypatch, tmp_path, Rule(BATCH, refuse, marks=FIFO))
     assert codes(world, batch_request(properties=_ORDERED), batch_request()) == [16, 0]
     assert codes(world, send_request(properties=_ORDERED)) == [0]
 
 
+@pytest.mark.interpreted
 def test_a_rule_for_the_messages_of_a_batch_is_one_row(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -102,6 +105,7 @@ def test_a_rule_for_the_messages_of_a_batch_is_one_row(
     assert len(world.records()) == before + 3
 
 
+@pytest.mark.interpreted
 def test_a_rule_for_all_messages_of_some_topics_is_one_row(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,0 +1,50 @@
+"""Which requests to the controller are under way: one of each code, each with its time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.failover.messages import Ask
+from remoting.request_code import RequestCode
+
+
+class _UnderWay(NamedTuple):
+    ask: Ask
+    sent_ms: int
+
+
+class Asking:
+    """Owned by the member. Tickets are never used again, so that a late answer is known as such."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._under_way: dict[int, _UnderWay] = {}
+        self._last_ticket = 0
+
+    def next_ticket(self) -> int:
+        """For one more request."""
+        self._last_ticket += 1
+        return self._last_ticket
+
+    def sent(self, ask: Ask, now_ms: int) -> None:
+        """This one leaves now."""
+        self._under_way[ask.ticket] = _UnderWay(ask, now_ms)
+
+    def waits_for(self, code: RequestCode) -> bool:
+        """Whether one of this code has no answer yet."""
+        return any(one.ask.code == code for one in self._under_way.values())
+
+    def take(self, ticket: int) -> tuple[Ask, int] | None:
+        """What was asked, and when it left (ms); None for an answer that nobody waits for."""
+        return self._under_way.pop(ticket, None)
+
+    def forget_late(self, now_ms: int) -> bool:
+        """Give up those whose time has passed; whether there were any."""
+        late = [
+            ticket
+            for ticket, one in self._under_way.items()
+            if now_ms - one.sent_ms >= self._timeout_ms
+        ]
+        for ticket in late:
+            del self._under_way[ticket]
+        return bool(late)

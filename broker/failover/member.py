@@ -1,0 +1,498 @@
+"""A member of a group without sockets, clock or files: events in, `Ready` out. One thread.
+
+From a start without identity to RUNNING: 1012, 1013, 1003, 1002 if no master is named, then a role.
+Until then, and whenever no master is known, everything is refused. A role is only taken in an epoch
+newer than the one held, and never in an epoch older than the log's. Nobody leads twice in one
+epoch: what was not flushed may be gone, and other bytes would take its place under the same epoch.
+A master that finds its own, older mandate after a restart asks to be elected anew.
+
+Long because one state has one owner: identity, role and epochs change together.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from broker.failover.asking import Asking
+from broker.failover.identity import Identity, encode_identity
+from broker.failover.messages import (
+    Answered,
+    Ask,
+    CutHalfRecord,
+    CutLog,
+    Event,
+    Fenced,
+    FindLeader,
+    FlushLog,
+    Follow,
+    FrameTaken,
+    GroupView,
+    HangUp,
+    Lead,
+    LeaderNamed,
+    LogEnds,
+    MasterHello,
+    Moved,
+    NameServersAnswered,
+    Ready,
+    RegisterAtNameServers,
+    ReplicaConnected,
+    ReplicaGone,
+    ReplicaReported,
+    Role,
+    RoleNotified,
+    Send,
+    SendHeartbeat,
+    Step,
+    StopReplication,
+    Tick,
+    Transfer,
+    WriteEpochs,
+    WriteIdentity,
+    WriteTemporaryIdentity,
+)
+from broker.failover.self_fence import SelfFence
+from broker.failover.settings import MemberSettings
+from broker.failover.sync_state import SyncState
+from ha.epochs import (
+    EpochList,
+    StaleMasterError,
+    UnknownEpochsError,
+    adopted,
+    plan_truncation,
+    slave_confirm_offset,
+)
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+
+MASTER_ID: Final = 0
+"""A master's brokerId at the name servers and for clients."""
+REFUSED_IDS_BEFORE_ALARM: Final = 3
+
+
+class Stage(Enum):
+    """How far a member has come."""
+
+    ASKING_ID = "has no id"
+    APPLYING = "has written the temporary identity"
+    REGISTERING = "has an id"
+    FINDING_MASTER = "knows no master"
+    RUNNING = "has a role"
+
+
+class Found(NamedTuple):
+    """What a start found on disk."""
+
+    temporary: Identity | None
+    identity: Identity | None
+    epochs: EpochList
+    confirm_offset: int
+
+
+class Refusal(NamedTuple):
+    """Why a put is not taken now."""
+
+    code: ResponseCode
+    remark: str
+
+
+_NOTHING: Final = Ready()
+
+
+class _Doing:
+    """A `Ready` in the making."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.role: Role | None = None
+        self.sends: list[Send] = []
+
+    def ready(self) -> Ready:
+        if self.role is None and not (self.steps or self.sends):
+            return _NOTHING
+        return Ready(tuple(self.steps), self.role, tuple(self.sends))
+
+
+class MemberCore:
+    """Owned by one thread, which gives it one event after the other.
+
+    Many methods because each answer and each change of role is one of its own.
+    """
+
+    def __init__(self, settings: MemberSettings, found: Found, register_check_code: str) -> None:
+        """register_check_code: address;ms, made at this start, for an id that has to be asked."""
+        self._settings = settings
+        self._check_code = register_check_code
+        self._identity = found.identity
+        self._offered = 0
+        self._refused_ids = 0
+        if found.identity is not None:
+            self.stage = Stage.REGISTERING
+        elif found.temporary is not None:
+            self.stage = Stage.APPLYING
+            self._offered = found.temporary.broker_id
+            self._check_code = found.temporary.register_check_code
+        else:
+            self.stage = Stage.ASKING_ID
+        self._asking = Asking(settings.request_timeout_ms)
+        self._leader_known = False
+        self._silent = False
+        self._polled_ms: int | None = None
+        self._checked_ms: int | None = None
+        self._registered_version = 0
+        self._sync_state: SyncState | None = None
+        self._fence = SelfFence(settings.controller_heartbeat_timeout_ms)
+        self.epochs = found.epochs
+        self.confirm_offset = found.confirm_offset
+        """Consumers read up to here (bytes)."""
+        self.acknowledged_offset = 0
+        """In this time as master, sends up to here are answered SEND_OK (bytes)."""
+        self.master_epoch = 0
+        """The newest epoch taken in this process."""
+        self.master_broker_id: int | None = None
+        self.trouble: str | None = None
+        """What an operator has to know, if the member does not get on."""
+
+    # What others ask
+
+    @property
+    def broker_id(self) -> int | None:
+        """The id that the controller gave; None before."""
+        return self._identity.broker_id if self._identity else None
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this broker leads, as far as it knows."""
+        return self._sync_state is not None
+
+    @property
+    def sync_state_set(self) -> frozenset[int]:
+        """On a master, whoever may be in the set in force; else empty."""
+        return self._sync_state.all_members() if self._sync_state else frozenset()
+
+    def find_refusal(self, now_ms: int) -> Refusal | None:
+        """Why a put is not taken now; None: it is."""
+        if self._sync_state is None:
+            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
+        if self._settings.self_fence and self._fence.left_ms(now_ms) <= 0:
+            return Refusal(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "no controller has confirmed this master"
+            )
+        if not self._sync_state.enough_members():
+            return Refusal(ResponseCode.SYSTEM_ERROR, "the in-sync replicas are not enough")
+        return None
+
+    def step(self, event: Event, now_ms: int, log: LogEnds) -> Ready:
+        """Take one event. What `Ready` says is done before the next one is given."""
+        doing = _Doing()
+        match event:
+            case Tick():
+                self._tick(now_ms, log, doing)
+            case Moved():
+                pass
+            case ReplicaReported() if self._sync_state is not None:
+                self._sync_state.reported(event.connection, event.ack_offset, now_ms, log)
+                self._grow(now_ms, log, doing)
+            case ReplicaConnected() if self._sync_state is not None:
+                self._sync_state.connected(event, now_ms, log)
+            case ReplicaGone() if self._sync_state is not None:
+                self._sync_state.gone(event.connection)
+                self._check_set(now_ms, log, doing)
+            case FrameTaken() if not self.is_master:
+                self.confirm_offset = slave_confirm_offset(
+                    event.confirm_offset, log.counted_end, self.confirm_offset
+                )
+            case MasterHello():
+                self._hello(event, log, doing)
+            case Answered():
+                self._answered(event, now_ms, log, doing)
+            case RoleNotified():
+                if self.stage in (Stage.FINDING_MASTER, Stage.RUNNING):
+                    self._consider(event.view, now_ms, log, doing)
+            case LeaderNamed():
+                self._leader_known = event.address is not None
+                if self._leader_known:
+                    self._ask_for_stage(now_ms, doing)
+            case NameServersAnswered():
+                self._registered_version = max(self._registered_version, event.state_version)
+        self._move_offsets(log)
+        return doing.ready()
+
+    # Time
+
+    def _tick(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        if self._asking.forget_late(now_ms):
+            self._leader_known = False
+        self._heartbeat(log, doing)
+        if self._leader_known:
+            self._ask_for_stage(now_ms, doing)
+        else:
+            doing.sends.append(FindLeader())
+        self._register(doing)
+        period = self._settings.check_sync_state_set_period_ms
+        if self._checked_ms is None or now_ms - self._checked_ms >= period:
+            self._checked_ms = now_ms
+            self._check_set(now_ms, log, doing)
+
+    def _heartbeat(self, log: LogEnds, doing: _Doing) -> None:
+        if self.broker_id is None or self._silent:
+            return
+        epoch = self.epochs.epoch_at(log.end)
+        doing.sends.append(SendHeartbeat(self.broker_id, epoch, log.end, self.confirm_offset))
+
+    def _register(self, doing: _Doing) -> None:
+        """Again until it was taken: a route that was lost would hide the new master."""
+        if self.stage is not Stage.RUNNING or self._registered_version >= self.master_epoch:
+            return
+        role_id = MASTER_ID if self.is_master else self.broker_id or MASTER_ID
+        doing.sends.append(RegisterAtNameServers(role_id, self.master_epoch))
+
+    # Asking the controller
+
+    def _ask_for_stage(self, now_ms: int, doing: _Doing) -> None:
+        match self.stage:
+            case Stage.ASKING_ID:
+                self._ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, now_ms, doing)
+            case Stage.APPLYING:
+                self._ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, now_ms, doing)
+            case Stage.REGISTERING:
+                self._ask(RequestCode.CONTROLLER_REGISTER_BROKER, now_ms, doing)
+            case Stage.FINDING_MASTER:
+                self._ask(RequestCode.CONTROLLER_ELECT_MASTER, now_ms, doing)
+            case Stage.RUNNING:
+                period = self._settings.sync_broker_metadata_period_ms
+                if self._polled_ms is None or now_ms - self._polled_ms >= period:
+                    self._polled_ms = now_ms
+                    self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
+
+    def _ask(
+        self, code: RequestCode, now_ms: int, doing: _Doing, *, designate: bool = False
+    ) -> None:
+        if self._asking.waits_for(code):
+            return
+        ask = Ask(
+            self._asking.next_ticket(),
+            code,
+            self.broker_id or self._offered,
+            self._check_code,
+            designate_elect=designate,
+        )
+        self._send(ask, now_ms, doing)
+
+    def _send(self, ask: Ask, now_ms: int, doing: _Doing) -> None:
+        self._asking.sent(ask, now_ms)
+        doing.sends.append(ask)
+
+    def _answered(self, event: Answered, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        asked = self._asking.take(event.ticket)
+        if asked is None:
+            return
+        ask, sent_ms = asked
+        if event.code == ResponseCode.CONTROLLER_NOT_LEADER:
+            self._leader_known = False
+            doing.sends.append(FindLeader())
+            return
+        match ask.code:
+            case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID:
+                self._offered_id(event, now_ms, doing)
+            case RequestCode.CONTROLLER_APPLY_BROKER_ID:
+                self._applied(event, now_ms, doing)
+            case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+                self._altered(ask, event, now_ms, doing)
+            case _:
+                self._told(ask, event, now_ms, log, doing)
+        self._renew_lease(event, sent_ms)
+
+    def _renew_lease(self, event: Answered, sent_ms: int) -> None:
+        """Only an answer that names this master in this epoch does."""
+        view = event.view
+        if view is None or not self.is_master or event.code != ResponseCode.SUCCESS:
+            return
+        if view.master_broker_id == self.broker_id and view.master_epoch == self.master_epoch:
+            self._fence.confirmed(sent_ms)
+
+    # Identity
+
+    def _offered_id(self, event: Answered, now_ms: int, doing: _Doing) -> None:
+        if self.stage is not Stage.ASKING_ID or event.code != ResponseCode.SUCCESS:
+            return
+        self._offered = event.next_broker_id
+        self.stage = Stage.APPLYING
+        doing.steps.append(WriteTemporaryIdentity(encode_identity(self._named(self._check_code))))
+        self._ask_for_stage(now_ms, doing)
+
+    def _applied(self, event: Answered, now_ms: int, doing: _Doing) -> None:
+        if self.stage is not Stage.APPLYING:
+            return
+        if event.code == ResponseCode.SUCCESS:
+            self._identity = self._named("")
+            self.stage = Stage.REGISTERING
+            doing.steps.append(WriteIdentity(encode_identity(self._identity)))
+        elif event.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+            self.stage = Stage.ASKING_ID
+            self._refused_ids += 1
+            if self._refused_ids >= REFUSED_IDS_BEFORE_ALARM:
+                self.trouble = f"the controller offers ids and refuses them: {self._offered}"
+        self._ask_for_stage(now_ms, doing)
+
+    def _named(self, check_code: str) -> Identity:
+        settings = self._settings
+        return Identity(settings.cluster_name, settings.broker_name, self._offered, check_code)
+
+    # Roles
+
+    def _told(self, ask: Ask, event: Answered, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        """An answer to 1002, 1003 or 1004."""
+        registering = ask.code == RequestCode.CONTROLLER_REGISTER_BROKER
+        if event.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and ask.designate_elect:
+            # A Java controller gives a living master no new epoch: let it take this one for dead.
+            self._silent = True
+        elif event.view is not None:
+            self._consider(event.view, now_ms, log, doing)
+        elif registering and event.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            self.trouble = f"the controller does not know broker id {self.broker_id}"
+        elif event.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            self.trouble = f"the controller does not know {self._settings.broker_name}"
+        elif event.code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED:
+            self._silent = False
+        if registering and event.code == ResponseCode.SUCCESS and self.stage is Stage.REGISTERING:
+            self.stage = Stage.FINDING_MASTER
+            self._heartbeat(log, doing)
+            self._ask_for_stage(now_ms, doing)
+
+    def _consider(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        """What a controller says of the group: another role, another set, or nothing new."""
+        if view.master_epoch <= self.master_epoch:
+            if view.master_epoch == self.master_epoch and self._sync_state is not None:
+                self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
+            return
+        if view.master_epoch < self.epochs.last_epoch:
+            self.trouble = (
+                f"the controller is at epoch {view.master_epoch}, "
+                f"this log at {self.epochs.last_epoch}: it is not touched"
+            )
+            return
+        if view.master_broker_id is None or view.master_address is None:
+            self._lose_master(view, now_ms, doing)
+        elif view.master_broker_id != self.broker_id:
+            self._follow(view, doing)
+        elif view.master_epoch > self.epochs.last_epoch:
+            self._lead(view, now_ms, log, doing)
+        else:
+            designate = RequestCode.CONTROLLER_ELECT_MASTER
+            self.stage = Stage.FINDING_MASTER
+            self._ask(designate, now_ms, doing, designate=True)
+
+    def _take(self, view: GroupView, stage: Stage, doing: _Doing) -> None:
+        self.stage = stage
+        self.master_epoch = view.master_epoch
+        self.master_broker_id = view.master_broker_id
+        self.trouble = None
+        self._silent = False
+        self._sync_state = None
+        self.acknowledged_offset = 0
+        doing.steps += [StopReplication(), CutHalfRecord()]
+
+    def _lose_master(self, view: GroupView, now_ms: int, doing: _Doing) -> None:
+        self._take(view, Stage.FINDING_MASTER, doing)
+        doing.role = Fenced()
+        self._ask_for_stage(now_ms, doing)
+
+    def _follow(self, view: GroupView, doing: _Doing) -> None:
+        self._take(view, Stage.RUNNING, doing)
+        assert view.master_broker_id is not None
+        assert view.master_address is not None
+        doing.role = Follow(view.master_broker_id, view.master_address, view.master_epoch)
+        self._register(doing)
+
+    def _lead(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        """The list is durable before the first put; the tail that nobody may have acknowledged
+        stays, as in RocketMQ: it may have been answered in a weaker mode."""
+        self._take(view, Stage.RUNNING, doing)
+        self.epochs = self.epochs.begun(view.master_epoch, log.end)
+        doing.steps += [FlushLog(), WriteEpochs(self.epochs)]
+        assert self.broker_id is not None
+        self._sync_state = SyncState(self._settings, self.broker_id, log.end)
+        self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
+        self._fence = SelfFence(self._settings.controller_heartbeat_timeout_ms)
+        self._checked_ms = now_ms
+        doing.role = Lead(view.master_epoch)
+        if self._settings.self_fence:
+            self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
+        self._register(doing)
+
+    # The log of a slave
+
+    def _hello(self, event: MasterHello, log: LogEnds, doing: _Doing) -> None:
+        doing.role = HangUp()
+        if self.is_master or event.master_epoch != self.master_epoch:
+            return
+        try:
+            plan = plan_truncation(
+                self.epochs,
+                log.end,
+                event.epochs,
+                event.max_offset,
+                master_epoch=event.master_epoch,
+            )
+        except (StaleMasterError, UnknownEpochsError) as error:
+            self.trouble = str(error)
+            return
+        if plan.starts_over:
+            self.trouble = (
+                f"no epoch in common with the master: {list(map(tuple, self.epochs.entries))} "
+                f"and {list(map(tuple, event.epochs.entries))}; starting over from {plan.cut_to}"
+            )
+        doing.steps += [CutLog(step, plan.cut_to, plan.epochs) for step in plan.steps]
+        self.epochs = adopted(plan.epochs, event.epochs)
+        doing.steps.append(WriteEpochs(self.epochs))
+        self.confirm_offset = min(self.confirm_offset, plan.cut_to)
+        doing.role = Transfer()
+
+    # The set of a master
+
+    def _grow(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        """A slave that has got everything joins at once, others leave at the next check."""
+        state = self._sync_state
+        if state is None or len(state.acks) < len(state.members):
+            return
+        if state.wanted(now_ms, log, self.confirm_offset) > state.members:
+            self._check_set(now_ms, log, doing)
+
+    def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        state = self._sync_state
+        alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
+        if state is None or self._asking.waits_for(alter):
+            return
+        wanted = state.wanted(now_ms, log, self.confirm_offset)
+        if wanted == state.members and not state.unsettled:
+            return
+        ask = Ask(
+            self._asking.next_ticket(),
+            alter,
+            self.broker_id or MASTER_ID,
+            master_epoch=self.master_epoch,
+            sync_state_set=wanted,
+            sync_state_set_epoch=state.epoch,
+        )
+        state.asked(ask.ticket, wanted)
+        self._send(ask, now_ms, doing)
+
+    def _altered(self, ask: Ask, event: Answered, now_ms: int, doing: _Doing) -> None:
+        """A refusal settles the request; what is in force then is asked, as a first answer may have
+        been lost (a Java controller refuses the repetition with 2013)."""
+        if self._sync_state is None or ask.master_epoch != self.master_epoch:
+            return
+        if event.code == ResponseCode.SUCCESS and event.view is not None:
+            view = event.view
+            self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
+        else:
+            self._sync_state.refused(ask.ticket)
+            self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
+
+    def _move_offsets(self, log: LogEnds) -> None:
+        state = self._sync_state
+        if state is not None:
+            self.confirm_offset = state.confirm_offset(log, self.confirm_offset)
+            self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)

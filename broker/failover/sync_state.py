@@ -1,0 +1,173 @@
+"""A master's SyncStateSet: who is in it, who should be, and what its acks answer. One thread.
+
+Made anew for each time as master, so that no ack of an earlier epoch counts. What has been asked of
+the controller and not been settled counts together with the known set: whichever of them is in
+force there, whoever can be elected has every message that was answered. A request is settled by its
+refusal, or by a set of a newer epoch, after which the controller refuses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.failover.messages import LogEnds, ReplicaConnected
+from broker.failover.settings import MemberSettings
+from ha.epochs import master_confirm_offset
+
+
+@dataclass(slots=True)
+class _Replica:
+    """A slave, over all its connections: the order in which they begin and report says nothing, as
+    an old one may arrive after the one that replaced it."""
+
+    async_learner: bool
+    connections: set[int] = field(default_factory=set)
+    ack_offset: int | None = None
+    """As last reported in this epoch."""
+    goal_offset: int = 0
+    goal_ms: int = 0
+    """The own end at some time: when the ack reaches it, the slave had caught up with that time."""
+    caught_up_ms: int | None = None
+
+
+class SyncState:
+    """Owned by the member, while it is master."""
+
+    def __init__(self, settings: MemberSettings, own_id: int, epoch_start: int) -> None:
+        self._settings = settings
+        self._own_id = own_id
+        self._epoch_start = epoch_start
+        self._replicas: dict[int, _Replica] = {}
+        self._broker_ids: dict[int, int] = {}
+        self.acks: dict[int, int] = {}
+        """By broker id, of those connected that have reported."""
+        self._unsettled: dict[int, frozenset[int]] = {}
+        self.members: frozenset[int] = frozenset((own_id,))
+        """The set in force, as last heard."""
+        self.epoch = 0
+        """Its epoch."""
+
+    # What the controller says
+
+    def learned(self, members: frozenset[int], epoch: int) -> None:
+        """A set, if it is newer than the known one; what was asked before it is settled."""
+        if epoch > self.epoch:
+            self.members, self.epoch = members, epoch
+            self._unsettled.clear()
+
+    def asked(self, ticket: int, wanted: frozenset[int]) -> None:
+        """1001 is sent for this set."""
+        self._unsettled[ticket] = wanted
+
+    def refused(self, ticket: int) -> None:
+        """The controller has answered that one with an error: it is not in force."""
+        self._unsettled.pop(ticket, None)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something asked may yet come into force."""
+        return bool(self._unsettled)
+
+    def all_members(self) -> frozenset[int]:
+        """Everyone who may be in the set in force."""
+        if not self._unsettled:
+            return self.members
+        return self.members.union(*self._unsettled.values())
+
+    # What the slaves say
+
+    def connected(self, event: ReplicaConnected, now_ms: int, log: LogEnds) -> None:
+        """A slave has shaken hands."""
+        replica = self._replicas.get(event.broker_id)
+        if replica is None:
+            replica = _Replica(event.async_learner, goal_offset=log.end, goal_ms=now_ms)
+            self._replicas[event.broker_id] = replica
+        replica.async_learner = event.async_learner
+        replica.connections.add(event.connection)
+        self._broker_ids[event.connection] = event.broker_id
+
+    def reported(self, connection: int, ack_offset: int, now_ms: int, log: LogEnds) -> None:
+        """A report; one that lies beyond the own log counts up to its end."""
+        broker_id = self._broker_ids.get(connection)
+        if broker_id is None:
+            return
+        replica = self._replicas[broker_id]
+        replica.ack_offset = self.acks[broker_id] = min(ack_offset, log.end)
+        self._follow_goal(replica, now_ms, log)
+
+    def _follow_goal(self, replica: _Replica, now_ms: int, log: LogEnds) -> None:
+        ack = replica.ack_offset
+        if ack is not None and ack >= replica.goal_offset:
+            replica.caught_up_ms = now_ms if ack >= log.end else replica.goal_ms
+            replica.goal_offset, replica.goal_ms = log.end, now_ms
+
+    def gone(self, connection: int) -> None:
+        """The connection has ended. With a slave's last one, its acks count no more."""
+        broker_id = self._broker_ids.pop(connection, None)
+        if broker_id is None:
+            return
+        replica = self._replicas[broker_id]
+        replica.connections.discard(connection)
+        if not replica.connections:
+            del self._replicas[broker_id]
+            self.acks.pop(broker_id, None)
+
+    def wanted(self, now_ms: int, log: LogEnds, confirm_offset: int) -> frozenset[int]:
+        """Who belongs into the set, from the connections there are now."""
+        found = {self._own_id}
+        for broker_id, replica in self._replicas.items():
+            self._follow_goal(replica, now_ms, log)
+            if broker_id in self.members:
+                belongs = self._keeps_up(replica, now_ms)
+            else:
+                belongs = self._may_join(replica, confirm_offset)
+            if belongs:
+                found.add(broker_id)
+        return frozenset(found)
+
+    def _keeps_up(self, replica: _Replica, now_ms: int) -> bool:
+        since = replica.goal_ms if replica.caught_up_ms is None else replica.caught_up_ms
+        return now_ms - since <= self._settings.ha_max_time_slave_not_catchup_ms
+
+    def _may_join(self, replica: _Replica, confirm_offset: int) -> bool:
+        ack = replica.ack_offset
+        if ack is None or replica.async_learner:
+            return False
+        return ack >= confirm_offset and ack >= self._epoch_start
+
+    # What that means
+
+    def confirm_offset(self, log: LogEnds, previous: int) -> int:
+        """Up to where consumers may read."""
+        if not self._settings.all_ack_in_sync_state_set:
+            return max(previous, log.counted_end)
+        return self._all_have(log, previous)
+
+    def _all_have(self, log: LogEnds, previous: int) -> int:
+        others = self.all_members() - {self._own_id}
+        return master_confirm_offset(log.counted_end, self.acks, others, previous)
+
+    def enough_members(self) -> bool:
+        """Whether puts are taken, as to minInSyncReplicas; while a change is unsettled the largest
+        of the sets counts, as in RocketMQ."""
+        largest = max(len(self.members), *map(len, self._unsettled.values()), 0)
+        return largest >= self._settings.min_in_sync_replicas
+
+    def acknowledged_offset(self, log: LogEnds, previous: int) -> int:
+        """Up to where messages are answered SEND_OK.
+
+        inSyncReplicas counts different slaves; RocketMQ counts connections. With a set smaller than
+        minInSyncReplicas nothing is answered any more that was taken before it shrank.
+        """
+        settings = self._settings
+        if not self.enough_members():
+            return previous
+        if settings.all_ack_in_sync_state_set:
+            return self._all_have(log, previous)
+        if settings.in_sync_replicas <= 1:
+            return max(previous, log.counted_end)
+        acks = sorted(self.acks.values(), reverse=True)
+        needed = settings.in_sync_replicas - 1
+        if len(acks) < needed:
+            return previous
+        return max(previous, min(log.counted_end, acks[needed - 1]))

@@ -1,0 +1,277 @@
+"""A controller without sockets, clock or store: events in, `Ready` out. One thread.
+
+Leadership is a lease: it counts from when the request for it left, so that a late answer prolongs
+nothing, and it ends here a margin before it ends in the store. Every write carries the fence of its
+leadership, so that a controller that does not know yet that it was replaced changes nothing.
+Not leader: everything is answered with 2007, heartbeats are still taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from controller.election import Liveness, asked_by_controller
+from controller.events import (
+    Asked,
+    ChannelClosed,
+    Event,
+    LeadershipGranted,
+    LeadershipRenewed,
+    Loaded,
+    Notice,
+    Outcome,
+    Ready,
+    Reply,
+    Stored,
+    Swap,
+    SwapEnded,
+    Tick,
+)
+from controller.group_state import GroupState
+from controller.live_brokers import Heartbeat, LiveBrokers
+from controller.requests import Answer, Request
+from controller.state_machine import Decision, decide
+from remoting.response_code import ResponseCode
+
+NO_TICKET: Final = -1
+"""Of the controller's own requests: nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """RocketMQ's keys where it has them; milliseconds."""
+
+    enable_elect_unclean_master: bool = False
+    notify_broker_role_changed: bool = True
+    elect_on_channel_closed: bool = True
+    """A closed connection of the master is taken for its death at once, as RocketMQ does; else only
+    silence is."""
+    scan_inactive_master_interval_ms: int = 5_000
+    warm_up_ms: int = 10_000
+    """Brokers' heartbeat timeout: so long a new leader, or one that was itself stopped, declares
+    nobody lost."""
+    lease_ms: int | None = None
+    """How long the store keeps a leadership that is not renewed; None: for ever."""
+    lease_margin_ms: int = 1_000
+
+
+class _Waiting(NamedTuple):
+    """A request in the order of its group."""
+
+    ticket: int
+    request: Request
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The requests about one group: one swap at a time, what comes meanwhile waits."""
+
+    stored: Stored
+    waiting: deque[_Waiting]
+    swapped: Decision | None = None
+    """What the swap under way would make; its request is the first that waits."""
+    swap_number: int = 0
+    barred: bool = False
+    """A write whose end is unknown may yet come: first the group is written as it is, under a newer
+    version, which that one does not expect. Only then is anything answered."""
+    loading: bool = False
+
+
+_NOTHING: Final = Ready()
+
+
+class _Doing:
+    """A `Ready` in the making."""
+
+    def __init__(self) -> None:
+        self.swaps: list[Swap] = []
+        self.loads: list[str] = []
+        self.sends: list[Reply | Notice] = []
+
+    def reply(self, ticket: int, answer: Answer) -> None:
+        if ticket != NO_TICKET:
+            self.sends.append(Reply(ticket, answer))
+
+    def ready(self) -> Ready:
+        if not (self.swaps or self.loads or self.sends):
+            return _NOTHING
+        return Ready(tuple(self.swaps), tuple(self.loads), tuple(self.sends))
+
+
+class ControllerCore:
+    """Owned by one thread, which gives it one event after the other."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._settings = settings
+        self._live = LiveBrokers()
+        self._lanes: dict[str, _Lane] = {}
+        self._fence: int | None = None
+        self._lease_until_ms = 0
+        self._warm_at_ms = 0
+        self._scanned_ms = 0
+        self._swap_number = 0
+        self._last_ms: int | None = None
+
+    def is_leader(self, now_ms: int) -> bool:
+        """Whether this controller may answer for the groups."""
+        if self._fence is None:
+            return False
+        return self._settings.lease_ms is None or now_ms < self._lease_until_ms
+
+    def step(self, event: Event, now_ms: int) -> Ready:
+        """Take one event. What `Ready` says is done before the next one is given."""
+        doing = _Doing()
+        self._notice_own_pause(now_ms)
+        if self._fence is not None and not self.is_leader(now_ms):
+            self._step_down(doing)
+        match event:
+            case Heartbeat():
+                self._live.heard(event, now_ms)
+            case Asked():
+                self._asked(event, now_ms, doing)
+            case Tick():
+                self._scan(now_ms, doing)
+            case ChannelClosed():
+                self._closed(event, now_ms, doing)
+            case SwapEnded():
+                self._swap_ended(event, now_ms, doing)
+            case Loaded():
+                self._loaded(event, now_ms, doing)
+            case LeadershipGranted():
+                self._granted(event, now_ms)
+            case LeadershipRenewed():
+                self._prolong(event.sent_ms)
+        return doing.ready()
+
+    # Leadership
+
+    def _granted(self, event: LeadershipGranted, now_ms: int) -> None:
+        self._fence = event.fence
+        self._lease_until_ms = 0
+        self._prolong(event.sent_ms)
+        self._lanes = {name: _Lane(stored, deque()) for name, stored in event.groups.items()}
+        self._warm_at_ms = now_ms + self._settings.warm_up_ms
+
+    def _prolong(self, sent_ms: int) -> None:
+        if self._settings.lease_ms is not None:
+            until = sent_ms + self._settings.lease_ms - self._settings.lease_margin_ms
+            self._lease_until_ms = max(self._lease_until_ms, until)
+
+    def _step_down(self, doing: _Doing) -> None:
+        self._fence = None
+        for lane in self._lanes.values():
+            for waiting in lane.waiting:
+                doing.reply(waiting.ticket, Answer(ResponseCode.CONTROLLER_NOT_LEADER))
+        self._lanes = {}
+
+    def _notice_own_pause(self, now_ms: int) -> None:
+        """Whoever did not run itself has heard from nobody, and judges nobody by that."""
+        if self._last_ms is not None and now_ms - self._last_ms > self._settings.warm_up_ms // 2:
+            self._warm_at_ms = max(self._warm_at_ms, now_ms + self._settings.warm_up_ms)
+        self._last_ms = now_ms
+
+    # Requests, one group at a time
+
+    def _asked(self, event: Asked, now_ms: int, doing: _Doing) -> None:
+        if not self.is_leader(now_ms):
+            doing.reply(event.ticket, Answer(ResponseCode.CONTROLLER_NOT_LEADER))
+            return
+        name = event.request.broker_name
+        lane = self._lanes.get(name) or _Lane(Stored(0, None), deque())
+        lane.waiting.append(_Waiting(event.ticket, event.request))
+        self._lanes[name] = lane
+        self._serve(name, lane, now_ms, doing)
+        if not lane.waiting and lane.stored == Stored(0, None):
+            # A name that nobody has: strangers' names are not collected.
+            del self._lanes[name]
+
+    def _serve(self, name: str, lane: _Lane, now_ms: int, doing: _Doing) -> None:
+        """Answer what waits, up to the first request that changes the group."""
+        while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
+            first = lane.waiting[0]
+            group = lane.stored.group
+            decision = decide(
+                group,
+                first.request,
+                self._liveness(name, now_ms),
+                unclean=self._settings.enable_elect_unclean_master,
+            )
+            if decision.group is group or decision.group is None:
+                lane.waiting.popleft()
+                doing.reply(first.ticket, decision.answer)
+            else:
+                lane.swapped = decision
+                self._swap(name, lane, decision.group, doing)
+
+    def _swap(self, name: str, lane: _Lane, group: GroupState | None, doing: _Doing) -> None:
+        assert self._fence is not None
+        self._swap_number += 1
+        lane.swap_number = self._swap_number
+        doing.swaps.append(Swap(name, self._swap_number, lane.stored.version, self._fence, group))
+
+    def _swap_ended(self, event: SwapEnded, now_ms: int, doing: _Doing) -> None:
+        lane = self._lanes.get(event.broker_name)
+        if lane is None or lane.swap_number != event.number:
+            return
+        decision, lane.swapped, lane.swap_number = lane.swapped, None, 0
+        if event.outcome is Outcome.FENCED:
+            self._step_down(doing)
+        elif event.outcome is Outcome.DONE and decision is None:
+            lane.stored, lane.barred = Stored(event.version, lane.stored.group), False
+            self._serve(event.broker_name, lane, now_ms, doing)
+        elif event.outcome is Outcome.DONE and decision is not None:
+            lane.stored = Stored(event.version, decision.group)
+            doing.reply(lane.waiting.popleft().ticket, decision.answer)
+            if decision.notify and decision.group and self._settings.notify_broker_role_changed:
+                addresses = self._live.addresses(event.broker_name, now_ms)
+                doing.sends += [Notice(one, decision.group) for one in addresses.values()]
+            self._serve(event.broker_name, lane, now_ms, doing)
+        else:
+            lane.loading = True
+            lane.barred = lane.barred or event.outcome is Outcome.UNKNOWN
+            doing.loads.append(event.broker_name)
+
+    def _loaded(self, event: Loaded, now_ms: int, doing: _Doing) -> None:
+        lane = self._lanes.get(event.broker_name)
+        if lane is None or not lane.loading:
+            return
+        lane.stored, lane.loading = event.stored, False
+        if lane.barred:
+            self._swap(event.broker_name, lane, event.stored.group, doing)
+        self._serve(event.broker_name, lane, now_ms, doing)
+
+    # Liveness
+
+    def _liveness(self, name: str, now_ms: int) -> Liveness:
+        return Liveness(self._live.alive(name, now_ms), now_ms < self._warm_at_ms)
+
+    def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
+        if not self._settings.elect_on_channel_closed:
+            return
+        for gone in self._live.closed(event.channel):
+            self._replace_dead_master(gone.broker_name, now_ms, doing)
+
+    def _scan(self, now_ms: int, doing: _Doing) -> None:
+        if now_ms - self._scanned_ms < self._settings.scan_inactive_master_interval_ms:
+            return
+        self._scanned_ms = now_ms
+        self._live.forget_silent(now_ms)
+        for name in list(self._lanes):
+            self._replace_dead_master(name, now_ms, doing)
+
+    def _replace_dead_master(self, name: str, now_ms: int, doing: _Doing) -> None:
+        """Ask for an election if the group has no living master; a loss counts once."""
+        lane = self._lanes.get(name)
+        if lane is None or lane.waiting or not self.is_leader(now_ms):
+            return
+        group = lane.stored.group
+        if group is not None and self._needs_master(group, self._liveness(name, now_ms)):
+            lane.waiting.append(_Waiting(NO_TICKET, asked_by_controller(group)))
+            self._serve(name, lane, now_ms, doing)
+
+    def _needs_master(self, group: GroupState, liveness: Liveness) -> bool:
+        return bool(group.sync_state_set) and not (
+            liveness.master_presumed_alive or liveness.master_lives(group)
+        )

@@ -1,0 +1,82 @@
+"""What a master's acks answer, at each setting: judged by who has the bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.failover.messages import LogEnds, ReplicaConnected
+from broker.failover.settings import MemberSettings
+from broker.failover.sync_state import SyncState
+
+WEAK = MemberSettings("C", "cb", "b1")
+SAFE = replace(WEAK, all_ack_in_sync_state_set=True, min_in_sync_replicas=2)
+LOG = LogEnds(100, 90)
+
+
+def _state(settings: MemberSettings, members: set[int]) -> SyncState:
+    """Of broker 1; slaves 2 and 3 are connected and have 80 and 40."""
+    state = SyncState(settings, 1, 0)
+    state.learned(frozenset(members), 5)
+    for broker_id, ack in ((2, 80), (3, 40)):
+        state.connected(ReplicaConnected(broker_id, broker_id), 0, LOG)
+        state.reported(broker_id, ack, 0, LOG)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("settings", "members", "answered"),
+    [
+        (SAFE, {1, 2, 3}, 40),
+        (SAFE, {1, 2}, 80),
+        (SAFE, {1}, 7),
+        (SAFE, {1, 4}, 7),
+        (replace(SAFE, min_in_sync_replicas=1), {1}, 90),
+        (WEAK, {1, 2, 3}, 90),
+        (replace(WEAK, in_sync_replicas=2), {1}, 80),
+        (replace(WEAK, in_sync_replicas=3), {1}, 40),
+        (replace(WEAK, in_sync_replicas=4), {1}, 7),
+    ],
+)
+def test_up_to_where_sends_are_answered(
+    settings: MemberSettings, members: set[int], answered: int
+) -> None:
+    """7 is what was answered before; 90 what the master has flushed."""
+    assert _state(settings, members).acknowledged_offset(LOG, 7) == answered
+
+
+def test_two_connections_of_one_slave_are_one_replica() -> None:
+    """RocketMQ counts connections: one slave with two would satisfy inSyncReplicas=3."""
+    state = SyncState(replace(WEAK, in_sync_replicas=3), 1, 0)
+    for connection in (1, 2):
+        state.connected(ReplicaConnected(connection, 2), 0, LOG)
+        state.reported(connection, 80, 0, LOG)
+    assert state.acknowledged_offset(LOG, 7) == 7
+
+
+def test_a_learner_gets_everything_and_never_joins() -> None:
+    state = SyncState(SAFE, 1, 0)
+    state.connected(ReplicaConnected(1, 2, async_learner=True), 0, LOG)
+    state.reported(1, 100, 0, LOG)
+    assert state.wanted(0, LOG, 0) == {1}
+    state.connected(ReplicaConnected(2, 3), 0, LOG)
+    state.reported(2, 100, 0, LOG)
+    assert state.wanted(0, LOG, 0) == {1, 3}
+
+
+def test_a_report_beyond_the_log_counts_up_to_its_end() -> None:
+    state = _state(SAFE, {1, 2})
+    state.reported(2, 1 << 62, 0, LOG)
+    assert state.acks[2] == 100
+
+
+def test_what_is_unsettled_counts_until_a_newer_set() -> None:
+    state = _state(SAFE, {1, 2})
+    state.asked(9, frozenset((1, 2, 3)))
+    assert state.acknowledged_offset(LOG, 7) == 40
+    state.learned(frozenset((1, 2)), 5)
+    assert state.unsettled, "the same epoch settles nothing"
+    state.learned(frozenset((1, 2)), 6)
+    assert not state.unsettled
+    assert state.acknowledged_offset(LOG, 7) == 80

@@ -1,0 +1,31 @@
+"""The files that share a session of Spark are there, and use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("xdist")
+
+from tests.support.one_session import _WITH_SPARK, OneSession
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_every_file_that_uses_the_session_shares_it() -> None:
+    using = {
+        str(path.relative_to(_ROOT))
+        for path in (_ROOT / "tests/spark").rglob("test_*.py")
+        if "spark: SparkSession" in path.read_text(encoding="utf-8")
+    }
+    alone = {"tests/spark/job/test_sla_report.py", "tests/spark/test_end_to_end.py"}
+    assert using - alone == _WITH_SPARK
+
+
+def test_they_are_one_piece_of_work() -> None:
+    split = OneSession._split_scope
+    scopes = {split(OneSession.__new__(OneSession), f"{file}::test") for file in _WITH_SPARK}
+    assert len(scopes) == 1
+    other = "tests/broker/test_twins.py"
+    assert split(OneSession.__new__(OneSession), f"{other}::test[1]") == other
