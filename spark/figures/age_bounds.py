@@ -9,11 +9,16 @@ docs/sla_report.md ("Metadata"). Must not know objectives.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from spark.dumps.dump_line import Metadata
+from spark.figures.between_lives import slept_ms
 from spark.figures.sample_stream import Sample, Stream
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
+
+_AWAKE_MS: Final = 100
+"""Two clocks of one line are read one after the other: so little is no sleep."""
 
 
 def first_of_kind(sample: Sample) -> list[Metadata]:
@@ -52,9 +57,34 @@ class AgeBounds:
 
 
 @dataclass(slots=True)
+class _Sleep:
+    """How long the machine slept since the last success, at most: ages leave it out, as they are
+    measured by a clock that stood still."""
+
+    asleep_ms: int = 0
+    woke_mono: int = 0
+
+    def pass_to(self, before: Sample | None, sample: Sample) -> int:
+        """How long it slept between two lines of a life. A new life begins with no age."""
+        slept = slept_ms(before.line, sample.line) if before is not None else 0
+        slept = slept if slept > _AWAKE_MS else 0
+        if before is None:
+            self.asleep_ms = 0
+        elif slept:
+            self.asleep_ms += slept
+            self.woke_mono = sample.line.mono
+        return slept
+
+    def end_with(self, sample: Sample, age_ms: int) -> None:
+        """A sample's last success was behind all sleep, or not."""
+        if age_ms < sample.line.mono - self.woke_mono:
+            self.asleep_ms = 0
+
+
+@dataclass(slots=True)
 class _Told:
-    """The last sample that knew its age, and that age; how long ago it was, by clocks that nobody
-    sets."""
+    """The last sample that knew its age, and that age at most; how long ago it was, by clocks that
+    nobody sets."""
 
     sample: Sample
     age_ms: int
@@ -65,10 +95,12 @@ def age_bounds(slave: Stream, kind: str, ancestry: Ancestry, day: Day) -> AgeBou
     """Of one kind over the whole window."""
     found = AgeBounds()
     told: _Told | None = None
+    sleep = _Sleep()
     for sample in slave.samples:
         before = sample.boot_predecessor
+        slept = sleep.pass_to(before, sample)
         if told is not None and before is not None:
-            told.ago_ms += sample.line.mono - before.line.mono
+            told.ago_ms += sample.line.mono - before.line.mono + slept
         elif told is not None and ancestry.follows(sample) and sample.passed_ms is not None:
             told.ago_ms += sample.passed_ms
         elif told is not None:
@@ -78,32 +110,41 @@ def age_bounds(slave: Stream, kind: str, ancestry: Ancestry, day: Day) -> AgeBou
         row = next((each for each in first_of_kind(sample) if each.kind == kind), None)
         if row is None or row.age_ms is None:
             continue
-        _bound(found, sample, row, row.age_ms, told, day)
-        told = _Told(sample, row.age_ms)
+        _bound_marked(found, sample, row, sleep, day)
+        sleep.end_with(sample, row.age_ms)
+        if not _is_marked(sample, row, told):
+            _bound(found, sample, (row.age_ms, row.age_ms + sleep.asleep_ms), told, day)
+        told = _Told(sample, row.age_ms + sleep.asleep_ms)
         if sample.in_window:
             found.at_least_ms = max(row.age_ms, found.at_least_ms or 0)
     found.close(day)
     return found
 
 
-def _bound(
-    found: AgeBounds,
-    sample: Sample,
-    row: Metadata,
-    age_ms: int,
-    told: _Told | None,
-    day: Day,
-) -> None:
+def _bound_marked(found: AgeBounds, sample: Sample, row: Metadata, sleep: _Sleep, day: Day) -> None:
     since = sample.line.since
     if row.age_ms_max is not None and since is not None:
-        reach_ms = sample.line.mono - since
-        found.bound(sample.ts - reach_ms, sample, row.age_ms_max, day)
-        is_reached = told is not None and told.ago_ms <= reach_ms
-        if told is not None and is_reached and told.sample.ts >= sample.ts - reach_ms:
-            return
+        start_ms = sample.ts - (sample.line.mono - since)
+        found.bound(start_ms, sample, row.age_ms_max + sleep.asleep_ms, day)
+
+
+def _is_marked(sample: Sample, row: Metadata, told: _Told | None) -> bool:
+    """Whether a line's marks reach back to the sample that told of an age before."""
+    since = sample.line.since
+    if told is None or row.age_ms_max is None or since is None:
+        return False
+    reach_ms = sample.line.mono - since
+    return told.ago_ms <= reach_ms and told.sample.ts >= sample.ts - reach_ms
+
+
+def _bound(
+    found: AgeBounds, sample: Sample, ages_ms: tuple[int, int], told: _Told | None, day: Day
+) -> None:
+    """`ages_ms`: that of the sample at least and at most."""
+    least_ms, most_ms = ages_ms
     if told is None:
-        found.bound(sample.ts - age_ms, sample, age_ms, day)
+        found.bound(sample.ts - least_ms, sample, most_ms, day)
         return
     # From the last success that the past one knew of to the last one that this one knows of.
-    between_ms = told.age_ms + told.ago_ms - age_ms
-    found.bound(told.sample.ts, sample, max(age_ms, between_ms, told.age_ms), day)
+    between_ms = told.age_ms + told.ago_ms - least_ms
+    found.bound(told.sample.ts, sample, max(most_ms, between_ms, told.age_ms), day)

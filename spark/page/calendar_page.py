@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from jinja2 import Environment
 
 from spark.figures import wording
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET, SEVERITY
-from spark.page.history import DayResult, Group
+from spark.page.contract_periods import contract_periods
+from spark.page.history import DayResult, Group, PeriodResult
 from spark.page.page_template import page_bytes, page_environment
 
 MAX_GROUPS: Final = 30
@@ -115,7 +116,8 @@ def calendar_html(days: Iterable[DayResult]) -> bytes:
 
 @functools.cache
 def _environment() -> Environment:
-    return page_environment({"day": _day}, {"WEEKDAYS": _WEEKDAYS, "plural": wording.plural})
+    filters: dict[str, Callable[..., str]] = {"day": _day, "budget": _budget, "used": wording.used}
+    return page_environment(filters, {"WEEKDAYS": _WEEKDAYS, "plural": wording.plural})
 
 
 def _view(results: Mapping[datetime.date, DayResult]) -> dict[str, Any]:
@@ -133,6 +135,7 @@ def _view(results: Mapping[datetime.date, DayResult]) -> dict[str, Any]:
         "more_weeks": max(0, len(weeks) - MAX_WEEKS),
         "longest_bad_s": max((week.sum.bad_s for week in weeks[-MAX_WEEKS:]), default=0.0),
         "months": months_of(results),
+        "contracts": contract_periods(results.values()),
         "max_groups": MAX_GROUPS,
     }
 
@@ -259,6 +262,19 @@ def _compared(now: Sum, before: Sum) -> str:
     if rates[0] == rates[1]:
         return "Trend: unchanged."
     return f"Trend: {'better' if rates[0] > rates[1] else 'worse'}."
+
+
+def _budget(period: PeriodResult) -> str:
+    """`46 % of the budget used, 23 min left`, of the replica that has used the most."""
+    if period.left_s is None:
+        return "nothing is known of its budget"
+    if period.left_s < 0:
+        text = f"{wording.duration(-period.left_s)} more than allowed"
+    else:
+        text = f"{wording.duration(period.left_s)} left"
+    return (
+        text if period.used is None else f"{wording.used(period.used)} of the budget used, {text}"
+    )
 
 
 def _day(date: datetime.date) -> str:

@@ -7,8 +7,10 @@ not know Spark or HTML.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +18,7 @@ from typing import Any, Final
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET, finite
 from spark.page.sends import sends_of
 
-VERSION: Final = 1
+VERSION: Final = 2
 _LETTERS: Final = {BREACHED: "b", INSUFFICIENT: "i", MET: "m"}
 _VERDICTS: Final = {letter: verdict for verdict, letter in _LETTERS.items()}
 _NO_RESULT: Final = "-"
@@ -27,6 +29,23 @@ Group = tuple[str, str]
 
 class HistoryError(ValueError):
     """A history, or a summary, that this version cannot read."""
+
+
+@dataclass(frozen=True)
+class PeriodResult:
+    """A calendar period, as far as a date's report judged it: `period` is `week`, `month` or
+    `quarter`. Times are sums over its replicas (s); `used` and `left_s` are those of the replica
+    whose budget is used the most, None where nobody knows; `used` also where nothing is allowed."""
+
+    period: str
+    name: str
+    timezone: str
+    is_final: bool
+    verdict: str
+    bad_s: float
+    unknown_s: float
+    used: float | None
+    left_s: float | None
 
 
 @dataclass(frozen=True)
@@ -47,6 +66,8 @@ class DayResult:
     sends: int
     sends_failed: int
     groups: Mapping[Group, str]
+    periods: tuple[PeriodResult, ...] = ()
+    """Calendar periods in which it begins, the shortest first."""
 
     @property
     def is_part(self) -> bool:
@@ -74,9 +95,35 @@ def result_of(summary: Mapping[str, Any]) -> DayResult:
             sends=sends.total if sends is not None else 0,
             sends_failed=sends.failed if sends is not None else 0,
             groups={(row["cluster"], row["broker"]): _verdict(row["verdict"]) for row in groups},
+            # A summary of an earlier version has none.
+            periods=tuple(_period(one, replicas) for one in summary.get("calendar", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise HistoryError(f"no summary of this version: {error!r}") from error
+
+
+def _period(one: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -> PeriodResult:
+    rows = [row["calendar"][one["period"]] for row in replicas if one["period"] in row["calendar"]]
+    worst = max(rows, key=_share_used, default=None)
+    return PeriodResult(
+        period=str(one["period"]),
+        name=str(one["name"]),
+        timezone=str(one["timezone"]),
+        is_final=bool(one["final"]),
+        verdict=_verdict(one["verdict"]),
+        bad_s=_sum(rows, "bad_s"),
+        unknown_s=_sum(rows, "unknown_s"),
+        used=finite(worst["budget_used_ratio"]) if worst else None,
+        left_s=finite(worst["budget_left_s"]) if worst else None,
+    )
+
+
+def _share_used(row: Mapping[str, Any]) -> float:
+    """Of a budget; of one of nothing all that was bad is infinitely much."""
+    used, left_s = finite(row["budget_used_ratio"]), finite(row["budget_left_s"])
+    if used is not None:
+        return used
+    return math.inf if left_s is not None and left_s < 0 else 0.0
 
 
 def to_json(days: Iterable[DayResult]) -> bytes:
@@ -102,6 +149,7 @@ def _to_json(day: DayResult, groups: Iterable[Group]) -> dict[str, Any]:
         "seconds": [day.length_s, day.good_s, day.bad_s, day.unknown_s],
         "counts": [day.incidents, day.sends, day.sends_failed],
         "groups": "".join(letters),
+        "periods": [list(dataclasses.astuple(period)) for period in day.periods],
     }
 
 
@@ -136,6 +184,22 @@ def _from_json(date: str, day: Mapping[str, Any], groups: list[Group]) -> DayRes
         sends=sends,
         sends_failed=sends_failed,
         groups={group: _VERDICTS[letter] for group, letter in letters if letter != _NO_RESULT},
+        periods=tuple(_period_from_json(*period) for period in day["periods"]),
+    )
+
+
+def _period_from_json(
+    period: str,
+    name: str,
+    timezone: str,
+    is_final: bool,
+    verdict: str,
+    *seconds: float | None,
+) -> PeriodResult:
+    bad_s, unknown_s, used, left_s = (None if each is None else float(each) for each in seconds)
+    names = str(period), str(name), str(timezone)
+    return PeriodResult(
+        *names, bool(is_final), _verdict(verdict), bad_s or 0.0, unknown_s or 0.0, used, left_s
     )
 
 

@@ -11,7 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tests.spark.plain_samples import SEND_RESULTS, SYNC_RESULTS, Json, Sample, Window
+from tests.spark.plain_samples import (
+    SEND_RESULTS,
+    SYNC_RESULTS,
+    Json,
+    Sample,
+    Window,
+    rise_of_uptime,
+)
 
 CLOCKS_MS: Final = 1_000
 LEAST_RECORD: Final = 91
@@ -504,7 +511,7 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
     most: list[int] = []
     spans: list[Span] = []
     told: tuple[Sample, int] | None = None
-    ago = lost = 0
+    ago = lost = asleep = woke = 0
 
     def bound(start: float, age: int) -> None:
         if max(start, window.w0) < min(sample.ts, window.w1):
@@ -514,8 +521,12 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
             most.append(age)
 
     for sample in stream:
+        asleep = asleep if sample.before is not None else 0
         if sample.before is not None:
-            ago += sample.mono - sample.before.mono
+            risen, rise = sample.mono - sample.before.mono, rise_of_uptime(sample.before, sample)
+            if rise is not None and rise - risen > 100:  # asleep: the monotonic clock stood still
+                asleep, woke, risen = asleep + rise - risen, sample.mono, rise
+            ago += risen
         elif past.continues(sample) and sample.passed_ms is not None:
             ago += sample.passed_ms
         elif told is not None:
@@ -527,17 +538,19 @@ def ages(stream: list[Sample], kind: str, past: Past, window: Window) -> Json:
             continue
         since, largest = marked_since(sample), entries[0].get("age_ms_max")
         if since is not None and largest is not None:
-            bound(since, largest)
+            bound(since, largest + asleep)
+        if age < sample.mono - woke:  # copied since
+            asleep = 0
         if told is None:
-            bound(sample.ts - age, age)
+            bound(sample.ts - age, age + asleep)
         elif (
             since is None
             or largest is None
             or told[0].ts < since
             or ago > sample.mono - sample.line["since"]
         ):
-            bound(told[0].ts, max(age, told[1], told[1] + ago - age))
-        told, ago = (sample, age), 0
+            bound(told[0].ts, max(age + asleep, told[1], told[1] + ago - age))
+        told, ago = (sample, age + asleep), 0
         if sample.in_window:
             least.append(age)
     return {

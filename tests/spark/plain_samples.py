@@ -569,7 +569,7 @@ def _is_one_broker(stream: list[Sample], place: int) -> bool:
     return len(set(named)) == len(named)
 
 
-def _rise_of_uptime(then: Sample, now: Sample) -> int | None:
+def rise_of_uptime(then: Sample, now: Sample) -> int | None:
     """None where nobody knows that it is one machine that was not switched off."""
     boots = {s.line.get("machine_boot") for s in (then, now)}
     ups = [s.line.get("uptime") for s in (then, now)]
@@ -578,7 +578,7 @@ def _rise_of_uptime(then: Sample, now: Sample) -> int | None:
 
 def _slept_unseen(sample: Sample) -> int:
     """A machine that sleeps has an uptime that goes on, and a monotonic clock that does not."""
-    rise = _rise_of_uptime(sample.before, sample) if sample.before is not None else None
+    rise = rise_of_uptime(sample.before, sample) if sample.before is not None else None
     if rise is None:
         return 0
     shown = max(0, sample.start - (sample.told or 0))
@@ -635,7 +635,7 @@ def _measure_down(
             continue
         is_named = sample.line.get("prev_boot") == past.boot
         is_same = host is not None and host == past.line.get("host")
-        is_same = is_same or _rise_of_uptime(past, sample) is not None
+        is_same = is_same or rise_of_uptime(past, sample) is not None
         if past is last and None in (host, past.line.get("host")) and not named:
             is_same = True  # whose they are no line of version 1 says
         if is_named or (is_same and sample.ts >= past.ts - AGREE_MS):
@@ -674,7 +674,7 @@ def _compare(
 def _passed(stream: list[Sample], now: Sample, then: Sample, whole: Sequence[Sample]) -> int | None:
     """Between two lines of different lives: by the machine's uptime, else by clocks that a time
     service held in both lives."""
-    rise = _rise_of_uptime(then, now)
+    rise = rise_of_uptime(then, now)
     if rise is not None and rise >= -AGREE_MS:
         return max(0, rise)
     if None in (now.line.get("machine_boot"), then.line.get("machine_boot")):

@@ -26,7 +26,7 @@ from tests.spark.day_events import (
     truth,
 )
 from tests.spark.day_generator import Day, day_of
-from tests.spark.day_objectives import REFUSED, Sends
+from tests.spark.day_objectives import REFUSED, Copies, Sends
 from tests.spark.plain_samples import Json, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET
 from tests.spark.test_generated_days import question_of, wrong
@@ -35,9 +35,9 @@ W0 = MIDNIGHT + 600 * MINUTE
 W1 = W0 + 60 * MINUTE
 
 
-def story_of(*lives: Life, expects: bool = False) -> Story:
-    """An hour, of which 99 % are promised: 36 s may be bad."""
-    return Story(1, "b", W0, W1, 5_000, 10_000, 99.0, 1.0, expects, lives=list(lives))
+def story_of(*lives: Life, expects: bool = False, interval_ms: int = 9_000) -> Story:
+    """An hour, of which 99 % are promised: 36 s may be bad. With few lines a case is cheap."""
+    return Story(1, "b", W0, W1, interval_ms, 10_000, 99.0, 1.0, expects, lives=list(lives))
 
 
 def life(start: int, end: int, **fields: int) -> Life:
@@ -123,6 +123,7 @@ def down(ahead: int, **fields: int) -> Story:
         connected(life(W0 - MINUTE, DOWN[0])),
         connected(life(DOWN[1], W1 + MINUTE, **fields)),
         expects=True,
+        interval_ms=9_000 if ahead else 5_000,
     )
     if ahead:
         story.clock = [(DOWN[0] + 1_000, ahead), (DOWN[1] + 10 * MINUTE, 0)]
@@ -197,7 +198,7 @@ def test_a_clock_that_is_set_back_behind_the_begin_of_the_life_before(tmp_path: 
     ]
     for one in lives:
         one.links["b:1"].states = [(one.start, IN_SYNC)]
-    story = story_of(*lives, expects=True)
+    story = story_of(*lives, expects=True, interval_ms=5_000)
     story.clock = [(W0 + 26 * MINUTE, -12 * MINUTE)]
     row = judged(story, tmp_path)
     assert row["verdict"] == INSUFFICIENT
@@ -215,6 +216,7 @@ def test_another_host_is_master_between_two_lives(tmp_path: Path, names_past: bo
         other,
         connected(life(W0 + 26 * MINUTE, W1 + 30 * MINUTE)),
         expects=True,
+        interval_ms=5_000,
     )
     story.clock = [(W0 + 22 * MINUTE, -5 * MINUTE + 2_000)]
 
@@ -275,6 +277,32 @@ def test_a_machine_that_sleeps_and_whose_clock_goes_on(tmp_path: Path) -> None:
 
     row = judged(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True), tmp_path, sleep)
     assert row["unknown_s"] == pytest.approx(900, abs=1)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize(("asleep_ms", "verdict"), [(60_000, MET), (15 * MINUTE, INSUFFICIENT)])
+@pytest.mark.parametrize("has_marks", [True, False])
+def test_metadata_of_a_slave_whose_machine_sleeps(
+    tmp_path: Path, has_marks: bool, asleep_ms: int, verdict: str, goes_on: bool
+) -> None:
+    """Copied every half minute; its age is told by a clock that stood still meanwhile. Two minutes
+    are allowed: a minute's sleep and half a minute before it are not too much."""
+    story = story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True)
+    story.asks, story.metadata_age_ms = {"metadata age"}, 120_000
+    lives = [(W0 - 10 * MINUTE, W1 + 2 * MINUTE)]
+    story.copies = Copies(1, lives, [*range(W0 - 9 * MINUTE, W1 + 2 * MINUTE, 30_000)])
+
+    def sleep(line: Json) -> None:
+        if line["role"] != "SLAVE":
+            return
+        if not has_marks:
+            del line["metadata"][0]["age_ms_max"]
+        if line["ts"] > W0 + 20 * MINUTE:
+            line["uptime"] += asleep_ms
+            line["ts"] += asleep_ms * goes_on
+
+    row = judged(story, tmp_path, sleep)
+    assert row["verdict"] == verdict, row["reasons"]
 
 
 def down_before(

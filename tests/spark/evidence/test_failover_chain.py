@@ -38,6 +38,8 @@ class Host:
         for hour in hours:
             line = life.line(T0 + hour * HOUR_MS) | {"v": 2, "prev_digest": digest}
             line |= {"prev_boot": past and past["boot"], "prev_seq": past and past["seq"]}
+            if past is not None and hour == hours[0]:
+                line["ended"] = {"boot": past["boot"], "uncounted_ms": 64, "sync": {"ok": 2}}
             self.texts.append(json.dumps(line).encode())
             self.last, digest = line, hashlib.sha256(self.texts[-1]).hexdigest()
 
@@ -90,6 +92,19 @@ def test_the_last_line_of_the_slave_that_was_promoted(what: str) -> None:
     (found,) = joins(texts)
     assert found.is_break
     assert "c/b:1 boot b" in found.text
+
+
+def test_what_the_old_master_tells_of_its_end_is_in_the_chain() -> None:
+    """It comes back as a slave: whoever adds a send that went well there is found."""
+    texts = a_failover()
+    place = next(n for n, text in enumerate(texts) if b'"ended"' in text)
+    assert b'"role": "SLAVE"' in texts[place]
+    texts[place] = texts[place].replace(b'"sync": {"ok": 2}}', b'"sync": {"ok": 3}}')
+    of_day = [text for text in texts if json.loads(text)["ts"] >= T0 + 24 * HOUR_MS]
+    lines = DateLines([("f", b"".join(text + b"\n" for text in of_day))])
+    problems = [text for record in lines.records() for text in record.problems]
+    assert len(problems) == 1, problems
+    assert "boot a" in problems[0]
 
 
 def test_a_life_that_is_put_behind_a_former_one_of_another_id() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from spark.config.calendar_periods import Period, periods_of, timezone_problem
+from spark.config.exclusions import Exclusion
 from spark.config.objectives import Objective, SlaConfig
 from spark.figures.calendar_windows import calendar_windows, first_dates
 from spark.reported_day import Day, InputError
@@ -92,6 +93,15 @@ def date(text: str) -> datetime.date:
             "2026-10-31T11",
             744,
         ),
+        # The clocks change on the month's last day.
+        ("2024-03-31", "Europe/Berlin", "month", "2024-03", "2024-02-29T23", "2024-03-31T22", 743),
+        ("2021-10-31", "Europe/Berlin", "month", "2021-10", "2021-09-30T22", "2021-10-31T23", 745),
+        ("2021-11-01", "Europe/Berlin", "month", "2021-11", "2021-10-31T23", "2021-11-30T23", 720),
+        # Samoa went over the date line and had no 30 December: 30 days of 24 h, a week of six.
+        ("2011-12-30", "Pacific/Apia", "month", "2011-12", "2011-12-01T10", "2011-12-31T10", 720),
+        ("2011-12-30", "Pacific/Apia", "week", "2011-W52", "2011-12-26T10", "2012-01-01T10", 144),
+        ("2011-12-31", "Pacific/Apia", "week", "2011-W52", "2011-12-26T10", "2012-01-01T10", 144),
+        ("2012-01-01", "Pacific/Apia", "month", "2012-01", "2011-12-31T10", "2012-01-31T10", 744),
         # Summer time began there at a midnight, which did not exist.
         (
             "2018-11-04",
@@ -143,7 +153,14 @@ def test_zones_that_cannot_be_used(timezone: str, words: str) -> None:
     assert words in str(timezone_problem(timezone))
 
 
-@pytest.mark.parametrize("timezone", ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize(
+    "timezone",
+    [
+        *("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo", "Pacific/Apia"),
+        # Half hours until May 2016 and May 2018: nobody has dumps of then.
+        *("America/Caracas", "Asia/Pyongyang"),
+    ],
+)
 def test_zones_that_can_be_used(timezone: str) -> None:
     assert timezone_problem(timezone) is None
 
@@ -222,6 +239,25 @@ def counted(times: Times, timezone: str, month: str) -> tuple[float, float, floa
 
 
 BAD_MINUTE = (HOUR - 60_000, 60_000, 0)
+
+
+def test_a_month_without_one_of_its_days() -> None:
+    """Samoa's December of 2011: each hour of UTC once, none of the day that nobody had."""
+    times = timeline(
+        "2011-11-30T00",
+        "2012-01-02T00",
+        h2011_12_01T09=BAD_MINUTE,
+        h2011_12_01T10=BAD_MINUTE,
+        h2011_12_30T09=BAD_MINUTE,
+        h2011_12_30T10=BAD_MINUTE,
+        h2011_12_31T09=BAD_MINUTE,
+        h2011_12_31T10=BAD_MINUTE,
+    )
+    found = judge(times, "2011-12-31", "Pacific/Apia")
+    good, bad, excluded = counted(times, "Pacific/Apia", "2011-12")
+    assert (found["good_s"], found["bad_s"], found["excluded_s"]) == (good, bad, excluded)
+    assert (found["bad_s"], found["window_s"], found["unknown_s"]) == (240.0, 30 * 86_400, 0.0)
+    assert (found["final"], found["verdict"]) == (True, "met")
 
 
 @pytest.mark.parametrize(
@@ -375,3 +411,35 @@ def test_a_week_from_dumps_of_three_dates(tmp_path: Path) -> None:
     assert week["good_s"] == (13 + 24 + 24) * 3600 - 300
     assert (week["unknown_s"], week["budget_s"], week["verdict"]) == (0.0, 604.8, "met")
     assert (month["bad_s"], month["good_s"]) == (360.0, 72 * 3600 - 360)
+
+
+def test_an_exclusion_over_the_end_of_a_month(tmp_path: Path) -> None:
+    """An hour around Berlin's midnight, 23:00 UTC: half of it is October's, half November's, and
+    so is the outage of 22:40 to 23:50, as far as it is not excluded."""
+    life = Life(start_ms=utc("2026-10-31T21:00"), interval_ms=30_000)
+    outage = utc("2026-10-31T22:40"), utc("2026-10-31T23:50")
+    lines = [
+        life.line(
+            ts,
+            replicas=[replica(state="disconnected" if outage[0] < ts <= outage[1] else "in_sync")],
+        )
+        for ts in range(utc("2026-10-31T21:00"), utc("2026-11-01T02:00"), 30_000)
+    ]
+    write_dump(tmp_path, lines)
+    hour = utc("2026-10-31T22:30"), utc("2026-10-31T23:30")
+    sla = SlaConfig(
+        (Objective("o", lag_seconds=60),),
+        calendars=("month",),
+        timezone="Europe/Berlin",
+        exclusions=(Exclusion(("*", "*", "*"), "new disks", once_ms=hour),),
+    )
+    history: list[Any] = []
+    for day in ("2026-10-31", "2026-11-01"):
+        history.append(core_tables([tmp_path], Day.whole(date(day)), sla, history))
+    (october,), (november,) = (tables["calendar_windows"] for tables in history)
+    assert (october["name"], october["final"], november["name"]) == ("2026-10", True, "2026-11")
+    assert (october["excluded_s"], november["excluded_s"]) == (1_800, 1_800)
+    assert (october["bad_s"], november["bad_s"]) == (0, 1_200)
+    # 0.1 % of what is not excluded of 745 and of 720 hours.
+    assert (october["budget_s"], november["budget_s"]) == (2_680.2, 2_590.2)
+    assert november["good_s"] == 2 * 3600 + 600 - 30

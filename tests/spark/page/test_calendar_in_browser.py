@@ -12,9 +12,14 @@ import pytest
 from spark.page.calendar_page import calendar_html
 from spark.page.report_page import report_html
 from tests.spark.browser import Browser, pixels
-from tests.spark.calendar_days import GROUP, days_of
+from tests.spark.calendar_days import GROUP, days_of, with_periods
 from tests.spark.demo_report import demo_report
-from tests.spark.page.test_page_in_browser import AXE_TAGS, BEYOND_THE_WINDOW, LOWEST_CONTRAST
+from tests.spark.page.test_page_in_browser import (
+    AXE_TAGS,
+    BEYOND_THE_WINDOW,
+    LOWEST_CONTRAST,
+    TABLES_THAT_SCROLL,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -24,10 +29,11 @@ FIRST, LAST = "2026-01-05", "2026-03-14"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As below --out: the calendar, and the report of its last day."""
+    """As below --out: the calendar, with a contract's weeks, months and quarters, and the report of
+    its last day."""
     out = tmp_path_factory.mktemp("out")
     groups = [GROUP, (GROUP[0], "broker-b"), ("Other", "a-broker-with-a-rather-long-name")]
-    (out / "index.html").write_bytes(calendar_html(days_of(FIRST, LETTERS, groups)))
+    (out / "index.html").write_bytes(calendar_html(with_periods(days_of(FIRST, LETTERS, groups))))
     directory = out / "report" / f"dt={LAST}"
     directory.mkdir(parents=True)
     (directory / "report.html").write_bytes(report_html(demo_report()))
@@ -51,13 +57,15 @@ def wait_for(browser: Browser, condition: str) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1600, 1400, 768, 390])
+@pytest.mark.parametrize("width", [1400, 1280, 768, 390])
 def test_it_is_drawn_and_fits(browser: Browser, page: Path, width: int, dark: bool) -> None:
     browser.open(page, width, dark=dark)
     assert browser.requests == [page.as_uri()], "nothing but the page itself"
     assert browser.complaints() == []
     assert browser.value("document.documentElement.scrollWidth") == width
     assert browser.value(BEYOND_THE_WINDOW) == []
+    assert browser.value("document.querySelectorAll('.verdicts .verdict').length") == 5
+    assert width < 1280 or browser.value(TABLES_THAT_SCROLL) == []
     # The days of a month never have to be scrolled for.
     assert browser.value(
         "[...document.querySelectorAll('table.month')].filter(t => t.offsetWidth >"
@@ -100,6 +108,15 @@ def test_by_keyboard_to_a_month_and_to_a_days_report(browser: Browser, page: Pat
     assert browser.value("document.activeElement.textContent") == "Next: March 2026 →"
     press(browser, "Enter", 13)
     wait_for(browser, "location.hash === '#m-2026-03'")
+    # Over the box of the contract's quarter to its table, and back.
+    browser.value("document.querySelector('.verdict a[href=\"#contract-quarter\"]').focus()")
+    press(browser, "Enter", 13)
+    wait_for(browser, "location.hash === '#contract-quarter'")
+    table = "document.getElementById('contract-quarter').getBoundingClientRect().top"
+    wait_for(browser, f"Math.abs({table}) < innerHeight / 2")
+    browser.value("document.querySelector('nav a[href=\"#m-2026-03\"]').focus()")
+    press(browser, "Enter", 13)
+    wait_for(browser, "location.hash === '#m-2026-03'")
     # Tab to the last day of it, and into its report.
     for _ in range(40):
         press(browser, "Tab", 9)
@@ -112,7 +129,7 @@ def test_by_keyboard_to_a_month_and_to_a_days_report(browser: Browser, page: Pat
 def test_it_prints(browser: Browser, page: Path) -> None:
     browser.open(page, 1280, dark=True)
     pdf = browser.pdf()
-    assert 1 <= len(re.findall(rb"/Type ?/Page\b", pdf)) <= 6
+    assert 1 <= len(re.findall(rb"/Type ?/Page\b", pdf)) <= 7
     browser.open(page, 1039)
     browser.call("Emulation.setEmulatedMedia", media="print", features=[])
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -12,11 +12,12 @@ import pytest
 
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.page.calendar_page import MAX_GROUPS, calendar_html
-from spark.page.history import HistoryError, from_json, result_of, to_json
+from spark.page.history import HistoryError, PeriodResult, from_json, result_of, to_json
 from spark.page.summary import summary_json
-from tests.spark.calendar_days import GROUP, days_of
+from tests.spark.calendar_days import GROUP, days_of, with_periods
 from tests.spark.demo_report import demo_report, large_report
 from tests.spark.page_reader import Element, access_problems, read_page
+from tests.spark.told_reports import calendar_row, told_report
 
 # 2026-02-23 is a Monday: weeks 9 to 11.
 THREE_WEEKS = days_of("2026-02-23", "mmmmmmmbbmimmmmmm-mm")
@@ -106,6 +107,63 @@ def test_the_last_day_stands_first() -> None:
     assert access_problems(read_page(html.encode())) == []
 
 
+def tables_of(page: Element, period: str) -> list[list[str]]:
+    table = next(
+        t for t in page.all("table")
+        if t.all("caption")[0].attributes.get("id") == f"contract-{period}"
+    )  # fmt: skip
+    return [[cell.text() for cell in row.all("th", "td")] for row in table.all("tr")]
+
+
+def test_calendar_periods_stand_with_their_budget() -> None:
+    """Bad are 10 s a day, and 300 s on a breached one; a week may have 500 s, a month 1,000."""
+    days = with_periods(days_of("2026-02-23", "mmmmmmmbbmbmmmmbmmm"))
+    page = read_page(calendar_html(days))
+    header = page.all("header")[0]
+    boxes = [e.text() for e in header.walk() if "verdict" in e.classes]
+    assert len(boxes) == 5
+    assert boxes[2].startswith("✓ Met, week 2026-W11 So far, of the week 2026-W11 (Europe/Berlin):")
+    assert "68 % of the budget used, 2 min 40 s left" in boxes[2]
+    assert boxes[3].startswith("✕ Breached, month 2026-03 So far")
+    assert "129 % of the budget used, 4 min 50 s more than allowed" in boxes[3]
+    assert boxes[4].startswith("✓ Met, quarter 2026-Q1 So far")
+    weeks = tables_of(page, "week")
+    assert [row[0] for row in weeks[1:]] == [f"2026-W{n:02d} Europe/Berlin" for n in (11, 10, 9)]
+    assert weeks[2][1:] == ["✕ Breached", "its end", "188 %", "−7 min 20 s", "15 min 40 s", "0 s"]
+    months = tables_of(page, "month")
+    assert [row[2] for row in months[1:]] == ["13 March 2026", "its end"]
+    texts = [p.text() for p in page.all("p")]
+    assert (
+        "The worst week of all: 2026-W10, breached: 188 % of the budget used, 7 min 20 s more than"
+        " allowed, 15 min 40 s bad, 0 s unknown."
+    ) in texts
+    assert "Every quarter was met so far." in texts
+    assert access_problems(page) == []
+
+
+def test_of_many_periods_the_last_ones_are_shown_and_the_worst_of_all_is_named() -> None:
+    days = with_periods(days_of("2025-01-01", "bbbb" + "m" * 440))
+    page = read_page(calendar_html(days))
+    assert [row[0][:7] for row in tables_of(page, "month")[1:]][::12] == ["2026-03", "2025-03"]
+    assert "2 earlier ones are left out." in page.text()
+    assert "The worst month of all: 2025-01, breached" in page.text()
+
+
+def test_without_calendar_periods_nothing_is_said_of_them() -> None:
+    assert "Calendar periods" not in page_of("mmb").text()
+
+
+def test_a_budget_of_nothing() -> None:
+    (day,) = with_periods(days_of("2026-03-01", "b"))
+    none = dataclasses.replace(day.periods[1], used=None, left_s=-300.0, verdict=BREACHED)
+    days = [dataclasses.replace(day, periods=(none,))]
+    assert from_json(to_json(days).decode()) == days
+    assert tables_of(read_page(calendar_html(days)), "month")[1][3:5] == ["–", "−5 min"]
+    unknown = dataclasses.replace(none, left_s=None, verdict=INSUFFICIENT)
+    html = calendar_html([dataclasses.replace(day, periods=(unknown,))])
+    assert "nothing is known of its budget" in html.decode()
+
+
 def test_groups_stand_by_day_the_worst_first() -> None:
     groups = [(GROUP[0], f"broker-{n:02d}") for n in range(MAX_GROUPS + 5)]
     page = read_page(calendar_html(days_of("2026-03-01", "bim", groups)))
@@ -139,15 +197,34 @@ def test_what_is_kept_of_a_summary() -> None:
     assert (result.window_days, result.window_verdict) == (30, INSUFFICIENT)
     assert (result.bad_s, result.unknown_s) == (275 + 40, 31_680)
     assert (result.incidents, result.sends, result.sends_failed) == (5, 273_880_570, 257)
+    assert result.periods == ()
     assert result.groups == {
         ("DefaultCluster", "broker-a"): BREACHED,
         ("DefaultCluster", "broker-b"): INSUFFICIENT,
     }
 
 
+def test_what_is_kept_of_a_summarys_calendar_periods() -> None:
+    """Sums over the replicas, and the budget of the one that has used the most of its own."""
+    report = told_report(
+        calendar_windows=[
+            calendar_row("2026-03", "breached", 1.5) | {"budget_left_s": -1_296.0},
+            calendar_row("2026-03", "met", 0.9, replica="b:9") | {"budget_left_s": 4.0},
+        ]
+    )
+    (month,) = result_of(json.loads(summary_json(report))).periods
+    assert month == PeriodResult(
+        "month", "2026-03", "Europe/Berlin", False, BREACHED, 2.0, 0.0, 1.5, -1_296.0
+    )
+    of_before = json.loads(summary_json(report))
+    del of_before["calendar"]
+    assert result_of(of_before).periods == ()
+
+
 def test_a_history_is_what_was_entered() -> None:
     groups = [GROUP, ("c", "b\ud800"), ("c", "later")]
     days = [*days_of("2026-03-01", "bim", groups[:2]), *days_of("2026-03-08", "m", groups)]
+    days[1:] = with_periods(days[1:])
     assert from_json(to_json(days[::-1]).decode()) == days
     assert to_json(days) == to_json(days[::-1])
     large = result_of(json.loads(summary_json(large_report(500))))
@@ -158,8 +235,9 @@ def test_a_history_is_what_was_entered() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[]", "{}", '{"version": 2, "groups": [], "days": {}}'),
-        '{"version": 1, "groups": [], "days": {"x": {}}}',
+        *("", "[]", "{}", '{"version": 1, "groups": [], "days": {}}'),
+        '{"version": 2, "groups": [], "days": {"x": {}}}',
+        to_json(with_periods(days_of("2026-03-01", "b"))).decode().replace('"month"', "7, 8"),
         to_json(days_of("2026-03-01", "b")).decode().replace('"b"', '"bb"'),
         to_json(days_of("2026-03-01", "b")).decode().replace('"b"', '"x"'),
         to_json(days_of("2026-03-01", "b")).decode().replace('"breached"', '"good"'),
