@@ -122,6 +122,8 @@ class _Builder:
                 self.extras.append(Extra(self._day.w0_ms, sample.carried_ms, None, UNKNOWN))
             if (sample.hidden_ms or sample.hidden_down_ms) and sample.in_window:
                 self._add_hidden(sample, sum(extra.ms for extra in self.extras[told:]))
+            elif sample.hidden_down_ms and sample.line.boot_ts < w1_ms <= sample.ts:
+                self._add_hidden_down(sample)  # It began in the window, whose lines are lost.
             good = self._known[-1] if self._known and self._known[-1].quality == GOOD else None
 
     def _add(self, sample: Sample, row: ReplicaRow | None, row_before: ReplicaRow | None) -> None:
@@ -150,11 +152,17 @@ class _Builder:
         if self._may_be_there(sample, place_of(sample)):
             hidden_ms = hidden_doubt_ms(sample, self._asked.replica, self._asked.limit_ms)
             hidden_ms = max(0, hidden_ms - bad_ms)
-        before = sample.predecessor
-        if self._may_be_there(sample, BEFORE_ALL if before is None else place_of(before)):
-            hidden_ms += sample.hidden_down_ms
         if hidden_ms:
             self.extras.append(Extra(sample.ts, hidden_ms, None, UNKNOWN))
+        self._add_hidden_down(sample)
+
+    def _add_hidden_down(self, sample: Sample) -> None:
+        """The same of the time before a life's first sample."""
+        before = sample.predecessor
+        last = BEFORE_ALL if before is None else place_of(before)
+        if sample.hidden_down_ms and self._may_be_there(sample, last):
+            ts = min(sample.ts, self._day.w1_ms - 1)
+            self.extras.append(Extra(ts, sample.hidden_down_ms, None, UNKNOWN))
 
     def _may_be_there(self, sample: Sample, last: Place) -> bool:
         """Whether time before a sample is that of a replica which existed: it is known by then, or

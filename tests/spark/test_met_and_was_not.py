@@ -389,8 +389,12 @@ def test_a_host_that_is_rebooted_before_the_window(tmp_path: Path) -> None:
     assert judged(story, tmp_path)["verdict"] == MET
 
 
-def test_a_promoted_slave_whose_clock_was_set_while_it_was_down(tmp_path: Path) -> None:
-    """It was down for twenty minutes, of which its own clock shows two seconds."""
+@pytest.mark.parametrize("are_lost", [False, True])
+def test_a_promoted_slave_whose_clock_was_set_while_it_was_down(
+    tmp_path: Path, are_lost: bool
+) -> None:
+    """It was down for twenty minutes, of which its own clock shows two seconds; also where the
+    lines of its new life are lost up to the end of the window."""
     story = story_of(
         connected(life(W0 - 60 * MINUTE, W0 + 20 * MINUTE)),
         connected(life(W0 + 40 * MINUTE, W1 + 40 * MINUTE)),
@@ -399,7 +403,14 @@ def test_a_promoted_slave_whose_clock_was_set_while_it_was_down(tmp_path: Path) 
     story.lives[1].machine, story.lives[1].reboots = 1, 0
     story.clock = [(W0 + 20 * MINUTE + 1, -20 * MINUTE + 2_000)]
     story.was_slave_until = {1: W0 + 20 * MINUTE}
-    row = judged(story, tmp_path)
+    day = day_of(story)
+    for file in day.files if are_lost else ():
+        lines = [json.loads(text) for text in file.lines]
+        boot = story.lives[1].boot
+        file.lines[:] = [
+            json.dumps(line) for line in lines if line["boot"] != boot or line["ts"] >= W1
+        ]
+    row = judged_day(day, tmp_path)
     assert row["verdict"] == INSUFFICIENT
 
 
