@@ -261,9 +261,10 @@ def _replica(
     known = Known(key[2], limit_ms, since, elsewhere(stream, key[2]), both, unnamed)
     time = time_of(stream, known, window)
     maintenance = [
-        (start, end, reason)
+        (max(start, window.w0), min(end, window.w1), reason)
         for patterns, start, end, reason in question.exclusions
         if all(map(fnmatch.fnmatchcase, key, patterns))
+        and max(start, window.w0) < min(end, window.w1)
     ]
     copy_since = _copies_since(key, former, window, earlier)
     if window.w0 < since < window.w1:

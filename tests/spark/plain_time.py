@@ -143,9 +143,9 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
         if sample.in_window:
             extra += _hidden(sample, known, window, place)
         elif sample.is_closing and sample.boot_ts < window.w1 and sample.hidden_down_ms:
-            if known.may_exist(sample, place - 1):
-                last = window.w1 - 1
-                extra.append(Extra(last, sample.hidden_down_ms, None, UNKNOWN))
+            is_there = known.may_exist(sample, place - 1)
+            hidden = sample.hidden_down_ms if is_there else 0
+            extra += [Extra(window.w1 - 1, hidden, None, UNKNOWN)] if hidden else []
         is_away = row is None or row["state"] == "disconnected"
         if is_away and known.other is not None:
             first, last = known.other
