@@ -123,9 +123,17 @@ class AppendQueue:
         for that. None: it may, perhaps once the next file is there."""
         if self.blocked and (refusal := self.blocked.get(topic)) is not None:
             return refusal
+        return self._find_refusal_of_all()
+
+    def _find_refusal_of_all(self) -> Refusal | None:
+        """The same, whatever the topic."""
         if not self._log.writable:
             return ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable()
         return None
+
+    def is_open(self) -> bool:
+        """`may_store` for the hot loops of sends, which know no topic that is blocked."""
+        return not self.held and self._find_refusal_of_all() is None
 
     def may_store(self, topic: str) -> bool:
         """Whether a record of `topic` may be stored now, before any that waits: for fast paths."""

@@ -26,7 +26,7 @@ from broker.append.send_properties import (
 )
 from broker.processor.table_processor import TableProcessor
 from broker.send.rules import REPLY, Checked, SendRules, check_light_room
-from broker.send.send_topic import TopicNature
+from broker.send.send_topic import HOST_BITS, PeerHost, TopicNature
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
@@ -47,9 +47,6 @@ from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog
 from store.errors import MessageIllegalError
 from store.message_codec import (
-    BORN_HOST_V6_FLAG,
-    STORE_HOST_V6_FLAG,
-    encode_host,
     encode_message_id,
 )
 from store.message_properties import PROPERTIES_LIMIT
@@ -58,7 +55,6 @@ from store.record import Record
 log = logging.getLogger(__name__)
 
 _REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
-_HOST_BITS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
 FindConnection = Callable[[str], ConnectionLike | None]
@@ -238,7 +234,7 @@ class ReplyMessageProcessor(TableProcessor):
         commit_log = self._parts.commit_log
         text = header.properties or ""
         host, _, port = asked.connection.remote_address.rpartition(":")
-        born_flag = BORN_HOST_V6_FLAG if ":" in host else 0
+        peer = PeerHost(host.strip("[]"), int(port))
         try:
             topic = commit_log.topic(header.topic)
         except MessageIllegalError as error:
@@ -248,9 +244,9 @@ class ReplyMessageProcessor(TableProcessor):
         record = Record(
             queue_id=queue_id,
             flag=header.flag,
-            sys_flag=header.sys_flag & ~_HOST_BITS | born_flag | commit_log.store_host_flag,
+            sys_flag=header.sys_flag & ~HOST_BITS | peer.sys_flag | commit_log.store_host_flag,
             born_timestamp=header.born_timestamp,
-            born_host=encode_host(host.strip("[]"), int(port)),
+            born_host=peer.host,
             reconsume_times=header.reconsume_times or 0,
             prepared_transaction_offset=0,
             body=asked.command.body,

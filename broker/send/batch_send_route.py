@@ -46,7 +46,7 @@ class BatchSendRoute:
         """answers: msgId is given as bytes, the ids of all messages."""
         self._log = log = shared.commit_log
         self._topics = shared.topics
-        self._held = shared.held
+        self._is_open = shared.is_open
         self._waiters = shared.waiters
         self._stats = shared.stats
         self._sends = shared.stats.sends
@@ -74,7 +74,7 @@ class BatchSendRoute:
         """Store and answer a batch (m=true) of any send code; False: nothing has happened."""
         fields = frame.extFields
         topic = self._topics.get(fields.b)
-        if topic is None or topic.nature.batch_queues or frame.flag or self._held:
+        if topic is None or topic.nature.batch_queues or frame.flag:
             return False
         if fields.f & self._left_flags or fields.reportDurability:
             return False
@@ -88,7 +88,7 @@ class BatchSendRoute:
             return False
         if (marks := marks_of(text)) & self._left_marks:
             return False
-        if len(body) > self._max_message_size or not self._log.writable:
+        if len(body) > self._max_message_size or not self._is_open():
             return False
         peer = PeerHost.of(connection)
         first_offset = topic.entry.next_offsets.get(queue_id, 0)

@@ -6,7 +6,7 @@ Put together once, by SendMessageProcessor, on the main thread; used on the loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,8 +36,8 @@ class HotSends:
     commit_log: CommitLog
     topics: Mapping[str, SendTopic]
     """Those whose checks a send has passed."""
-    held: Collection[object]
-    """Appends that wait for the next file of the log; they go first."""
+    is_open: Callable[[], bool]
+    """Whether anything may be stored now, before any append that waits (AppendQueue)."""
     waiters: DurabilityWaiters
     stats: RouteStats
     note_waiting: Callable[[], None]

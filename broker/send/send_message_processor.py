@@ -187,7 +187,7 @@ class SendMessageProcessor:
         hot = HotSends(
             commit_log=commit_log,
             topics=self._topics,
-            held=self._held,
+            is_open=append_queue.is_open,
             waiters=waiters,
             stats=stats,
             note_waiting=self._note_waiting,
