@@ -29,14 +29,49 @@ from ipc.metric_slots import MetricSlots, create_metric_slots
 from ipc.queue_table import create_queue_table
 from remoting.connection import Connection
 from remoting.remoting_server import RunHandler
+from remoting.signature import RequestSigner
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
+from tests.broker.auth.test_auth_config import ACLS, USERS
 from tests.fuzz.served_connection import InlineLoop, ServedConnection, serve_at_once
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
 
 FILE_SIZE = 1 << 20
+SIGNERS = {
+    "application": RequestSigner("application", "application-secret"),
+    "member": RequestSigner("membership", "member-secret"),
+    "operator": RequestSigner("operator", "operator-secret"),
+}
+"""Of the accounts of `accounts_of`; the operator is an administrator."""
+USERS_ON = {
+    "authenticationEnabled": "true",
+    "authenticationMetadataProvider": USERS,
+    "initAuthenticationUser": '{"username":"operator","password":"operator-secret"}',
+    "authorizationEnabled": "true",
+    "authorizationMetadataProvider": ACLS,
+}
+"""Settings of a broker with users and access control lists of 5.x, and their operator."""
+
+
+def accounts_of(topic_perms: str, group_perms: str) -> str:
+    """plain_acl.yml of 4.9: an application with these permissions, a member of the group, and an
+    operator."""
+    return f"""
+accounts:
+- accessKey: application
+  secretKey: application-secret
+  topicPerms: [{topic_perms}]
+  groupPerms: [{group_perms}]
+- accessKey: membership
+  secretKey: member-secret
+  defaultTopicPerm: PUB|SUB
+  defaultGroupPerm: SUB
+- accessKey: operator
+  secretKey: operator-secret
+  admin: true
+"""
 
 
 class GeneralPath(HotRoutes):

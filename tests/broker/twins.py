@@ -27,13 +27,17 @@ from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
-from remoting.signature import RequestSigner
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.errors import QueueTableFullError
 from store.message_codec import decode_record
 from store.record_again import record_again
-from tests.broker.auth.test_auth_config import ACLS, USERS
-from tests.broker.served_broker import FILE_SIZE, ServedBroker
+from tests.broker.served_broker import (
+    FILE_SIZE,
+    SIGNERS,
+    USERS_ON,
+    ServedBroker,
+    accounts_of,
+)
 from tests.broker.twin_requests import END, HALF, MOST_BODY, SEND, Ask, Turn, heartbeat_body
 from tests.fuzz.served_connection import ServedConnection
 from tests.support.frame_decoder import FrameDecoder
@@ -437,33 +441,6 @@ class Row:
     file_size: int = FILE_SIZE
 
 
-_MEMBER = RequestSigner("membership", "member-secret")
-_APPLICATION = RequestSigner("application", "application-secret")
-_OPERATOR = RequestSigner("operator", "operator-secret")
-_ACCOUNTS = """
-accounts:
-- accessKey: application
-  secretKey: application-secret
-  topicPerms: [T=PUB|SUB]
-  groupPerms: [G=SUB]
-- accessKey: membership
-  secretKey: member-secret
-  defaultTopicPerm: PUB|SUB
-  defaultGroupPerm: SUB
-- accessKey: operator
-  secretKey: operator-secret
-  admin: true
-"""
-_USERS = {
-    "authenticationEnabled": "true",
-    "authenticationMetadataProvider": USERS,
-    "initAuthenticationUser": '{"username":"operator","password":"operator-secret"}',
-    "authorizationEnabled": "true",
-    "authorizationMetadataProvider": ACLS,
-}
-_SIGNERS = {"member": _MEMBER, "application": _APPLICATION, "operator": _OPERATOR}
-
-
 def _make_users(twins: Twins) -> None:
     """What the accounts of 4.9 are, as users of 5.x."""
     for name, secret, resources in (
@@ -502,7 +479,7 @@ ROWS: Final = {
     "both": Row({"brokerRole": "SYNC_MASTER", "flushDiskType": "SYNC_FLUSH"}, prepare=_join),
     "no replica": Row({"brokerRole": "SYNC_MASTER"}),
     "accounts": Row({"aclEnable": "true"}, access="acl"),
-    "users": Row(_USERS, access="users"),
+    "users": Row(USERS_ON, access="users"),
     "full queue table": Row(prepare=Twin.fill_queue_table),
     "full disk": Row(prepare=_refuse_writes),
     "small files": Row(prepare=_run_out, file_size=1 << 14),
@@ -516,7 +493,7 @@ class Twins:
         self._root = tempfile.TemporaryDirectory()
         self.pair = tuple(self._twin(row, hot=hot) for hot in (True, False))
         self.hot, self.general = self.pair
-        self.signers = _SIGNERS if row.access else {}
+        self.signers = SIGNERS if row.access else {}
         self.compared = 0
         """The logs up to there are the same."""
         self.taken: list[int] = []
@@ -544,7 +521,7 @@ class Twins:
         root = Path(self._root.name) / ("hot" if hot else "general")
         (root / "conf").mkdir(parents=True)
         if row.access == "acl":
-            (root / "conf" / "plain_acl.yml").write_text(_ACCOUNTS)
+            (root / "conf" / "plain_acl.yml").write_text(accounts_of("T=PUB|SUB", "G=SUB"))
         settings = {"brokerName": NAME, "maxMessageSize": str(MOST_BODY), **row.settings}
         return Twin(root, settings, hot=hot, file_size=row.file_size)
 

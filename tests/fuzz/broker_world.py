@@ -17,10 +17,14 @@ from remoting.body.heartbeat import ConsumerData, HeartbeatData, ProducerData, S
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
-from remoting.signature import RequestSigner
-from tests.broker.auth.test_auth_config import ACLS, USERS
 from tests.broker.hot_path_world import pull_request, send_fields
-from tests.broker.served_broker import FILE_SIZE, ServedBroker
+from tests.broker.served_broker import (
+    FILE_SIZE,
+    SIGNERS,
+    USERS_ON,
+    ServedBroker,
+    accounts_of,
+)
 from tests.fuzz.mutation import MOST_COMMANDS, count_frames, frames_of
 from tests.fuzz.served_connection import (
     ServedConnection,
@@ -30,36 +34,11 @@ from tests.fuzz.served_connection import (
 BYSTANDER = "Bystander-5d1f"
 TOPICS = ("GTopic", "GBatchTopic", "GTxTopic", "GRetryTopic", "GDlqTopic")
 GROUPS = ("G_group", "G_tx_group", "G_retry_group")
-ACCOUNTS = """
-accounts:
-- accessKey: application
-  secretKey: application-secret
-  topicPerms: [GTopic=PUB|SUB, Bystander-5d1f=PUB|SUB]
-  groupPerms: [G_group=SUB, bystanders=SUB]
-- accessKey: membership
-  secretKey: member-secret
-  defaultTopicPerm: PUB|SUB
-  defaultGroupPerm: SUB
-- accessKey: operator
-  secretKey: operator-secret
-  admin: true
-"""
-_USERS = {
-    "authenticationEnabled": "true",
-    "authenticationMetadataProvider": USERS,
-    "initAuthenticationUser": '{"username":"operator","password":"operator-secret"}',
-    "authorizationEnabled": "true",
-    "authorizationMetadataProvider": ACLS,
-}
 _ENTRIES = [
     {"resource": f"{kind}:*", "actions": ["All"], "decision": "Allow"}
     for kind in ("Topic", "Group")
 ]
-_MEMBER = RequestSigner("membership", "member-secret")
-_SIGNERS = (
-    RequestSigner("application", "application-secret"),
-    RequestSigner("operator", "operator-secret"),
-)
+ACCOUNTS = accounts_of("GTopic=PUB|SUB, Bystander-5d1f=PUB|SUB", "G_group=SUB, bystanders=SUB")
 _HOLD_MS = 60_000
 _UNANSWERED = (Code.END_TRANSACTION,)
 """A decision that is still open has no answer."""
@@ -92,7 +71,7 @@ class BrokerWorld(ServedBroker):
         if with_acl:
             (root / "conf").mkdir()
             (root / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
-        users = _USERS if access is Access.USERS else {}
+        users = USERS_ON if access is Access.USERS else {}
         settings = {"aclEnable": str(with_acl).lower(), **users}
         super().__init__(root, settings, file_size=file_size)
         self._next_offset = 0
@@ -222,7 +201,8 @@ class BrokerWorld(ServedBroker):
         if not commands:
             return data
         for command in commands:
-            signer = _SIGNERS[admin] if admin or self._access is Access.SIGNED else _MEMBER
+            other = "application" if self._access is Access.SIGNED else "member"
+            signer = SIGNERS["operator" if admin else other]
             signer.sign(command)
         return b"".join(map(encode_command, commands))
 

@@ -49,6 +49,7 @@ from store.message_codec import decode_record, encode_record
 from store.record import Record
 from store.stored_units import CQ_UNIT
 from tests.broker.broker_fakes import FakeClock
+from tests.broker.pop.handle_world import Offsets as PlainOffsets
 from tests.support.frame_decoder import FrameDecoder
 
 NAME, REVIVE_TOPIC = "broker-a", "rmq_sys_REVIVE_LOG_C"
@@ -245,10 +246,11 @@ class Topics:
         return self.create(topic, 1)
 
 
-class Offsets:
+class Offsets(PlainOffsets):
     """ConsumerOffsetManager."""
 
     def __init__(self, disk: Disk) -> None:
+        super().__init__()
         self._disk = disk
         self.table = dict(disk.saved_offsets)
         self.resets: dict[tuple[str, str, int], int] = {}
@@ -258,21 +260,11 @@ class Offsets:
         self._disk.touch()
         self._disk.saved_offsets = dict(self.table)
 
-    def commit_offset(
-        self, _remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        self.table[group, topic, queue_id] = offset
-
-    commit_own_offset = commit_offset
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        return self.table.get((group, topic, queue_id))
-
     def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.resets.pop((group, topic, queue_id), None)
 
-    def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        return (group, topic, queue_id) in self.resets
+    def has_offset_reset(self, *of: object) -> bool:
+        return of in self.resets
 
 
 class MortalJournal(PopJournal):
