@@ -41,7 +41,6 @@ from broker.timer.timer_hook import TimerHook
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
 from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
-from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.errors import RequestError
@@ -65,9 +64,6 @@ _COMMIT_BYTES: Final = 256 << 10
 
 class SendTopics(OwnTopics, SentTopics, Protocol):
     """The part of TopicConfigManager used here."""
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """The topic's configuration; None if it does not exist."""
 
 
 class SendStats(PutStats, Protocol):
