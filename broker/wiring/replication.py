@@ -16,9 +16,9 @@ from typing import Final
 
 from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
+from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.control_slots import EMBEDS_NAME_SERVER
-from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.slave.cut_log import CutLog
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
