@@ -46,6 +46,15 @@ class Column:
     """At least this wide; for tables whose rows are printed one at a time."""
 
 
+def columns(text: str) -> tuple[Column, ...]:
+    """Columns in one text: "heading key | heading key >", the arrow where numbers go right."""
+    found = []
+    for part in text.split(" | "):
+        heading, key = part.removesuffix(" >").rsplit(" ", 1)
+        found.append(Column(heading, key, right=part.endswith(" >")))
+    return tuple(found)
+
+
 def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Report:
     """A table as wide as its cells; its JSON is a list of objects."""
     cells = [[safe_line(str(cell)) for cell in row] for row in rows]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -25,23 +25,14 @@ from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
 from tools.command_line import command, print_error
 from tools.errors import AdminError, BrokerAnswerError
 from tools.message_text import second_text
-from tools.report import Column, Report, safe_line, table
+from tools.report import Report, columns, safe_line, table
 
-COLUMNS: Final = (
-    Column("#Replica", "id"),
-    Column("#Addr", "addr"),
-    Column("#State", "state"),
-    Column("#Lag", "lag", right=True),
-    Column("#Lag(s)", "lagSeconds", right=True),
-    Column("#Speed", "speed", right=True),
-    Column("#Since", "since"),
-    Column("#Last error", "lastError"),
+COLUMNS: Final = columns(
+    "#Replica id | #Addr addr | #State state | #Lag lag > | #Lag(s) lagSeconds > | "
+    "#Speed speed > | #Since since | #Last error lastError"
 )
-SYNC_COLUMNS: Final = (
-    Column("#Metadata", "kind"),
-    Column("#Last success", "lastSuccess"),
-    Column("#Failures", "failures", right=True),
-    Column("#Last error", "lastError"),
+SYNC_COLUMNS: Final = columns(
+    "#Metadata kind | #Last success lastSuccess | #Failures failures > | #Last error lastError"
 )
 NONE: Final = "-"
 BAR_WIDTH: Final = 30
@@ -80,9 +71,13 @@ class Lag:
 
 
 @command("haStatus", is_view=True)
-@click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
-@click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
-def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
+def ha_status(
+    admin: AdminClient,
+    address: Annotated[str | None, "-b --brokerAddr", "Broker address, host:port."],
+    cluster: Annotated[
+        str | None, "-c --clusterName", "Brokers of this cluster [default: of all]."
+    ],
+) -> Report:
     """Every replica of every master, and the slaves' own ends of their links."""
     if address is not None and cluster is not None:
         raise click.UsageError("-b ADDRESS and -c CLUSTER exclude each other")

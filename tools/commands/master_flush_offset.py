@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
 
 from remoting.headers.ha import ResetMasterFlushOffsetHeader
@@ -15,16 +17,16 @@ from tools.report import Report
 
 
 @command("resetMasterFlushOffset")
-@click.option("-b", "--brokerAddr", "address", required=True, help="Slave, host:port.")
-@click.option(
-    "-o",
-    "--offset",
-    "offset",
-    required=True,
-    type=click.IntRange(0, (1 << 63) - 1),
-    help="Position in the commit log up to which the master had flushed.",
-)
-def reset_master_flush_offset(admin: AdminClient, address: str, offset: int) -> Report:
+def reset_master_flush_offset(
+    admin: AdminClient,
+    address: Annotated[str, "-b --brokerAddr", "Slave, host:port."],
+    offset: Annotated[
+        int,
+        "-o --offset",
+        "Position in the commit log up to which the master had flushed.",
+        click.IntRange(0, (1 << 63) - 1),
+    ],
+) -> Report:
     """Reset the master's flush offset at a slave."""
     address = address.strip()
     header = ResetMasterFlushOffsetHeader(master_flush_offset=offset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import secrets
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
@@ -26,23 +26,16 @@ from tools.message_puller import MessagePuller
 from tools.message_sender import MessageSender
 from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
 from tools.message_track import track_message
-from tools.report import Column, Report, safe_text, table
+from tools.options import FLAG, NATURAL, POSITIVE, Topic
+from tools.report import Report, columns, safe_text, table
 
-KEY_COLUMNS: Final = (
-    Column("#Message ID", "msgId"),
-    Column("#QID", "queueId", right=True),
-    Column("#Offset", "queueOffset", right=True),
-)
+KEY_COLUMNS: Final = columns("#Message ID msgId | #QID queueId > | #Offset queueOffset >")
 MAX_BY_UNIQUE_KEY: Final = 32
 
-_CLIENT = click.option(
-    "-d", "--clientId", "client_id", help="Let this client consume it; needs -g."
-)
-_ROUTE = click.option(
-    "-c", "--cluster", "route_of", help="Ask the brokers of this cluster or topic instead."
-)
-_FORMAT = click.option("-f", "--bodyFormat", "charset", help="Show the body, too, in this charset.")
-_GROUP = click.option("-g", "--consumerGroup", "group", help="Consumer group name; needs -d.")
+_Client = Annotated[str | None, "-d --clientId", "Let this client consume it; needs -g."]
+_Route = Annotated[str | None, "-c --cluster", "Ask the brokers of this cluster or topic instead."]
+_Format = Annotated[str | None, "-f --bodyFormat", "Show the body, too, in this charset."]
+_Group = Annotated[str | None, "-g --consumerGroup", "Consumer group name; needs -d."]
 
 
 def _check_pair(group: str | None, client_id: str | None) -> None:
@@ -51,24 +44,17 @@ def _check_pair(group: str | None, client_id: str | None) -> None:
 
 
 @command("queryMsgById")
-@click.option("-i", "--msgId", "msg_ids", required=True, help="Offset ids, separated by commas.")
-@_GROUP
-@_CLIENT
-@click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it again.")
-@click.option("-u", "--unitName", "unit", help="Accepted as in RocketMQ; not used.")
-@click.option("-t", "--topic", "topic", help="Accepted as in 5.x; the id says it.")
-@click.option("-c", "--cluster", "cluster", help="Accepted as in 5.x; the id says the broker.")
-@_FORMAT
 def query_msg_by_id(
     admin: AdminClient,
-    msg_ids: str,
-    group: str | None,
-    client_id: str | None,
-    resend: bool,
-    unit: str | None,
-    topic: str | None,
-    cluster: str | None,
-    charset: str | None,
+    *,
+    msg_ids: Annotated[str, "-i --msgId", "Offset ids, separated by commas."],
+    group: _Group,
+    client_id: _Client,
+    resend: Annotated[bool, "-s --sendMessage", "Send it again."] = False,
+    unit: Annotated[str | None, "-u --unitName", "Accepted as in RocketMQ; not used."],
+    topic: Annotated[str | None, "-t --topic", "Accepted as in 5.x; the id says it."],
+    cluster: Annotated[str | None, "-c --cluster", "Accepted as in 5.x; the id says the broker."],
+    charset: _Format,
 ) -> Iterator[Report]:
     """Show messages, or with -g -d have them consumed, or with -s true send them again."""
     _check_pair(group, client_id)
@@ -185,20 +171,15 @@ def _send_again(admin: AdminClient, message: MessageExt) -> Report:
 
 
 @command("queryMsgByKey")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-k", "--msgKey", "key", required=True, help="Message key.")
-@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored since, ms.")
-@click.option("-e", "--endTimestamp", "end_ms", type=int, default=END_OF_TIME, help="Until, ms.")
-@click.option("-m", "--maxNum", "count", type=click.IntRange(1), default=MAX_BY_KEY)
-@_ROUTE
 def query_msg_by_key(
     admin: AdminClient,
-    topic: str,
-    key: str,
-    begin_ms: int,
-    end_ms: int,
-    count: int,
-    route_of: str | None,
+    *,
+    topic: Topic,
+    key: Annotated[str, "-k --msgKey", "Message key."],
+    begin_ms: Annotated[int, "-b --beginTimestamp", "Stored since, ms."] = 0,
+    end_ms: Annotated[int, "-e --endTimestamp", "Until, ms."] = END_OF_TIME,
+    count: Annotated[int, "-m --maxNum", POSITIVE] = MAX_BY_KEY,
+    route_of: _Route,
 ) -> Report:
     """The messages with a key, oldest first."""
     messages = query_messages(
@@ -218,20 +199,14 @@ def query_msg_by_key(
 
 
 @command("queryMsgByUniqueKey")
-@click.option("-i", "--msgId", "msg_id", required=True, help="Unique key of the message.")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@_GROUP
-@_CLIENT
-@click.option("-a", "--showAll", "show_all", is_flag=True, help="All copies, not only the first.")
-@_ROUTE
 def query_msg_by_unique_key(
     admin: AdminClient,
-    msg_id: str,
-    topic: str,
-    group: str | None,
-    client_id: str | None,
-    show_all: bool,
-    route_of: str | None,
+    msg_id: Annotated[str, "-i --msgId", "Unique key of the message."],
+    topic: Topic,
+    group: _Group,
+    client_id: _Client,
+    show_all: Annotated[bool, "-a --showAll", "All copies, not only the first.", FLAG],
+    route_of: _Route,
 ) -> Iterator[Report]:
     """Show the message that a client sent with this id, or with -g -d have it consumed."""
     _check_pair(group, client_id)
@@ -247,20 +222,13 @@ def query_msg_by_unique_key(
 
 
 @command("queryMsgByOffset")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
-@click.option(
-    "-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id."
-)
-@click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
-@_FORMAT
 def query_msg_by_offset(
     admin: AdminClient,
-    topic: str,
-    broker_name: str,
-    queue_id: int,
-    offset: int,
-    charset: str | None,
+    topic: Topic,
+    broker_name: Annotated[str, "-b --brokerName", "Broker name."],
+    queue_id: Annotated[int, "-i --queueId", "Queue id.", NATURAL],
+    offset: Annotated[int, "-o --offset", "Queue offset.", NATURAL],
+    charset: _Format,
 ) -> Report:
     """Show the message at one place of a queue."""
     _check_charset(charset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Annotated, Final
 
 import click
 
@@ -10,43 +11,32 @@ from remoting.body.message_queue import MessageQueue
 from tools.admin_client import AdminClient
 from tools.command_line import command, print_error
 from tools.message_sender import MessageSender
-from tools.report import Column, Report, table
+from tools.options import FLAG, NATURAL, Topic
+from tools.report import Column, Report, columns, table
 
-COLUMNS = (
-    Column("#Broker Name", "brokerName"),
-    Column("#QID", "queueId"),
-    Column("#Send Result", "sendStatus"),
-    Column("#MsgId", "msgId"),
+COLUMNS: Final = columns(
+    "#Broker Name brokerName | #QID queueId | #Send Result sendStatus | #MsgId msgId"
 )
 DURABILITY = Column("#Durability", "durability")
 
 
 @command("sendMessage")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-p", "--body", required=True, help="The body, sent as UTF-8.")
-@click.option("-k", "--key", "keys", help="Message keys, separated by spaces.")
-@click.option("-c", "--tags", help="Message tag.")
-@click.option("-b", "--broker", "broker_name", help="Name of the broker to send to.")
-@click.option("-i", "--qid", "queue_id", type=click.IntRange(0), help="Queue to send to.")
-@click.option(
-    "-m", "--msgTraceEnable", "trace", type=bool, default=False, help="Accepted; nothing is traced."
-)
-@click.option(
-    "--durability",
-    "asks_durability",
-    is_flag=True,
-    help="Ask the broker what was achieved, and show it (docs/send_durability.md).",
-)
 def send_message(
     admin: AdminClient,
-    topic: str,
-    body: str,
-    keys: str | None,
-    tags: str | None,
-    broker_name: str | None,
-    queue_id: int | None,
-    trace: bool,
-    asks_durability: bool,
+    *,
+    topic: Topic,
+    body: Annotated[str, "-p --body", "The body, sent as UTF-8."],
+    keys: Annotated[str | None, "-k --key", "Message keys, separated by spaces."],
+    tags: Annotated[str | None, "-c --tags", "Message tag."],
+    broker_name: Annotated[str | None, "-b --broker", "Name of the broker to send to."],
+    queue_id: Annotated[int | None, "-i --qid", "Queue to send to.", NATURAL],
+    trace: Annotated[bool, "-m --msgTraceEnable", "Accepted; nothing is traced."] = False,
+    asks_durability: Annotated[
+        bool,
+        "--durability",
+        "Ask the broker what was achieved, and show it (docs/send_durability.md).",
+        FLAG,
+    ],
 ) -> Report:
     """Send one message; without -b and -i to any queue."""
     if queue_id is not None and broker_name is None:

@@ -5,15 +5,14 @@ Shows what clients wrote into the trace topic: nothing for clients that do not t
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import click
+from typing import Annotated, Any, Final
 
 from tools.admin_client import AdminClient
 from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_finder import END_OF_TIME, MAX_BY_KEY, query_messages
 from tools.message_text import second_text
+from tools.options import POSITIVE
 from tools.report import Column, Report, table
 from tools.trace_data import PUB, SUB, TraceView, decode_traces
 
@@ -36,13 +35,13 @@ SUB_COLUMNS: Final = _columns("#ConsumerGroup", "#ConsumerTime")
 
 
 @command("queryMsgTraceById")
-@click.option("-i", "--msgId", "msg_id", required=True, help="The message's unique key.")
-@click.option("-t", "--traceTopic", "topic", default=TRACE_TOPIC, help="Topic of the traces.")
-@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored since, ms.")
-@click.option("-e", "--endTimestamp", "end_ms", type=int, default=END_OF_TIME, help="Until, ms.")
-@click.option("-c", "--maxNum", "count", type=click.IntRange(1), default=MAX_BY_KEY)
 def query_msg_trace_by_id(
-    admin: AdminClient, msg_id: str, topic: str, begin_ms: int, end_ms: int, count: int
+    admin: AdminClient,
+    msg_id: Annotated[str, "-i --msgId", "The message's unique key."],
+    topic: Annotated[str, "-t --traceTopic", "Topic of the traces."] = TRACE_TOPIC,
+    begin_ms: Annotated[int, "-b --beginTimestamp", "Stored since, ms."] = 0,
+    end_ms: Annotated[int, "-e --endTimestamp", "Until, ms."] = END_OF_TIME,
+    count: Annotated[int, "-c --maxNum", POSITIVE] = MAX_BY_KEY,
 ) -> Report:
     """A table for each time it was sent, then one for each group that consumed it."""
     views: list[TraceView] = []

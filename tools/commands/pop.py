@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -16,44 +16,32 @@ from remoting.body.message_request_mode import (
 from remoting.errors import RemotingError
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
+from tools.broker_changes import MASTERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.properties_text import parse_lines
 from tools.report import Report, Reports
-from tools.targets import ADDRESS_OPTION, master_targets, need_one
+from tools.targets import Address, Members, need_one
 
 _EXPORT_TIMEOUT_MS = 30_000
 
 
-@command("setConsumeMode")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
-@click.option("-t", "--topicName", "topic", required=True, help="Topic name.")
-@click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
-@click.option(
-    "-m",
-    "--mode",
-    type=click.Choice([mode.value for mode in MessageRequestMode]),
-    required=True,
-    help="How its members get messages.",
-)
-@click.option(
-    "-q",
-    "--popShareQueueNum",
-    "share",
-    type=int,
-    default=0,
-    help="How many other members a popping one shares its queues with [0: all].",
-)
+@change("setConsumeMode", MASTERS, "set consume mode to {} success.")
 def set_consume_mode(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    topic: str,
-    group: str,
-    mode: str,
-    share: int,
-) -> Report:
+    topic: Annotated[str, "-t --topicName", "Topic name."],
+    group: Annotated[str, "-g --groupName", "Consumer group name."],
+    mode: Annotated[
+        str,
+        "-m --mode",
+        "How its members get messages.",
+        click.Choice([mode.value for mode in MessageRequestMode]),
+    ],
+    share: Annotated[
+        int,
+        "-q --popShareQueueNum",
+        "How many other members a popping one shares its queues with [0: all].",
+    ] = 0,
+) -> Change:
     """Have the members of a group pull queues of their own, or pop."""
     body = SetMessageRequestModeRequestBody(
         topic=topic,
@@ -61,21 +49,17 @@ def set_consume_mode(
         mode=MessageRequestMode(mode),
         pop_share_queue_num=share,
     )
-    targets = master_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.to_json_bytes())
-        lines.append(f"set consume mode to {target} success.")
-    lines.append(f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]")
-    return Report("\n".join(lines), {"brokerAddrs": targets, **body.to_json()})
+    line = f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]"
+    code = RequestCode.SET_MESSAGE_REQUEST_MODE
+    return Change(code, body=body.to_json_bytes(), data=body.to_json(), lines=(line,))
 
 
 @command("exportPopRecord")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
-@click.option("-d", "--dryRun", "dry_run", type=bool, default=False, help="Only say which.")
 def export_pop_record(
-    admin: AdminClient, address: str | None, cluster: str | None, dry_run: bool
+    admin: AdminClient,
+    address: Address,
+    cluster: Members,
+    dry_run: Annotated[bool, "-d --dryRun", "Only say which."] = False,
 ) -> Reports:
     """Have brokers move the records of pop from their KV store back into the revive topic."""
     need_one(address, cluster)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import click
+from typing import Annotated, Final
 
 from remoting.body.query_queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.headers.admin import QueryConsumeQueueRequestHeader
@@ -13,28 +11,24 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient, addresses
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import NATURAL, POSITIVE, Topic
 from tools.report import Report, safe_line, safe_text
 
 RULER: Final = "=" * 38
 
 
 @command("queryCq")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-q", "--queue", "queue_id", type=click.IntRange(0), required=True, help="Queue id.")
-@click.option("-i", "--index", type=click.IntRange(0), required=True, help="First queue offset.")
-@click.option("-c", "--count", type=click.IntRange(1), default=10, help="How many [10].")
-@click.option("-b", "--broker", "address", help="Broker address [default: the topic's first].")
-@click.option(
-    "-g", "--consumer", "group", help="Also show whether this group's filter matches each."
-)
 def query_cq(
     admin: AdminClient,
-    topic: str,
-    queue_id: int,
-    index: int,
-    count: int,
-    address: str | None,
-    group: str | None,
+    *,
+    topic: Topic,
+    queue_id: Annotated[int, "-q --queue", "Queue id.", NATURAL],
+    index: Annotated[int, "-i --index", "First queue offset.", NATURAL],
+    count: Annotated[int, "-c --count", "How many [10].", POSITIVE] = 10,
+    address: Annotated[str | None, "-b --broker", "Broker address [default: the topic's first]."],
+    group: Annotated[
+        str | None, "-g --consumer", "Also show whether this group's filter matches each."
+    ],
 ) -> Report:
     """Positions of the messages in the commit log, and their tags' hash codes."""
     target = address if address is not None else _first_broker(admin, topic)

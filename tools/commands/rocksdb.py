@@ -8,7 +8,7 @@ RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteP
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
@@ -46,20 +46,14 @@ def _config_types(text: str | None) -> list[str]:
 
 
 @command("rocksDBConfigToJson")
-@click.option("-t", "--configType", "types", help=f"{';'.join(_TYPES)} [all].")
-@click.option("-b", "--brokerAddr", "address", help="Have this broker export, host:port.")
-@click.option("-c", "--cluster", "cluster", help="Have all masters of this cluster export.")
-@click.option("-p", "--configPath", "path", help="A directory of RocksDB: refused here.")
-@click.option("-e", "--exportFile", "_file", help="For -p.")
-@click.option("-j", "--jsonEnable", "_json", type=bool, default=True, help="For -p.")
 def rocksdb_config_to_json(
     admin: AdminClient,
-    types: str | None,
-    address: str | None,
-    cluster: str | None,
-    path: str | None,
-    _file: str | None,
-    _json: bool,
+    types: Annotated[str | None, "-t --configType", f"{';'.join(_TYPES)} [all]."],
+    address: Annotated[str | None, "-b --brokerAddr", "Have this broker export, host:port."],
+    cluster: Annotated[str | None, "-c --cluster", "Have all masters of this cluster export."],
+    path: Annotated[str | None, "-p --configPath", "A directory of RocksDB: refused here."],
+    _file: Annotated[str | None, "-e --exportFile", "For -p."],
+    _json: Annotated[bool, "-j --jsonEnable", "For -p."] = True,
 ) -> Report:
     """Have brokers write what they keep in RocksDB as JSON beside it."""
     names = _config_types(types)
@@ -78,23 +72,26 @@ def rocksdb_config_to_json(
 
 
 @command("exportMetadataInRocksDB")
-@click.option("-p", "--path", "path", required=True, help="The directory of the metadata.")
-@click.option("-t", "--configType", "types", required=True, help="topics or subscriptionGroups.")
-@click.option("-j", "--jsonEnable", "_json", type=bool, default=False, help="As JSON.")
-def export_metadata_in_rocksdb(admin: AdminClient, path: str, types: str, _json: bool) -> Report:
+def export_metadata_in_rocksdb(
+    admin: AdminClient,
+    path: Annotated[str, "-p --path", "The directory of the metadata."],
+    types: Annotated[str, "-t --configType", "topics or subscriptionGroups."],
+    _json: Annotated[bool, "-j --jsonEnable", "As JSON."] = False,
+) -> Report:
     """Refuses: there is no RocksDB here."""
     _config_types(types)
     raise AdminError(_NO_LIBRARY.format(path=path))
 
 
 @command("checkRocksdbCqWriteProgress")
-@click.option("-c", "--cluster", "cluster", required=True, help="Cluster name.")
-@click.option("-t", "--topic", "topic", default="", help="Topic name [all].")
-@click.option(
-    "-cf", "--checkFrom", "since_ms", type=int, help="Stored since, ms since 1970 [30 days ago]."
-)
 def check_rocksdb_cq_write_progress(
-    admin: AdminClient, cluster: str, topic: str, since_ms: int | None
+    admin: AdminClient,
+    *,
+    cluster: Annotated[str, "-c --cluster", "Cluster name."],
+    topic: Annotated[str, "-t --topic", "Topic name [all]."] = "",
+    since_ms: Annotated[
+        int | None, "-cf --checkFrom", "Stored since, ms since 1970 [30 days ago]."
+    ],
 ) -> Reports:
     """Have brokers compare their consume queues in RocksDB with those in files."""
     from_ms = admin.now_ms() - _CHECKED_MS if since_ms is None else since_ms

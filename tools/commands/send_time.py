@@ -9,9 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from typing import Final
-
-import click
+from typing import Annotated, Final
 
 from remoting.errors import RemotingError, RequestError
 from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
@@ -19,7 +17,8 @@ from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_sender import MessageSender
 from tools.message_text import second_text
-from tools.report import Column, Report, heading_report, row_report, table
+from tools.options import POSITIVE, Topic
+from tools.report import Column, Report, columns, heading_report, row_report, table
 
 COMMAND_ERRORS: Final = (AdminError, RemotingError, RequestError)
 SEND_COLUMNS: Final = (
@@ -28,26 +27,20 @@ SEND_COLUMNS: Final = (
     Column("#Send Result", "success"),
     Column("#RT", "rt"),
 )
-CLUSTER_COLUMNS: Final = (
-    Column("#Cluster Name", "clusterName"),
-    Column("#Broker Name", "brokerName"),
-    Column("#RT", "rt", right=True),
-    Column("#successCount", "successCount", right=True),
-    Column("#failCount", "failCount", right=True),
+CLUSTER_COLUMNS: Final = columns(
+    "#Cluster Name clusterName | #Broker Name brokerName | #RT rt > | "
+    "#successCount successCount > | #failCount failCount >"
 )
 FILLING: Final = b"a"
 
-_AMOUNT = click.option(
-    "-a", "--amount", type=click.IntRange(1), default=100, help="Number of messages [100]."
-)
-_SIZE = click.option("-s", "--size", type=click.IntRange(1), default=128, help="Bytes each [128].")
+_Amount = Annotated[int, "-a --amount", "Number of messages [100].", POSITIVE]
+_Size = Annotated[int, "-s --size", "Bytes each [128].", POSITIVE]
 
 
 @command("checkMsgSendRT")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@_AMOUNT
-@_SIZE
-def check_msg_send_rt(admin: AdminClient, topic: str, amount: int, size: int) -> Iterator[Report]:
+def check_msg_send_rt(
+    admin: AdminClient, topic: Topic, amount: _Amount = 100, size: _Size = 128
+) -> Iterator[Report]:
     """Send to the queues in turn; one row for each message, then the average."""
     return _check(MessageSender(admin, topic), amount, FILLING * size)
 
@@ -81,15 +74,14 @@ def _average(times: list[float]) -> float:
 
 
 @command("clusterRT")
-@_AMOUNT
-@_SIZE
-@click.option("-c", "--cluster", help="Cluster name; all clusters without it.")
-@click.option(
-    "-p", "--print", "as_log", type=bool, default=False, help="One |-separated line each."
-)
-@click.option("-m", "--machine", "room", default="noname", help="Machine room, for -p true.")
 def cluster_rt(
-    admin: AdminClient, amount: int, size: int, cluster: str | None, as_log: bool, room: str
+    admin: AdminClient,
+    *,
+    amount: _Amount = 100,
+    size: _Size = 128,
+    cluster: Annotated[str | None, "-c --cluster", "Cluster name; all clusters without it."],
+    as_log: Annotated[bool, "-p --print", "One |-separated line each."] = False,
+    room: Annotated[str, "-m --machine", "Machine room, for -p true."] = "noname",
 ) -> Report:
     """Send to the system topic of each master and average the times."""
     masters = [broker for broker in admin.brokers(cluster) if broker.broker_id == MASTER_ID]
@@ -123,11 +115,11 @@ def _measure(
 
 
 @command("sendMsgStatus")
-@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
-@click.option("-s", "--messageSize", "size", type=click.IntRange(1), default=128)
-@click.option("-c", "--count", type=click.IntRange(1), default=50)
 def send_msg_status(
-    admin: AdminClient, broker_name: str, size: int, count: int
+    admin: AdminClient,
+    broker_name: Annotated[str, "-b --brokerName", "Broker name."],
+    size: Annotated[int, "-s --messageSize", POSITIVE] = 128,
+    count: Annotated[int, "-c --count", POSITIVE] = 50,
 ) -> Iterator[Report]:
     """Send to the system topic of one broker; one line for each message."""
     sender = MessageSender(admin, broker_name)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
-
-import click
+from typing import Annotated, Final, NamedTuple
 
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, addresses, unknown
 from tools.broker_numbers import day_sum
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.report import Column, Report, table
+from tools.options import FLAG
+from tools.report import Report, columns, table
 
-COLUMNS: Final = (
-    Column("#Topic", "topic"),
-    Column("#Consumer Group", "consumerGroup"),
-    Column("#Accumulation", "accumulation", right=True),
-    Column("#InTPS", "inTps", right=True),
-    Column("#OutTPS", "outTps", right=True),
-    Column("#InMsg24Hour", "inMsg24Hour", right=True),
-    Column("#OutMsg24Hour", "outMsg24Hour", right=True),
+COLUMNS: Final = columns(
+    "#Topic topic | #Consumer Group consumerGroup | #Accumulation accumulation > | "
+    "#InTPS inTps > | #OutTPS outTps > | #InMsg24Hour inMsg24Hour > | #OutMsg24Hour outMsg24Hour >"
 )
 
 
@@ -42,9 +36,11 @@ class Row(NamedTuple):
 
 
 @command("statsAll")
-@click.option("-a", "--activeTopic", "active_only", is_flag=True, help="Only topics with traffic.")
-@click.option("-t", "--topic", "wanted", help="Only this topic.")
-def stats_all(admin: AdminClient, active_only: bool, wanted: str | None) -> Report:
+def stats_all(
+    admin: AdminClient,
+    active_only: Annotated[bool, "-a --activeTopic", "Only topics with traffic.", FLAG],
+    wanted: Annotated[str | None, "-t --topic", "Only this topic."],
+) -> Report:
     """A row for each topic and group; a topic without consumers has a row, too."""
     names = admin.topic_names()
     if wanted is not None and wanted not in names:

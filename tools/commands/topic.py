@@ -8,7 +8,7 @@ AllocateMQSubCommand.)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Final
 
 import click
 import msgspec
@@ -21,33 +21,27 @@ from tools.command_line import command
 from tools.errors import AdminError
 from tools.message_puller import readable_queues
 from tools.message_text import time_text
-from tools.report import Column, Report, safe_line, table
+from tools.options import FLAG, Topic
+from tools.report import Report, columns, safe_line, table
 
-LIST_COLUMNS = (
-    Column("#Cluster Name", "clusterName"),
-    Column("#Topic", "topic"),
-    Column("#Consumer Group", "consumerGroup"),
+LIST_COLUMNS: Final = columns(
+    "#Cluster Name clusterName | #Topic topic | #Consumer Group consumerGroup"
 )
-ROUTE_COLUMNS = (
-    Column("#ClusterName", "clusterName"),
-    Column("#BrokerName", "brokerName"),
-    Column("#BrokerAddrs", "brokerAddrs"),
-    Column("#ReadQueue", "readQueueNums"),
-    Column("#WriteQueue", "writeQueueNums"),
-    Column("#Perm", "perm"),
+ROUTE_COLUMNS: Final = columns(
+    "#ClusterName clusterName | #BrokerName brokerName | #BrokerAddrs brokerAddrs | "
+    "#ReadQueue readQueueNums | #WriteQueue writeQueueNums | #Perm perm"
 )
-STATUS_COLUMNS = (
-    Column("#Broker Name", "brokerName"),
-    Column("#QID", "queueId"),
-    Column("#Min Offset", "minOffset"),
-    Column("#Max Offset", "maxOffset"),
-    Column("#Last Updated", "lastUpdated"),
+STATUS_COLUMNS: Final = columns(
+    "#Broker Name brokerName | #QID queueId | #Min Offset minOffset | #Max Offset maxOffset | "
+    "#Last Updated lastUpdated"
 )
 
 
 @command("topicList")
-@click.option("-c", "--clusterModel", "with_clusters", is_flag=True, help="Add cluster and groups.")
-def topic_list(admin: AdminClient, with_clusters: bool) -> Report:
+def topic_list(
+    admin: AdminClient,
+    with_clusters: Annotated[bool, "-c --clusterModel", "Add cluster and groups.", FLAG],
+) -> Report:
     """Topic names; with -c one row for each topic and consumer group."""
     names = admin.topic_names()
     if not with_clusters:
@@ -72,17 +66,16 @@ def _clusters(route: TopicRouteData) -> list[str]:
 
 
 @command("topicClusterList")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-def topic_cluster_list(admin: AdminClient, topic: str) -> Report:
+def topic_cluster_list(admin: AdminClient, topic: Topic) -> Report:
     """The clusters whose brokers have the topic."""
     clusters = _clusters(admin.route(topic))
     return Report("\n".join(clusters), clusters)
 
 
 @command("topicRoute")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-l", "--list", "as_list", is_flag=True, help="Print a table.")
-def topic_route(admin: AdminClient, topic: str, as_list: bool) -> Report:
+def topic_route(
+    admin: AdminClient, topic: Topic, as_list: Annotated[bool, "-l --list", "Print a table.", FLAG]
+) -> Report:
     """The route in RocketMQ's JSON, or with -l as a table."""
     route = admin.route(topic)
     data = msgspec.json.decode(route.to_standard_json_bytes())
@@ -113,11 +106,13 @@ def _with_total(rows: list[list[object]], total: list[object]) -> str:
 
 
 @command("topicStatus")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option(
-    "-c", "--cluster", "route_of", help="Ask the brokers of this cluster or topic instead."
-)
-def topic_status(admin: AdminClient, topic: str, route_of: str | None) -> Report:
+def topic_status(
+    admin: AdminClient,
+    topic: Topic,
+    route_of: Annotated[
+        str | None, "-c --cluster", "Ask the brokers of this cluster or topic instead."
+    ],
+) -> Report:
     """One row for each queue: first and next offset, time of the newest message."""
     offsets = admin.topic_stats(topic, route_of).offset_table
     if not offsets:
@@ -136,9 +131,11 @@ def topic_status(admin: AdminClient, topic: str, route_of: str | None) -> Report
 
 
 @command("allocateMQ")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-i", "--ipList", "ip_list", required=True, help="Consumers, separated by commas.")
-def allocate_mq(admin: AdminClient, topic: str, ip_list: str) -> Report:
+def allocate_mq(
+    admin: AdminClient,
+    topic: Topic,
+    ip_list: Annotated[str, "-i --ipList", "Consumers, separated by commas."],
+) -> Report:
     """How the averaging strategy would share the queues among these consumers."""
     members = [member.strip() for member in ip_list.split(",") if member.strip()]
     if len(set(members)) != len(members) or not members:
