@@ -23,6 +23,8 @@ NATURAL: Final = click.IntRange(0)
 POSITIVE: Final = click.IntRange(1)
 
 Topic = Annotated[str, "-t --topic", "Topic name."]
+SettingKey = Annotated[str, "-k --key", "Setting."]
+SettingValue = Annotated[str, "-v --value", "Its new value."]
 
 
 def options_of(function: Callable[..., Any]) -> list[click.Option]:

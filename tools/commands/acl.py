@@ -8,7 +8,7 @@ UpdateGlobalWhiteAddrSubCommand.)
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from remoting.body.data_version import DataVersion
 from remoting.command_custom_header import decode_header, encode_header
@@ -26,13 +26,13 @@ from tools.broker_changes import MEMBERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.message_text import second_text
-from tools.report import Report, columns, safe_line, table
+from tools.report import Cell, Report, columns, safe_line, table
 from tools.targets import Address, Masters, master_targets
 
 VERSION_COLUMNS: Final = columns(
     "#Cluster Name clusterName | #Broker Name brokerName | #Broker Addr brokerAddr | "
     "#AclFilePath aclFilePath | #AclConfigVersionNum aclConfigVersionNum | "
-    "#AclLastUpdateTime aclLastUpdateTime"
+    "#AclLastUpdateTime aclLastUpdateTimestamp"
 )
 
 _WHITE_HELP: Final = "Addresses that may do everything: 10.10.103.*,192.168.0.*"
@@ -104,20 +104,16 @@ def update_global_white_addr(
 @command("clusterAclConfigVersion")
 def cluster_acl_config_version(admin: AdminClient, address: Address, cluster: Masters) -> Report:
     """Each access control file of each broker with its version."""
-    rows, data = [], []
+    rows = []
     for target in master_targets(admin, address, cluster):
         header = _acl_info(admin, target)
         for path, version in _versions(target, header.all_acl_file_version).items():
-            facts = [header.cluster_name, header.broker_name, header.broker_addr, path]
-            facts.append(str(version.counter))
-            rows.append([*facts, second_text(version.timestamp)])
-            keys = [column.key for column in VERSION_COLUMNS[:4]]
-            item: dict[str, Any] = dict(zip(keys, facts, strict=False))
-            item |= {"aclConfigVersionNum": version.counter}
-            data.append(item | {"aclLastUpdateTimestamp": version.timestamp})
+            time = Cell(second_text(version.timestamp), version.timestamp)
+            where = (header.cluster_name, header.broker_name, header.broker_addr, path)
+            rows.append((*where, version.counter, time))
     whose = "cluster's" if address is None else "broker's"
-    text = table(VERSION_COLUMNS, rows).text
-    return Report(f"{text}\nget {whose} plain access config version success.", data)
+    found = table(VERSION_COLUMNS, rows)
+    return Report(f"{found.text}\nget {whose} plain access config version success.", found.data)
 
 
 def _acl_info(admin: AdminClient, target: str) -> GetBrokerAclConfigResponseHeader:

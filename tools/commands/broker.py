@@ -16,6 +16,7 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import SettingKey, SettingValue
 from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, safe_line
 from tools.targets import (
@@ -72,8 +73,8 @@ def update_broker_config(
     admin: AdminClient,
     address: Address,
     cluster: Masters,
-    key: Annotated[str, "-k --key", "Setting."],
-    value: Annotated[str, "-v --value", "Its new value."],
+    key: SettingKey,
+    value: SettingValue,
     with_slaves: Annotated[bool, "-a --updateAllBroker", "Slaves, too."] = False,
 ) -> Report:
     """Change a setting; a refusal by one broker of a cluster does not stop the others."""

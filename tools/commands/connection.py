@@ -13,7 +13,7 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.report import Column, Report, columns, safe_line, table
+from tools.report import Cell, Column, Report, columns, safe_line, table
 
 CONSUMER_COLUMNS: Final = columns(
     "#ClientId clientId | #ClientAddr clientAddr | #Language language | #Version version"
@@ -68,9 +68,10 @@ def producer_connection(
         admin.producer_connection(group, topic).connection_set, key=lambda client: client.client_id
     )
     shown = (Column("#No", "number"), *CONSUMER_COLUMNS)
-    rows = [(i, *_client_row(client)) for i, client in enumerate(clients, start=1)]
-    text = table(shown, [(f"{i:04d}", *row) for i, *row in rows]).text
-    return Report(text, table(shown, rows).data)
+    rows = [
+        (Cell(f"{i:04d}", i), *_client_row(client)) for i, client in enumerate(clients, start=1)
+    ]
+    return table(shown, rows)
 
 
 @command("producer")

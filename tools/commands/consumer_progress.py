@@ -23,11 +23,11 @@ from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_text import second_text
 from tools.options import POSITIVE
-from tools.report import Column, Report, columns, table
+from tools.report import Cell, Column, Report, columns, table
 
 QUEUE_COLUMNS: Final = columns(
     "#Topic topic | #Broker Name brokerName | #QID queueId | #Broker Offset brokerOffset | "
-    "#Consumer Offset consumerOffset | #Diff diff | #LastTime lastTime"
+    "#Consumer Offset consumerOffset | #Diff diff | #LastTime lastTimestamp"
 )
 CLIENT_COLUMN: Final = Column("#Client IP", "clientIP")
 CLIENT_POSITION: Final = 5
@@ -66,6 +66,7 @@ def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: 
         known = ", ".join(_groups(admin)[:MAX_NAMED]) or "none"
         raise AdminError(f"group {group} has consumed nothing yet; groups with progress: {known}")
     clients = _queue_clients(admin, group) if with_clients else {}
+    keys = [column.key for column in QUEUE_COLUMNS]
     rows, data = [], []
     for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
         offset = stats.offset_table[queue]
@@ -74,8 +75,7 @@ def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: 
         facts += [offset.broker_offset, offset.consumer_offset, diff]
         last = offset.last_timestamp
         row = [*facts, second_text(last) if last > 0 else "N/A"]
-        keys = [column.key for column in QUEUE_COLUMNS[:6]]
-        item = dict(zip(keys, facts, strict=True)) | {"lastTimestamp": last}
+        item = dict(zip(keys, [*facts, last], strict=True))
         if with_clients:
             row.insert(CLIENT_POSITION, clients.get(queue, "N/A"))
             item["clientIP"] = clients.get(queue)
@@ -177,18 +177,16 @@ def broker_consume_stats(
         address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms
     )
     stats = ConsumeStatsList.from_json_bytes(response.body)
-    rows, data = [], []
+    rows = []
     for group, queue, offset in _flat(stats):
         diff = offset.broker_offset - offset.consumer_offset
-        if diff < level or offset.last_timestamp <= 0:
-            continue
-        facts: list[object] = [queue.topic, group, queue.broker_name, queue.queue_id]
-        facts += [offset.broker_offset, offset.consumer_offset, diff]
-        rows.append([*facts, second_text(offset.last_timestamp)])
-        keys = [column.key for column in BROKER_COLUMNS[:-1]]
-        data.append(dict(zip(keys, facts, strict=True)) | {"lastTimestamp": offset.last_timestamp})
-    text = f"{table(BROKER_COLUMNS, rows).text}\n\nDiff Total: {stats.total_diff}"
-    return Report(text, {"queues": data, "diffTotal": stats.total_diff})
+        if diff >= level and offset.last_timestamp > 0:
+            last = Cell(second_text(offset.last_timestamp), offset.last_timestamp)
+            place = (queue.topic, group, queue.broker_name, queue.queue_id)
+            rows.append((*place, offset.broker_offset, offset.consumer_offset, diff, last))
+    found = table(BROKER_COLUMNS, rows)
+    text = f"{found.text}\n\nDiff Total: {stats.total_diff}"
+    return Report(text, {"queues": found.data, "diffTotal": stats.total_diff})
 
 
 def _flat(stats: ConsumeStatsList) -> Iterator[tuple[str, MessageQueue, OffsetWrapper]]:

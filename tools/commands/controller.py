@@ -32,7 +32,7 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient, unknown
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.options import FLAG
+from tools.options import FLAG, SettingKey, SettingValue
 from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, Reports, safe_line
 
@@ -182,10 +182,7 @@ def get_controller_config(admin: AdminClient, controllers: _Controllers) -> Repo
 
 @command("updateControllerConfig")
 def update_controller_config(
-    admin: AdminClient,
-    controllers: _Controllers,
-    key: Annotated[str, "-k --key", "Setting."],
-    value: Annotated[str, "-v --value", "Its new value."],
+    admin: AdminClient, controllers: _Controllers, key: SettingKey, value: SettingValue
 ) -> Report:
     """Change a setting in each controller; a refusal does not stop the others."""
     body = setting_body(key, value)

@@ -21,6 +21,7 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient, unknown
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import SettingKey, SettingValue
 from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, safe_line
 
@@ -41,11 +42,7 @@ def get_namesrv_config(admin: AdminClient) -> Report:
 
 
 @command("updateNamesrvConfig")
-def update_namesrv_config(
-    admin: AdminClient,
-    key: Annotated[str, "-k --key", "Setting."],
-    value: Annotated[str, "-v --value", "Its new value."],
-) -> Report:
+def update_namesrv_config(admin: AdminClient, key: SettingKey, value: SettingValue) -> Report:
     """Change a setting in every name server."""
     body = setting_body(key, value)
     answers = admin.ask_every_name_server(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)

@@ -18,7 +18,7 @@ from tools.errors import AdminError
 from tools.message_sender import MessageSender
 from tools.message_text import second_text
 from tools.options import POSITIVE, Topic
-from tools.report import Column, Report, columns, heading_report, row_report, table
+from tools.report import Cell, Column, Report, columns, heading_report, row_report, table
 
 COMMAND_ERRORS: Final = (AdminError, RemotingError, RequestError)
 SEND_COLUMNS: Final = (
@@ -57,9 +57,9 @@ def _check(sender: MessageSender, amount: int, body: bytes) -> Iterator[Report]:
             print_error("checkMsgSendRT", error)
             success = False
         times.append(_clock_ms() - start)
-        row = (queue.broker_name, queue.queue_id, str(success).lower(), round(times[-1]))
-        report = row_report(SEND_COLUMNS, row)
-        yield Report(report.text, report.data | {"success": success, "rt": round(times[-1], 3)})
+        time_ms = Cell(f"{round(times[-1])}", round(times[-1], 3))
+        sent = Cell(str(success).lower(), success)
+        yield row_report(SEND_COLUMNS, (queue.broker_name, queue.queue_id, sent, time_ms))
     yield Report(f"Avg RT: {_average(times):.2f}")
 
 
@@ -86,13 +86,14 @@ def cluster_rt(
     """Send to the system topic of each master and average the times."""
     masters = [broker for broker in admin.brokers(cluster) if broker.broker_id == MASTER_ID]
     rows = [_measure(admin, master, amount, FILLING * size) for master in masters]
-    texts = [(*row[:2], f"{row[2]:.2f}", *row[3:]) for row in rows]
-    data = table(CLUSTER_COLUMNS, rows).data
+    found = table(
+        CLUSTER_COLUMNS, [(*row[:2], Cell(f"{row[2]:.2f}", row[2]), *row[3:]) for row in rows]
+    )
     if not as_log:
-        return Report(table(CLUSTER_COLUMNS, texts).text, data)
+        return found
     now = second_text(admin.now_ms())
     lines = [f"{now}|{room}|{name}|{broker}|{round(rt)}" for name, broker, rt, _, _ in rows]
-    return Report("\n".join(lines), data)
+    return Report("\n".join(lines), found.data)
 
 
 def _measure(

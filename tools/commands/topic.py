@@ -22,7 +22,7 @@ from tools.errors import AdminError
 from tools.message_puller import readable_queues
 from tools.message_text import time_text
 from tools.options import FLAG, Topic
-from tools.report import Report, columns, safe_line, table
+from tools.report import Cell, Report, columns, safe_line, table
 
 LIST_COLUMNS: Final = columns(
     "#Cluster Name clusterName | #Topic topic | #Consumer Group consumerGroup"
@@ -33,7 +33,7 @@ ROUTE_COLUMNS: Final = columns(
 )
 STATUS_COLUMNS: Final = columns(
     "#Broker Name brokerName | #QID queueId | #Min Offset minOffset | #Max Offset maxOffset | "
-    "#Last Updated lastUpdated"
+    "#Last Updated lastUpdateTimestamp"
 )
 
 
@@ -118,16 +118,15 @@ def topic_status(
     if not offsets:
         raise AdminError(f"no broker has statistics of topic {topic}")
     queues = sorted(offsets, key=lambda queue: (queue.broker_name, queue.queue_id))
-    rows: list[Sequence[object]] = []
-    data = []
+    rows = []
     for queue in queues:
         offset = offsets[queue]
         updated = offset.last_update_timestamp
-        facts = [queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset]
-        rows.append([*facts, time_text(updated) if updated > 0 else ""])
-        keys = [column.key for column in STATUS_COLUMNS[:4]]
-        data.append(dict(zip(keys, facts, strict=True)) | {"lastUpdateTimestamp": updated})
-    return Report(table(STATUS_COLUMNS, rows).text, data)
+        shown = Cell(time_text(updated) if updated > 0 else "", updated)
+        rows.append(
+            (queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset, shown)
+        )
+    return table(STATUS_COLUMNS, rows)
 
 
 @command("allocateMQ")
