@@ -1,6 +1,8 @@
-"""The settings of consumer groups: updateSubGroup, getConsumerConfig, deleteSubGroup.
+"""The settings of consumer groups: updateSubGroup, getConsumerConfig, deleteSubGroup,
+setConsumeMode.
 
-(Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand.)
+(Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand,
+SetConsumeModeSubCommand.)
 """
 
 from __future__ import annotations
@@ -9,6 +11,10 @@ from typing import Annotated
 
 import click
 
+from remoting.body.message_request_mode import (
+    MessageRequestMode,
+    SetMessageRequestModeRequestBody,
+)
 from remoting.body.subscription_group_config import (
     GroupRetryPolicy,
     SubscriptionGroupConfig,
@@ -18,7 +24,7 @@ from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
-from tools.broker_changes import CREATE_AT_MASTERS, Change, change
+from tools.broker_changes import CREATE_AT_MASTERS, MASTERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.options import NATURAL
@@ -181,3 +187,31 @@ def delete_sub_group(
         lines.append(f"delete topic [{topic}] from NameServer success.")
     data = {"groupName": group, "brokerAddrs": targets, "topics": topics}
     return Report("\n".join(lines), data)
+
+
+@change("setConsumeMode", MASTERS, "set consume mode to {} success.")
+def set_consume_mode(
+    topic: Annotated[str, "-t --topicName", "Topic name."],
+    group: Annotated[str, "-g --groupName", "Consumer group name."],
+    mode: Annotated[
+        str,
+        "-m --mode",
+        "How its members get messages.",
+        click.Choice([mode.value for mode in MessageRequestMode]),
+    ],
+    share: Annotated[
+        int,
+        "-q --popShareQueueNum",
+        "How many other members a popping one shares its queues with [0: all].",
+    ] = 0,
+) -> Change:
+    """Have the members of a group pull queues of their own, or pop."""
+    body = SetMessageRequestModeRequestBody(
+        topic=topic,
+        consumer_group=group,
+        mode=MessageRequestMode(mode),
+        pop_share_queue_num=share,
+    )
+    line = f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]"
+    code = RequestCode.SET_MESSAGE_REQUEST_MODE
+    return Change(code, body=body.to_json_bytes(), data=body.to_json(), lines=(line,))

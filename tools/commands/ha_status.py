@@ -1,6 +1,8 @@
-"""haStatus: the replication status of masters and slaves. (Java: HAStatusSubCommand.)
+"""Replication: haStatus of masters and slaves, resetMasterFlushOffset.
 
-What only our brokers say (id, state, age of the lag, last error) is "-" for a Java broker.
+What only our brokers say (id, state, age of the lag, last error) is "-" for a Java broker. What the
+master's flush offset is for: docs/replication.md. (Java: HAStatusSubCommand,
+ResetMasterFlushOffsetSubCommand.)
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from remoting.body.ha_runtime_info import (
     SlaveSyncInfo,
 )
 from remoting.errors import RemotingError
+from remoting.headers.ha import ResetMasterFlushOffsetHeader
 from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -337,3 +340,22 @@ def duration_text(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@command("resetMasterFlushOffset")
+def reset_master_flush_offset(
+    admin: AdminClient,
+    address: Annotated[str, "-b --brokerAddr", "Slave, host:port."],
+    offset: Annotated[
+        int,
+        "-o --offset",
+        "Position in the commit log up to which the master had flushed.",
+        click.IntRange(0, (1 << 63) - 1),
+    ],
+) -> Report:
+    """Reset the master's flush offset at a slave."""
+    address = address.strip()
+    header = ResetMasterFlushOffsetHeader(master_flush_offset=offset)
+    admin.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, header)
+    text = f"reset master flush offset to {offset} success"
+    return Report(text, {"brokerAddr": address, "masterFlushOffset": offset})

@@ -1,7 +1,8 @@
-"""Queries for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset.
+"""Queries for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset, and queryMsgTraceById:
+who sent a message and who consumed it, as clients wrote it into the trace topic.
 
 (Java: QueryMsgByIdSubCommand, QueryMsgByKeySubCommand, QueryMsgByUniqueKeySubCommand,
-QueryMsgByOffsetSubCommand.)
+QueryMsgByOffsetSubCommand, QueryMsgTraceByIdSubCommand.)
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import codecs
 import secrets
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -18,16 +19,17 @@ from remoting.headers.admin import ConsumeMessageDirectlyRequestHeader
 from remoting.headers.query import ViewMessageRequestHeader
 from remoting.request_code import RequestCode
 from tools.admin_client import TIMEOUT_MS, AdminClient
-from tools.command_line import command
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_decoder import MessageExt, decode_message_id, decode_messages
 from tools.message_finder import END_OF_TIME, MAX_BY_KEY, query_messages
 from tools.message_puller import MessagePuller
 from tools.message_sender import MessageSender
-from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
+from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body, second_text
 from tools.message_track import track_message
 from tools.options import FLAG, NATURAL, POSITIVE, Topic
-from tools.report import Report, columns, safe_text, table
+from tools.report import Column, Report, columns, safe_text, table
+from tools.trace_data import PUB, SUB, TraceView, decode_traces
 
 KEY_COLUMNS: Final = columns("#Message ID msgId | #QID queueId > | #Offset queueOffset >")
 MAX_BY_UNIQUE_KEY: Final = 32
@@ -241,3 +243,67 @@ def query_msg_by_offset(
             f"{result.status}, the next is {result.next_begin_offset}"
         )
     return _detail(admin, result.messages[0], charset=charset)
+
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+
+
+def _columns(group: str, time: str) -> tuple[Column, ...]:
+    return (
+        Column("#Type", "type"),
+        Column(group, "group"),
+        Column("#ClientHost", "clientHost"),
+        Column(time, "time"),
+        Column("#CostTimes", "cost"),
+        Column("#Status", "status"),
+    )
+
+
+PUB_COLUMNS: Final = _columns("#ProducerGroup", "#SendTime")
+SUB_COLUMNS: Final = _columns("#ConsumerGroup", "#ConsumerTime")
+
+
+@command("queryMsgTraceById")
+def query_msg_trace_by_id(
+    admin: AdminClient,
+    msg_id: Annotated[str, "-i --msgId", "The message's unique key."],
+    topic: Annotated[str, "-t --traceTopic", "Topic of the traces."] = TRACE_TOPIC,
+    begin_ms: Annotated[int, "-b --beginTimestamp", "Stored since, ms."] = 0,
+    end_ms: Annotated[int, "-e --endTimestamp", "Until, ms."] = END_OF_TIME,
+    count: Annotated[int, "-c --maxNum", POSITIVE] = MAX_BY_KEY,
+) -> Report:
+    """A table for each time it was sent, then one for each group that consumed it."""
+    views: list[TraceView] = []
+    for message in query_messages(
+        admin, topic, msg_id, count, unique=False, begin_ms=begin_ms, end_ms=end_ms
+    ):
+        found, damaged = decode_traces(msg_id, message)
+        views += found
+        if damaged:
+            print_error("queryMsgTraceById", f"{message.msg_id}: {damaged} damaged traces left out")
+    if not views:
+        raise AdminError(f"topic {topic} has no trace of message {msg_id}")
+    sent = [view for view in views if view.kind == PUB]
+    tables = [table(PUB_COLUMNS, [_row(view)]).text for view in sent]
+    consumed = [view for view in views if view.kind == SUB]
+    for group in dict.fromkeys(view.group for view in consumed):
+        rows = [_row(view) for view in consumed if view.group == group]
+        tables.append(table(SUB_COLUMNS, rows).text)
+    return Report("\n\n".join(tables), [_data(view) for view in sent + consumed])
+
+
+def _row(view: TraceView) -> tuple[str, ...]:
+    time = second_text(view.timestamp_ms)
+    status = "success" if view.success else "failed"
+    return view.kind, view.group, view.client_host, time, f"{view.cost_ms}ms", status
+
+
+def _data(view: TraceView) -> dict[str, Any]:
+    return {
+        "type": view.kind,
+        "group": view.group,
+        "clientHost": view.client_host,
+        "timestamp": view.timestamp_ms,
+        "costTime": view.cost_ms,
+        "success": view.success,
+    }

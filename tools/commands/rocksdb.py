@@ -1,18 +1,20 @@
 """What 5.x keeps in RocksDB: rocksDBConfigToJson, exportMetadataInRocksDB,
-checkRocksdbCqWriteProgress.
+checkRocksdbCqWriteProgress, exportPopRecord.
 
 The requests are for Java brokers; ours has no RocksDB, and answers as a Java broker without it.
 Files of RocksDB cannot be read here: that needs RocketMQ's own tool. (Java:
-RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand.)
+RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand,
+ExportPopRecordCommand.)
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import click
 
 from remoting.body.controller import CheckRocksdbCqWriteResult
+from remoting.errors import RemotingError
 from remoting.headers.controller import (
     CheckRocksdbCqWriteProgressRequestHeader,
     ExportRocksDBConfigToJsonRequestHeader,
@@ -21,8 +23,9 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.properties_text import parse_lines
 from tools.report import Report, Reports, safe_line
-from tools.targets import master_targets
+from tools.targets import Address, Members, master_targets, need_one
 
 _TYPES: Final = ("topics", "subscriptionGroups", "consumerOffsets")
 _TIMEOUT_MS: Final = 30_000
@@ -108,4 +111,36 @@ def check_rocksdb_cq_write_progress(
                 f"{broker.broker_name} check doing, please wait and get the result from log..."
             )
         data.append({"brokerName": broker.broker_name, **found.to_json()})
+    return Report("\n".join(lines), data)
+
+
+@command("exportPopRecord")
+def export_pop_record(
+    admin: AdminClient,
+    address: Address,
+    cluster: Members,
+    dry_run: Annotated[bool, "-d --dryRun", "Only say which."] = False,
+) -> Reports:
+    """Have brokers move the records of pop from their KV store back into the revive topic."""
+    need_one(address, cluster)
+    if address is not None:
+        settings = parse_lines(admin.call(address, RequestCode.GET_BROKER_CONFIG).body)
+        brokers = [(settings.get("brokerName", ""), address)]
+    else:
+        brokers = [(broker.broker_name, broker.address) for broker in admin.brokers(cluster)]
+    lines, failures = [], []
+    data: list[dict[str, Any]] = []
+    for name, target in brokers:
+        try:
+            if not dry_run:
+                admin.call(target, RequestCode.POP_ROLLBACK, timeout_ms=_TIMEOUT_MS)
+        except (RemotingError, AdminError) as error:
+            failures.append(str(error))
+            continue
+        dry = str(dry_run).lower()
+        lines.append(f"Export broker records, brokerName={name}, brokerAddr={target}, dryRun={dry}")
+        data.append({"brokerName": name, "brokerAddr": target, "dryRun": dry_run})
+    if failures:
+        done = ", ".join(each["brokerAddr"] for each in data) or "none"
+        raise AdminError(f"succeeded at brokers: {done}; failed: {'; '.join(failures)}")
     return Report("\n".join(lines), data)
