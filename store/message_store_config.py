@@ -279,6 +279,11 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
         return parse_delay_levels(self.message_delay_level)
 
     @property
+    def timer_max_delay_ms(self) -> int:
+        """The longest delay of a timer, and of what pops keep invisible."""
+        return self.timer_max_delay_sec * 1000
+
+    @property
     def is_slave(self) -> bool:
         """Whether the log comes from a master."""
         return self.broker_role is BrokerRole.SLAVE

@@ -63,7 +63,7 @@ WINGS: dict[str, set[str]] = {
         "topic",
     },
     "timer": {"append", "out", "processor", "topic"},
-    "pop": {"append", "filter", "processor", "topic"},
+    "pop": {"append", "filter", "processor", "settings", "topic"},
     "failover": set(),
     "slave": {
         *("offset", "out", "processor", "schedule", "settings", "subscription", "topic"),
@@ -71,7 +71,8 @@ WINGS: dict[str, set[str]] = {
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
     "transaction": {"append", "metrics", "processor", "store_access", "timer", "topic"},
     "send": {
-        *("append", "metrics", "processor", "store_access", "timer", "topic", "transaction"),
+        *("append", "metrics", "processor", "settings", "store_access", "timer", "topic"),
+        "transaction",
     },
     "pull": {
         *("coldctr", "filter", "longpolling", "metrics", "offset", "processor"),
