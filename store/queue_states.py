@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.consume_queue import ConsumeQueue, QueueState
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
     for queue in queues:
         states.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.state(min_phy_offset)
     try:
-        atomic_write(path, msgspec.json.encode(states))
+        replace_file(path, msgspec.json.encode(states))
         deleted_path(path).unlink(missing_ok=True)
     except OSError as error:
         log.warning("%s: not written (%s); the next start reads all consume queues", path, error)
