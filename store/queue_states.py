@@ -26,7 +26,8 @@ from typing import Final
 import msgspec
 
 from conf.atomic_file import replace_file
-from store.consume_queue import ConsumeQueue, QueueState
+from store.consume_queue import ConsumeQueue
+from store.queue_recovery import QueueRecovery, QueueState
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,9 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
     logged: the next start takes longer."""
     states = QueueStates(min_phy_offset=min_phy_offset)
     for queue in queues:
-        states.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.state(min_phy_offset)
+        states.queues.setdefault(queue.topic, {})[queue.queue_id] = QueueRecovery(queue).state(
+            min_phy_offset
+        )
     try:
         replace_file(path, msgspec.json.encode(states))
         deleted_path(path).unlink(missing_ok=True)
