@@ -178,9 +178,8 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             if queue.append(run.units, run.queue_offset, run.first_end, run.last_end):
                 moved[queue] = None
 
-    def _publish(self, queue: ConsumeQueue, *, moved: bool = True) -> None:
-        super()._publish(queue, moved=moved)
-        if not queue.whole and queue not in self.damaged:
+    def _note_damaged(self, queue: ConsumeQueue) -> None:
+        if queue not in self.damaged:
             self.damaged[queue] = None
             self.on_damage()
 

@@ -130,7 +130,9 @@ class QueueBounds:
     def drop_first_file(self, following: int) -> None:
         """The first file is gone; `following` is the first byte of the next one."""
         self.start = following
-        self.min = max(self.min, following)
+        self.flushed = max(self.flushed, following)
+        if self.min < following:
+            self.min, self._min_is_for = following, -1
 
     def set_min(self, position: int, min_phy_offset: int) -> bool:
         """In a log that begins at `min_phy_offset` the first record is that of the unit at

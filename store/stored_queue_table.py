@@ -136,6 +136,11 @@ class StoredQueueTable(Generic[QueueT]):
             publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
             if moved:
                 publisher.mark_moved(queue.row)
+        if not queue.whole:
+            self._note_damaged(queue)
+
+    def _note_damaged(self, queue: QueueT) -> None:
+        """Units of the queue were found missing or wrong. Under the lock."""
 
     def _publish_moved(self, moved: dict[QueueT, None]) -> None:
         """Units were appended to these. Under the lock."""
