@@ -184,8 +184,8 @@ class BatchConsumeQueueTable(StoredQueueTable[BatchConsumeQueue]):
             self._unfinished = ()
             for queue in self._of_topics(only):
                 queue.emptied = False
-                self._publish(queue)
-                self._renew(queue)
+                self._published.publish(queue)
+                self._published.renew(queue)
 
     def _begin_anew(self, topics: Collection[bytes]) -> int:
         """Empty the queues of `topics`; the log position of the first record that had a unit."""

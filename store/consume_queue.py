@@ -114,7 +114,7 @@ class ConsumeQueue(StoredQueue):
         elif expected < end:
             repeated = (end - expected) // CQ_UNIT_SIZE
             existing = units[known : known + repeated]
-            filled = self._fill_blanks(queue_offset + known, existing)
+            filled = self.repair.fill_blanks(queue_offset + known, existing)
             log.warning(
                 "%r: offset %s already exists: %s units skipped, %s blank ones filled",
                 self,
@@ -126,14 +126,6 @@ class ConsumeQueue(StoredQueue):
         elif expected > end:
             self._skip_to(expected)
         return known
-
-    def _fill_blanks(self, queue_offset: int, units: Units) -> int:
-        """A damaged record had a queue offset that was too large: those before it are blank until
-        their records come. Returns how many were."""
-        return sum(
-            self.repair.fill_blank(queue_offset + number, *map(int, unit))
-            for number, unit in enumerate(units.tolist())
-        )
 
     def begins_anew_at(self, queue_offset: int) -> bool:
         """Whether a unit at `queue_offset` is so far ahead that the queue would begin anew there,
@@ -219,47 +211,25 @@ class ConsumeQueue(StoredQueue):
 
     def correct_min_offset(self, min_phy_offset: int) -> bool:
         """See StoredQueue."""
-        bounds, stored = self.bounds, self.stored
+        bounds = self.bounds
         if bounds.knows_min_for(min_phy_offset):
             return False
-        position = bounds.start
-        if not self._begins_at_or_behind(min_phy_offset):
-            position = stored.find_first(position, bounds.end, min_phy_offset)
-            if not self._believes(position):
-                return False
-            position = stored.skip_blanks(position, bounds.end)
+        position = self.stored.find_min(bounds.start, bounds.end, min_phy_offset)
+        if position is None:
+            self.whole = False
+            return False
         return bounds.set_min(position, min_phy_offset)
-
-    def _begins_at_or_behind(self, min_phy_offset: int) -> bool:
-        """Whether the record of the first unit is still in the log, as it nearly always is."""
-        if self.bounds.is_empty:
-            return False
-        data = self.files.read(self.topic, self.queue_id, self.bounds.start, CQ_UNIT_SIZE)
-        if len(data) < CQ_UNIT_SIZE:
-            return False
-        phy_offset, size, _ = CQ_UNIT.unpack(data)
-        return bool(phy_offset >= min_phy_offset and size != PRE_BLANK_SIZE)
 
     def is_gone(self, position: int, min_phy_offset: int) -> bool:
         """See StoredQueue."""
-        return self.stored.phy_offset_at(position) < min_phy_offset and self._believes(position)
-
-    def _believes(self, position: int) -> bool:
-        """Whether the units there can be right. Wrong ones would hide right ones: what is there
-        stays until it is rebuilt."""
-        bounds = self.bounds
-        if self.stored.is_plausible_around(position, bounds.start, bounds.end):
+        if self.stored.phy_offset_at(position) >= min_phy_offset:
+            return False
+        if self.stored.is_plausible_around(position, self.bounds.start, self.bounds.end):
             return True
         self.whole = False
         return False
 
     # -- files ---------------------------------------------------------------------------------
-
-    def make_files_whole(self) -> None:
-        """Have every file, in its full length. Raises OSError."""
-        starts = self.bounds.files(self.files.file_size)
-        if self.files.make_whole(self.topic, self.queue_id, starts):
-            self.names_unsynced = True
 
     def write_again(self, phy_offset: int) -> None:
         """Write the units of the records from `phy_offset` on again, and the names of the files:

@@ -44,7 +44,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
     ) -> None:
         """on_left_out: a record got no unit, since its queue offset cannot be (queue_jumps.py).
         on_deleted: called before queues are deleted on request."""
-        super().__init__(files, publisher, threading.Lock())
+        super().__init__(files, publisher, threading.Lock(), self._note_damaged)
         self._on_deleted = on_deleted
         self._jumps: Final = QueueJumps(on_left_out)
         self.damaged: dict[ConsumeQueue, None] = {}
@@ -191,8 +191,8 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         self._dirty[queue] = None
         queue.whole = True
         queue.correct_min_offset(min_phy_offset)
-        self._renew(queue)
-        self._publish(queue)
+        self._published.renew(queue)
+        self._published.publish(queue)
 
     def publish_compacted(
         self, topic: str, queue_id: int, generation: int, max_offset: int
@@ -200,11 +200,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         """The compaction log of a queue has grown, or has other files (another generation); what
         waits for the queue looks there again."""
         with self.lock:
-            row = self._publisher.row(topic, queue_id)
-            if row is None:
-                return
-            self._publisher.set_compacted(row, generation, max_offset)
-            self._publisher.mark_moved(row)
+            self._published.publish_compacted(topic, queue_id, generation, max_offset)
 
     # -- damage in the log ---------------------------------------------------------------------
 
@@ -221,7 +217,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
                 if following:
                     found.append((queue.topic, queue.queue_id, following))
                     self._dirty[queue] = None
-                    self._renew(queue)
+                    self._published.renew(queue)
         return found
 
     def ends_behind(self, low: int) -> list[tuple[str, int, int]]:
@@ -250,8 +246,8 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
                 queue.reserve(offset + 1)
             if queue.repair.fill_blank(offset, *unit):
                 self._dirty[queue] = None
-                self._renew(queue)
-                self._publish(queue)
+                self._published.renew(queue)
+                self._published.publish(queue)
 
     def reserve(self, topic: str, queue_id: int, following: int) -> None:
         """The queue offsets before `following` are used up, whatever the log shows. Raises
@@ -260,7 +256,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
             queue = self._find_or_create(topic, queue_id)
             if queue is not None and queue.reserve(following):
                 self._dirty[queue] = None
-                self._publish(queue)
+                self._published.publish(queue)
 
     def reserve_ends(self, states: QueueStates, log_end: int) -> None:
         """The log, which ends at `log_end`, has damage that may hide the last records of a queue:
@@ -275,7 +271,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
                     and queue.reserve(state.end // CQ_UNIT_SIZE)
                 ):
                     self._dirty[queue] = None
-                    self._publish(queue)
+                    self._published.publish(queue)
 
     # -- deletion ------------------------------------------------------------------------------
 
@@ -301,7 +297,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
         with self.lock:
             for name in names:
                 if (queue := self._queues.get(name)) is not None:
-                    self._publish(queue)
+                    self._published.publish(queue)
 
     def queues_of(self, topics: Collection[str]) -> list[ConsumeQueue]:
         """The queues of these topics."""

@@ -113,6 +113,12 @@ class StoredQueue:
         self.empty()
         self.files.remove_directories(self.topic, self.queue_id)
 
+    def make_files_whole(self) -> None:
+        """Have every file, in its full length. Raises OSError."""
+        starts = self.bounds.files(self.files.file_size)
+        if self.files.make_whole(self.topic, self.queue_id, starts):
+            self.names_unsynced = True
+
     def clear_behind(self, end: int, last_end: int, behind: bytes = b"") -> bool:
         """Zero or delete everything between `end` and `last_end`, the end of the files on disk.
         True if there was anything. behind: see holds_more."""

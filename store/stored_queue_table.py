@@ -12,11 +12,12 @@ import os
 import re
 import threading
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
+from store.published_queues import PublishedQueues
 from store.resync_request import is_backup_name
 from store.stored_queue import StoredQueue
 
@@ -38,11 +39,16 @@ class StoredQueueTable(Generic[QueueT]):
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method."""
 
     def __init__(
-        self, files: ConsumeQueueFiles, publisher: QueueTableWriter, lock: threading.Lock
+        self,
+        files: ConsumeQueueFiles,
+        publisher: QueueTableWriter,
+        lock: threading.Lock,
+        on_damaged: Callable[[QueueT], None] = lambda _queue: None,
     ) -> None:
+        """on_damaged: see PublishedQueues."""
         self.lock: Final = lock
         self._files = files
-        self._publisher = publisher
+        self._published: Final = PublishedQueues[QueueT](publisher, on_damaged)
         self._queues: dict[tuple[str, int], QueueT] = {}
         self._dirty: dict[QueueT, None] = {}
         """Those with something to flush."""
@@ -120,38 +126,13 @@ class StoredQueueTable(Generic[QueueT]):
         with self.lock:
             for queue in self._queues.values():
                 queue.correct_min_offset(min_phy_offset)
-                self._publish(queue)
-
-    def _publish(self, queue: QueueT, *, moved: bool = True) -> None:
-        """Under the lock. A queue for which the table has no row is built, and read once there is
-        room."""
-        publisher = self._publisher
-        if queue.row < 0:
-            row = publisher.row(queue.topic, queue.queue_id)
-            queue.row = -1 if row is None else row
-        if queue.row >= 0:
-            if queue.emptied:
-                publisher.reset(queue.row)
-                queue.emptied = False
-            publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
-            if moved:
-                publisher.mark_moved(queue.row)
-        if not queue.whole:
-            self._note_damaged(queue)
-
-    def _note_damaged(self, queue: QueueT) -> None:
-        """Units of the queue were found missing or wrong. Under the lock."""
+                self._published.publish(queue)
 
     def _publish_moved(self, moved: dict[QueueT, None]) -> None:
         """Units were appended to these. Under the lock."""
         for queue in moved:
-            self._publish(queue)
+            self._published.publish(queue)
         self._dirty.update(moved)
-
-    def _renew(self, queue: QueueT) -> None:
-        """Units that readers may have read before were written over."""
-        if queue.row >= 0:
-            self._publisher.renew(queue.row)
 
     # -- deletion ------------------------------------------------------------------------------
 
@@ -171,7 +152,7 @@ class StoredQueueTable(Generic[QueueT]):
         for queue in queues:
             log.info("%r: deleted", queue)
             queue.destroy()
-            self._publish(queue)
+            self._published.publish(queue)
             self._forget(queue)
         return len(queues)
 
@@ -188,7 +169,7 @@ class StoredQueueTable(Generic[QueueT]):
                 return False
             deleted = queue.delete_first_expired(min_phy_offset)
             if queue.correct_min_offset(min_phy_offset) or deleted or not queue.whole:
-                self._publish(queue, moved=False)
+                self._published.publish(queue, moved=False)
             return deleted
 
     # -- flushing ------------------------------------------------------------------------------
@@ -206,19 +187,16 @@ class StoredQueueTable(Generic[QueueT]):
             ]
         if len(due) < _MANY_DUE or not self._files.sync_all():
             for queue, starts, names_unsynced, _ in due:
-                self._sync(queue, starts, names_unsynced=names_unsynced)
+                for start in starts:
+                    self._files.sync(queue.topic, queue.queue_id, start)
+                if names_unsynced:
+                    self._files.sync_names(queue.topic, queue.queue_id)
         with self.lock:
             for queue, _, _, mark in due:
                 queue.bounds.mark_flushed(mark)
                 if not queue.is_dirty:
                     self._dirty.pop(queue, None)
         return len(due)
-
-    def _sync(self, queue: QueueT, starts: Iterable[int], *, names_unsynced: bool) -> None:
-        for start in starts:
-            self._files.sync(queue.topic, queue.queue_id, start)
-        if names_unsynced:
-            self._files.sync_names(queue.topic, queue.queue_id)
 
 
 def queue_directories(root: Path) -> Iterator[tuple[str, int]]:

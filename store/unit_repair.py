@@ -13,7 +13,7 @@ import numpy as np
 
 from store.consume_queue_files import ConsumeQueueFiles
 from store.queue_bounds import QueueBounds
-from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE, StoredUnits
+from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE, StoredUnits, Units
 
 _STEP: Final = 50_000 * CQ_UNIT_SIZE
 """Bytes that are changed together."""
@@ -67,6 +67,14 @@ class UnitRepair:
             return 0
         bounds.write_over(begin, self._max_phy_offset())
         return position // CQ_UNIT_SIZE
+
+    def fill_blanks(self, queue_offset: int, units: Units) -> int:
+        """A damaged record had a queue offset that was too large: those before it are blank until
+        their records come. Returns how many were."""
+        return sum(
+            self.fill_blank(queue_offset + number, *map(int, unit))
+            for number, unit in enumerate(units.tolist())
+        )
 
     def fill_blank(self, queue_offset: int, phy_offset: int, size: int, tags_code: int) -> bool:
         """The unit at `queue_offset`, if it is a blank one, gets its record. True if it was."""

@@ -1,7 +1,7 @@
-"""QueueBounds against a naive list of units: what is there, what the disk has, where the log begins.
+"""QueueBounds against a naive list of units: what is there, what is on disk, where the log begins.
 
-The list knows of each unit for itself whether a flush that began after it was written has ended. The
-bounds must never promise more than the list can show.
+The list knows of each unit for itself whether a flush that began after it was written has ended.
+The bounds must never promise more than the list can show.
 """
 
 from __future__ import annotations
