@@ -192,7 +192,7 @@ class RecordExpectations:
                 yield Suspicion(Field.QUEUE_OFFSET, text)
         elif (expected := self._unexpected(record)) is not None:
             queue = f"{record.topic.decode(errors='replace')}/{record.queue_id}"
-            text = f"queueOffset says {offset}, queue {queue} goes on at {expected}"
+            text = f"queueOffset says {offset}, queue {queue} continues at {expected}"
             yield Suspicion(Field.QUEUE_OFFSET, text)
         prepared = record.prepared_transaction_offset
         if prepared and not (kind == TRANSACTION_COMMIT and 0 < prepared < record.phy_offset):

@@ -2,6 +2,8 @@
 
 One thread, read-only. Layouts come from consume_queue and index_file. Units whose record was
 deleted by retention cannot be judged and are passed over.
+
+Tested by tests/store/test_store_checker.py.
 """
 
 from __future__ import annotations

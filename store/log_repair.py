@@ -75,7 +75,7 @@ class LogRepair:
         self._damage.fence_off(start, end, reason)
         fence = self._keeper.fences.find(start)
         if fence is None:
-            raise StoreError(f"[{start}, {end}) of the commit log is not fenced any more")
+            raise StoreError(f"[{start}, {end}) of the commit log is no longer fenced")
         self._put(fence, data)
 
     def write_again(self, start: int, end: int) -> None:

@@ -131,6 +131,8 @@ ONLY_IN = {
     "prometheus_client": "broker",
 }
 BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}
+TESTED_MODULE_LINES = 150
+"""A longer module has a test of its name, or its docstring names its tests."""
 MAX_MODULE_LINES = 600
 USUAL_MODULE_LINES = 400
 LIST_STEP = 20
@@ -555,6 +557,74 @@ def _parameters(module: Module) -> Iterator[tuple[str, int]]:
             yield from walk(child, own)
 
     return walk(module.tree, module.name)
+
+
+def _has_a_test_of_its_name(module: Module) -> bool:
+    """In the folder of tests that mirrors the module's, or in one above it in the same room."""
+    folder = module.path.relative_to(ROOT).parent
+    folders = [folder, *folder.parents][:-1]
+    return any((ROOT / "tests" / each / f"test_{module.path.stem}.py").exists() for each in folders)
+
+
+def _named_tests(module: Module) -> list[str]:
+    """What the docstring says after "Tested by"."""
+    docstring = " ".join((ast.get_docstring(module.tree) or "").split("\n"))
+    return [
+        path
+        for found in re.findall(r"Tested by ((?:tests/[\w/]+\.py[ ,and]*)+)", docstring)
+        for path in re.findall(r"tests/[\w/]+\.py", found)
+    ]
+
+
+def test_whoever_changes_a_module_finds_its_tests() -> None:
+    wrong = []
+    for module in modules():
+        named = _named_tests(module)
+        wrong += [f"{module.name}: {path}" for path in named if not (ROOT / path).exists()]
+        size = len(module.path.read_text(encoding="utf-8").splitlines())
+        if size > TESTED_MODULE_LINES and not named and not _has_a_test_of_its_name(module):
+            wrong.append(f"{module.name}: no test_{module.path.stem}.py, no Tested by tests/….py.")
+    assert wrong == []
+
+
+def _imported(module: Module) -> set[str]:
+    """Modules, and names of them that may be modules."""
+    names = {
+        f"{node.module}.{alias.name}"
+        for node in module.nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return names.union(module.imports())
+
+
+@functools.cache
+def _reached(name: str) -> frozenset[str]:
+    """What a test's module imports of the product, itself or by other modules of the tests."""
+    path = ROOT / f"{name.replace('.', '/')}.py"
+    if not path.exists():
+        return frozenset()
+    imported = _imported(Module(name, path, ast.parse(path.read_text(encoding="utf-8"))))
+    of_tests = [each for each in imported if each.startswith("tests.") and each != name]
+    return frozenset(imported).union(*map(_reached, of_tests))
+
+
+def test_tests_that_a_docstring_names_drive_the_module() -> None:
+    """They import it, or modules by which it is reached: nothing else could."""
+    imports = {module.name: _imported(module) for module in modules()}
+    wrong = []
+    for module in modules():
+        for path in _named_tests(module):
+            todo = list(_reached(path.removesuffix(".py").replace("/", ".")))
+            seen: set[str] = set()
+            while todo and module.name not in seen:
+                one = todo.pop()
+                if one not in seen:
+                    seen.add(one)
+                    todo += imports.get(one, ())
+            if module.name not in seen:
+                wrong.append(f"{module.name}: {path}")
+    assert wrong == []
 
 
 def test_parameters_that_belong_together_have_a_name() -> None:

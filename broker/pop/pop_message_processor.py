@@ -177,7 +177,7 @@ class PopMessageProcessor(TableProcessor):
         self._filters = FilterFactory()
 
     def use(self, settings: PopSettings) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._settings = settings
 
     # -- entries -------------------------------------------------------------------------------

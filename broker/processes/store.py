@@ -82,7 +82,7 @@ def main(child: Child) -> None:
     try:
         store.shutdown(writer_has_stopped=not child.orphaned)
     except FlushFailedError as error:
-        log.critical("the store was not closed in order; the next start recovers", exc_info=True)
+        log.critical("the store was not closed cleanly; the next start recovers it", exc_info=True)
         end_process("store", error, EXIT_FLUSH_FAILED)
 
 

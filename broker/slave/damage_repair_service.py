@@ -216,8 +216,8 @@ class DamageRepairService(ServiceThread):
             return False
         if missing := self._replicas.absent(members):
             log.error(
-                "the damage %s: the replicas that are there end before it and cannot get what is "
-                "behind it; %s may have it: start them, or delete them from known_replicas.json",
+                "the damage %s: the available replicas end before it and cannot get what follows "
+                "it; %s may have it: start them, or delete them from known_replicas.json",
                 fence,
                 ", ".join(missing),
             )
@@ -231,7 +231,7 @@ class DamageRepairService(ServiceThread):
         )
         data = lost.records()
         if data is None:
-            log.error("the damage %s: no replica has it, and it has no room for a record", fence)
+            log.error("the damage %s: no replica has it, and it is too small for a record", fence)
             return False
         return self._hand_over(fence, data, "by records without content: no replica has it")
 

@@ -230,7 +230,7 @@ class TimerDequeueService:
             self._next_ms = read_ms
             self._published.begin(read_ms)
             self._parts.early.free_before(read_ms)
-            log.info("timers are delivered from %s ms on", read_ms)
+            log.info("delivering timers from %s ms on", read_ms)
 
     def _set_back(self, write_ms: int) -> None:
         """The wall clock was set back: the slots from then on come again, with others in them."""

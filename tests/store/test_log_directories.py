@@ -593,7 +593,7 @@ def test_a_file_of_directories_that_is_not_valid_is_not_used(
     fill(world.boot(), 0, 0)
     (world.root / "log.directories").write_text(text)
     fill(world.boot(), 0, 0)
-    assert "log.directories: not valid, and not used" in caplog.text
+    assert "log.directories: not valid, ignored" in caplog.text
     KnownDirectories(world.root, world.config.log_directories).check()
     assert "x/a" in (world.root / "log.directories").read_text()
 
