@@ -162,7 +162,7 @@ class RecordExpectations:
     def _odd_fields(self, record: RecordFields) -> Iterator[Suspicion]:
         topic, stored_ms = record.topic, record.store_timestamp
         if topic not in self._good_topics and not self._learn_topic(topic):
-            yield Suspicion(Field.TOPIC, f"{topic!r} is no topic's name")
+            yield Suspicion(Field.TOPIC, f"{topic!r} is not a topic name")
         for field, value, most in (
             (Field.QUEUE_ID, record.queue_id, _MOST_IN_16_BITS),
             (Field.SYS_FLAG, record.sys_flag, _KNOWN_SYS_FLAGS),

@@ -155,7 +155,7 @@ class DerivedFilesChecker:
         )
         units_at = INDEX_HEADER.size + slots * _SLOT_SIZE
         if size <= units_at or (size - units_at) % INDEX_UNIT.itemsize:
-            self._report.error(f"{path}: {size} bytes are no index file of {slots} slots")
+            self._report.error(f"{path}: {size} bytes are not an index file of {slots} slots")
             return
         raw = np.memmap(path, np.uint8, "r")
         header = INDEX_HEADER.unpack(raw[: INDEX_HEADER.size].tobytes())

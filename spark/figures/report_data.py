@@ -136,7 +136,7 @@ class ReportData:
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
-            raise ReportDataError(f"verdict {self.verdict!r} is none of {', '.join(EXIT_CODES)}")
+            raise ReportDataError(f"verdict {self.verdict!r} is not one of {', '.join(EXIT_CODES)}")
         if self.w1_ms <= self.w0_ms:
             raise ReportDataError(f"window [{self.w0_ms}, {self.w1_ms}) of {self.date} is empty")
         for table, columns in _REQUIRED.items():
