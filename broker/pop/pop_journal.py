@@ -15,6 +15,8 @@ messages are handed out again). An orderly stop stores everything in the log and
             invisible time, next offset (int64), 32 differences to the start offset (int32)
 
 Numbers are in the machine's byte order: the file never leaves it.
+
+Tested by tests/broker/pop/test_pop_buffer_merge_service.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Runs on the child's main thread, which serves the commands of other processes; the services have
 threads of their own. A failed service ends the process: the supervisor restarts it (a failed
 fdatasync stops the whole broker).
+
+Tested by tests/broker/container/test_broker_container.py.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ records any more, and no replica could get what is behind it: the range is given
 nothing refers to (store/lost_range.py). When a scrub's pass has ended, or an operator asks, it has
 the digests of the log compared (DigestComparison). It writes one file, which it removes again, and
 nothing of the store.
+
+Tested by tests/faults/test_log_damage.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Run as their own commands; start no Spark. What is looked at is the business of
 spark/evidence/verification.py.
+
+Tested by tests/spark/command/test_failures.py.
 """
 
 from __future__ import annotations

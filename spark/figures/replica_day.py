@@ -4,6 +4,8 @@ Runs in the executors, over the time that was laid out for the replica
 (spark/figures/replica_time.py) and its group's samples. Each figure's rule is in
 docs/sla_report.md. Rows are dictionaries by column (spark/figures/result_tables.py). Must not know
 objectives' criteria, stored results or pages.
+
+Tested by tests/spark/figures/test_group_day.py.
 """
 
 from __future__ import annotations

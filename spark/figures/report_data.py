@@ -3,6 +3,8 @@
 The pipeline (spark/job/sla_report.py) fills it on the driver from collected tables,
 spark/page/summary.py and spark/page/report_page.py write it down. It must not know Spark: tests and
 other tools build it by hand.
+
+Tested by tests/spark/figures/test_group_report.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Made on the driver of a date's summary (docs/report_files.md), so that a calendar of years needs
 neither the tables nor the summaries of other dates. Plain data and JSON; it opens no file. It must
 not know Spark or HTML.
+
+Tested by tests/spark/page/test_calendar_page.py.
 """
 
 from __future__ import annotations

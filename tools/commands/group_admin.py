@@ -1,6 +1,8 @@
 """The settings of consumer groups: updateSubGroup, getConsumerConfig, deleteSubGroup.
 
 (Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

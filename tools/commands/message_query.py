@@ -2,6 +2,8 @@
 
 (Java: QueryMsgByIdSubCommand, QueryMsgByKeySubCommand, QueryMsgByUniqueKeySubCommand,
 QueryMsgByOffsetSubCommand.)
+
+Tested by tests/tools/test_mqadmin_reading.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ topicStatus, topicClusterList, allocateMQ.
 
 (Java: TopicListSubCommand, TopicRouteSubCommand, TopicStatusSubCommand, TopicClusterSubCommand,
 AllocateMQSubCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations
