@@ -2,7 +2,7 @@
 
 Pure data, any thread. Topic administration is in headers/topic.py.
 
-Tested by tests/broker/admin/test_admin_offset_processor.py.
+Tested by tests/broker/admin/test_admin_reset_processor.py.
 """
 
 from __future__ import annotations
