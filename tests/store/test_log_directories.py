@@ -608,7 +608,7 @@ def test_fences_stay_beside_the_first_directory(
         world.config, store_path_commit_log=f"{tmp_path}/y/b,{tmp_path}/x/a"
     )
     monkeypatch.setattr(TwoDirectories, "config", config)
-    assert refusal(world).startswith(f"{fences} tells of damage in the log")
+    assert refusal(world).startswith(f"{fences} lists damage in the log")
     fences.rename(tmp_path / "y" / "b-fences.json")
     StoreDesk(world.boot()).open()
 
