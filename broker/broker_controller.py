@@ -3,6 +3,8 @@
 Defines what exists and the order of starts and stops; the modules of broker/wiring build the parts.
 Only broker/processes/remoting.py uses it. The loop runs on the thread that calls `run`; pools and
 the scheduled executor have their own threads.
+
+Tested by tests/broker/test_durable_order.py.
 """
 
 from __future__ import annotations

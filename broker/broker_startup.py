@@ -325,8 +325,8 @@ def _check_role(
     shown = with_source(loaded.sources["brokerId"], f"brokerId = {given}")
     if "brokerRole" not in loaded.sources:
         text = (
-            f"{shown} without brokerRole: it would start as a master, with id 0, beside the one "
-            "that the group may have; set brokerRole=SLAVE for a slave, brokerId=0 for a master"
+            f"{shown} without brokerRole: it would start as a master, with id 0, although the "
+            "group may already have one; set brokerRole=SLAVE for a slave, brokerId=0 for a master"
         )
         raise StartupExitError(EXIT_BAD_SETTING, text, to_stdout=False)
     return (
@@ -339,12 +339,12 @@ def _without_master(options: StartupOptions, *, has_namesrv: bool) -> tuple[str,
     """Warnings for a slave that cannot learn its master's address."""
     if has_namesrv:
         return ()
-    known = "no name server tells it of its master"
+    known = "it has no name server to learn its master from"
     if options.supervisor.embedded_namesrv_enable:
         known = "its own name server knows its master only if that registers there"
     return (
-        f"brokerRole = SLAVE without namesrvAddr: {known}, and nobody tells it where topics, "
-        "offsets and groups come from; name the master's name servers with -n or namesrvAddr",
+        f"brokerRole = SLAVE without namesrvAddr: {known}, and cannot know where to get topics, "
+        "offsets and groups; name the master's name servers with -n or namesrvAddr",
     )
 
 

@@ -4,6 +4,8 @@ Leadership is a lease: it counts from when the request for it left, so that a la
 nothing, and it ends here a margin before it ends in the store. Every write carries the fence of its
 leadership, so that a controller that does not know yet that it was replaced changes nothing.
 Not leader: everything is answered with 2007, heartbeats are still taken.
+
+Tested by tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _apply_broker_id(group: GroupState | None, request: ApplyBrokerId) -> Decisi
     # Only what 1012 offers: an id that was cleaned away has an old bearer, who may come back.
     if wanted != group.next_broker_id:
         return _refused(
-            group, Code.CONTROLLER_BROKER_ID_INVALID, f"broker id {wanted} is taken, ask 1012 anew"
+            group, Code.CONTROLLER_BROKER_ID_INVALID, f"broker id {wanted} is taken, ask 1012 again"
         )
     address = check_code.partition(";")[0]
     return Decision(group.with_replica(wanted, Replica(address, check_code)), Answer(Code.SUCCESS))

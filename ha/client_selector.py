@@ -116,7 +116,7 @@ class ClientSelector:
             while not ready:
                 left_ms = self.left_ms(deadline_ms)
                 if self.is_interrupted:
-                    raise LinkClosedError(None, "given up: stopping, or the address has changed")
+                    raise LinkClosedError(None, "abandoned: stopping, or the address has changed")
                 if left_ms <= 0:
                     raise LinkClosedError(RefusalReason.NETWORK, timeout_text)
                 ready = any(key.fd == fd for key, _ in self.sleep(left_ms))

@@ -355,7 +355,7 @@ class HAClient(ServiceThread):
         objection = self._proof.find_objection(found, address, hello)
         self._uncompared.settle(self._log.position, is_masters_word=objection is None)
         if objection is not None:
-            self._ignore(f"the link to {address} goes on without a comparison: {objection}")
+            self._ignore(f"keeping the link to {address} without a comparison: {objection}")
 
     def _ignore(self, text: str) -> None:
         if text != self._ignored_word:
@@ -416,7 +416,7 @@ class HAClient(ServiceThread):
         objection = self._proof.find_objection(found, address, hello)
         if objection is not None and (found.master_max >= 0 or divergence is not None):
             if divergence is not None:
-                self._ignore(f"the link to {address} goes on: {objection}")
+                self._ignore(f"keeping the link to {address}: {objection}")
             return
         if self._uncompared.note(found, self._asked, position, goes_on=False):
             renewed.ask_again()

@@ -171,7 +171,7 @@ class MasterHandshake:
         if self._must_prove and not self._slave_proves:
             raise HandshakeError(
                 RefusalReason.NOT_PROVED,
-                f"it says that it is {self._claim()}, and offers no proof: set haSharedSecretFile "
+                f"it claims to be {self._claim()} but offers no proof: set haSharedSecretFile "
                 "there as here, or name its address in haTrustedAddresses",
             )
         proves = self._own.secret is not None and self._slave_proves
@@ -198,7 +198,7 @@ class MasterHandshake:
                 raise _damaged()
             raise HandshakeError(
                 RefusalReason.NOT_PROVED,
-                f"it says that it is {self._claim()}, but its proof is wrong: {_SAME_SECRET}",
+                f"it claims to be {self._claim()}, but its proof is wrong: {_SAME_SECRET}",
             )
         self.slave = SlaveHello(
             self._name,
@@ -225,7 +225,7 @@ class SlaveHandshake:
         if len(name) > MAX_NAME:
             raise HandshakeError(
                 RefusalReason.BAD_HANDSHAKE,
-                f"brokerName has {len(name)} bytes, at most {MAX_NAME} can be told a master",
+                f"brokerName has {len(name)} bytes, at most {MAX_NAME} can be sent to a master",
             )
         flags = Flag.NONE if own.secret is None else Flag.PROVES
         flags |= Flag.REPORTS_FLUSHED if own.reports_flushed else Flag.NONE
@@ -278,7 +278,7 @@ class SlaveHandshake:
         if secret is not None and not flags & Flag.PROVES:
             raise HandshakeError(
                 RefusalReason.NOT_PROVED,
-                f"it proves nothing, and this broker follows only who does: {_SAME_SECRET}",
+                f"it offers no proof, and this broker follows only masters that do: {_SAME_SECRET}",
             )
         hello, proof = self._received[:-PROOF_SIZE], self._received[-PROOF_SIZE:]
         transcript = self.hello + hello
@@ -305,5 +305,5 @@ def _report_key(version: int, secret: bytes | None, transcript: bytes) -> bytes 
 def _damaged() -> HandshakeError:
     """Without a secret there is nothing to know: the bytes are not those that were sent."""
     return HandshakeError(
-        RefusalReason.BAD_CHECKSUM, "the handshake was damaged on the way; retrying"
+        RefusalReason.BAD_CHECKSUM, "the handshake was damaged in transit; retrying"
     )

@@ -41,8 +41,8 @@ def wrong_checksum(what: str, offset: int) -> LinkClosedError:
     """The error for a frame whose checksum is wrong: nothing of it is published."""
     return LinkClosedError(
         RefusalReason.BAD_CHECKSUM,
-        f"{what} for offset {offset} came with a wrong checksum: damaged on the way; received "
-        "again from the last good frame. If it recurs, check the network (offloading, "
+        f"{what} for offset {offset} came with a wrong checksum: damaged in transit; "
+        "receiving again from the last good frame. If it recurs, check the network (offloading, "
         "middleboxes) and both machines' memory",
         is_passing=True,
     )

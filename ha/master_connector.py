@@ -4,6 +4,8 @@ Runs on HAClient's thread and never blocks it: every wait is a sleep of its Clie
 stop or a changed address ends it early. Whom it connects to: with a secret or TLS anybody, who then
 proves himself before a byte of the log is taken; otherwise an address that the operator named
 (haMasterAddress, TrustedPeers). A name server's word is no proof. It knows no frames and no log.
+
+Tested by tests/ha/test_repair_proof.py.
 """
 
 from __future__ import annotations
@@ -162,9 +164,9 @@ class MasterConnector:
             return
         raise LinkClosedError(
             RefusalReason.UNKNOWN_PEER,
-            "waiting: name servers say that the master is there, but anybody may register, and "
-            "nothing proves that it is ours; set haSharedSecretFile to the same secret on both "
-            "sides, or name it in haMasterAddress or haTrustedAddresses",
+            "waiting: name servers say that the master is there, but anybody may register "
+            "there, and nothing proves that it is ours; set haSharedSecretFile to the same secret "
+            "on both sides, or name it in haMasterAddress or haTrustedAddresses",
         )
 
     def _resolve(self, address: str) -> tuple[int, Any]:

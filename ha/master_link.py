@@ -7,6 +7,8 @@ are published, as far as their checksums are right (frame.py; after a handshake)
 finds them valid, and the end of the last one is reported (offset_reporter.py). What it cannot do
 itself, such as starting an empty log, it returns as a LinkOutcome. It knows no addresses and no
 states; every end is a LinkClosedError. Corresponds to HAClient.dispatchReadRequest of RocketMQ.
+
+Tested by tests/ha/test_ha_client.py.
 """
 
 from __future__ import annotations

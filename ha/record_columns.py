@@ -4,6 +4,8 @@ Pure functions over borrowed buffers. `read_good_records` finds, in whole column
 the start of some bytes whose parts surely add up (1.1 us a record with its CRC, 0.1 without);
 `read_fields` takes one record apart. What a field may hold is not known here; the layout is that of
 store/message_codec.py.
+
+Tested by tests/ha/test_record_expectations.py.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class RecordExpectations:
     def _odd_fields(self, record: RecordFields) -> Iterator[Suspicion]:
         topic, stored_ms = record.topic, record.store_timestamp
         if topic not in self._good_topics and not self._learn_topic(topic):
-            yield Suspicion(Field.TOPIC, f"{topic!r} is no topic's name")
+            yield Suspicion(Field.TOPIC, f"{topic!r} is not a topic name")
         for field, value, most in (
             (Field.QUEUE_ID, record.queue_id, _MOST_IN_16_BITS),
             (Field.SYS_FLAG, record.sys_flag, _KNOWN_SYS_FLAGS),
@@ -192,7 +192,7 @@ class RecordExpectations:
                 yield Suspicion(Field.QUEUE_OFFSET, text)
         elif (expected := self._unexpected(record)) is not None:
             queue = f"{record.topic.decode(errors='replace')}/{record.queue_id}"
-            text = f"queueOffset says {offset}, queue {queue} goes on at {expected}"
+            text = f"queueOffset says {offset}, queue {queue} continues at {expected}"
             yield Suspicion(Field.QUEUE_OFFSET, text)
         prepared = record.prepared_transaction_offset
         if prepared and not (kind == TRANSACTION_COMMIT and 0 < prepared < record.phy_offset):

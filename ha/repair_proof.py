@@ -22,7 +22,7 @@ from ha.trusted_peers import TrustedPeers
 
 _WAY_OUT: Final = (
     "set haSharedSecretFile to the same secret on both sides and brokerIP1 of the master to the "
-    "address that name servers tell, or name that address in haTrustedAddresses"
+    "address that name servers report, or name that address in haTrustedAddresses"
 )
 
 
@@ -60,7 +60,7 @@ class RepairProof:
             raise UnprovedError(
                 RefusalReason.UNKNOWN_PEER,
                 f"the master at {address} says that its log starts at {hello.min_phy_offset}, "
-                "where ours goes on",
+                "where ours continues",
             )
         return replace(divergence, repair=replace(divergence.repair, offset=hello.min_phy_offset))
 

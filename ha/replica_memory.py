@@ -94,7 +94,7 @@ class ReplicaMemory(ServiceThread):
             return []
         except (OSError, ValueError) as error:
             log.warning(
-                "%s: the replicas known before this start are forgotten: %s; the file is rewritten",
+                "%s: forgetting the replicas known before this start: %s; rewriting the file",
                 self._path,
                 error,
             )

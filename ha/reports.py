@@ -55,8 +55,8 @@ class Reports:
         key = self._key
         if key is not None and not hmac.compare_digest(_seal(key, data), report[REPORT.size :]):
             raise DamagedReportError(
-                f"a report of {offset} came with a wrong seal: damaged on the way, or not that "
-                "slave's; it counts for nothing. If it recurs, check the network (offloading, "
+                f"a report of {offset} came with a wrong seal: damaged in transit, or not that "
+                "slave's; ignored. If it recurs, check the network (offloading, "
                 "middleboxes) and both machines' memory"
             )
         return int(offset)

@@ -6,6 +6,8 @@ for as long as a peer sends nothing but TLS's own messages (key updates). Here e
 `receive` reads the socket once, and `judge` ends a connection whose peer sends such messages in
 place of data, or does not read the answers to them. Knows bytes, no frames, no settings and no
 certificates.
+
+Tested by tests/ha/test_accept_socket_service.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Pure data, read by any thread. Names and numbers are those of RocketMQ 4.9.8 and 5.3.3 (Java:
 RequestCode); comments mark the codes that exist in only one of them, and the extensions of this
 broker. Broker and name server decide which processor serves a code.
+
+Tested by tests/remoting/test_codes.py.
 """
 
 from __future__ import annotations

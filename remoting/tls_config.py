@@ -3,6 +3,8 @@
 In RocketMQ these are system properties (TlsSystemConfig); here a settings file may hold them, too.
 Filled by `conf.config_loader` at a process's start, frozen afterwards. Opens no file and creates no
 context (remoting/tls_context.py does), so that a process without TLS does not pay for its import.
+
+Tested by tests/remoting/test_tls_context.py.
 """
 
 from __future__ import annotations

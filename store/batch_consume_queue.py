@@ -4,6 +4,8 @@ Built in process `store` by the dispatch thread, under the lock of ConsumeQueueT
 appended in log order; what was appended before is skipped, a queue that restarts at offset 0 (its
 topic was deleted and made again) is emptied. It must not know topics' settings or records.
 Corresponds to RocketMQ's BatchConsumeQueue.
+
+Tested by tests/store/test_batch_consume_queues.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ table: a queue is of one kind or the other. It decides which: a record belongs h
 has queue.type=BatchCQ; when nothing is known of its topic, if it is an inner batch or the topic has
 batch queues. What a queue lacks after a crash is dispatched again. It must not know who reads the
 queues. Corresponds to the BatchCQ side of RocketMQ's ConsumeQueueStore.
+
+Tested by tests/store/test_few_records.py.
 """
 
 from __future__ import annotations

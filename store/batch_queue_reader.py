@@ -5,6 +5,8 @@ table and is passed with each call; what lies behind them in the files is not lo
 generation of a queue closes what was open of it. A pull mostly goes on where another has ended:
 such places are remembered, and one read takes the place of a listed directory and a binary search.
 Corresponds to RocketMQ's BatchConsumeQueue.getBatchMsgIndexBuffer and getOffsetInQueueByTime.
+
+Tested by tests/store/test_batch_consume_queues.py.
 """
 
 from __future__ import annotations

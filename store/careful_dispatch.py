@@ -6,6 +6,8 @@ on their threads. A chunk that raises is tried in halves, down to the record tha
 be read it still gets its place in its queue, without tags, keys and light queues, so that consumers
 see it; a dispatcher that raises lacks it, the others have it. What must wait (a full disk) and what
 ends the service leaves as ever. It must not know queues or keys.
+
+Tested by tests/store/test_put_aside.py.
 """
 
 from __future__ import annotations

@@ -154,11 +154,11 @@ def find_objection(word: CleanExit, queue: MappedFileQueue) -> str | None:
         return "the last file is another"
     path = queue.path_of(word.last_file)
     if path.stat().st_mtime_ns != word.last_file_mtime_ns:
-        return f"{path.name} was written since"
+        return f"{path.name} has been written since"
     if _tail_crc(queue, word.last_file, word.max_phy_offset) != word.tail_crc:
-        return f"the end of {path.name} is another"
+        return f"the end of {path.name} has changed"
     if _holds_bytes_at(queue, word.max_phy_offset):
-        return f"something lies behind {word.max_phy_offset}"
+        return f"there are bytes after {word.max_phy_offset}"
     if word.dispatched_offset != word.max_phy_offset:
         return "not everything was dispatched"
     return None

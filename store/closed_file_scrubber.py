@@ -4,6 +4,8 @@ On the scrub thread of process `store`; `accept` is called by its main thread, t
 are fenced (LogDamage), or written again where the page cache still has them whole. The digests of a
 file are kept beside those that are expected of it (LogDigests), of which it is the only writer. It
 does not know which file is next, nor how fast it may read.
+
+Tested by tests/store/test_scrub_service.py.
 """
 
 from __future__ import annotations
@@ -106,7 +108,7 @@ class ClosedFileScrubber:
         fences = self._source.fences
         mapped = self._source.view_of_file(start)
         if mapped is None:
-            raise StoreError("it is gone")
+            raise StoreError("it no longer exists")
         with mapped, DiskReader(self._directories.path_of(start), on_read) as reader:
             scan = FileScan(reader, start, mapped, fences, chunk_size=self._chunk_size)
             return scan.run()

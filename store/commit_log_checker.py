@@ -3,6 +3,8 @@
 What is fenced (store/log_fences.py) is named, and the records behind it are judged like the others.
 One thread, read-only. What it walked over it gives back as arrays, for the checkers of the derived
 files. It takes the file size from the files.
+
+Tested by tests/store/test_store_checker.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ decides nothing about where a log ends.
     tail-<UTC>/<commitlog>/   what a recovery cut off; the newest _MOST_TAILS are kept
         <20 digits>                     a whole file
         <20 digits>.from-<phy_offset>   the bytes of a file from that offset on
+
+Tested by tests/store/test_recovery.py.
 """
 
 from __future__ import annotations

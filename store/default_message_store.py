@@ -198,7 +198,7 @@ class DefaultMessageStore:
         except (DiskFullError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in NO_SPACE:
                 raise
-            log.error("closed without a clean exit, the next start recovers: %s", error)
+            log.error("closed without a clean exit; the next start recovers the store: %s", error)
             self._counters[STORE_STATE] = StoreState.STOPPED
 
     def _close(self, writer_has_stopped: bool) -> None:

@@ -3,6 +3,8 @@
 Constructed on the main thread of process `store`; filled by StoreOpening before the services run
 and by ReputMessageService afterwards. The log stays the truth: all of this can be deleted and
 built again. It knows neither how the log was recovered nor who reads the queues.
+
+Tested by tests/store/test_slave_message_store.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 One thread, read-only. Layouts come from consume_queue and index_file. Units whose record was
 deleted by retention cannot be judged and are passed over.
+
+Tested by tests/store/test_store_checker.py.
 """
 
 from __future__ import annotations
@@ -153,7 +155,7 @@ class DerivedFilesChecker:
         )
         units_at = INDEX_HEADER.size + slots * _SLOT_SIZE
         if size <= units_at or (size - units_at) % INDEX_UNIT.itemsize:
-            self._report.error(f"{path}: {size} bytes are no index file of {slots} slots")
+            self._report.error(f"{path}: {size} bytes are not an index file of {slots} slots")
             return
         raw = np.memmap(path, np.uint8, "r")
         header = INDEX_HEADER.unpack(raw[: INDEX_HEADER.size].tobytes())

@@ -84,7 +84,7 @@ class DiskFaults:
             self._copies.open()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
-                f"{VARIABLE}={control} is no control directory of mqchaos ({error!r}): unset "
+                f"{VARIABLE}={control} is not a control directory of mqchaos ({error!r}): unset "
                 f"{VARIABLE}; only bin/mqchaos sets it"
             ) from error
         self._fsync, self._fdatasync = os.fsync, os.fdatasync

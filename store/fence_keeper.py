@@ -94,7 +94,7 @@ class FenceKeeper:
 
 def _report(fence: Fence) -> None:
     log.error(
-        "commit log: damage is fenced, the records behind it stay: %s (%s bytes)",
+        "commit log: damage is fenced, the records after it are kept: %s (%s bytes)",
         fence,
         fence.end - fence.start,
     )

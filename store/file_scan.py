@@ -3,6 +3,8 @@
 Used by the scrub thread of process `store`. Records are judged as recovery judges them
 (message_codec.check_record with the body's CRC; zeros are damage in a closed file), on the bytes
 that DiskReader returns. Where damage ends is looked for in the mapped file. It changes nothing.
+
+Tested by tests/store/test_scrub_service.py.
 """
 
 from __future__ import annotations

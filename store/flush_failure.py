@@ -63,7 +63,7 @@ def note_flush_failure(path: Path, error: Exception, flushed_offset: int | None)
     except OSError as problem:
         log.critical("%s: not durable: %s", path, problem)
         return
-    log.critical("written down in %s: the log is on disk up to %s", path, flushed_offset)
+    log.critical("recorded in %s: the log is on disk up to %s", path, flushed_offset)
 
 
 def read_flush_failure(path: Path) -> FlushFailure | None:

@@ -142,7 +142,9 @@ class IndexService:
             if not exited_ok and (is_short or self._was_cut(path, is_last, safe_timestamp)):
                 # Nor is what follows it kept: `rebuild_from` knows no holes.
                 is_short = True
-                log.warning("index file %s is not whole on disk: deleted, to be rebuilt", path.name)
+                log.warning(
+                    "index file %s is incomplete on disk: deleted; rebuilding it", path.name
+                )
                 path.unlink()
                 continue
             file = IndexFile(path, *self._sizes, writable=True)

@@ -57,8 +57,8 @@ def prepare_inner_batch(properties: bytes) -> bytes:
         number = _number(properties, INNER_NUM)
         if number is None or not 1 <= number <= MOST_INNER_MESSAGES:
             raise MessageIllegalError(
-                "the message is illegal: the property INNER_NUM of an inner batch is no number "
-                f"from 1 to {MOST_INNER_MESSAGES}"
+                "the message is illegal: the property INNER_NUM of an inner batch is not a "
+                f"number from 1 to {MOST_INNER_MESSAGES}"
             )
     if find_property(properties, INNER_BASE) is None:
         return properties

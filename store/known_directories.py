@@ -105,7 +105,7 @@ class KnownDirectories:
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            log.error("%s: not valid, and not used: %r", self._path, error)
+            log.error("%s: not valid, ignored: %r", self._path, error)
             return {}
         return {str(path): found[str(path)] for path, start in rows.items() if start is not None}
 

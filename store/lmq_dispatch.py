@@ -4,6 +4,8 @@ Used by CommitLog on the loop thread of `remoting`, the log's only writer, where
 light queues. A record whose properties name light queues (INNER_MULTI_DISPATCH) gets the next queue
 offset of each, as INNER_MULTI_QUEUE_OFFSET in its properties; the offsets count once the record has
 its place. Corresponds to RocketMQ's LmqDispatch (5.x) and MultiDispatch (4.9).
+
+Tested by tests/store/test_lmq_units.py.
 """
 
 from __future__ import annotations

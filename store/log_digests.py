@@ -97,9 +97,9 @@ def digests_from_json(start: int, tree: Any) -> FileDigests:
             chunk_size=int(tree["chunkSize"]),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no digests of a file: {error!r}") from error
+        raise ValueError(f"not the digests of a file: {error!r}") from error
     if found.chunk_size <= 0 or found.data_end < 0:
-        raise ValueError("no digests of a file: sizes below 0")
+        raise ValueError("not the digests of a file: sizes below 0")
     return found
 
 

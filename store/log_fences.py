@@ -7,6 +7,8 @@ read the file again when the control page says that it has changed. It judges no
     <commitlog>-fences.json   beside the log's directory: {"fences": [...]}, each with start and end
                               (positions in the log), reason, foundAt (UTC), and queues: a list of
                               [topic, queueId, next queue offset] of what is known to lie inside
+
+Tested by tests/store/test_reput_message_service.py.
 """
 
 from __future__ import annotations
@@ -157,5 +159,5 @@ def _fence_of(row: dict[str, Any]) -> Fence:
         ),
     )
     if type(fence.start) is not int or type(fence.end) is not int or fence.end <= fence.start:
-        raise ValueError(f"no range of the log: {row['start']!r} to {row['end']!r}")
+        raise ValueError(f"not a range of the log: {row['start']!r} to {row['end']!r}")
     return fence

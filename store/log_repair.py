@@ -75,7 +75,7 @@ class LogRepair:
         self._damage.fence_off(start, end, reason)
         fence = self._keeper.fences.find(start)
         if fence is None:
-            raise StoreError(f"[{start}, {end}) of the commit log is not fenced any more")
+            raise StoreError(f"[{start}, {end}) of the commit log is no longer fenced")
         self._put(fence, data)
 
     def write_again(self, start: int, end: int) -> None:
@@ -120,7 +120,7 @@ class LogRepair:
                 at = phy_offset + position
                 found = check_record(piece, position, len(piece), at, check_crc=True)
                 if found.kind not in (RecordKind.MESSAGE, RecordKind.BLANK):
-                    raise StoreError(f"what a replica has at {at} is no record: {found.reason}")
+                    raise StoreError(f"what a replica has at {at} is not a record: {found.reason}")
                 position += found.size
 
     def _keep_damaged(self, start: int, end: int) -> None:

@@ -300,8 +300,8 @@ def _starts_with_zeros(path: Path) -> bool:
 def log_truncated(path: Path, size: int, file_size: int) -> None:
     """Say that a file was short and is whole again."""
     log.error(
-        "%s: truncated to %s bytes by somebody else, filled up with zeros to %s: the messages in "
-        "between are damaged (docs/operations.md, damage in the commit log); all others stay",
+        "%s: truncated to %s bytes by another program, filled up with zeros to %s: the messages in "
+        "between are damaged (docs/operations.md, damage in the commit log); all others are kept",
         path,
         size,
         file_size,

@@ -8,6 +8,8 @@ dispatch appends meanwhile lies behind. A unit whose record the log does not hav
 one. One pass over the log serves all queues that wait. It must not know who reads the queues.
 
 Nothing in RocketMQ corresponds to it.
+
+Tested by tests/store/test_damaged_queues.py.
 """
 
 from __future__ import annotations

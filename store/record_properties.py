@@ -8,6 +8,8 @@ rest (few of a kind, non-ASCII values) is read one by one, and its keys are hash
 result does not depend on which way was taken. It knows properties, not records, queues or index
 files.
 Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize and IndexService.buildIndex.
+
+Tested by tests/store/test_record_arrays.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ are no record practically never are all that. One of an older use of the file (a
 what it cuts off) may be: it is older than what lies before it, and does not count. The search
 looks for the magic with bytes.find, not byte by byte, and steps over what the file system knows to
 be empty. `guess_queue` reads what a damaged record still says. It changes nothing.
+
+Tested by tests/store/test_recovery.py.
 """
 
 from __future__ import annotations

@@ -375,7 +375,7 @@ def _cut(queue: MappedFileQueue, result: RecoveryResult) -> RecoveryResult:
     kept = keep_tail(queue, tail, lambda: None)
     if kept is not None:
         log.error(
-            "commit log: cut at %s (%s); the bytes behind it are kept in %s",
+            "commit log: truncated at %s (%s); the bytes after it are kept in %s",
             tail,
             result.reason,
             kept,

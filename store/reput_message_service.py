@@ -272,7 +272,7 @@ class ReputMessageService(ServiceThread):
                 self._stalled_at = at
                 log.error(
                     "commit log: no whole record at %s, published up to %s: %s; dispatch waits for "
-                    "a whole record behind it",
+                    "a whole record after it",
                     at,
                     end,
                     reason,

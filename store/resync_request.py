@@ -7,6 +7,8 @@ Written down by process `ha`, read by the start-up of a master, performed and re
     <root>/resync.json.done        the last one that was done, until the tables were copied again
     <root>/resync.json.refused     a request that does not fit the store, and why
     <root>/backup-<UTC>-<hex>/     what a request moves aside (the name is made here)
+
+Tested by tests/store/test_resync_backups.py.
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def find_done(root: Path) -> str | None:
         return None
     if found.get("action") == ResyncAction.TRUNCATE:
         return f"{path}: the log was cut at {found.get('offset')}"
-    return f"{path}: the log was begun anew"
+    return f"{path}: the log was started over"
 
 
 def forget_done(root: Path) -> None:

@@ -87,7 +87,7 @@ class RetentionClock:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            log.warning("%s: not used: %r", self._path, error)
+            log.warning("%s: ignored: %r", self._path, error)
             return None
         return time_ms + max(0, self._seen_ms - monotonic_ms) if same_boot else time_ms
 

@@ -189,7 +189,7 @@ class ScrubService(ServiceThread):
         self._progress.pass_started_ms = self._clock.now_ms()
         self._progress.position = 0
         self._save_progress()
-        log.info("scrub: a pass begins, at most %.0f bytes a second", bytes_per_second)
+        log.info("scrub: starting a pass, at most %.0f bytes a second", bytes_per_second)
 
     def _end_pass(self) -> None:
         progress = self._progress
@@ -200,7 +200,7 @@ class ScrubService(ServiceThread):
         self._counters[SCRUB_PASS_ENDED_MS] = progress.last_ended_ms
         self._counters[SCRUB_PASSES] += 1
         self._ended_number = self._pass_number
-        log.info("scrub: the pass has ended, files closed before %s", self._closed_end())
+        log.info("scrub: finished the pass, files closed before %s", self._closed_end())
 
     def _save_progress(self) -> None:
         save_progress(self._progress_path, self._progress)

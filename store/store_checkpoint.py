@@ -61,7 +61,7 @@ class StoreCheckpoint:
                 "away, which costs a longer recovery"
             ) from error
         if len(raw) != CHECKPOINT_SIZE:
-            log.warning("%s: %s bytes, not %s; not used", path, len(raw), CHECKPOINT_SIZE)
+            log.warning("%s: %s bytes, not %s; ignored", path, len(raw), CHECKPOINT_SIZE)
             return found
         found._take(raw)
         return found
@@ -69,7 +69,7 @@ class StoreCheckpoint:
     def _take(self, raw: bytes) -> None:
         times = TIMESTAMPS.unpack_from(raw)
         if min(times) < 0:
-            log.warning("%s: negative timestamps %s; not used", self.path, times)
+            log.warning("%s: negative timestamps %s; ignored", self.path, times)
             return
         self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
         self.master_flushed_offset = max(0, _OFFSET.unpack_from(raw, TIMESTAMPS.size)[0])

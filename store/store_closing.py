@@ -44,7 +44,7 @@ def cut_incomplete_record(
     path = config.log_directories.path_of(start - position)
     zero_range(path, position, position + end - start)
     counters[MAX_PHY_OFFSET] = counters[APPEND_END] = counters[FLUSHED_OFFSET] = start
-    log.info("the log ended within a record: cut from %s to %s", end, start)
+    log.info("the log ended within a record: truncated from %s to %s", end, start)
 
 
 def mark_clean_exit(config: MessageStoreConfig, page: ControlPage, derived: DerivedFiles) -> None:

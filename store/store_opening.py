@@ -279,7 +279,7 @@ class StoreOpening:
         """The log has its writer, the queues their readers: only what this process derives is
         loaded again, and the queue table stays correct and readable throughout. What is not
         dispatched yet, perhaps half a record on a slave, is left to ReputMessageService."""
-        log.warning("rejoining a living log writer: dispatch continues from the control page")
+        log.warning("rejoining a running log writer: dispatch continues from the control page")
         counters = self._counters
         # Its predecessor may have died of a file that somebody has truncated, which nobody opens.
         truncated = complete_short_files(
@@ -448,7 +448,7 @@ def _check_fences_place(config: MessageStoreConfig) -> None:
         found = fences_path(directory)
         if found.exists() and not wanted.exists():
             raise StoreError(
-                f"{found} tells of damage in the log and belongs beside the directory that "
+                f"{found} lists damage in the log and belongs next to the directory that "
                 f"storePathCommitLog names first: name that one first, or move it to {wanted} "
                 "(with -digests and -scrub.json)"
             )

@@ -10,6 +10,8 @@ directory, which mqchaos reads once all processes have ended (tools/chaos/power_
 - `<inode>.lost`: after a failed sync, JSON: the numbers of the pages (4,096 bytes) that Linux calls
   clean though the disk does not have them; `<inode>.clean` is what they hold. They reach the disk
   once they are changed or written again.
+
+Tested by tests/store/test_disk_fault_hooks.py.
 """
 
 from __future__ import annotations

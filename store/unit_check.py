@@ -6,6 +6,8 @@ light queue's record says it in its properties (lmq_places.py). Functions over t
 thread; both processes that read units use them. Not checked is the tags code: it would take the
 record's properties. Java's queues hold units at other offsets than their records say only where it
 had lost units before (it shifts them): they count as wrong and are rebuilt.
+
+Tested by tests/store/test_lmq_units.py.
 """
 
 from __future__ import annotations

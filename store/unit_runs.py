@@ -1,6 +1,8 @@
 """Units of records, sorted by queue: what dispatch appends and a rebuild writes again.
 
 Pure functions over a batch of records; any thread. It must not know files.
+
+Tested by tests/store/test_lmq_units.py.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.durability_table import CODES, PAGE, ROOT, SEEDS, Fault, Row, faults, sections
-from tests.support.run_results import Results, ResultsError, Run, Verdict, read_results
+from tests.durability_table import CODES, NO_TEST, PAGE, ROOT, SEEDS, Fault, Proof, faults, sections
+from tests.support.run_results import Outcome, Results, ResultsError, Run, Verdict, read_results
 
 DOCUMENT: Final = ROOT / "docs" / "durability_last_run.md"
 RESULTS: Final = ROOT / "build" / "test-results"
@@ -41,11 +41,11 @@ def document(table: str, results: Results) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def cell(row: Row, code: str, results: Results) -> Verdict:
-    """Of one setting in its row."""
-    if row.says_no_test:
+def cell(fault: Fault, code: str, results: Results) -> Verdict:
+    """Of one setting under one fault."""
+    if fault.says_no_test(code):
         return Verdict.NOT_RUN
-    return Verdict.of_all(results.verdict(test, code) for test in row.tests)
+    return Verdict.of_all(results.verdict(test, code) for test in fault.tests(code))
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -59,16 +59,17 @@ def _escaped(text: str) -> str:
 
 
 def runs_table(results: Results) -> str:
-    """Which runs the verdicts come from."""
-    head = ("began", "commit", "passed", "failed", "skipped", "Python", "machine", "pytest")
-    return markdown_table(head, map(_run_cells, results.runs))
+    """Which runs the verdicts come from, and pytest's arguments in each."""
+    head = ("began", "commit", "passed", "failed", "skipped", "Python", "machine")
+    arguments = [f"- {run.began}: `{' '.join(run.arguments)}`" for run in results.runs]
+    table = markdown_table(head, map(_run_cells, results.runs))
+    return "\n".join((table, "", "With these arguments of pytest:", "", *arguments))
 
 
 def _run_cells(run: Run) -> tuple[str, ...]:
     commit = run.commit[:12] + (" with changes" if run.changed else "")
     counts = (str(run.counts[name]) for name in ("passed", "failed", "skipped"))
-    arguments = " ".join(run.arguments)
-    return (run.began, commit, *counts, run.python, run.machine, f"`{arguments}`")
+    return (run.began, commit, *counts, run.python, run.machine)
 
 
 def _runs(results: Results) -> str:
@@ -80,8 +81,7 @@ def _runs(results: Results) -> str:
 
 def _verdicts(found: Iterable[Fault], results: Results) -> str:
     rows = [
-        [fault.title, *(_BOLD[cell(fault.row(code), code, results)] for code in CODES)]
-        for fault in found
+        [fault.title, *(_BOLD[cell(fault, code, results)] for code in CODES)] for fault in found
     ]
     return markdown_table(("fault", *CODES), rows)
 
@@ -89,33 +89,45 @@ def _verdicts(found: Iterable[Fault], results: Results) -> str:
 def _fault(fault: Fault, results: Results) -> Iterator[str]:
     """Each test of the fault, how it ended, and what it says to have proved."""
     yield f"## {fault.title}"
+    proofs = [proof for proof in fault.proofs if proof.test != NO_TEST]
     rows = [
-        (", ".join(codes), test, *_test_cells(test, codes, results))
-        for test, codes in _tests(fault).items()
+        (_named_codes(proof.codes), proof.test, *_test_cells(proof, results)) for proof in proofs
     ]
-    yield markdown_table(("settings", "test", "", "seconds", "proved"), rows)
+    yield markdown_table(("settings", "test", "", "seconds"), rows)
+    for proof in proofs:
+        if lines := _proved(proof, results):
+            name = proof.test.rpartition("::")[2]
+            yield "\n".join((f"What `{name}` reports:", "", *(f"- {line}" for line in lines)))
 
 
-def _tests(fault: Fault) -> dict[str, list[str]]:
-    """Every test of a fault, with the settings of the rows that name it."""
-    found: dict[str, list[str]] = {}
-    for code in CODES:
-        for test in fault.row(code).tests:
-            found.setdefault(test, []).append(code)
-    return found
+def _named_codes(codes: Sequence[str]) -> str:
+    return "all" if len(codes) == len(CODES) else ", ".join(codes)
 
 
-def _test_cells(test: str, codes: Sequence[str], results: Results) -> tuple[str, str, str]:
-    by_code = {code: results.verdict(test, code) for code in codes}
-    ended = {node: end for code in codes for node, end in results.of(test, code).items()}
+def _ended(proof: Proof, results: Results) -> list[Outcome]:
+    """How the test ended for each of its settings; a test that names none ended once."""
+    by_node = {
+        node: end for code in proof.codes for node, end in results.of(proof.test, code).items()
+    }
+    return list(by_node.values())
+
+
+def _proved(proof: Proof, results: Results) -> list[str]:
+    lines = {line for end in _ended(proof, results) for line in end.proved}
+    return sorted(line.replace("\n", " ") for line in lines)
+
+
+def _test_cells(proof: Proof, results: Results) -> tuple[str, str]:
+    codes = proof.codes
+    by_code = {code: results.verdict(proof.test, code) for code in codes}
     verdict = ", ".join(
         _BOLD[each] + _named([code for code in codes if by_code[code] is each], len(codes))
         for each in Verdict
         if each in by_code.values()
     )
-    seconds = f"{sum(end.seconds for end in ended.values()):.1f}" if ended else ""
-    lines = sorted({line for end in ended.values() for line in end.proved})
-    return verdict, seconds, "<br>".join(lines)
+    ended = _ended(proof, results)
+    seconds = f"{sum(end.seconds for end in ended):.1f}" if ended else ""
+    return verdict, seconds
 
 
 def _named(codes: Sequence[str], of: int) -> str:

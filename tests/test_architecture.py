@@ -134,6 +134,10 @@ ONLY_IN = {
     "prometheus_client": "broker",
 }
 BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}
+TESTED_MODULE_LINES = 150
+"""A longer module has a test of its name, or its docstring names its tests."""
+RUN_WHOLE_BROKERS = ("tests/faults/", "tests/interop/")
+COMMANDS = "tools.commands."
 MAX_MODULE_LINES = 600
 USUAL_MODULE_LINES = 400
 LIST_STEP = 20
@@ -543,6 +547,84 @@ def _parameters(module: Module) -> Iterator[tuple[str, int]]:
             yield from walk(child, own)
 
     return walk(module.tree, module.name)
+
+
+def _has_a_test_of_its_name(module: Module) -> bool:
+    """In the folder of tests that mirrors the module's, or in one above it in the same room."""
+    folder = module.path.relative_to(ROOT).parent
+    folders = [folder, *folder.parents][:-1]
+    return any((ROOT / "tests" / each / f"test_{module.path.stem}.py").exists() for each in folders)
+
+
+def _named_tests(module: Module) -> list[str]:
+    """What the docstring says after "Tested by"."""
+    docstring = " ".join((ast.get_docstring(module.tree) or "").split("\n"))
+    return [
+        path
+        for found in re.findall(r"Tested by ((?:tests/[\w/]+\.py[ ,and]*)+)", docstring)
+        for path in re.findall(r"tests/[\w/]+\.py", found)
+    ]
+
+
+def test_whoever_changes_a_module_finds_its_tests() -> None:
+    wrong = []
+    for module in modules():
+        named = _named_tests(module)
+        wrong += [f"{module.name}: {path}" for path in named if not (ROOT / path).exists()]
+        size = len(module.path.read_text(encoding="utf-8").splitlines())
+        if size > TESTED_MODULE_LINES and not named and not _has_a_test_of_its_name(module):
+            wrong.append(f"{module.name}: no test_{module.path.stem}.py, no Tested by tests/….py.")
+    assert wrong == []
+
+
+def _imported(module: Module) -> set[str]:
+    """Modules, names in them that may be modules, and texts that may be: a test that runs a program
+    names its module so."""
+    names = set(module.imports())
+    for node in module.nodes:
+        if isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value.partition(":")[0])
+    return names
+
+
+@functools.cache
+def _imported_by_tests(name: str) -> frozenset[str]:
+    """Of a module of tests; nothing of a name that is none."""
+    path = ROOT / f"{name.replace('.', '/')}.py"
+    if not path.exists():
+        return frozenset()
+    return frozenset(_imported(Module(name, path, ast.parse(path.read_text(encoding="utf-8")))))
+
+
+def _reached(test: str, imports: dict[str, set[str]]) -> set[str]:
+    """All that a test imports, itself or by others. imports: of each product module."""
+    todo, seen = [test.removesuffix(".py").replace("/", ".")], set()
+    while todo:
+        one = todo.pop()
+        if one not in seen:
+            seen.add(one)
+            todo += _imported_by_tests(one) if one.startswith("tests.") else imports.get(one, ())
+    return seen
+
+
+def test_tests_that_a_docstring_names_drive_the_module() -> None:
+    """They import it, or what uses it, or they run whole brokers: nothing else could."""
+    imports = {module.name: _imported(module) for module in modules()}
+    # Its rows name them without their package.
+    imports["tools.command_table"] |= {name for name in imports if name.startswith(COMMANDS)}
+    users: dict[str, list[str]] = {}
+    for module in modules():
+        for path in _named_tests(module):
+            users.setdefault(path, []).append(module.name)
+    wrong = {
+        path: missing
+        for path, names in users.items()
+        if not path.startswith(RUN_WHOLE_BROKERS)
+        and (missing := set(names) - _reached(path, imports))
+    }
+    assert wrong == {}
 
 
 def test_parameters_that_belong_together_have_a_name() -> None:

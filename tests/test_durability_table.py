@@ -29,16 +29,22 @@ def test_every_setting_has_one_row(fault: Fault) -> None:
 
 
 @BY_TITLE
-def test_every_row_names_a_test_or_says_that_there_is_none(fault: Fault) -> None:
-    for row in fault.rows:
-        assert bool(row.tests) is not row.says_no_test, row
+def test_every_setting_names_a_test_or_says_that_there_is_none(fault: Fault) -> None:
+    for code in CODES:
+        assert bool(fault.tests(code)) is not fault.says_no_test(code), code
 
 
 @BY_TITLE
-def test_tests_are_named_in_rows(fault: Fault) -> None:
+def test_only_settings_that_there_are_have_tests(fault: Fault) -> None:
+    assert {code for proof in fault.proofs for code in proof.codes} <= set(CODES)
+
+
+@BY_TITLE
+def test_tests_are_named_in_the_list_once(fault: Fault) -> None:
     """The page of the last run says nothing of a test that stands in the text."""
-    in_rows = sum(len(row.tests) for row in fault.rows)
-    assert len(TEST.findall(fault.text)) == in_rows
+    listed = [proof.test for proof in fault.proofs if TEST.fullmatch(proof.test)]
+    assert TEST.findall(fault.text) == listed
+    assert len(set(listed)) == len(listed)
 
 
 def test_there_is_room_for_the_seeds() -> None:

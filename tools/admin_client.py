@@ -4,6 +4,8 @@ Runs in the command's main thread over one RemotingClient. Speaks the protocol a
 send what: route lookups, the master of a broker name, sums over brokers. It must not know how a
 result is shown. Every refusal of a peer is an AdminError that names the peer.
 (Java: DefaultMQAdminExtImpl.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Runs once per command in the main thread. A command is a plain function from an AdminClient and
 its own options, which its parameters declare (tools/options.py), to reports; `command` makes a
 click command of it. It must not know any request.
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Runs in the command's main thread. Never waits at the broker for new messages and never commits an
 offset. (Java: DefaultMQPullConsumerImpl as the tools use it.)
+
+Tested by tests/tools/test_mqadmin_reading.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Runs in the command's main thread. One attempt for each message: an operator wants to see the
 result of this attempt, not of a retry. (Java: DefaultMQProducerImpl, MessageClientIDSetter.)
+
+Tested by tests/tools/test_mqadmin_sending.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Pure functions but for save_body, which writes one file. Main thread. Bodies and properties are
 untrusted text: control characters are shown as \\xNN.
+
+Tested by tests/tools/test_mqadmin_reading.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A short-lived program. It needs no installation beside the broker's, touches nothing but a directory
 of its own, and listens on loopback only. Exit codes: 0 every promise held, 1 a violation, 2 wrong
 usage, 130 interrupted.
+
+Tested by tests/tools/chaos/test_mqchaos.py.
 """
 
 from __future__ import annotations

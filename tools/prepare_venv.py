@@ -98,7 +98,7 @@ def report_other_python(venv: Path, program: str, wanted: str) -> None:
         _say(
             program,
             f"{venv} was made with Python {version}, which is used; BROKER_PYTHON is "
-            f"{asked.stdout.strip()}: remove that directory to have it made anew",
+            f"{asked.stdout.strip()}: remove that directory to have it made again",
         )
 
 

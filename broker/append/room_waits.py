@@ -44,11 +44,11 @@ class RoomWaits:
         minute = self._clock.monotonic_ms() // _MINUTE_MS
         if minute != self._minute:
             if self._said > _LINES_A_MINUTE:
-                log.warning("%s more messages were put off", self._said - _LINES_A_MINUTE)
+                log.warning("%s more messages were postponed", self._said - _LINES_A_MINUTE)
             self._minute, self._said = minute, 0
         self._said += 1
         if self._said <= _LINES_A_MINUTE:
-            log.warning("%s: the message at %s is put off: %s", by.label, phy_offset, why)
+            log.warning("%s: postponing the message at %s: %s", by.label, phy_offset, why)
 
 
 def room_wait_ms(times: int) -> int:

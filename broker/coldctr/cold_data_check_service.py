@@ -88,7 +88,7 @@ class ColdDataCheckService(ServiceThread):
         self._resident = self._look(settings.sample_step)
         took_s = time.monotonic() - began_s
         level = logging.WARNING if took_s > _SLOW_S else logging.DEBUG
-        log.log(level, "page cache: looked at %s files in %.1f s", len(self._resident), took_s)
+        log.log(level, "page cache: checked %s files in %.1f s", len(self._resident), took_s)
         self.wait_for_running(settings.interval_ms)
 
     def _look(self, step: int) -> dict[int, bytes]:

@@ -6,8 +6,8 @@ stopped is each request's own business (RocketMQ's do all of it one after the ot
 `synchronized`), so that a long recovery holds up nobody else. Requests run on the container's
 request threads; the main thread looks for brokers that have ended, and stops all at the end. A
 broker whose processes die is the business of its own supervisor; if that ends, too, the broker
-leaves the table, the others go on, and it may be added again. As in RocketMQ nothing is kept of
-what is added: a restart finds the brokers of brokerConfigPaths. (Java: BrokerContainer.)
+leaves the table, the others keep running, and it may be added again. As in RocketMQ nothing of what
+is added is kept: a restart finds the brokers of brokerConfigPaths. (Java: BrokerContainer.)
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class BrokerContainer:
                 broker = self._spawn_beside(contained, [each.contained for each in self.brokers()])
             if not self._await_serving(broker):
                 raise BrokerStartError(
-                    f"{broker.identity.canonical_name}: it was removed meanwhile"
+                    f"{broker.identity.canonical_name}: it was removed in the meantime"
                 )
         except BrokerStartError as error:
             raise _system_error(f"start broker failed, {error}") from error
@@ -237,7 +237,7 @@ class BrokerContainer:
             self._forget(broker)
             log.error(
                 "%s: ended with code %s and is no longer in this container (its log files: %s); "
-                "the other brokers go on. Start it again with mqadmin addBroker -b %s",
+                "the other brokers keep running. Start it again with mqadmin addBroker -b %s",
                 broker.identity.canonical_name,
                 code,
                 broker.log_dir,

@@ -3,6 +3,8 @@
 Used by the container's threads under the rules of broker_container.py. The process is a fresh
 interpreter in a process group of its own and starts its broker as bin/mqbroker does
 (broker/processes/contained.py). Knows processes and pipes, not which brokers may be there.
+
+Tested by tests/broker/container/test_broker_container.py.
 """
 
 from __future__ import annotations

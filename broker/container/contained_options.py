@@ -125,7 +125,9 @@ def _read(path: Path) -> list[Setting]:
     with it the container's stop, until somebody writes into it; a device may have no end."""
     try:
         if path.exists() and not path.is_file():
-            raise UnreadableSettingsError(f"{path}: cannot read the settings file: no plain file")
+            raise UnreadableSettingsError(
+                f"{path}: cannot read the settings file: not a regular file"
+            )
         file = read_settings_file(path)
     except ConfigError as error:
         raise UnreadableSettingsError(str(error)) from error

@@ -37,20 +37,20 @@ def encode_identity(identity: Identity) -> bytes:
         fields.append(identity.register_check_code)
     for field in fields:
         if not field or "#" in field or "\n" in field:
-            raise IdentityError(f"{field!r} cannot stand in an identity file")
+            raise IdentityError(f"{field!r} is not allowed in an identity file")
     return "#".join(fields).encode()
 
 
 def decode_identity(data: bytes, cluster_name: str, broker_name: str) -> Identity:
     """The identity of this broker in a file's bytes, of either file. Raises IdentityError."""
     if len(data) > _MAX_SIZE:
-        raise IdentityError(f"{len(data)} bytes are no identity")
+        raise IdentityError(f"{len(data)} bytes are not an identity")
     try:
         fields = data.decode().rstrip("\n").split("#")
     except UnicodeDecodeError:
-        raise IdentityError(f"no identity: {data[:60]!r}") from None
+        raise IdentityError(f"not an identity: {data[:60]!r}") from None
     if len(fields) not in (3, 4) or not _ID.fullmatch(fields[2]) or fields[3:] == [""]:
-        raise IdentityError(f"no identity: {data[:60]!r}")
+        raise IdentityError(f"not an identity: {data[:60]!r}")
     if fields[:2] != [cluster_name, broker_name]:
         raise IdentityError(
             f"the identity of {fields[1]} in {fields[0]}, not of {broker_name} in {cluster_name}"

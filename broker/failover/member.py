@@ -5,6 +5,8 @@ Until then, and whenever no master is known, everything is refused. A role is on
 newer than the one held, and never in an epoch older than the log's. Nobody leads twice in one
 epoch: what was not flushed may be gone, and other bytes would take its place under the same epoch.
 A master that finds its own, older mandate after a restart asks to be elected anew.
+
+Tested by tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """What happens to a member of a group, and what it wants done, as values.
 
 Any thread. Offsets are bytes of the commit log, times milliseconds of the own monotonic clock.
+
+Tested by tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ message with a function that looks up its properties; it returns a value, None f
 "unknown", or raises NotComparable. Logic is three-valued. Two missing operands are equal, a missing
 left operand makes `=` unknown, a missing right operand makes it false. This, and the order of
 evaluation, follows RocketMQ's expression package (derived from ActiveMQ's).
+
+Tested by tests/broker/filter/test_selector_parser.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ pull or are pushed to: from their committed offset, in flight is what lies betwe
 next pull. Groups that pop: in flight is what they have to acknowledge. Who pops is seen by the
 pops: clients that do so call themselves push consumers in their heartbeats, and behind a proxy they
 send none (5.3.3 takes the former for ones that pull). Knows no metric.
+
+Tested by tests/broker/metrics/test_broker_gauges.py.
 """
 
 from __future__ import annotations

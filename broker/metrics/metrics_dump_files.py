@@ -4,7 +4,7 @@ Runs on the dump's thread in the supervisor. Appends whole lines, closes a file 
 compresses closed files, finds the files of previous runs, and deletes files by age and total size.
 Brokers may share the directory: a file belongs to the broker whose cluster, name and id are in its
 path, and its writer holds a lock on it. Lines are opaque bytes here, except for the fields that
-distinguish the runs of a broker.
+distinguish the runs of a broker. Tested by tests/broker/metrics/test_metrics_dump.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ these names) and by the supervisor's collector. Metrics that RocketMQ 5.x also e
 names, labels and units (BrokerMetricsConstant, DefaultStoreMetricsConstant,
 RemotingMetricsConstant), so that dashboards made for it work; the rest follows Prometheus' rules
 (base units, `_total`). Each section names the process that counts.
+
+Tested by tests/broker/metrics/test_pop_metrics.py.
 """
 
 from __future__ import annotations

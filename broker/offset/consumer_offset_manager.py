@@ -59,7 +59,7 @@ class ConsumerOffsetManager(JsonConfigManager):
         keeps its offset, with a warning."""
         if group in self._own_groups:
             log.warning(
-                "group %s: offset %s of %s for %s@%s is not taken: the group is the broker's own",
+                "group %s: rejected offset %s of %s for %s@%s: only the broker sets its offsets",
                 group,
                 offset,
                 remote,

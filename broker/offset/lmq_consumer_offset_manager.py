@@ -48,7 +48,7 @@ class LmqConsumerOffsetManager(ConsumerOffsetManager):
         self.decode(parse_object(self._ordinary.encode()))
         self.was_missing = False
         self.mark_changed()
-        log.warning("%s: begins with the offsets of %s", self.path, self._ordinary.path)
+        log.warning("%s: starting with the offsets of %s", self.path, self._ordinary.path)
 
     def commit_offset(
         self, remote: str, group: str, topic: str, queue_id: int, offset: int

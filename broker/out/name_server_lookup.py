@@ -73,11 +73,11 @@ class NameServerLookup:
         except LookupFailedError as error:
             kept = ", ".join(before) or "none"
             level = logging.ERROR if str(error) != self._failure else logging.DEBUG
-            log.log(level, "name servers: %s; those in use stay: %s", error, kept)
+            log.log(level, "name servers: %s; keeping those in use: %s", error, kept)
             self._failure = str(error)
             return False
         if self._failure:
-            log.info("name servers: found again: %s", ", ".join(found))
+            log.info("name servers: the lookup works again: %s", ", ".join(found))
         self._failure = ""
         if tuple(found) == before:
             return False

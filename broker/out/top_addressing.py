@@ -74,7 +74,7 @@ def _addresses(url: str, data: bytes) -> list[str]:
     words = [word.strip() for word in text.split(";") if word.strip()]
     wrong = [word for word in words if not _is_address(word)]
     if wrong or not words:
-        raise LookupFailedError(f"{url}: {text!r:.100} is no list of name servers")
+        raise LookupFailedError(f"{url}: {text!r:.100} is not a list of name servers")
     return list(dict.fromkeys(words))
 
 
@@ -105,8 +105,8 @@ class NamedServers:
             except LookupFailedError as error:
                 is_new = self._failures.get(domain) != str(error)
                 level = logging.ERROR if is_new else logging.DEBUG
-                stay = ", ".join(self._known.get(domain, [])) or "none"
-                log.log(level, "name server %s; addresses that stay: %s", error, stay)
+                kept = ", ".join(self._known.get(domain, [])) or "none"
+                log.log(level, "name server %s; keeping its addresses: %s", error, kept)
                 self._failures[domain] = str(error)
             else:
                 self._failures.pop(domain, None)

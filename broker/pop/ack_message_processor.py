@@ -2,6 +2,8 @@
 
 Runs on the loop thread of `remoting`. Checks, codes and words are those of RocketMQ's
 AckMessageProcessor, but an ack that could not be stored is answered with an error.
+
+Tested by tests/broker/pop/test_forged_handles.py.
 """
 
 from __future__ import annotations

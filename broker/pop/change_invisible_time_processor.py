@@ -3,6 +3,8 @@ or for less long.
 
 Runs on the loop thread of `remoting`. The message gets a check point of its own, then its old one
 is acknowledged. Checks, codes and words are those of RocketMQ's ChangeInvisibleTimeProcessor.
+
+Tested by tests/broker/pop/test_pop_model.py.
 """
 
 from __future__ import annotations

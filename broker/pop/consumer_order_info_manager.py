@@ -127,7 +127,7 @@ class ConsumerOrderInfoManager(JsonConfigManager):
         if pop_time_ms != info.pop_time:
             if self._is_news(topic, group, queue_id, pop_time_ms):
                 log.info(
-                    "ordered pop: %s %s/%s: the ack of %s is of the pop of %s, the last was at %s",
+                    "ordered pop: %s %s/%s: ignoring the ack of %s: popped at %s, last pop at %s",
                     group, topic, queue_id, offset, pop_time_ms, info.pop_time,
                 )  # fmt: skip
             return NO_COMMIT
@@ -238,7 +238,7 @@ class ConsumerOrderInfoManager(JsonConfigManager):
                 for queue_id, info in list(queues.items()):
                     reason = self._why_gone(key, queue_id, info)
                     if reason is not None:
-                        log.info("ordered pop: %s queue %s is forgotten: %s", key, queue_id, reason)
+                        log.info("ordered pop: forgetting %s queue %s: %s", key, queue_id, reason)
                         del queues[queue_id]
                         self.mark_changed()
                 if not queues:

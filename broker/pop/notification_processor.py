@@ -3,6 +3,8 @@
 Runs on the loop thread. Nothing is taken or filtered. A request that finds nothing waits, and is
 run again when a message has arrived or its time is over. Follows NotificationProcessor of RocketMQ,
 but looks at the retry topic every time, last: for it the order makes no difference.
+
+Tested by tests/broker/processor/test_waiting_requests.py.
 """
 
 from __future__ import annotations

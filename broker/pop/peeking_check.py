@@ -48,7 +48,7 @@ class PeekingCheck:
         self._pop_offset = pop_offset
 
     def use(self, settings: BrokerConfig) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._settings = settings
 
     def check(

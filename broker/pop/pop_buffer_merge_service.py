@@ -22,8 +22,8 @@ from broker.pop.buffered_pops import (
     OffsetQueue,
     PopCheckPointWrapper,
     QueueKey,
+    belongs_to,
     bit_of,
-    is_of,
 )
 from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.due_check_points import DueCheckPoints
@@ -126,7 +126,7 @@ class PopBufferMergeService:
         return {(group, topic) for topic, group, _ in list(self._queues)}
 
     def use(self, settings: BrokerConfig, limits: PopLimits) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._settings = settings
         self._limits = limits
 
@@ -143,7 +143,9 @@ class PopBufferMergeService:
         kept = 0
         for row in rows:
             queue = by_number.get(row.queue)
-            fault = "its queue is gone" if queue is None else _fault_of(row, queue, queue_end)
+            fault = (
+                "its queue no longer exists" if queue is None else _fault_of(row, queue, queue_end)
+            )
             if queue is None or fault:
                 self._journal.free(row.row)
                 self.let_go += 1
@@ -208,7 +210,7 @@ class PopBufferMergeService:
         ):
             return point
         self.let_go += 1
-        log.error("pop journal: %s of %s@%s cannot be", row, point.topic, point.group)
+        log.error("pop journal: %s of %s@%s is not valid", row, point.topic, point.group)
         return point._replace(
             # Each of another time: it is a part of its key.
             pop_time_ms=max(now_ms - row.row, 1),
@@ -276,7 +278,7 @@ class PopBufferMergeService:
             return None
         row = self._journal.add(owner.number, point)
         if row is None:
-            log.warning("the pop journal is full: nothing is handed out")
+            log.warning("the pop journal is full: no more messages are handed out")
             return None
         wrapper = PopCheckPointWrapper(point, key, row, queue)
         if point.diffs:
@@ -494,8 +496,8 @@ class PopBufferMergeService:
         queue = self._queues.pop((topic, group, queue_id), None)
         if queue is None:
             return
-        log.info("group %s: offset of %s@%s was set; forgotten: pops", group, topic, queue_id)
-        for wrapper in [one for one in self._buffer.values() if is_of(one, queue)]:
+        log.info("group %s: offset of %s@%s was set; forgetting its pops", group, topic, queue_id)
+        for wrapper in [one for one in self._buffer.values() if belongs_to(one, queue)]:
             del self._buffer[wrapper.key]
             wrapper.is_leaving = True
             self._free(wrapper)
@@ -503,13 +505,13 @@ class PopBufferMergeService:
             self._free(wrapper)
         queue.waits.clear()
         for wrapper in self._unflushed:
-            if is_of(wrapper, queue):
+            if belongs_to(wrapper, queue):
                 self._free(wrapper)
         self._unflushed = [one for one in self._unflushed if one.row >= 0]
         self._journal.free_queue(queue.number)
 
     def clean(self, is_known: Callable[[str, str], bool]) -> None:
-        """Forget queues without pops for long, and those whose topic or group is gone:
+        """Forget queues without pops for long, and those whose topic or group no longer exists:
         is_known(topic, group). To be called twice a minute."""
         now_ms = self._now_ms()
         for key, queue in list(self._queues.items()):
@@ -553,7 +555,7 @@ def _fault_of(
     """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
     point = row.point
     if point.start_offset < 0 or point.next_offset < -1 or min(point.diffs, default=0) < 0:
-        return "its numbers cannot be"
+        return "its numbers are out of range"
     end = queue_end(queue.topic, queue.queue_id) or 0
     if max(point.offsets, default=point.start_offset) >= end:
         return f"its queue has no such messages, it ends at {end}"

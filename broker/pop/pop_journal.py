@@ -15,6 +15,8 @@ messages are handed out again). An orderly stop stores everything in the log and
             invisible time, next offset (int64), 32 differences to the start offset (int32)
 
 Numbers are in the machine's byte order: the file never leaves it.
+
+Tested by tests/broker/pop/test_pop_buffer_merge_service.py.
 """
 
 from __future__ import annotations
@@ -115,8 +117,8 @@ class PopJournal:
             is_ours = old_size >= _ROWS_AT and os.pread(fd, 24, 0) == _MAGIC + self._boot_id
             if old_size and not is_ours:
                 log.warning(
-                    "%s is of another start of the machine: what was handed out and not stored "
-                    "is handed out again",
+                    "%s was written before the machine was restarted: messages that were handed "
+                    "out and not stored will be handed out again",
                     self._path,
                 )
                 os.ftruncate(fd, 0)

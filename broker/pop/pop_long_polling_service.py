@@ -10,6 +10,8 @@ A woken request runs in the same turn, after the one that woke it. One that foun
 again; if it says that there is more (the queue is closed or full), the next is tried a moment
 later, so that two of them do not wake each other for ever. Limits are RocketMQ's: of one key and of
 all. Follows PopLongPollingService of RocketMQ. Knows no answer.
+
+Tested by tests/broker/pop/test_longest_poll.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Runs on the loop thread of `remoting`, so a queue needs no lock. What is handed 
 buffer's journal before the answer leaves; the log is not waited for. Checks, order of queues, codes
 and words are those of RocketMQ's PopMessageProcessor. A request that finds nothing may wait
 (PopWaiters) and is run again.
+
+Tested by tests/broker/processor/test_waiting_requests.py.
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ class PopMessageProcessor(TableProcessor):
         self._filters = FilterFactory()
 
     def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
-        """Follow these settings from now on."""
+        """Apply changed settings."""
         self._settings = broker
         self._is_readable = bool(broker.broker_permission & _PERM_READ) and not store.is_slave
         self._max_invisible_ms = store.timer_max_delay_ms

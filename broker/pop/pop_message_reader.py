@@ -3,6 +3,8 @@
 Runs on the loop thread of `remoting`; reads consume queue units that are checked against their
 records, and lends views of the mapped log. Statuses and limits follow
 DefaultMessageStore.getMessage. Knows no request, and nothing of what was handed out.
+
+Tested by tests/broker/pop/test_pop_model.py.
 """
 
 from __future__ import annotations

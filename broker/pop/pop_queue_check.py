@@ -49,7 +49,7 @@ class PopQueueCheck:
         self._now_ms = now_ms
 
     def use(self, limits: PopLimits) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._limits = limits
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:

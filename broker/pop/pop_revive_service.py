@@ -12,7 +12,7 @@ point is settled about a second (the timer's precision) after its messages becam
 or not anything follows it. (RocketMQ waits for a later record, or until nothing has come for 3 s.)
 
 A message that cannot be read now, or whose retry queue has no room, gets a check point of its own,
-due later (RocketMQ's intervals). While the log takes nothing, everything waits. The offset is saved
+due later (RocketMQ's intervals). Revival pauses while the log rejects appends. The offset is saved
 once the copies are flushed, and noted once they are published (revive_progress.py). Formats follow
 PopReviveService of RocketMQ 5.
 """
@@ -56,8 +56,8 @@ PUT_AGAIN_S: Final = (
     *(10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200),
 )
 _READ_COUNT: Final = 32
-_PER_LOOK: Final = 128
-"""Records read, and messages copied, of all queues in one look."""
+_MAX_PER_PASS: Final = 128
+"""Records read, and messages copied, of all queues in one pass."""
 _MOST_BODY: Final = 65_536
 """Bytes of a check point or ack. Each names 32 messages at most, in less than 3 KiB."""
 _BUSY_MS: Final = 5
@@ -195,7 +195,7 @@ class PopReviveService:
         self._parts = parts
         self._topic = revive_topic
         self.queue_num = queue_num
-        """What `start` begins with."""
+        """How many revive queues `start` opens."""
         self._queues: list[ReviveQueue] = []
         # For records of the revive topic, for their messages, for statistics.
         guards = (RecordGuard(ReadBy.POP_REVIVAL) for _ in range(3))
@@ -206,10 +206,10 @@ class PopReviveService:
         """Records of the revive topic that were no check point and no ack that a broker can have
         written, since the start: they are passed over."""
         self._left = 0
-        """Of _PER_LOOK."""
+        """Remaining budget of this pass."""
 
     def use(self, settings: BrokerConfig) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._settings = settings
 
     # -- life ----------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class PopReviveService:
             self._queues.append(ReviveQueue(queue_id, min(offset, self._end(queue_id) - 1)))
         self._loop = loop
         self._running = True
-        loop.call_at_multiple(self._settings.revive_interval, self._look)
+        loop.call_at_multiple(self._settings.revive_interval, self._run_when_due)
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
@@ -234,17 +234,17 @@ class PopReviveService:
         for queue in self._queues:
             self._save(queue, all_is_flushed=True)
 
-    def _look(self) -> None:
+    def _run_when_due(self) -> None:
         if self._running and self._loop is not None:
-            self._loop.call_at_multiple(self.look(), self._look)
+            self._loop.call_at_multiple(self.run_pass(), self._run_when_due)
 
-    def look(self) -> int:
-        """Read and revive within the limits of a turn; ms until the next look."""
-        self._left = _PER_LOOK
+    def run_pass(self) -> int:
+        """Read and revive within the limits of a turn; returns the ms until the next pass."""
+        self._left = _MAX_PER_PASS
         for queue in self._queues:
             end = self._parts.table.offsets(self._topic, queue.queue_id)[1]
             if queue.is_idle and queue.next_read >= end:
-                continue  # What most queues are at most looks.
+                continue  # As most queues are in most passes.
             self._note(queue)
             self._save(queue)
             if self._parts.commit_log.writable:
@@ -285,7 +285,7 @@ class PopReviveService:
         low, high = self._parts.table.offsets(self._topic, queue.queue_id)
         if queue.next_read < low:
             log.error(
-                "revive queue %s: records %s to %s are gone, expired before they were handled",
+                "revive queue %s: records %s to %s expired before they were handled",
                 queue.queue_id, queue.next_read, low,
             )  # fmt: skip
             queue.has_read(low)
@@ -356,7 +356,10 @@ class PopReviveService:
             self._parts.find_topic(parse_normal_topic(topic, group)) is None
             or self._parts.find_group(group) is None
         ):
-            log.info("pop: topic %s or group %s is gone: not revived %s", topic, group, point.point)
+            log.info(
+                "pop: not reviving %s: topic %s or group %s no longer exists",
+                point.point, topic, group,
+            )  # fmt: skip
             return
         point.left = len(open_offsets)
         self._left -= point.left
@@ -381,7 +384,10 @@ class PopReviveService:
         topic, _group, queue_id = point.point[:3]
         low, high = self._parts.table.offsets(topic, queue_id)
         if not low <= offset < high:
-            log.info("pop: message %s of %s/%s is gone: not revived", offset, topic, queue_id)
+            log.info(
+                "pop: not reviving message %s of %s/%s: it no longer exists",
+                offset, topic, queue_id,
+            )  # fmt: skip
             self._settled(point)
             return
         raw = self._parts.units.read(topic, queue_id, offset, 1, high)
@@ -392,7 +398,7 @@ class PopReviveService:
         self._reviving.note(phy_offset)
         record = None if size == PRE_BLANK_SIZE else self._parts.reader.record_at(phy_offset)
         if record is None:
-            log.error("pop: message %s of %s/%s is lost: not revived", offset, topic, queue_id)
+            log.error("pop: not reviving message %s of %s/%s: it is lost", offset, topic, queue_id)
             self._settled(point)
             return
         self._copy(queue, point, offset, decode_record(record, 0)[0])
@@ -406,7 +412,11 @@ class PopReviveService:
             topic = self._parts.commit_log.topic(name) if known else None
         except (RequestError, MessageIllegalError) as error:
             log.error(
-                "pop: message %s of %s: no retry topic %s: %s", offset, point.point, name, error
+                "pop: message %s of %s: cannot use retry topic %s: %s",
+                offset,
+                point.point,
+                name,
+                error,
             )
             topic = None
         if topic is None:
@@ -452,7 +462,7 @@ class PopReviveService:
         """The log took nothing: try again, unless it never will."""
         point = copy.point.point
         self._parts.counts.copied(point.group, point.topic, code)
-        log.warning("pop: %s not revived: %s: %s", point, code, remark)
+        log.warning("pop: could not revive %s: %s: %s", point, code, remark)
         if code is ResponseCode.MESSAGE_ILLEGAL:
             self._guard.put(copy.phy_offset, MessageIllegalError(remark))
             self._settled(copy.point)
@@ -474,7 +484,7 @@ class PopReviveService:
         old, times = point.point, point.put_again_times
         gives_up = may_give_up and self._settings.skip_when_ck_re_put_reach_max_times
         if gives_up and times >= len(PUT_AGAIN_S):
-            log.error("pop: message %s of %s is given up after %s times", offset, old, times)
+            log.error("pop: giving up on message %s of %s after %s attempts", offset, old, times)
             self._settled(point)
             return
         later, now_ms = old.invisible_time_ms, self._parts.commit_log.now_ms
@@ -482,13 +492,13 @@ class PopReviveService:
             wait_ms = PUT_AGAIN_S[min(times, len(PUT_AGAIN_S) - 1)] * 1_000
             later = now_ms - old.pop_time_ms + wait_ms
         new = point.put_again(offset, later)
-        log.warning("pop: message %s of %s cannot be revived now, again later", offset, old)
+        log.warning("pop: message %s of %s cannot be revived now, will retry", offset, old)
 
         def stored(end: int) -> None:
             self._settled(point, end)
 
         def refused(remark: str) -> None:
-            log.warning("pop: %s not stored: %s", new, remark)
+            log.warning("pop: could not store %s: %s", new, remark)
             point.again.append(offset)
 
         self._parts.records.put_check_point(new, queue.queue_id, stored, refused)

@@ -4,6 +4,8 @@ watch.
 Runs on the child's main thread. A child is forked by the supervisor or a fresh interpreter.
 Everything it inherits (descriptors, settings) is described by a JSON text in a memfd; a fresh
 interpreter has its number as its only argument.
+
+Tested by tests/broker/test_ha_process.py.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class _StatusPipe:
         try:
             os.write(fd, msgspec.json.encode(status) + b"\n")
         except BrokenPipeError:
-            log.warning("the broker container does not listen any more")
+            log.warning("the broker container no longer listens")
         finally:
             os.close(fd)
 

@@ -5,6 +5,8 @@ The composition root of the container's process. Its main thread is a Supervisor
 brokers' supervisors at each of its ticks; a loop thread and request threads answer at the
 container's port. No policy, no message. Every error found before a process starts is one line on
 stderr and RocketMQ's exit code.
+
+Tested by tests/broker/container/test_broker_container.py.
 """
 
 from __future__ import annotations

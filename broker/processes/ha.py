@@ -4,6 +4,8 @@ Runs on the child's main thread, which serves the commands of process `remoting`
 threads of their own. `ha` does not use the remoting protocol: requests to a master or a name server
 go through `remoting`, changes of files through `store`. A failed service ends the process; the
 supervisor restarts it, and slaves reconnect.
+
+Tested by tests/broker/test_ha_process.py.
 """
 
 from __future__ import annotations

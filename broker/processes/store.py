@@ -3,6 +3,8 @@
 Runs on the child's main thread, which serves the commands of other processes; the services have
 threads of their own. A failed service ends the process: the supervisor restarts it (a failed
 fdatasync stops the whole broker).
+
+Tested by tests/broker/container/test_broker_container.py.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def main(child: Child) -> None:
     try:
         store.shutdown(writer_has_stopped=not child.orphaned)
     except FlushFailedError as error:
-        log.critical("the store was not closed in order; the next start recovers", exc_info=True)
+        log.critical("the store was not closed cleanly; the next start recovers it", exc_info=True)
         end_process("store", error, EXIT_FLUSH_FAILED)
 
 

@@ -4,6 +4,8 @@ Runs on the supervisor's main thread. `open` takes the store's lock, binds every
 the shared memory, bells and channels; a failing step raises one clear error and undoes the others.
 `run` starts the children, importing the modules of each, and monitors them
 (broker/supervisor/supervisor.py). No policy, no message handling.
+
+Tested by tests/broker/container/test_broker_container.py.
 """
 
 from __future__ import annotations

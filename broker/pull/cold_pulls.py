@@ -61,7 +61,7 @@ class ColdPulls:
         self.hold_service: Final = ColdDataPullRequestHoldService(self._serve_held)
 
     def use(self, settings: ColdCtrSettings) -> None:
-        """Follow other settings from now on. Pulls that are held stay so until their time."""
+        """Apply changed settings. Pulls that are already held keep their deadlines."""
         self.enabled = settings.enabled
         self.ctr.use(settings)
 

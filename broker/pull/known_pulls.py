@@ -111,7 +111,7 @@ class KnownPulls:
         self._pulls: dict[tuple[str, str, int], KnownPull] = {}
 
     def use(self, settings: PullSettings) -> None:
-        """Follow other settings from now on."""
+        """Apply changed settings."""
         self._settings = settings
         self._pulls.clear()
 

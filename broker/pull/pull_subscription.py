@@ -4,6 +4,8 @@ Runs on the loop thread, once for each pull. The expression comes with the pull 
 group's latest heartbeat. Follows RocketMQ's PullMessageProcessor between the checks of the topic
 and the read, including the order of checks; but where RocketMQ delivers every message to a pull
 whose expression cannot be compiled, such a pull is rejected here.
+
+Tested by tests/broker/pull/test_pull_message_processor.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ pool StaticTopicThread if it may wait for another broker, else on the thread of 
 processor (StaticTopicEntry decides). Follows rewriteRequestForStaticTopic of
 ConsumerManageProcessor, AdminBrokerProcessor and PullMessageProcessor of RocketMQ 5.3.3.
 docs/static_topics.md names where the answers differ on purpose.
+
+Tested by tests/broker/pull/test_static_topics.py.
 """
 
 from __future__ import annotations

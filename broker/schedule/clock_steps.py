@@ -128,7 +128,7 @@ class ClockSteps:
                 steps.append(_Step(waits.stop, by_all_ms))
                 del steps[:-_MOST_STEPS]
         log.warning(
-            "the wall clock was set by %s ms: delayed messages that wait keep their delays", by_ms
+            "the wall clock was moved by %s ms: waiting delayed messages keep their delays", by_ms
         )
         self._save()
 
@@ -159,7 +159,7 @@ class ClockSteps:
         except FileNotFoundError:
             return None
         except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("%s: not used: %r", self._path, error)
+            log.warning("%s: ignored: %r", self._path, error)
             return None
         self._steps = steps
         return ahead_ms if boot == boot_id() else None
@@ -172,4 +172,4 @@ class ClockSteps:
         try:
             replace_file(self._path, json.dumps(found).encode())
         except OSError as error:
-            log.warning("%s: not written: %s", self._path, error)
+            log.warning("%s: cannot be written: %s", self._path, error)

@@ -3,6 +3,8 @@
 On the loop. A recall is a timer message itself, due in the slot of the one it recalls, with that
 one's key in TIMER_DEL_UNIQKEY; TimerDequeueService drops both. Whether there is such a message is
 not known when the recall is answered. Follows RecallMessageProcessor of RocketMQ.
+
+Tested by tests/broker/append/test_reserved_properties.py.
 """
 
 from __future__ import annotations

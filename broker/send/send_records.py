@@ -5,6 +5,8 @@ of one topic: a message without retries left goes to the dead-letter queue, a de
 message to a system topic first, and a batch becomes one record per message, or one for all of them
 in a topic with batch consume queues. It appends nothing to the log. Follows handleRetryAndDLQ and
 sendMessage of RocketMQ's SendMessageProcessor.
+
+Tested by tests/broker/send/test_send_message_processor.py.
 """
 
 from __future__ import annotations

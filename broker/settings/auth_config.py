@@ -3,6 +3,8 @@
 Plain data, read in process `remoting`; what a value must look like is checked before the broker
 starts (`problems_of`). Kin: org.apache.rocketmq.auth.config.AuthConfig. Two of the keys are
 secrets: they reach the processes, but are never shown (StartupOptions.settings).
+
+Tested by tests/broker/auth/test_auth_config.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Read by the processes of `broker`; filled by `conf.config_loader`, replaced whole when an admin
 request changes a key. Kin: org.apache.rocketmq.common.BrokerConfig. The fields are plain values:
 what they mean is the business of the services that get this object.
+
+Tested by tests/broker/settings/test_config_update.py.
 """
 
 from __future__ import annotations

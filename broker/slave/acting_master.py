@@ -113,7 +113,7 @@ class ActingMaster:
         """905 came from `remote` ("ip:port"): look soon. Any thread; does not block."""
         if self._executor is not None and not self._is_asked_for:
             self._is_asked_for = True
-            log.info("smallest broker id of the group: told of a change by %s", remote)
+            log.info("smallest broker id of the group: %s reported a change", remote)
             self._executor.submit("sync-broker-member-group-now", self.look)
 
     def send_heartbeat(self) -> None:

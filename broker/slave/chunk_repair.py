@@ -3,6 +3,8 @@
 On the repairing thread of process `remoting`. It knows which digest is right, not why: the bytes
 are believed because, put in their places, they give this digest, whoever sent them. Only records
 that differ are replaced, each as a whole; where much differs it is another log: nothing is done.
+
+Tested by tests/faults/test_rotten_bits.py.
 """
 
 from __future__ import annotations

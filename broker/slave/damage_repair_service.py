@@ -9,6 +9,8 @@ records any more, and no replica could get what is behind it: the range is given
 nothing refers to (store/lost_range.py). When a scrub's pass has ended, or an operator asks, it has
 the digests of the log compared (DigestComparison). It writes one file, which it removes again, and
 nothing of the store.
+
+Tested by tests/faults/test_log_damage.py.
 """
 
 from __future__ import annotations
@@ -216,8 +218,8 @@ class DamageRepairService(ServiceThread):
             return False
         if missing := self._replicas.absent(members):
             log.error(
-                "the damage %s: the replicas that are there end before it and cannot get what is "
-                "behind it; %s may have it: start them, or delete them from known_replicas.json",
+                "the damage %s: the available replicas end before it and cannot get what follows "
+                "it; %s may have it: start them, or delete them from known_replicas.json",
                 fence,
                 ", ".join(missing),
             )
@@ -231,7 +233,7 @@ class DamageRepairService(ServiceThread):
         )
         data = lost.records()
         if data is None:
-            log.error("the damage %s: no replica has it, and it has no room for a record", fence)
+            log.error("the damage %s: no replica has it, and it is too small for a record", fence)
             return False
         return self._hand_over(fence, data, "by records without content: no replica has it")
 

@@ -431,7 +431,7 @@ def _tables_objection(path: Path, state: ReplicaState) -> str | None:
     return (
         f"{path}: at {_time_text(state.writtenAt)} this slave had every message of its master "
         f"{state.masterAddress}, but had never copied topics, groups and offsets: every consumer "
-        "would begin anew"
+        "would start over"
     )
 
 

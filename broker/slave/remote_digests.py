@@ -64,7 +64,9 @@ class RemoteDigests:
         except RemotingError as error:
             raise MasterSilentError(f"{self._who} does not respond: {error}") from error
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise MasterRefusesError(f"{self._who} keeps no digests of its log: not one of ours")
+            raise MasterRefusesError(
+                f"{self._who} keeps no digests of its log: not a broker of this kind"
+            )
         if response.code != ResponseCode.SUCCESS:
             raise MasterRefusesError(
                 f"{self._who} did not return digests (28911): code {response.code}, "

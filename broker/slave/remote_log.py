@@ -95,7 +95,7 @@ def read_bounds(body: bytes) -> MasterFacts:
         ha_protocol = int(table.get("haProtocol") or 0)
     except (RequestError, KeyError, ValueError) as error:
         raise ValueError(
-            f"commitLogMinOffset or commitLogMaxOffset is missing, or no number ({error!r})"
+            f"commitLogMinOffset or commitLogMaxOffset is missing or not a number ({error!r})"
         ) from error
     return MasterFacts(max(0, low), max(0, high), ha_protocol)
 

@@ -116,8 +116,8 @@ class ReturningMaster:
         if self._is_slave(member.ip):
             return True
         log.warning(
-            "broker %s at %s: registered as a slave, but no replica of ours was ever linked from "
-            "there, and haTrustedAddresses does not name it: its consumer offsets are not adopted",
+            "broker %s at %s: registered as a slave, but none of our replicas ever connected "
+            "from there, and haTrustedAddresses does not name it: its consumer offsets are ignored",
             member.broker_id,
             member.address,
         )

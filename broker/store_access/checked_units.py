@@ -5,6 +5,8 @@ checked at once and serves their next pulls, so that the check costs less than t
 saves; where checks take long, blocks are short. What was checked is believed for some seconds: what
 has rotted on the disk comes with pages that are read again, later than that. Where a unit is wrong
 the units end, and the place is reported. It knows no requests.
+
+Tested by tests/broker/pull/test_pull_message_reader.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Made by CheckedUnits; pulls take many records at once from it. What is worked ou
 once for a block, for all of its units together, on first use: a pull of 32 records then costs two
 slices of arrays instead of 32 units to be unpacked and compared. Loop thread. It knows no requests
 and keeps no view of the log.
+
+Tested by tests/broker/pull/test_pull_message_reader.py.
 """
 
 from __future__ import annotations

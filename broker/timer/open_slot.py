@@ -6,6 +6,8 @@ that was the newest at the last look, again and again; each unit is a recall, or
 ms at which it asks to be delivered, or something that waits until the slot is over. What is read
 while `store` writes may be torn: a unit counts only if it is one of this slot, and the chain must
 meet the unit where the last walk began; else all is read anew.
+
+Tested by tests/broker/timer/test_open_slots_model.py.
 """
 
 from __future__ import annotations

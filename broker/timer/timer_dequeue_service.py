@@ -13,6 +13,8 @@ Progress: TimerProgress and EarlyDeliveries know at once what is in the log; TIM
 to where `store` and slaves may take the timers for delivered, follows when a slot is closed and all
 of it flushed (and replicated, where sends wait for that). So over kills of processes nothing is
 delivered twice, over an end of the machine little is, and nothing is ever lost.
+
+Tested by tests/broker/timer/test_open_slots.py.
 """
 
 from __future__ import annotations
@@ -230,7 +232,7 @@ class TimerDequeueService:
             self._next_ms = read_ms
             self._published.begin(read_ms)
             self._parts.early.free_before(read_ms)
-            log.info("timers are delivered from %s ms on", read_ms)
+            log.info("delivering timers from %s ms on", read_ms)
 
     def _set_back(self, write_ms: int) -> None:
         """The wall clock was set back: the slots from then on come again, with others in them."""

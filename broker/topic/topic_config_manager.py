@@ -454,8 +454,8 @@ class TopicConfigManager(JsonConfigManager):
         names = wrapper.topic_config_table
         if odd := [n for n in names if not is_legal_topic(n) and not self.can_be_pop_retry(n)]:
             log.warning(
-                "topics %s: their names are against RocketMQ's rule (%s, at most %s characters): "
-                "what is stored can be read, sends are refused",
+                "topics %s: their names violate RocketMQ's rule (%s, at most %s characters): "
+                "stored messages can be read, sends are refused",
                 ascii(odd),
                 LEGAL_CHARACTERS,
                 TOPIC_MAX_LENGTH,

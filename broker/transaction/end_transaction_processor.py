@@ -239,8 +239,8 @@ class EndTransactionProcessor(TableProcessor):
         if ended is None:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
-                f"the half message {half.queue_offset} is of before the broker's start, and it is "
-                "still reading which of those have ended; try again",
+                f"the half message {half.queue_offset} is older than the broker's start, and the "
+                "broker is still reading which of those have ended; try again",
             )
         return ended
 

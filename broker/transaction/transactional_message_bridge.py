@@ -3,6 +3,8 @@
 Used by the thread of TransactionalMessageCheckService, one call at a time. Reads go through
 StoreAccess; appends are passed to the loop, the log's only writer, and awaited. Follows
 TransactionalMessageBridge of RocketMQ. Makes no decisions.
+
+Tested by tests/broker/transaction/test_transactional_message_service.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Built once on the main thread of process `remoting`; its calls run on the scheduled executor and on
 threads of requests, never on the loop.
+
+Tested by tests/broker/wiring/test_routes.py.
 """
 
 from __future__ import annotations

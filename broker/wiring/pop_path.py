@@ -1,6 +1,8 @@
 """PopPath: pop consumption put together: the buffer, its journal, the processors.
 
 Wiring only, for BrokerController. Everything here runs on the loop.
+
+Tested by tests/broker/wiring/test_routes.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Wiring only, for BrokerController: requests that wait for messages, notifications, peeking, ordered
 queues that become free, the revive service. Everything here runs on the loop.
+
+Tested by tests/broker/wiring/test_routes.py.
 """
 
 from __future__ import annotations

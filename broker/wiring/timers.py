@@ -2,6 +2,8 @@
 
 Used by MessageServices; no policy. Hook and processors are there always, the delivery runs on a
 master with timerWheelEnable.
+
+Tested by tests/broker/wiring/test_routes.py.
 """
 
 from __future__ import annotations

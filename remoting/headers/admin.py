@@ -1,6 +1,8 @@
 """Headers of operators' requests about groups, clients and statistics.
 
 Pure data, any thread. Topic administration is in headers/topic.py.
+
+Tested by tests/broker/admin/test_admin_reset_processor.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ of a date without a report), and whoever posts has to know which alerts it has p
 spark/command/notifier.py.
 
 The API: github.com/prometheus/alertmanager, api/v2/openapi.yaml (postableAlerts).
+
+Tested by tests/spark/command/test_alertmanager.py.
 """
 
 from __future__ import annotations

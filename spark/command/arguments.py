@@ -195,7 +195,7 @@ def _parser() -> argparse.ArgumentParser:
         "--notify-on",
         choices=OCCASIONS,
         help=f"{CHANGE}: only when a verdict or a step of the error-budget policy differs from what"
-        f" was told last (default: {ALWAYS})",
+        f" was sent last (default: {ALWAYS})",
     )
     notification.add_argument(
         "--notify-format",
@@ -294,7 +294,7 @@ def _receiver(options: argparse.Namespace, environment: Mapping[str, str]) -> Re
     if address is None:
         for flag, value in (("on", options.notify_on), ("format", options.notify_format)):
             if value is not None:
-                raise UsageError(f"--notify-{flag} {value}: nobody is told; give --notify URL")
+                raise UsageError(f"--notify-{flag} {value}: needs --notify URL")
         return None
     try:
         return receiver_of(address, options.notify_format, options.notify_on)

@@ -2,6 +2,8 @@
 
 Run as their own commands; start no Spark. What is looked at is the business of
 spark/evidence/verification.py.
+
+Tested by tests/spark/command/test_failures.py.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def _verify(given: argparse.Namespace) -> int:
 
 def verified_line(found: Verified, *, has_dumps: bool) -> str:
     """What stdout gets."""
-    what = "dump lines and results" if has_dumps else "results (no dump line was looked at)"
+    what = "dump lines and results" if has_dumps else "results (no dump line was checked)"
     first = found.first
     if first is not None:
         more = len(found.findings) - 1
@@ -114,7 +116,7 @@ def _sign(given: argparse.Namespace) -> int:
 
 def _check_directory(path: str) -> None:
     if "://" in path:
-        raise UsageError(f"{path}: only local directories can be looked at; copy it")
+        raise UsageError(f"{path}: only local directories can be checked; copy it")
     if not Path(path).is_dir():
         raise UsageError(f"{path}: there is no such directory")
 
@@ -135,7 +137,7 @@ def _verify_parser() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="PATH",
-        help="metricsDumpPath of all brokers: their lines are looked at, too",
+        help="metricsDumpPath of all brokers: their lines are checked, too",
     )
     add_bounds_option(parser)
     parser.add_argument("--public-key", metavar="FILE", help="whose signature counts (PEM)")
@@ -146,7 +148,7 @@ def _verify_parser() -> argparse.ArgumentParser:
             type=date_type,
             default=datetime.date.min if name == "from" else datetime.date.max,
             metavar="YYYY-MM-DD",
-            help=f"the {text} date whose results and dumps are looked at (default: of all)",
+            help=f"the {text} date whose results and dumps are checked (default: of all)",
         )
     parser.add_argument("--sla", metavar="FILE", help="whether the last date was judged by it")
     parser.add_argument(

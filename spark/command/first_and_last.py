@@ -35,7 +35,7 @@ def resolved(options: Options, date: datetime.date) -> Options:
     moments = _moments(options.dumps, date, options.bounds)
     if len({line.ts for line in moments}) < 2:
         raise InputError(
-            f"--between: no two lines of {date} in {', '.join(options.dumps)} tell of a replica;"
+            f"--between: no two lines of {date} in {', '.join(options.dumps)} mention a replica;"
             " wait for a few intervals of the dump (5 s), or name another --date"
         )
     # Just before it: a replica that comes with it is a new one, and copies for the first time.

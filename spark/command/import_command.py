@@ -2,6 +2,8 @@
 
 Runs as its own command; starts no Spark. With `--print-queries` it prints a script that asks for
 the answers. What a line is made of is the business of spark/prometheus_import.
+
+Tested by tests/spark/command/test_command_line.py.
 """
 
 from __future__ import annotations

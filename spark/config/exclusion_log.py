@@ -193,9 +193,9 @@ def _entry(found: Mapping[str, Any]) -> Entry:
         raise ValueError(f"version {found['v']}, this program reads {VERSION}")
     for name in _TEXTS:
         if not isinstance(fields[name], str):
-            raise TypeError(f"{name} is no text")
+            raise TypeError(f"{name} is not text")
     if type(fields["withdraws"]) is not int:
-        raise TypeError("withdraws is no whole number")
+        raise TypeError("withdraws is not a whole number")
     for name in ("at", "from", "to"):
         fields[f"{name}_ms"] = moment_ms(found[name])
     return Entry(**fields)

@@ -2,6 +2,8 @@
 
 Plain values for the driver and the executors; who reads the file is spark/config/sla_config.py.
 What each means for the verdict is said in docs/sla_report.md. Must not know YAML, dumps or Spark.
+
+Tested by tests/spark/config/test_sla_config.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ availability and one for its synchronous sends, with Prometheus queries over the
 counters. What OpenSLO has no word for is kept in annotations `mqreport.rocketmq/…`: an objective's
 other promises with its SLO, what belongs to the whole file with the Service. Reading is strict:
 what would be lost or judged differently is refused, naming the document.
+
+Tested by tests/spark/config/test_openslo.py.
 """
 
 from __future__ import annotations

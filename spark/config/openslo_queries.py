@@ -2,6 +2,8 @@
 
 Plain Python. A query is `sum(<selector> unless <selector> …)`: the series of an objective's
 replicas, less those that an earlier objective has.
+
+Tested by tests/spark/config/test_openslo.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Plain Python over parsed YAML; knows no file. Ignored is only what judges nothing: labels,
 descriptions, display names, connection details.
+
+Tested by tests/spark/config/test_openslo.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ bad time by what the report judges by: the broker's own count of time out of syn
 the objective while in sync; and each group's share of synchronous sends that failed. Alerts look at
 them over two windows each (the SRE workbook's multi-window, multi-burn-rate alerts). As in the
 report the first objective that matches a replica counts. Equal objectives give an equal text.
+
+Tested by tests/spark/config/test_openslo.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Parsers of YAML nodes for spark/config/sla_config.py, which knows what the keys mean. On the driver,
 before Spark is started.
+
+Tested by tests/spark/config/test_sla_config.py.
 """
 
 from __future__ import annotations

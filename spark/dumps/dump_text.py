@@ -178,4 +178,6 @@ def _byte_by_byte(member: Any, data: bytes) -> Iterator[bytes]:
 def bad_lines_counted(count: int) -> None:
     """Raises LeftOutError when a file has had so many bad lines that it is no dump."""
     if count > MOST_BAD_LINES:
-        raise LeftOutError(f"has more than {MOST_BAD_LINES:,} lines that are none; remove it")
+        raise LeftOutError(
+            f"has more than {MOST_BAD_LINES:,} lines that are not of a dump; remove it"
+        )

@@ -5,6 +5,8 @@ job and in one process by `mqreport verify`. A file's lines become *stretches* (
 process life that are in one file); the stretches of a life on a date become its *record*, which the
 date's evidence keeps; records are joined over dates and lives. docs/metrics_dump.md defines the
 chain. Must not know where files lie or what lines mean.
+
+Tested by tests/spark/evidence/test_failover_chain.py.
 """
 
 from __future__ import annotations

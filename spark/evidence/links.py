@@ -101,7 +101,7 @@ def parse_link(name: str, content: bytes) -> Link:
     """Raises LinkError."""
     named = number_and_date(name)
     if named is None:
-        raise LinkError("has not the name of a link")
+        raise LinkError("does not have the name of a link")
     try:
         found = json.loads(content)
         if found["kind"] != KIND or found["v"] != VERSION:

@@ -75,7 +75,7 @@ def read_public_key(path: Path) -> PublicKey:
         key = load_pem_public_key(_content(path))
     except (ValueError, UnsupportedAlgorithm) as error:
         way_out = "openssl pkey -in KEY -pubout -out FILE writes one"
-        raise KeyFileError(f"{path}: is no public key in PEM; {way_out}") from error
+        raise KeyFileError(f"{path}: is not a public key in PEM; {way_out}") from error
     if not isinstance(key, Ed25519PublicKey):
         raise KeyFileError(f"{path}: is not an ed25519 key")
     return PublicKey(key)
@@ -96,7 +96,7 @@ def read_private_key(path: Path) -> PrivateKey:
         way_out = "openssl pkey -in KEY -out FILE writes it without a passphrase"
         raise KeyFileError(f"{path}: has a passphrase; {way_out}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise KeyFileError(f"{path}: is no private key in PEM; {_MAKE_ONE}") from error
+        raise KeyFileError(f"{path}: is not a private key in PEM; {_MAKE_ONE}") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{path}: is not an ed25519 key; {_MAKE_ONE}")
     return PrivateKey(key)

@@ -2,6 +2,8 @@
 
 For `mqreport verify` and `mqreport sign`: local files, no Spark. Gives findings in an order that
 does not change: the first one is the first place that is not proved.
+
+Tested by tests/spark/evidence/test_verify.py.
 """
 
 from __future__ import annotations

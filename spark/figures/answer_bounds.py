@@ -4,6 +4,8 @@ Runs in the executors, over the masters' stream of a group. Counters are those o
 of version 2, of all answers; what they cannot show is bounded as in spark/figures/send_bounds.py,
 but that a send which is refused stores nothing, so that the log does not bound those. The rule is
 in docs/sla_report.md ("All sends"). Must not know objectives.
+
+Tested by tests/spark/figures/test_group_report.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ have been set in between, while nobody wrote.
 Runs in the executors; pure. A machine counts its own time since it was switched on, which nobody
 sets; over a reboot only a clock that a time service held on both sides proves anything. The rule is
 in docs/sla_report.md ("Hidden time"). Must not know what the time was.
+
+Tested by tests/spark/figures/test_lives_and_names.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Plain functions over rows of replica_days and group_days; they run in the executors. One rule holds
 for all of them (docs/sla_report.md, "Service level"): met only if the promise would hold had
 everything unknown been bad, breached only if that is proved.
+
+Tested by tests/spark/figures/test_contract_criteria.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Runs in the executors, over the masters' stream of a group. Lines of version 2 c
 marks and counters of them; where those do not reach, the log itself bounds the exposure: nothing
 that was acknowledged is at risk, and no more was written than the next line shows. The rules are in
 docs/sla_report.md ("Data at risk"). Must not know objectives.
+
+Tested by tests/spark/figures/test_bounds.py.
 """
 
 from __future__ import annotations

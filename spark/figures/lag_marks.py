@@ -4,6 +4,8 @@ Runs in the executors, over the masters' stream of a group. Lines of version 2 c
 since the line before and counters of the time in sync by lag; of older lines only the moments are
 known, and that a lag grows no faster than time. The rules are in docs/sla_report.md ("The lag").
 Must not know objectives or verdicts.
+
+Tested by tests/spark/figures/test_replica_time.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Runs in the executors, over the time that was laid out for the replica
 (spark/figures/replica_time.py) and its group's samples. Each figure's rule is in
 docs/sla_report.md. Rows are dictionaries by column (spark/figures/result_tables.py). Must not know
 objectives' criteria, stored results or pages.
+
+Tested by tests/spark/figures/test_group_day.py.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from spark.figures.time_pieces import (
 from spark.vocabulary import HOUR_MS, LARGEST, MINUTE_MS, STATES
 
 _MILLION: Final = 1_000_000
-_SELDOM: Final = ("reconnects", "rejected_acks")
-"""Counters that hardly ever count."""
+_RARE_COUNTERS: Final = ("reconnects", "rejected_acks")
+"""Counters that rarely rise."""
 
 
 class ReplicaDay:
@@ -158,7 +160,7 @@ class ReplicaDay:
             if row is None:
                 continue
             if excluded or minute < 0:
-                self._weigh_with_care(row, start_ms, end_ms)
+                self._weigh_split_segment(row, start_ms, end_ms)
                 continue
             ms, lag = end_ms - start_ms, row.lag_ms
             lag_bytes[row.lag_bytes] = lag_bytes.get(row.lag_bytes, 0) + ms
@@ -169,7 +171,7 @@ class ReplicaDay:
                 of_hour = self._lags.setdefault(hour, {})
             of_hour[lag] = of_hour.get(lag, 0) + ms
 
-    def _weigh_with_care(self, row: ReplicaRow, start_ms: int, end_ms: int) -> None:
+    def _weigh_split_segment(self, row: ReplicaRow, start_ms: int, end_ms: int) -> None:
         """A segment of which a part may be excluded, or which lies in several minutes."""
         first, lag, lag_bytes = self._group.first_minute, row.lag_ms, self._lag_bytes
         ms = end_ms - start_ms - _overlap_ms(self._excluded, start_ms, end_ms)
@@ -283,7 +285,7 @@ class ReplicaDay:
 
     def _of_counters(self) -> Row:
         name = self._replica
-        sums = dict.fromkeys(_SELDOM, 0)
+        sums = dict.fromkeys(_RARE_COUNTERS, 0)
         transferred = run_ms = run_bytes = longest_ms = all_ms = all_bytes = 0
         for sample in self._group.stream.inside:
             row, before = sample.rows.get(name), sample.boot_predecessor
@@ -291,7 +293,7 @@ class ReplicaDay:
             if row is not None:
                 if past is None or before is None:
                     transferred += risen(sample, row.transferred, None)
-                    for counter in _SELDOM:
+                    for counter in _RARE_COUNTERS:
                         sums[counter] += risen(sample, getattr(row, counter), None)
                 else:
                     if row.transferred > past.transferred:

@@ -4,6 +4,8 @@ Runs in the executors, over a group's samples and stored rows. A slave goes by t
 connection until it is named: `join_names` gives the rows of that time to the name, where the
 counters show whose they are. The rules are in docs/sla_report.md ("Replicas"). Must not know
 figures.
+
+Tested by tests/spark/figures/test_lives_and_names.py.
 """
 
 from __future__ import annotations

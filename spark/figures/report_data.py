@@ -3,6 +3,8 @@
 The pipeline (spark/job/sla_report.py) fills it on the driver from collected tables,
 spark/page/summary.py and spark/page/report_page.py write it down. It must not know Spark: tests and
 other tools build it by hand.
+
+Tested by tests/spark/figures/test_group_report.py.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ class ReportData:
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
-            raise ReportDataError(f"verdict {self.verdict!r} is none of {', '.join(EXIT_CODES)}")
+            raise ReportDataError(f"verdict {self.verdict!r} is not one of {', '.join(EXIT_CODES)}")
         if self.w1_ms <= self.w0_ms:
             raise ReportDataError(f"window [{self.w0_ms}, {self.w1_ms}) of {self.date} is empty")
         for table, columns in _REQUIRED.items():

@@ -3,6 +3,8 @@
 Plain data for the stages that write or read results and for the files that people read; it must
 not know Spark. What each column means is in docs/report_files.md, how it is computed in
 docs/sla_report.md. `dt` (text, YYYY-MM-DD) is the name of a partition and not in its files.
+
+Tested by tests/spark/test_report_files.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Runs in the executors, over the lines of one broker group. Duplicates fall, masters and slaves
 become streams, and each sample learns from its predecessor: the rules are in docs/sla_report.md
 ("Samples"). Must not know replicas, objectives or figures.
+
+Tested by tests/spark/figures/test_events.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Runs in the executors, over the masters' stream of a group. What a counter shows
 of the window is exact; what lies across its edges may belong to either day; what a killed broker
 answered after its last line nobody counted, and the log bounds it. The rule is in
 docs/sla_report.md ("Sends that nobody counted"). Must not know objectives.
+
+Tested by tests/spark/figures/test_bounds.py.
 """
 
 from __future__ import annotations

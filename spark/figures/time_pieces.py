@@ -3,6 +3,8 @@ days on both sides of an edge, put in doubt, excluded.
 
 Runs in the executors; spark/figures/replica_time.py lays the pieces out. The rules are in
 docs/sla_report.md ("The time of a replica"). Must not know lines' counters, figures or results.
+
+Tested by tests/spark/figures/test_replica_time.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Runs in the executors, over all distinct samples of a group. A restart and a fai
 masters: a life that names another one's last line comes from it, and one that begins when another
 has ended follows it. Whatever else overlaps by more than clocks of hosts differ does; the rule is
 in docs/sla_report.md ("Two masters at once"). Must not know replicas, figures or objectives.
+
+Tested by tests/spark/figures/test_many_lives.py.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def _history(files: Files, path: str) -> dict[datetime.date, DayResult]:
         if files.exists(path):
             return {day.date: day for day in from_json(files.read_text(path))}
     except (FilesError, HistoryError) as error:
-        _log.warning("%s: is made anew from every summary.json: %s", path, error)
+        _log.warning("%s: rebuilding it from every summary.json: %s", path, error)
     return {}
 
 

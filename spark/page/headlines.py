@@ -3,6 +3,8 @@ beside it.
 
 Called on the driver by the page, by the line on stdout and by the notification, so that all of them
 give the same reasons in the same order. It must not know Spark or HTML.
+
+Tested by tests/spark/page/test_calendar_page.py.
 """
 
 from __future__ import annotations

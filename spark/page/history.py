@@ -3,6 +3,8 @@
 Made on the driver of a date's summary (docs/report_files.md), so that a calendar of years needs
 neither the tables nor the summaries of other dates. Plain data and JSON; it opens no file. It must
 not know Spark or HTML.
+
+Tested by tests/spark/page/test_calendar_page.py.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def result_of(summary: Mapping[str, Any]) -> DayResult:
             periods=tuple(_period(one, replicas) for one in summary.get("calendar", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise HistoryError(f"no summary of this version: {error!r}") from error
+        raise HistoryError(f"not a summary of this version: {error!r}") from error
 
 
 def _period(one: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -> PeriodResult:
@@ -162,7 +164,7 @@ def from_json(text: str) -> list[DayResult]:
         groups = [(str(cluster), str(broker)) for cluster, broker in document["groups"]]
         return [_from_json(date, day, groups) for date, day in document["days"].items()]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise HistoryError(f"no history of this version: {error!r}") from error
+        raise HistoryError(f"not a history of this version: {error!r}") from error
 
 
 def _from_json(date: str, day: Mapping[str, Any], groups: list[Group]) -> DayResult:

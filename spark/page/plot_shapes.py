@@ -3,6 +3,8 @@
 Used on the driver by the modules that make plots; templates/plot.html.j2 draws a `Plot`. The data
 layer has its own coordinates and is stretched to the available width; ticks stand at percentages of
 that width, so nothing needs a script. It must not know what is plotted.
+
+Tested by tests/spark/page/test_plots.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Called on the driver by spark/page/report_page.py for the replicas that are plotted. What has no row
 is unknown. It must not know Spark or HTML.
+
+Tested by tests/spark/page/test_report_page.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ and no file. What Prometheus does not know is derived so that missing data stay 
 (docs/nightly.md, "From Prometheus"): a boot is a process start or a counter that went back, `seq`
 counts the steps of the grid, so that a moment without a scrape is a hole. Scrapes that failed
 before a boot that follows, or before nothing at all, are lines of a master that serves no replica.
+
+Tested by tests/spark/prometheus_import/test_targets.py.
 """
 
 from __future__ import annotations

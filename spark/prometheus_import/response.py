@@ -3,6 +3,8 @@
 Plain Python, no Spark; knows the JSON of /api/v1/query_range and no metric of the broker. What
 could be misread is refused: a response of another kind, an error, NaN, timestamps of different
 steps.
+
+Tested by tests/spark/prometheus_import/test_targets.py.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def _replace(directories: CompactionDirectories, path: Path) -> int:
         decision = json.loads(path.read_bytes())
         old, new, position = decision["old"], decision["new"], int(decision["position"])
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is damaged: {error}; delete it: old files stay") from error
+        raise StoreError(f"{path} is damaged: {error}; delete it, old files are kept") from error
     for start in new:
         for directory in directories.both:
             # Not there: renamed before a crash.

@@ -2,6 +2,8 @@
 
 It takes records as the queue has them, is compacted now and then, and says what readers may see.
 Owned by CompactionStore. Corresponds to RocketMQ's CompactionLog.
+
+Tested by tests/store/test_compaction_files.py.
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ class CompactionLog:
         """The queue ends at `queue_offset`: what this log has from there on was lost from the
         commit log. stored_ms(queue offset): when the queue's record was stored, -1 unknown; one of
         another time says that this log is of an older queue: it begins anew. Raises OSError."""
-        log.warning("%r: ends at %s, its queue at %s: cut", self, self.max_offset, queue_offset)
+        log.warning(
+            "%r: ends at %s but its queue at %s: truncating it", self, self.max_offset, queue_offset
+        )
         self._files.cut(queue_offset)
         if not self.belongs_to(stored_ms):
             log.warning("%r: belongs to a deleted queue; starting over", self)

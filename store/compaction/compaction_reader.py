@@ -3,6 +3,8 @@
 What a log ends with, and that its files were replaced (another generation), is in the queue table.
 Files may be replaced between that and a read: every record is compared with its unit, and what does
 not agree is read again once the new generation is published. Owned by: the thread that uses it.
+
+Tested by tests/store/test_compaction_failures.py.
 """
 
 from __future__ import annotations
@@ -157,7 +159,7 @@ class CompactionReader:
             if self._record(key, position, size, offset) is None:
                 self._forget(*key[:2])
                 if not is_being_replaced(directories):
-                    log.error("%s: no record at %s: passed over", directories.log, position)
+                    log.error("%s: no record at %s: skipping it", directories.log, position)
                     return nothing._replace(next_offset=offset + 1, looked_at=1)
         return nothing
 

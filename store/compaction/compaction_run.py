@@ -9,6 +9,8 @@
 Records go on to be appended to the last file meanwhile. A run that is given up before step 3 leaves
 nothing behind. Rules and resulting files are those of RocketMQ's CompactionLog.compactAndReplace,
 which gives up, though, when nothing is left of the files, and when its map is full.
+
+Tested by tests/store/test_compaction_failures.py.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class CompactionStore(ServiceThread):
                     pass
                 self._flush()
         except DiskFullError as error:
-            log.error("compaction logs are not flushed, the next start recovers: %s", error)
+            log.error("compaction logs could not be flushed; the next start recovers: %s", error)
         self._give_up_run()
         for each in self._logs.values():
             each.close()

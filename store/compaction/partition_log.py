@@ -7,6 +7,8 @@ until `write_out`, log before queue, so that a unit that is there has its record
 flushed, so that a power loss concerns the last ones only. The same class makes the files that will
 replace others. Owned by one thread. Corresponds to TopicPartitionLog and the append callbacks of
 RocketMQ's CompactionLog.
+
+Tested by tests/store/test_compaction_files.py.
 """
 
 from __future__ import annotations

@@ -70,10 +70,10 @@ def load_timer_checkpoint(path: Path) -> TimerCheckpoint | None:
     try:
         found = TimerCheckpoint.decode(data)
     except ValueError as error:
-        log.warning("%s: not used: %s", path, error)
+        log.warning("%s: ignored: %s", path, error)
         return None
     if min(astuple(found)) < 0:
-        log.warning("%s: not used: negative values", path)
+        log.warning("%s: ignored: negative values", path)
         return None
     return found
 

@@ -4,6 +4,8 @@ Called by TimerMessageStore on its thread. Timers whose slot is closed already (
 first open slot. On a slave, and of records that may have been entered before (a wheel built again),
 those are left out that were stored well before the read time: they are delivered. It knows no clock
 and no flush. Corresponds to enqueue and doEnqueue of RocketMQ's TimerMessageStore.
+
+Tested by tests/store/test_timer_message_store.py.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ Files `<root>/timerlog/<20 digits>` are of one size and sparse; positions go on 
 unit never crosses an end: when less than 68 bytes are left, a blank {i4 bytes left, i8 0, i4
 0xCBD43194} leads to the next file. Written with pwrite by process `store` only, see TimerWheel.
 Corresponds to RocketMQ's TimerLog.
+
+Tested by tests/store/test_timer_files.py.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class TimerMessageStore(ServiceThread):
                 self._mark_delivered()
                 self.flush()
         except DiskFullError as error:
-            log.error("timers are not flushed, the next start recovers: %s", error)
+            log.error("could not flush the timers; the next start recovers them: %s", error)
         self._counters[TIMER_OPENED] = 0
         self._wheel.close()
         self._log.close()
@@ -323,7 +323,9 @@ class TimerMessageStore(ServiceThread):
 
     def _empty_future(self, now_ms: int) -> None:
         log.warning(
-            "the wall clock was set back: the write time goes from %s to %s", self._write_ms, now_ms
+            "the wall clock was set back: moving the write time from %s to %s",
+            self._write_ms,
+            now_ms,
         )
         if self._enqueue.has_files:
             self._wheel.empty_slots(now_ms, self._write_ms)

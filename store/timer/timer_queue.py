@@ -2,6 +2,8 @@
 
 Owned by: the thread of TimerMessageStore, with readers of its own. It knows records and consume
 queue units, no slots.
+
+Tested by tests/broker/timer/test_full_queue_table.py.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ found here. Corresponds to TimerMessageStore.recover of RocketMQ, which keeps a 
     wheel missing, of another length, or its
       chains lead to units that are not its own   the wheel is built from the log
     log missing, or ends before its last flush    both are built from the commit log
+
+Tested by tests/store/test_timer_message_store.py.
 """
 
 from __future__ import annotations
@@ -131,7 +133,7 @@ class TimerRecovery:
             if lost.any():
                 count = int(lost.argmax())
                 log.warning(
-                    "%s timers of messages that the commit log has lost are dropped",
+                    "dropped %s timers whose messages the commit log has lost",
                     len(units) - count,
                 )
                 return start + count * UNIT_SIZE

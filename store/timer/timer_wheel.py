@@ -6,6 +6,8 @@ if the time in it is the asked one; past ones are never cleared. RocketMQ change
 compares all of it with the file each second; here the file is written in place with pwrite (a hole
 without room is an error and no SIGBUS), the kernel knows which pages changed, and the readers' maps
 show it at once. Corresponds to RocketMQ's TimerWheel.
+
+Tested by tests/store/test_timer_files.py.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ from tests.broker.compatibility_facts import (
     Gap,
 )
 from tests.broker.route_world import built_controller
+from tests.broker.settings_document import ignored_lists
 from tools.command_table import COMMANDS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -328,10 +329,9 @@ def _settings() -> str:
         honoured = len(keys & _honoured(space))
         lines.append(f"| {section} | {len(keys)} | {honoured} | {len(keys) - honoured} |")
     keys = original_keys("broker 4.9.8")
-    lines += ["", "| without effect, of a 4.9.8 broker's | keys |", "|---|---|"]
-    for reason, group in ignored_keys.IGNORED_BROKER_GROUPS.items():
-        if hit := keys & group:
-            lines.append(f"| {reason} | {', '.join(sorted(hit))} |")
+    groups = ignored_keys.IGNORED_BROKER_GROUPS.items()
+    hits = ((reason, sorted(keys & group)) for reason, group in groups if keys & group)
+    lines += ["", "Without effect, of a 4.9.8 broker's:", "", ignored_lists(hits)]
     refused = sorted(ignored_keys.REFUSED.keys() & keys)
     lines += ["", "| of these refused | unless | because |", "|---|---|---|"]
     for key in refused:

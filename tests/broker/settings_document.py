@@ -1,7 +1,10 @@
 """Writes the tables of docs/settings.md from the declarations of the settings.
 
-`.venv/bin/python -m tests.broker.settings_document` writes them anew, below the marker; the text
+`.venv/bin/python -m tests.broker.settings_document` writes them again, below the marker; the text
 above it is written by hand. The test of it compares the whole document.
+
+A line of a table stays within MAX_COLUMNS, so that it can be read in a diff: the table shows as
+much of a long meaning as fits, a list below it the whole.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import enum
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -57,6 +61,9 @@ TITLES: Final[Mapping[type, str]] = {
     NamesrvConfig: "Name server",
     BrokerContainerConfig: "Broker container",
 }
+MAX_COLUMNS: Final = 200
+"""Of a line of a table (tests/test_documents.py)."""
+LIST_COLUMNS: Final = 100
 _KIND_WORDS: Final = {bool: "true, false", int: "whole number", float: "number", str: "text"}
 
 
@@ -128,14 +135,61 @@ def _tables(
             "| key | default | values | changeable | RocketMQ | meaning |",
             "|---|---|---|---|---|---|",
         )
-        yield "\n".join((f"### {TITLES[cls]}", "", *head, *rows))
+        long = [
+            (spec.key, _escaped(_meaning(spec)))
+            for spec, row in zip(specs, rows, strict=True)
+            if row.endswith(f"{_MORE} |")
+        ]
+        below = ("", "In full:", "", *bullets(long)) if long else ()
+        yield "\n".join((f"### {TITLES[cls]}", "", *head, *rows, *below))
+
+
+_MORE: Final = " …"
+
+
+def _meaning(spec: FieldSpec) -> str:
+    return f"{spec.doc} (environment: {spec.env})" if spec.env else spec.doc
+
+
+def bullets(items: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Lines of a list: each item's name, and what there is to say of it."""
+    for name, text in items:
+        yield from textwrap.wrap(
+            f"- {name}: {text}",
+            LIST_COLUMNS,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def _row(
     spec: FieldSpec, program_defaults: Mapping[str, str], versions: Mapping[str, frozenset[str]]
 ) -> str:
+    """A line of the table, with as many clauses of the meaning as it has room for."""
+    for meaning in _shorter_and_shorter(_meaning(spec)):
+        row = _cells(spec, meaning, program_defaults, versions)
+        if len(row) <= MAX_COLUMNS:
+            return row
+    raise ValueError(f"{spec.key}: its row has more than {MAX_COLUMNS} columns")
+
+
+def _shorter_and_shorter(meaning: str) -> Iterator[str]:
+    """The whole first, then what stands before one of its semicolons, then before a comma."""
+    yield meaning
+    for mark in (";", ","):
+        clauses = meaning.split(f"{mark} ")
+        for count in range(len(clauses) - 1, 0, -1):
+            yield f"{mark} ".join(clauses[:count]) + _MORE
+
+
+def _cells(
+    spec: FieldSpec,
+    meaning: str,
+    program_defaults: Mapping[str, str],
+    versions: Mapping[str, frozenset[str]],
+) -> str:
     key = f"**{spec.key}**" if spec.important else spec.key
-    meaning = f"{spec.doc} (environment: {spec.env})" if spec.env else spec.doc
     cells = (
         program_defaults.get(spec.key, spec.shown_default) or "unset",
         values(spec),
@@ -208,17 +262,27 @@ def _ignored() -> str:
         "name server": IGNORED_NAMESRV_KEYS,
         "broker container": IGNORED_CONTAINER_KEYS,
     }
-    return _table(
-        "Keys of RocketMQ without effect",
-        "All keys of 4.9.8 and 5.3.3 that are not in a table above. A start names those that it\n"
-        "finds in one warning.",
-        "| what they are for | keys |",
-        ((reason, ", ".join(sorted(keys - REFUSED.keys()))) for reason, keys in groups.items()),
+    lists = ((reason, sorted(keys - REFUSED.keys())) for reason, keys in groups.items())
+    return f"""\
+## Keys of RocketMQ without effect
+
+All keys of 4.9.8 and 5.3.3 that are not in a table above. A start names those that it finds in one
+warning.
+
+{ignored_lists(lists)}"""
+
+
+def ignored_lists(groups: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Keys without effect by the reason: "- **reason** (how many)", then the keys."""
+    return "\n".join(
+        line
+        for reason, keys in groups
+        for line in bullets([(f"**{reason}** ({len(keys)})", ", ".join(keys))])
     )
 
 
 def main() -> None:
-    """Write the tables anew."""
+    """Write the tables again."""
     head = hand_written(DOCUMENT.read_text(encoding="utf-8"))
     DOCUMENT.write_text(document(head), encoding="utf-8")
     print(f"written: {os.path.relpath(DOCUMENT)}")

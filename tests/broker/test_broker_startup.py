@@ -90,7 +90,7 @@ def test_a_slave_whose_role_was_forgotten_is_no_master(tmp_path: Path, number: i
     assert (caught.value.exit_code, caught.value.to_stdout) == (253, False)
     assert caught.value.text == (
         f"{tmp_path}/b.conf:2: brokerId = {number} without brokerRole: it would start as a "
-        "master, with id 0, beside the one that the group may have; set brokerRole=SLAVE for a "
+        "master, with id 0, although the group may already have one; set brokerRole=SLAVE for a "
         "slave, brokerId=0 for a master"
     )
     assert load(tmp_path, "brokerId=0\n").warnings == ()
@@ -101,7 +101,7 @@ def test_a_slave_whose_role_was_forgotten_is_no_master(tmp_path: Path, number: i
     [
         ("", "its own name server knows its master only if that registers there"),
         ("haMasterAddress=10.0.0.1:10912\n", "its own name server knows its master"),
-        ("embeddedNamesrvEnable=false\n", "no name server tells it of its master"),
+        ("embeddedNamesrvEnable=false\n", "it has no name server to learn its master from"),
     ],
 )
 def test_a_slave_that_nobody_tells_of_its_master(tmp_path: Path, lines: str, words: str) -> None:

@@ -416,7 +416,7 @@ class Revival:
     def turn(self) -> None:
         self.world.turn()
         self.world.dispatch()
-        self.service.look()
+        self.service.run_pass()
         self.world.turn()
         self.world.dispatch()
         for function in self.later[:]:

@@ -632,7 +632,7 @@ def test_a_queue_that_the_slave_has_goes_on_where_it_ended(
     link = connect(world, master, ends[4])
     link.frame(ends[4], data[ends[4] :])
     link.wait_closed()
-    wait_until(lambda: "queueOffset says 5, queue T/0 goes on at 6" in world.error_text)
+    wait_until(lambda: "queueOffset says 5, queue T/0 continues at 6" in world.error_text)
     world.queues["T", 0] = (0, 5)
     link = master.accept()
     link.frame(ends[4], data[ends[4] :])

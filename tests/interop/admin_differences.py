@@ -6,7 +6,8 @@ docs/mqadmin.md shows it (`as_markdown`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 RELEASES: Final = {"4.9": "4.9.8", "5.3": "5.3.3"}
@@ -99,19 +100,23 @@ LOCAL: Final = ("dumpCompactionLog", "exportMetadataInRocksDB")
 
 
 def as_markdown() -> str:
-    """The tables of docs/mqadmin.md."""
+    """The lists of docs/mqadmin.md."""
     return "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
-    yield "| command | of mqadmin | what ours shows |"
-    yield "|---|---|---|"
     for line, commands in DIFFERS.items():
-        for command, reason in commands.items():
-            yield f"| `{command}` | {RELEASES[line]} | {reason} |"
+        yield f"What mqadmin {RELEASES[line]} shows of ours:"
+        yield ""
+        for reason in dict.fromkeys(commands.values()):
+            yield from _bullet([name for name, what in commands.items() if what == reason], reason)
+        yield ""
+    yield "Commands of 5.3.3 that are refused, and what they are for:"
     yield ""
-    yield "| commands of 5.3.3 that are refused | for |"
-    yield "|---|---|"
     for purpose in dict.fromkeys(NOTHING_FOR.values()):
-        names = [f"`{name}`" for name, what in NOTHING_FOR.items() if what == purpose]
-        yield f"| {', '.join(names)} | {purpose} |"
+        yield from _bullet([name for name, what in NOTHING_FOR.items() if what == purpose], purpose)
+
+
+def _bullet(names: Iterable[str], text: str) -> list[str]:
+    words = f"- {', '.join(f'`{name}`' for name in names)}: {text}"
+    return textwrap.wrap(words, 100, subsequent_indent="  ", break_on_hyphens=False)

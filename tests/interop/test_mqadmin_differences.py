@@ -11,10 +11,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "mqadmin.md"
 SECTION = "## Side by side with RocketMQ's mqadmin\n"
 
 
-def test_the_page_has_these_tables() -> None:
+def test_the_page_has_these_lists() -> None:
     section = PAGE.read_text(encoding="utf-8").partition(SECTION)[2].partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    assert rows == [line for line in as_markdown().splitlines() if line]
+    assert section.endswith(f"\n\n{as_markdown()}")
 
 
 def test_what_only_5_x_has_is_asked_once() -> None:

@@ -130,7 +130,7 @@ def test_a_date_that_has_no_two_lines_yet(tmp_path: Path) -> None:
     begin_ms = int(datetime.fromisoformat("2026-11-20T12:00:00+00:00").timestamp() * 1000)
     root = Pair(begin_ms).dump(tmp_path / "dumps", 10)
     options = dataclasses.replace(asked(Shell(tmp_path, "12:00:10")), dumps=(str(root),))
-    with pytest.raises(InputError, match=r"no two lines of 2026-11-20 in .* tell of a replica"):
+    with pytest.raises(InputError, match=r"no two lines of 2026-11-20 in .* mention a replica"):
         resolved(options, date(2026, 11, 20))
 
 

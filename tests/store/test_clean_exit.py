@@ -87,7 +87,7 @@ def test_the_word_is_written_read_and_taken_back(
 def test_a_log_that_ends_with_its_file(log: PlainLog, queue: MappedFileQueue) -> None:
     word = word_of(queue, FILE_SIZE)
     assert word.last_file == 0
-    assert find_objection(word, queue) == f"something lies behind {FILE_SIZE}"
+    assert find_objection(word, queue) == f"there are bytes after {FILE_SIZE}"
     log.path(FILE_SIZE).unlink()
     queue.refresh()
     assert find_objection(word, queue) is None
@@ -143,7 +143,7 @@ def test_objections(log: PlainLog, queue: MappedFileQueue) -> None:
     log.put(log.end - 1, log.records[-1][1][-1:])
     log.put(log.end + 100, b"\x01")
     os.utime(path, ns=times)
-    assert "lies behind" in str(find_objection(word, queue))
+    assert "there are bytes after" in str(find_objection(word, queue))
     log.put(log.end + 100, b"\x00")
     os.utime(path, ns=times)
     assert find_objection(word, queue) is None

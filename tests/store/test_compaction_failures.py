@@ -210,7 +210,7 @@ def test_readers_pass_over_a_damaged_record(
         file.write(data)
     found = [message.queue_offset for message in world.read_all()]
     assert found == [offset for offset in range(60) if offset != 3]
-    assert f"no record at {position}: passed over" in caplog.text
+    assert f"no record at {position}: skipping it" in caplog.text
 
 
 def test_readers_wait_where_files_are_just_being_replaced(world: World) -> None:

@@ -593,7 +593,7 @@ def test_a_file_of_directories_that_is_not_valid_is_not_used(
     fill(world.boot(), 0, 0)
     (world.root / "log.directories").write_text(text)
     fill(world.boot(), 0, 0)
-    assert "log.directories: not valid, and not used" in caplog.text
+    assert "log.directories: not valid, ignored" in caplog.text
     KnownDirectories(world.root, world.config.log_directories).check()
     assert "x/a" in (world.root / "log.directories").read_text()
 
@@ -608,7 +608,7 @@ def test_fences_stay_beside_the_first_directory(
         world.config, store_path_commit_log=f"{tmp_path}/y/b,{tmp_path}/x/a"
     )
     monkeypatch.setattr(TwoDirectories, "config", config)
-    assert refusal(world).startswith(f"{fences} tells of damage in the log")
+    assert refusal(world).startswith(f"{fences} lists damage in the log")
     fences.rename(tmp_path / "y" / "b-fences.json")
     StoreDesk(world.boot()).open()
 

@@ -134,7 +134,7 @@ def test_start_over_moves_everything_aside(world: World, caplog: pytest.LogCaptu
         key: data for key, data in before.items() if key != "resync.json"
     }
     assert find_request(world.root) is None
-    assert (find_done(world.root) or "").endswith("the log was begun anew")
+    assert (find_done(world.root) or "").endswith("the log was started over")
     assert not world.config.abort_path.exists()
     world.boot()
     desk = StoreDesk(world).open()
@@ -404,7 +404,7 @@ def test_a_mark_that_says_nothing_is_one(world: World, damage: str) -> None:
         path.mkdir()
     else:
         path.write_text(damage)
-    assert find_done(world.root) == f"{path}: the log was begun anew"
+    assert find_done(world.root) == f"{path}: the log was started over"
 
 
 def test_drop_request(world: World) -> None:

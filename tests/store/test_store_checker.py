@@ -88,7 +88,7 @@ def drop_record(root: Path) -> None:
         (damage(INDEX, 40 + 4 * 13, struct.pack(">i", 38)), "entries of other slots"),
         (damage(INDEX, 40 + 4000 + 20 * 5 + 16, struct.pack(">i", 5)), "chain leads forward"),
         (damage(INDEX, 40 + 4000 + 20 * 5 + 4, struct.pack(">q", 3)), "point at no record"),
-        (cut(INDEX, 84_039), "no index file"),
+        (cut(INDEX, 84_039), "not an index file"),
         (cut("checkpoint", 100), "100 bytes"),
         (damage("checkpoint", 0, struct.pack(">q", -1)), "physicMsgTimestamp"),
         (damage("checkpoint", 8, struct.pack(">q", 1 << 50)), "logicsMsgTimestamp"),

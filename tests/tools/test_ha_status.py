@@ -282,7 +282,7 @@ def test_a_slave_without_its_master(
     members(cluster, {key: value or cluster.address for key, value in brokers.items()})
     outcome = mqadmin.run("haStatus", "-b", cluster.address)
     assert outcome.code == 0
-    assert "how far behind its master is unknown: that does not answer" in outcome.out
+    assert "how far behind its master is unknown: the master does not answer" in outcome.out
     assert "cannot determine how far" in outcome.err
     assert reason in outcome.err
 
@@ -325,7 +325,7 @@ def test_a_java_5_slave(mqadmin: Bench, cluster: FakeCluster) -> None:
     assert lines[:3] == [
         f"b:1 {cluster.address}: slave of 127.0.0.1:10912 (HA port)",
         "  state       -",
-        "  log ends at 900, how far behind its master is unknown: that does not answer",
+        "  log ends at 900, how far behind its master is unknown: the master does not answer",
     ]
     assert lines[3].endswith("last report never")
     assert len(lines) == 4

@@ -209,7 +209,7 @@ def test_an_environment_with_another_python_than_wanted_says_so(
     here = ".".join(map(str, sys.version_info[:2]))
     assert capfd.readouterr().err == (
         f"mqbroker: {tmp_path / 'venv'} was made with Python {here}, which is used; BROKER_PYTHON "
-        "is 9.9: remove that directory to have it made anew\n"
+        "is 9.9: remove that directory to have it made again\n"
     )
 
 

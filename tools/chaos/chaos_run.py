@@ -3,6 +3,8 @@
 One thread leads; producers, consumer and relay have their own. The order: start, first messages,
 the schedule, heal (every process runs, the link passes), lag 0, stop the clients, read everything,
 stop the brokers in order, compare the files. A violation is a sentence; none is the verdict "held".
+
+Tested by tests/tools/chaos/test_mqchaos.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Two threads of its own: one sends, one follows the topic. A message that comes before its delay has
 passed since its send began, and one that was acknowledged and never comes, are violations. A
 message may come twice, after a crash. The broker's wall clock plays no part here.
+
+Tested by tests/tools/chaos/test_side_loads.py.
 """
 
 from __future__ import annotations

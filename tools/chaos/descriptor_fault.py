@@ -58,7 +58,7 @@ def exhaust_descriptors(
                     f"{before:.0%} before"
                 )
             if not _comes(lambda: answers() >= answered + _SERVED):
-                found.append(f"{name} without descriptors serves nobody for {_LIMIT_S:.0f} s")
+                found.append(f"{name} without descriptors serves no client for {_LIMIT_S:.0f} s")
         finally:
             _set_limit(pid, soft, hard)
         if not _comes(can_connect):

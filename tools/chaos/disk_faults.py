@@ -11,6 +11,8 @@ seconds before it; with SYNC_FLUSH nothing that was answered SEND_OK. Where slav
 it is with a cut of the slave: it had what was answered SEND_OK, not on its disk unless
 haAckLevel=flushed, and is perhaps promoted before it has everything again. So whoever is cut and
 promoted, nothing is lost that was answered longer before a cut than that. Counted, never forgotten.
+
+Tested by tests/tools/chaos/test_checks.py.
 """
 
 from __future__ import annotations

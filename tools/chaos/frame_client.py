@@ -1,6 +1,8 @@
 """FrameClient: a blocking connection to a broker, requests in flight in the caller's order.
 
 One thread. Every wait has a limit: what does not answer is an error, as it is for a client.
+
+Tested by tests/tools/chaos/test_mixed_load.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ and files. Each slave has a loopback address of its own and reaches the master's
 Relay of its own. The name server is the master's embedded one, or, where brokers change their
 roles, a process of its own. Whatever still lives is killed when this ends. Used by one thread,
 apart from `kill_everything`.
+
+Tested by tests/tools/chaos/test_file_judge.py.
 """
 
 from __future__ import annotations

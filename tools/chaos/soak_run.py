@@ -8,6 +8,8 @@ and clients that come and go, over all epochs. A thread samples what each proces
 Faults that end processes are left out unless they are asked for: a process that is new holds
 nothing yet. Figures of a process are judged over its last life, if that is the longer part of the
 run.
+
+Tested by tests/tools/chaos/test_flatness.py.
 """
 
 from __future__ import annotations

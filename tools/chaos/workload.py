@@ -3,6 +3,8 @@
 A producer sends windows of messages and never repeats one: what was not answered is stored once or
 not at all. The consumer follows every queue by long polls and must see each offset, in order; what
 it saw is compared with the store at the end.
+
+Tested by tests/tools/chaos/test_mqchaos.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ updateGlobalWhiteAddr.
 A secret key is sent, never shown. (Java: UpdateAccessConfigSubCommand,
 DeleteAccessConfigSubCommand, ClusterAclConfigVersionListSubCommand,
 UpdateGlobalWhiteAddrSubCommand.)
+
+Tested by tests/tools/test_mqadmin_acl.py.
 """
 
 from __future__ import annotations

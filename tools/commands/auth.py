@@ -3,6 +3,8 @@ createAcl, updateAcl, deleteAcl, getAcl, listAcl, copyAcl.
 
 A change goes to all brokers of a cluster, slaves included: each keeps users of its own. Only
 getUser and listUser show passwords, as in RocketMQ. (Java: the classes of tools.command.auth.)
+
+Tested by tests/tools/test_mqadmin_of_5x.py.
 """
 
 from __future__ import annotations

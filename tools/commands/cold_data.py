@@ -2,6 +2,8 @@
 
 (Java: UpdateColdDataFlowCtrGroupConfigSubCommand, RemoveColdDataFlowCtrGroupConfigSubCommand,
 GetColdDataFlowCtrInfoSubCommand, CommitLogSetReadAheadSubCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

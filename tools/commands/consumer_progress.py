@@ -1,6 +1,8 @@
 """How far consumer groups are behind: consumerProgress, brokerConsumeStats.
 
 (Java: ConsumerProgressSubCommand, BrokerConsumeStatsSubCommad.)
+
+Tested by tests/tools/test_mqadmin_offsets.py.
 """
 
 from __future__ import annotations

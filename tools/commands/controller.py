@@ -3,6 +3,8 @@
 This broker needs none and says so; these commands are for Java's. (Java: GetSyncStateSetSubCommand,
 GetBrokerEpochSubCommand, GetControllerMetaDataSubCommand, GetControllerConfigSubCommand,
 UpdateControllerConfigSubCommand, ReElectMasterSubCommand, CleanControllerBrokerMetaSubCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The files' names, members and texts of numbers are RocketMQ's. (Java: ExportConfigsCommand,
 ExportMetadataCommand, ExportMetricsCommand.)
+
+Tested by tests/tools/test_mqadmin_export.py.
 """
 
 from __future__ import annotations

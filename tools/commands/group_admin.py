@@ -3,6 +3,8 @@ setConsumeMode.
 
 (Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand,
 SetConsumeModeSubCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def _progress(replica: HAConnectionRuntimeInfo, end: int) -> str:
 def _slave_lines(title: str, info: HARuntimeInfo, lag: Lag, now_ms: int) -> Iterator[str]:
     client = info.ha_client_runtime_info
     behind = (
-        "how far behind its master is unknown: that does not answer"
+        "how far behind its master is unknown: the master does not answer"
         if lag.size is None
         else f"behind its master {_size(lag.size, lag.size_exact)}, "
         f"{_seconds(lag.seconds, lag.exact, lag.size_exact)} s"

@@ -3,6 +3,8 @@ who sent a message and who consumed it, as clients wrote it into the trace topic
 
 (Java: QueryMsgByIdSubCommand, QueryMsgByKeySubCommand, QueryMsgByUniqueKeySubCommand,
 QueryMsgByOffsetSubCommand, QueryMsgTraceByIdSubCommand.)
+
+Tested by tests/tools/test_mqadmin_reading.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 They read without moving any group's offset. (Java: ConsumeMessageCommand,
 PrintMessageSubCommand, PrintMessageByQueueCommand.)
+
+Tested by tests/tools/test_mqadmin_reading.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Prints what RocketMQ writes to its log. (Java: StartMonitoringSubCommand, MonitorService,
 DefaultMonitorListener.)
+
+Tested by tests/tools/test_mqadmin_monitoring.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 (Java: ResetOffsetByTimeCommand, ResetOffsetByTimeOldCommand, SkipAccumulationSubCommand,
 CloneGroupOffsetCommand.)
+
+Tested by tests/tools/test_mqadmin_offsets.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Both write what the brokers have before, and what they shall have, to files in a
 the temporary files (RocketMQ's: to names that anybody can foresee); a plan that was interrupted is
 sent again with -mf (which RocketMQ's commands name, but cannot read). (Java:
 UpdateStaticTopicSubCommand, RemappingStaticTopicSubCommand, MQAdminUtils.)
+
+Tested by tests/tools/test_static_topic_commands.py.
 """
 
 from __future__ import annotations

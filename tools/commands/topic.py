@@ -3,6 +3,8 @@ topicClusterList, allocateMQ, and the entries of one consume queue: queryCq.
 
 (Java: TopicListSubCommand, TopicRouteSubCommand, TopicStatusSubCommand, TopicClusterSubCommand,
 AllocateMQSubCommand, QueryConsumeQueueCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

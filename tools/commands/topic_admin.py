@@ -2,6 +2,8 @@
 
 (Java: UpdateTopicSubCommand, UpdateTopicPermSubCommand, UpdateOrderConfCommand,
 DeleteTopicSubCommand.)
+
+Tested by tests/tools/test_mqadmin_every_command.py.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ def test_ten_lines_a_minute_and_the_number_of_the_others(caplog: pytest.LogCaptu
     for number in range(1_000):
         waits.put_off(PutOffBy.TIMER_DELIVERY, number, QueueTableFullError("full"))
     assert caplog.messages == [
-        f"timer_delivery: the message at {number} is put off: full" for number in range(10)
+        f"timer_delivery: postponing the message at {number}: full" for number in range(10)
     ]
     clock.advance(60_000)
     waits.put_off(PutOffBy.POP_REVIVAL, 7, QueueTableFullError("full"))
     assert caplog.messages[10:] == [
-        "990 more messages were put off",
-        "pop_revival: the message at 7 is put off: full",
+        "990 more messages were postponed",
+        "pop_revival: postponing the message at 7: full",
     ]
     assert list(page.counters[PUT_OFF : PUT_OFF + 4]) == [1_000, 0, 1, 0]
     close_page(page)

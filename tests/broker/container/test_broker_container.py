@@ -173,7 +173,7 @@ def test_a_long_start_holds_up_no_other(tmp_path: Path) -> None:
         assert not adding.done()
         assert remove(container, "slow") == (0, ""), "its start is given up"
         assert adding.result()[0] == 1
-        assert "it was removed meanwhile" in adding.result()[1]
+        assert "it was removed in the meantime" in adding.result()[1]
         assert container.supervisors() == {}
         assert add(container, slow) == (0, "")
         assert container.terminate() == 0

@@ -150,7 +150,7 @@ def test_what_is_no_plain_file_is_not_opened(files: Files, kind: str) -> None:
     os.mkfifo(files.root / "pipe")
     path = {"pipe": files.root / "pipe", "device": Path("/dev/zero"), "directory": files.root}[kind]
     options = load_container_options([], HOME)
-    with pytest.raises(UnreadableSettingsError, match="no plain file"):
+    with pytest.raises(UnreadableSettingsError, match="not a regular file"):
         load_contained_options(path, options, NAMESRV, HOME)
 
 

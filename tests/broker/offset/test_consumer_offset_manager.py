@@ -79,7 +79,7 @@ def test_a_group_of_the_brokers_own(
         assert manager.query_offset(group, "t", 0) == 5
         with pytest.raises(RequestError, match="are the broker's own"):
             manager.check_not_own(group)
-        assert f"group {group}: offset {2**62} of 10.0.0.1:1 for t@0 is not taken" in caplog.text
+        assert f"group {group}: rejected offset {2**62} of 10.0.0.1:1 for t@0: only" in caplog.text
     commit(manager, "g", "t", 7)
     assert manager.query_offset("g", "t", 0) == 7
     manager.check_not_own("g")

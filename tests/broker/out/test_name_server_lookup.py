@@ -73,11 +73,11 @@ def test_a_failed_look_up_keeps_the_list_and_says_so(caplog: pytest.LogCaptureFi
         world.clock.monotonic += PERIOD_MS
     assert world.api.name_servers == ("a:1",)
     (error,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert error.getMessage() == "name servers: nobody answers; those in use stay: a:1"
+    assert error.getMessage() == "name servers: nobody answers; keeping those in use: a:1"
     world.found = ["a:1"]
     caplog.set_level("INFO")
     assert not world.lookup.look_if_due()
-    assert "found again: a:1" in caplog.text
+    assert "works again: a:1" in caplog.text
 
 
 @pytest.fixture
@@ -113,4 +113,4 @@ def test_a_broker_finds_its_name_server(server: AddressServer, tmp_path: Path) -
             wait_until(lambda: len(server.paths) >= asked + 2, 30)
             server.status, server.body = 200, b"127.0.0.1:1"
             wait_until(lambda: "['127.0.0.1:1'], were" in broker.log("remoting"), 30)
-            assert "status 500; those in use stay: 127.0.0.1:" in broker.log("remoting")
+            assert "status 500; keeping those in use: 127.0.0.1:" in broker.log("remoting")

@@ -528,7 +528,7 @@ class PopWorld:
         self.turn()
         self.buffer.scan()
         self.turn()
-        self.revive.look()
+        self.revive.run_pass()
         self.turn()
         now_ms = self.clock.now_ms()
         if now_ms - self._flush_ms >= FLUSH_MS:

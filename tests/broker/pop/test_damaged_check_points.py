@@ -113,7 +113,7 @@ class ReviveWorld:
         for _ in range(times):
             self.hot.turn()
             self.hot.dispatch()
-            self.service.look()
+            self.service.run_pass()
         self.hot.turn()
 
     @property

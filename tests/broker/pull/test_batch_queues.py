@@ -272,7 +272,7 @@ def test_a_number_that_cannot_be(world: HotPathWorld, client: Client, number: st
     text = f"INNER_NUM\x01{number}"
     answer = client.call(send_request(b"one", sys_flag=128, properties=text))
     assert answer.code == 13
-    assert "INNER_NUM of an inner batch is no number from 1 to 32767" in (answer.remark or "")
+    assert "INNER_NUM of an inner batch is not a number from 1 to 32767" in (answer.remark or "")
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,7 @@ def test_a_damaged_file_is_not_used(
     queue = Queue(path)
     queue.store()
     assert queue.left_ms(0) == DELAY_MS
-    assert f"{path}: not used" in caplog.text
+    assert f"{path}: ignored" in caplog.text
 
 
 def test_a_slave_forgets(tmp_path: Path) -> None:

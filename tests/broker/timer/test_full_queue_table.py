@@ -85,7 +85,7 @@ def test_it_is_put_off_longer_each_time_and_comes_once_when_there_is_room(
             world.pass_ms(20)
         assert put_off(world) == number + 1
         due_ms = (world.clock.now_ms() + wait_ms) // 1_000 * 1_000
-    lines = [line for line in caplog.messages if "is put off: queue 0 of topic New" in line]
+    lines = [line for line in caplog.messages if ": queue 0 of topic New" in line]
     assert len(lines) == len(waits_ms)
     assert world.service.read_time_ms > world.clock.now_ms() - 2_000, "nothing holds it up"
     assert world.keys() == ["first"]

@@ -329,8 +329,14 @@ def test_the_arguments() -> None:
         assert found == asked("--notify", f"alertmanager+{given}")
         assert found.webhook.address == address
     for arguments, told in (
-        (["--notify-on", "change"], "--notify-on change: nobody is told; give --notify URL"),
-        (["--notify-format", "slack"], "--notify-format slack: nobody is told; give --notify URL"),
+        (
+            ["--notify-on", "change"],
+            "--notify-on change: needs --notify URL",
+        ),
+        (
+            ["--notify-format", "slack"],
+            "--notify-format slack: needs --notify URL",
+        ),
         (["--notify", url, "--notify-on", "never"], "argument --notify-on: invalid choice"),
         (["--notify", "pager+secret"], "--notify: is not an http or https address"),
         (

@@ -58,7 +58,7 @@ NOISE = b"".join(b"%08x" % zlib.crc32(b"%d" % n) for n in range(1_400)) + b"\n"
             b"x" * 10 * MB + b"\n",
             "has 11 MB, and at most 10 are read; --max-dump-file-mb 41 reads it",
         ),
-        (b"\n" * 100_001, "has more than 100,000 lines that are none; remove it"),
+        (b"\n" * 100_001, "has more than 100,000 lines that are not of a dump; remove it"),
     ],
     ids=["zeros", "ratio", "size", "plain", "no lines"],
 )

@@ -400,7 +400,7 @@ def test_what_nobody_edited_is_proved(place: Place, capsys: pytest.CaptureFixtur
     assert f"SHA256:{fingerprint(place.root / 'key.pub')}" in line
     assert sha256(place.link(3).read_bytes()) in line
     assert place.verifies(dumps=False) == 0
-    assert "no dump line was looked at" in capsys.readouterr().out
+    assert "no dump line was checked" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -644,7 +644,7 @@ def test_bad_input(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
         main(["verify", str(place.out), "--public-key", str(place.root / "key.pem")], lambda: 0)
         == 3
     )
-    assert "is no public key" in capsys.readouterr().err
+    assert "is not a public key" in capsys.readouterr().err
 
 
 def after_the_last_line_break(place: Place) -> None:

@@ -83,5 +83,5 @@ def test_a_history_that_is_none_is_made_anew(
     (tmp_path / HISTORY).write_text(damage)
     update_calendar(LocalFiles(), str(tmp_path), write(tmp_path, "2026-03-02"))
     assert dates(tmp_path) == ["2026-03-01", "2026-03-02"]
-    assert "is made anew from every summary.json" in caplog.text
+    assert "rebuilding it from every summary.json" in caplog.text
     assert "dt=2026-02-28/summary.json: is left out of the calendar" in caplog.text

@@ -216,7 +216,7 @@ def test_data_that_lack_a_column_are_refused() -> None:
     del row["bad_s"]
     with pytest.raises(ReportDataError, match="replica_days lacks bad_s"):
         dataclasses.replace(data, replica_days=[row])
-    with pytest.raises(ReportDataError, match="'fine' is none of met"):
+    with pytest.raises(ReportDataError, match="'fine' is not one of met"):
         dataclasses.replace(data, verdict="fine")
     with pytest.raises(ReportDataError, match="is empty"):
         dataclasses.replace(data, w1_ms=data.w0_ms)

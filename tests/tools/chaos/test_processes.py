@@ -58,7 +58,7 @@ def test_a_child_until_it_is_gone(child: subprocess.Popen[bytes]) -> None:
     ("serves", "connects", "found"),
     [
         (True, True, []),
-        (False, True, ["P without descriptors serves nobody for 0 s"]),
+        (False, True, ["P without descriptors serves no client for 0 s"]),
         (True, False, ["P has descriptors again and serves no new client"]),
     ],
 )
