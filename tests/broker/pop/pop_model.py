@@ -368,6 +368,7 @@ class History:
         offset %= end + 1
         self.world.offsets.resets[group, TOPIC, queue_id] = offset
         self.world.offsets.table[group, TOPIC, queue_id] = offset
+        self.world.follow_reset(TOPIC, group, queue_id)
         for at in range(end):
             body = self.world.log.message_at(TOPIC, queue_id, at).body
             self.model.was_reset(group, body, passed=at < offset)
@@ -400,6 +401,16 @@ class History:
         lost = {group: self.model.lost(group) for group in GROUPS}
         assert not any(lost.values()), f"lost: {lost}"
         assert not any(late.values()), f"late: {late}"
+        self._check_offsets()
+
+    def _check_offsets(self) -> None:
+        """All is settled, so each group's offset is behind all that it was given."""
+        self._wait(2_000)
+        for group in GROUPS:
+            for queue in range(QUEUES):
+                end = self.world.log.offsets(TOPIC, queue)[1]
+                offset = self.world.offsets.query_offset(group, TOPIC, queue)
+                assert offset == end, f"{group} in queue {queue}: {offset} of {end}"
 
     def _wait(self, time_ms: int) -> None:
         while time_ms > 0:

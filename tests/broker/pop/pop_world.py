@@ -531,6 +531,16 @@ class PopWorld:
             self.offsets.save()
             self.order.save_if_changed()
 
+    def follow_reset(self, topic: str, group: str, queue_id: int) -> None:
+        """An offset was set: the buffer hears it in the next turn."""
+        buffer, offsets = self.buffer, self.offsets
+
+        def told() -> None:
+            is_reset = offsets.has_offset_reset(group, topic, queue_id)
+            buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
+
+        self.loop.soon.append(told)
+
     def flush(self) -> None:
         """What is published is on the disk."""
         self._flush_ms = self.clock.now_ms()
