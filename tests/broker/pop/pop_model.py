@@ -331,6 +331,10 @@ class History:
         self.world.flush()
         self.world.services()
 
+    def _do_save(self, _a: int, _b: int, _c: int) -> None:
+        """The offsets are saved, and the log is not flushed."""
+        self.world.offsets.save()
+
     def _do_fuse(self, count: int, more: int, _c: int) -> None:
         self.world.disk.fuse = count % 8 if more % 2 else count % 60
 
@@ -432,5 +436,5 @@ class History:
 WEIGHTS = {
     "send": 12, "pop": 24, "ack": 16, "batch_ack": 6, "change": 10, "forge": 2, "peek": 2,
     "pause": 14, "sleep": 4, "flush": 4, "fuse": 5, "kill": 2, "stop": 1, "power": 1, "room": 3,
-    "reset": 1, "idle": 1,
+    "reset": 1, "idle": 1, "save": 1,
 }  # fmt: skip

@@ -260,6 +260,13 @@ class Offsets(PlainOffsets):
         self._disk.touch()
         self._disk.saved_offsets = dict(self.table)
 
+    def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> None:
+        """As a start as a master does."""
+        for (group, topic, queue_id), offset in self.table.items():
+            end = queue_ends(topic, queue_id)
+            if end is not None and offset > end:
+                self.table[group, topic, queue_id] = end
+
     def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.resets.pop((group, topic, queue_id), None)
 
@@ -408,11 +415,13 @@ class PopWorld:
             BufferSettings(self._merges, self._stay_ms, 3_000, 100, limits),
             journal, self.records, self.offsets, self.clock.now_ms, lambda: disk.flushed,
         )  # fmt: skip
+        self.offsets.limit_to(self.log.next_offset)
         self.buffer.recover(self.log.position, self.log.next_offset)
         self.order = ConsumerOrderInfoManager(
             self.root / "consumerOrderInfo.json", self.clock, self.topics.find, self._find_group
         )
         self.order.load()
+        self.order.limit_to(self.log.next_offset)
         self._build_processors(limits)
         self.progress = ReviveProgress(self.root / "progress", boot_id, 8)
         self._build_revival()
