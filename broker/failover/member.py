@@ -57,6 +57,7 @@ from broker.failover.settings import MemberSettings
 from broker.failover.sync_state import SyncState
 from ha.epochs import (
     EpochList,
+    EpochOrderError,
     StaleMasterError,
     UnknownEpochsError,
     adopted,
@@ -138,6 +139,8 @@ class MemberCore:
         self._asking = Asking(settings.request_timeout_ms)
         self._leader_known = False
         self._silent = False
+        self._unfit = False
+        """It was elected and cannot lead: it sends no heartbeats, so that another one is."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -236,7 +239,7 @@ class MemberCore:
             self._check_set(now_ms, log, doing)
 
     def _heartbeat(self, log: LogEnds, doing: _Doing) -> None:
-        if self.broker_id is None or self._silent:
+        if self.broker_id is None or self._silent or self._unfit:
             return
         epoch = self.epochs.epoch_at(log.end)
         doing.sends.append(SendHeartbeat(self.broker_id, epoch, log.end, self.confirm_offset))
@@ -409,8 +412,13 @@ class MemberCore:
     def _lead(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
         """The list is durable before the first put; the tail that nobody may have acknowledged
         stays, as in RocketMQ: it may have been answered in a weaker mode."""
+        try:
+            epochs = self.epochs.begun(view.master_epoch, log.end)
+        except (EpochOrderError, UnknownEpochsError) as error:
+            self.trouble, self._unfit = f"it is elected and cannot lead: {error}", True
+            return
         self._take(view, Stage.RUNNING, doing)
-        self.epochs = self.epochs.begun(view.master_epoch, log.end)
+        self.epochs = epochs
         doing.steps += [FlushLog(), WriteEpochs(self.epochs)]
         assert self.broker_id is not None
         self._sync_state = SyncState(self._settings, self.broker_id, log.end)

@@ -14,17 +14,23 @@ from broker.failover.member import Found, MemberCore, Stage
 from broker.failover.messages import (
     Answered,
     Ask,
+    CutLog,
+    FrameTaken,
     GroupView,
+    HangUp,
     Lead,
     LeaderNamed,
     LogEnds,
+    MasterHello,
     NameServersAnswered,
     Ready,
     RegisterAtNameServers,
     ReplicaConnected,
     ReplicaGone,
     ReplicaReported,
+    Step,
     Tick,
+    Transfer,
 )
 from broker.failover.settings import MemberSettings
 from controller.core import NO_TICKET, ControllerCore, ControllerSettings
@@ -55,10 +61,11 @@ from controller.requests import (
     Request,
 )
 from controller.state_machine import decide
-from ha.epochs import EpochList, epoch_list
+from ha.epochs import CutStep, EpochEntry, EpochList, clamped_consumer_offsets, epoch_list
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-from tests.simulation.brokers import Broker
+from tests.simulation.brokers import Broker, Link
+from tests.simulation.judge import Record
 from tests.simulation.schedule import Schedule, Shape
 
 SAFE = Shape(
@@ -252,6 +259,80 @@ def test_p26_half_a_record_at_the_end_of_a_new_master() -> None:
             other.kill(9_000)
     group.wait(5_000)
     group.check()
+
+
+def test_p8_committed_offsets_are_clamped_before_the_first_new_byte() -> None:
+    group = Played()
+    old = _parted(group)
+    end = len(old.log)
+    committed, at_first_byte = {("T", 0): end}, [-1]
+    persist, append = old._persist, old._append
+
+    def cut(step: Step) -> None:
+        nonlocal committed
+        persist(step)
+        if isinstance(step, CutLog) and step.step is CutStep.CUT_QUEUES:
+            committed = clamped_consumer_offsets(committed, {("T", 0): len(old.log)})
+
+    def first(record: Record) -> None:
+        at_first_byte.append(committed["T", 0] - len(old.log))
+        append(record)
+
+    old._persist, old._append = cut, first  # type: ignore[method-assign]
+    group.wait(5_000)
+    assert at_first_byte[1] == 0, "nobody has consumed what comes now"
+    group.check()
+
+
+def test_p24_labels_of_the_next_epoch_change_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Java master writes them on an epoch's last frame."""
+    group = Played()
+    group.put(group.master, 3)
+    group.wait(500)
+    behind = group.slaves()[0]
+    behind.kill(9_000)
+    group.wait(1_500)
+    for _ in range(2):
+        group.put(group.master, 2)
+        group.wait(500)
+        group.master.kill(300)
+        group.wait(4_000)
+    frame = Broker._frame
+
+    def mislabelled(
+        master: Broker, link: Link, offset: int, records: list[Record], label: EpochEntry
+    ) -> None:
+        later = [one for one in master.core.epochs.entries if one.epoch > label.epoch]
+        frame(master, link, offset, records, later[0] if later else label)
+
+    monkeypatch.setattr(Broker, "_frame", mislabelled)
+    group.wait(9_000)
+    assert len(behind.core.epochs.entries) >= 3
+    group.check()
+    assert behind.core.epochs == group.master.core.epochs
+
+
+@pytest.mark.parametrize("left", [b"", b"2\n0\n1-0\n2-"])
+def test_p25_a_master_without_its_list_of_epochs_is_replaced_and_costs_nobody_a_log(
+    left: bytes,
+) -> None:
+    """It comes back before its absence is seen, and is elected again, in a new epoch."""
+    group = Played(replace(SAFE, self_fence=True))
+    damaged = group.master
+    assert group.put(damaged, 4) == 4
+    group.wait(1_000)
+    damaged.kill(200)
+    damaged.disk.epoch_file = left
+    group.wait(1_500)
+    assert "elected and cannot lead" in (damaged.core.trouble or "")
+    group.wait(9_000)
+    assert group.master is not damaged
+    assert group.put(group.master) == 1
+    group.wait(1_000)
+    lengths = {one is damaged: len(one.log) for one in group.brokers}
+    assert lengths == {True: 4, False: 5}, "its log is not touched"
+    assert len(group.master.core.sync_state_set) == 2
+    assert not damaged.core.is_master
 
 
 # The controller alone
@@ -591,3 +672,21 @@ def test_alter_of_a_deposed_master_is_refused() -> None:
     live = Liveness({1: LogReport(1, 0), 2: LogReport(1, 0)})
     late = AlterSyncStateSet("C", "cb", 1, 3, frozenset((1,)), 4)
     assert decide(group, late, live).answer.code == ResponseCode.CONTROLLER_INVALID_MASTER
+
+
+def test_a_handshakes_answer_that_comes_twice_cuts_nothing() -> None:
+    """What had been acknowledged in between was gone, and this slave could be elected."""
+    lone = Lone()
+    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
+    lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+    lone.answer(
+        RequestCode.CONTROLLER_REGISTER_BROKER,
+        view=GroupView(1, "b1", 2, frozenset((1,)), 1),
+    )
+    hello = MasterHello(2, epoch_list([(1, 0), (2, 50)]), 60)
+    assert lone.step(hello).role == Transfer()
+    lone.log = LogEnds(100, 100)
+    lone.step(FrameTaken(100))
+    again = lone.step(hello)
+    assert (again.role, again.steps) == (HangUp(), ())
+    assert "its master 60" in (lone.core.trouble or "")
