@@ -70,6 +70,10 @@ from remoting.response_code import ResponseCode
 MASTER_ID: Final = 0
 """A master's brokerId at the name servers and for clients."""
 REFUSED_IDS_BEFORE_ALARM: Final = 3
+_NOT_TAKEN: Final = frozenset(
+    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
+)
+"""A set is refused for one of its members, who is not known, or not alive, to the controller."""
 
 
 class Stage(Enum):
@@ -465,7 +469,8 @@ class MemberCore:
         state = self._sync_state
         if state is None or len(state.acks) < len(state.members):
             return
-        if state.wanted(now_ms, log, self.confirm_offset) > state.members:
+        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=False)
+        if wanted > state.members:
             self._check_set(now_ms, log, doing)
 
     def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
@@ -473,7 +478,7 @@ class MemberCore:
         alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
         if state is None or self._asking.waits_for(alter):
             return
-        wanted = state.wanted(now_ms, log, self.confirm_offset)
+        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=True)
         if wanted == state.members and not state.unsettled:
             return
         ask = Ask(
@@ -496,7 +501,7 @@ class MemberCore:
             view = event.view
             self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
         else:
-            self._sync_state.refused(ask.ticket)
+            self._sync_state.refused(ask.ticket, for_newcomers=event.code in _NOT_TAKEN)
             self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
 
     def _move_offsets(self, log: LogEnds) -> None:

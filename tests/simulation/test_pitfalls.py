@@ -1,4 +1,5 @@
-"""The pitfalls of RocketMQ's controller mode that are schedules, each played with the cores.
+"""The pitfalls of RocketMQ's controller mode that are schedules, each played with the cores. (Those
+of one member alone: test_member_pitfalls.py.)
 
 P1 … P37 are the numbers of docs/failover.md. The large group is `Schedule`'s; what a pitfall needs
 to happen is done by hand, then everything is judged as in any other run.
@@ -10,29 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.failover.member import Found, MemberCore, Stage
 from broker.failover.messages import (
-    Answered,
-    Ask,
     CutLog,
-    FrameTaken,
-    GroupView,
-    HangUp,
-    Lead,
-    LeaderNamed,
-    LogEnds,
-    MasterHello,
-    NameServersAnswered,
-    Ready,
-    RegisterAtNameServers,
-    ReplicaConnected,
-    ReplicaGone,
-    ReplicaReported,
     Step,
-    Tick,
-    Transfer,
 )
-from broker.failover.settings import MemberSettings
 from controller.core import NO_TICKET, ControllerCore, ControllerSettings
 from controller.election import Choice, Liveness, LogReport, choose_master
 from controller.events import (
@@ -61,8 +43,7 @@ from controller.requests import (
     Request,
 )
 from controller.state_machine import decide
-from ha.epochs import CutStep, EpochEntry, EpochList, clamped_consumer_offsets, epoch_list
-from remoting.request_code import RequestCode
+from ha.epochs import CutStep, EpochEntry, clamped_consumer_offsets
 from remoting.response_code import ResponseCode
 from tests.simulation.brokers import Broker, Link
 from tests.simulation.judge import Record
@@ -542,151 +523,8 @@ def test_not_leader_answers_nothing_else() -> None:
     assert not core.is_leader(2_010), "from when the request left, less the margin"
 
 
-# The member alone
-
-SETTINGS = MemberSettings("C", "cb", "b1", all_ack_in_sync_state_set=True, min_in_sync_replicas=2)
-
-
-class Lone:
-    """One member and its log."""
-
-    def __init__(self, epochs: EpochList = EpochList(), end: int = 0) -> None:  # noqa: B008
-        found = Found(None, None, epochs, 0)
-        self.core = MemberCore(SETTINGS, found, "b1;1")
-        self.log = LogEnds(end, end)
-        self.now = 0
-        self.step(LeaderNamed("c0"))
-
-    def step(self, event: object, ms: int = 0) -> Ready:
-        self.now += ms
-        self.last = self.core.step(event, self.now, self.log)  # type: ignore[arg-type]
-        return self.last
-
-    def asked(self, code: RequestCode) -> Ask:
-        (found,) = (one for one in self.last.sends if isinstance(one, Ask) and one.code == code)
-        return found
-
-    def answer(self, code: RequestCode, result: int = 0, **more: object) -> Ready:
-        ticket = self.asked(code).ticket
-        return self.step(Answered(ticket, ResponseCode(result), **more))  # type: ignore[arg-type]
-
-    def lead(self, epoch: int = 1) -> None:
-        self.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=1)
-        self.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
-        self.answer(RequestCode.CONTROLLER_REGISTER_BROKER)
-        view = GroupView(1, "b1", epoch, frozenset((1,)), 1)
-        self.answer(RequestCode.CONTROLLER_ELECT_MASTER, view=view)
-
-
-def test_p6_a_wanted_set_counts_before_its_answer() -> None:
-    lone = Lone()
-    lone.lead()
-    assert lone.last.role == Lead(1)
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(1, 0))
-    assert lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET).sync_state_set == {1, 2}
-    lone.log = LogEnds(100, 100)
-    lone.step(Tick(), 10)
-    assert lone.core.acknowledged_offset == 0
-    lone.step(ReplicaReported(1, 60))
-    assert lone.core.acknowledged_offset == 60
-
-
-def test_p16_refused_ids_are_asked_anew_and_said_aloud() -> None:
-    lone = Lone()
-    for _ in range(3):
-        lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
-        lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID, 2014)
-    assert "refuses them" in (lone.core.trouble or "")
-    lone.asked(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
-
-
-def test_p18_p19_a_refused_set_is_asked_for_and_the_next_check_goes_on() -> None:
-    lone = Lone()
-    lone.lead()
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(1, 0))
-    lone.answer(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, 2013)
-    assert lone.core.sync_state_set == {1}
-    lone.asked(RequestCode.CONTROLLER_GET_REPLICA_INFO)
-    lone.step(Tick(), 6_000)
-    lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET)
-
-
-def test_p23_a_slave_that_does_not_follow_leaves_the_set() -> None:
-    lone = Lone()
-    lone.lead()
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(1, 0))
-    lone.answer(
-        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
-        view=GroupView(1, "b1", 1, frozenset((1, 2)), 2),
-    )
-    lone.log = LogEnds(100, 100)
-    lone.step(ReplicaReported(1, 0), 14_000)
-    lone.step(Tick(), 6_000)
-    assert lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET).sync_state_set == {1}
-
-
-def test_p27_a_controller_behind_the_log_changes_nothing() -> None:
-    lone = Lone(epoch_list([(1, 0), (7, 50)]), 80)
-    lone.lead(epoch=6)
-    assert lone.last.role is None
-    assert "this log at 7" in (lone.core.trouble or "")
-    assert lone.core.stage is Stage.FINDING_MASTER
-    lone.step(Tick(), 1_000)
-    assert not any(isinstance(one, RegisterAtNameServers) for one in lone.last.sends)
-    lone.asked(RequestCode.CONTROLLER_ELECT_MASTER)
-
-
-def test_p28_p36_the_registration_carries_the_epoch_and_is_repeated() -> None:
-    lone = Lone()
-    lone.lead(epoch=3)
-    assert RegisterAtNameServers(0, 3) in lone.last.sends
-    lone.step(Tick(), 1_000)
-    assert RegisterAtNameServers(0, 3) in lone.last.sends
-    lone.step(NameServersAnswered(3))
-    lone.step(Tick(), 1_000)
-    assert RegisterAtNameServers(0, 3) not in lone.last.sends
-
-
-def test_p30_no_controller_at_all_is_asked_for_again() -> None:
-    lone = Lone()
-    lone.step(LeaderNamed(None))
-    assert lone.step(Tick(), 4_000).sends
-
-
-def test_a_slaves_late_older_connection_does_not_hide_its_newer_one() -> None:
-    """Found by the simulation (a seed of 752): the older handshake came last."""
-    lone = Lone()
-    lone.lead()
-    lone.step(ReplicaConnected(2, 2))
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(2, 0))
-    lone.step(ReplicaGone(1))
-    assert lone.core.sync_state_set == {1, 2}
-
-
 def test_alter_of_a_deposed_master_is_refused() -> None:
     group = _group(master=2)
     live = Liveness({1: LogReport(1, 0), 2: LogReport(1, 0)})
     late = AlterSyncStateSet("C", "cb", 1, 3, frozenset((1,)), 4)
     assert decide(group, late, live).answer.code == ResponseCode.CONTROLLER_INVALID_MASTER
-
-
-def test_a_handshakes_answer_that_comes_twice_cuts_nothing() -> None:
-    """What had been acknowledged in between was gone, and this slave could be elected."""
-    lone = Lone()
-    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
-    lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
-    lone.answer(
-        RequestCode.CONTROLLER_REGISTER_BROKER,
-        view=GroupView(1, "b1", 2, frozenset((1,)), 1),
-    )
-    hello = MasterHello(2, epoch_list([(1, 0), (2, 50)]), 60)
-    assert lone.step(hello).role == Transfer()
-    lone.log = LogEnds(100, 100)
-    lone.step(FrameTaken(100))
-    again = lone.step(hello)
-    assert (again.role, again.steps) == (HangUp(), ())
-    assert "its master 60" in (lone.core.trouble or "")
