@@ -505,6 +505,27 @@ def test_a_write_without_an_answer_cannot_come_later() -> None:
     assert 3 in brain.group.replicas, "then the request again"
 
 
+@pytest.mark.parametrize("fence", [1, 2])
+def test_a_grant_that_comes_twice_or_late_takes_nothing_back(fence: int) -> None:
+    """The groups were again as they had been then, and who waited for an answer got none."""
+    brain = Brain(lease_ms=60_000)
+    old = dict(brain.stored)
+    brain.core.step(LeadershipGranted(2, brain.now, old), brain.now)
+    brain.tick(4_000)
+    brain.tick(4_000)
+    brain.tick(4_000)
+    brain.grow(2)
+    (swap,) = brain.core.step(Asked(7, ApplyBrokerId("C", "cb", 3, "b3;1")), brain.now).swaps
+    brain.core.step(LeadershipGranted(fence, brain.now - 20_000, old), brain.now)
+    assert brain.core.is_leader(brain.now)
+    brain.stored["cb"] = Stored(swap.version + 1, swap.group)
+    ended = SwapEnded("cb", swap.number, Outcome.DONE, swap.version + 1)
+    assert [one.code for one in brain.do(brain.core.step(ended, brain.now))] == [0]
+    known = brain.ask(GetReplicaInfo("C", "cb")).group
+    assert known is not None
+    assert (known.master_broker_id, known.replicas.keys()) == (1, {1, 2, 3})
+
+
 def test_a_controller_that_was_stopped_judges_nobody_by_its_sleep() -> None:
     brain = Brain()
     brain.grow(2)
