@@ -189,6 +189,7 @@ class BrokerController:
             self._tables.restore_lacking(self._store.stored_queues())
             self._store.open_log()
             self._tables.offsets.limit_to(self._store.log.next_offset)
+            self._tables.order_info.limit_to(self._store.log.next_offset)
         self._pop.open()
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)

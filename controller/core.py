@@ -110,6 +110,7 @@ class ControllerCore:
         self._live = LiveBrokers()
         self._lanes: dict[str, _Lane] = {}
         self._fence: int | None = None
+        self._newest_fence = 0
         self._lease_until_ms = 0
         self._warm_at_ms = 0
         self._scanned_ms = 0
@@ -150,7 +151,14 @@ class ControllerCore:
     # Leadership
 
     def _granted(self, event: LeadershipGranted, now_ms: int) -> None:
-        self._fence = event.fence
+        """One that comes twice, or late, takes nothing back: neither what was stored since nor who
+        waits for an answer."""
+        if event.fence == self._fence:
+            self._prolong(event.sent_ms)
+            return
+        if event.fence < self._newest_fence:
+            return
+        self._fence = self._newest_fence = event.fence
         self._lease_until_ms = 0
         self._prolong(event.sent_ms)
         self._lanes = {name: _Lane(stored, deque()) for name, stored in event.groups.items()}

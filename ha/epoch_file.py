@@ -46,6 +46,8 @@ def decode_epochs(data: bytes) -> EpochList:
     if count != len(lines) or count > MAX_ENTRIES:
         raise EpochFileError(f"{len(lines)} entries where the first line says {count}")
     text = "".join(f"{line}\n" for line in lines).encode()
+    if lines and not data.endswith(b"\n"):
+        raise EpochFileError(f"it ends within {lines[-1]!r:.40}")
     if crc not in (0, zlib.crc32(text) & _CRC_MASK):
         raise EpochFileError(f"checksum {crc} does not belong to the entries")
     return _parsed(lines)

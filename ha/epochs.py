@@ -33,7 +33,8 @@ class EpochOrderError(ValueError):
 
 
 class StaleMasterError(ValueError):
-    """A master of an older epoch than the log's own last one: its word cuts nothing."""
+    """A master of an older epoch than the log's own last one, or an old word of this one: it cuts
+    nothing."""
 
 
 class UnknownEpochsError(ValueError):
@@ -92,11 +93,19 @@ class EpochList:
     def begun(self, epoch: int, log_end: int) -> EpochList:
         """The list of a log up to `log_end` whose broker becomes master of `epoch`.
 
-        Raises EpochOrderError if the log knows that epoch or a newer one already.
+        Raises EpochOrderError if the log knows that epoch or a newer one already, and
+        UnknownEpochsError for a log without list: its slaves would share no entry with it, and
+        start over.
         """
         if epoch <= self.last_epoch:
             raise EpochOrderError(f"epoch {epoch} cannot begin after epoch {self.last_epoch}")
-        return self.cut(log_end).appended(epoch, log_end)
+        if log_end > 0 and not self.entries:
+            raise UnknownEpochsError(f"a log of {log_end} bytes without a list of epochs")
+        return self.cut(log_end).appended(epoch, log_end).shortened()
+
+    def shortened(self) -> EpochList:
+        """The newest MAX_ENTRIES: a longer list cannot be read again, nor sent."""
+        return EpochList(self.entries[-MAX_ENTRIES:])
 
     def cut(self, offset: int) -> EpochList:
         """Without what begins at `offset` or behind (Java: truncateSuffixByOffset)."""
@@ -174,8 +183,12 @@ def plan_truncation(
 
     master_epoch: the epoch in which the controller named that master; a Java master's list may lack
     it. Without an entry in common the log starts over, at the offset where both lists begin if that
-    is the same one. Raises StaleMasterError, and UnknownEpochsError for a log without list.
+    is the same one. What was got from this master in this epoch is not cut, as its log only grows
+    in it: an answer that knows less has been overtaken. Raises StaleMasterError, and
+    UnknownEpochsError for a log without list.
     """
+    if master_end < 0:
+        raise StaleMasterError(f"a master whose log ends at {master_end}")
     if max(master_epoch, master.last_epoch) < own.last_epoch:
         raise StaleMasterError(
             f"the log has epoch {own.last_epoch}, the master only {master_epoch}: nothing is cut"
@@ -185,6 +198,12 @@ def plan_truncation(
             raise UnknownEpochsError(f"a log of {own_end} bytes without a list of epochs")
         return TruncationPlan(0, own, ())
     point = find_consistent_point(own, own_end, master, master_end)
+    if point is not None and point < own_end and own.last_epoch == master_epoch:
+        begun_at = own.entries[-1].start_offset
+        if own.entries[-1] in master.entries and begun_at < own_end:
+            raise StaleMasterError(
+                f"the log has {own_end} bytes of epoch {master_epoch}, its master {master_end}"
+            )
     starts_over = point is None
     if point is None:
         point = _common_beginning(own, master)
@@ -213,16 +232,16 @@ def adopted(own: EpochList, master: EpochList) -> EpochList:
         for entry in own.entries
         if entry.epoch < first.epoch and entry.start_offset < first.start_offset
     )
-    return EpochList(older + master.entries)
+    return EpochList(older + master.entries).shortened()
 
 
 def frame_label(epochs: EpochList, offset: int) -> EpochEntry:
     """What a master writes on a frame: the epoch of its first byte at `offset` (Java: often the
-    epoch behind it). Raises EpochOrderError if the list begins later."""
-    found = epochs.find(offset)
-    if found is None:
-        raise EpochOrderError(f"no epoch in {list(map(tuple, epochs.entries))} holds {offset}")
-    return found
+    epoch behind it); of bytes that are older than its list, the list's first, which Java's slaves
+    take. Raises EpochOrderError without any."""
+    if not epochs.entries:
+        raise EpochOrderError(f"no epoch holds {offset}, the list is empty")
+    return epochs.find(offset) or epochs.entries[0]
 
 
 def master_confirm_offset(

@@ -57,6 +57,7 @@ from broker.failover.settings import MemberSettings
 from broker.failover.sync_state import SyncState
 from ha.epochs import (
     EpochList,
+    EpochOrderError,
     StaleMasterError,
     UnknownEpochsError,
     adopted,
@@ -69,6 +70,10 @@ from remoting.response_code import ResponseCode
 MASTER_ID: Final = 0
 """A master's brokerId at the name servers and for clients."""
 REFUSED_IDS_BEFORE_ALARM: Final = 3
+_NOT_TAKEN: Final = frozenset(
+    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
+)
+"""A set is refused for one of its members, who is not known, or not alive, to the controller."""
 
 
 class Stage(Enum):
@@ -135,6 +140,8 @@ class MemberCore:
         self._asking = Asking(settings.request_timeout_ms)
         self._leader_known = False
         self._silent = False
+        self._unfit = False
+        """It was elected and cannot lead: it sends no heartbeats, so that another one is."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -233,7 +240,7 @@ class MemberCore:
             self._check_set(now_ms, log, doing)
 
     def _heartbeat(self, log: LogEnds, doing: _Doing) -> None:
-        if self.broker_id is None or self._silent:
+        if self.broker_id is None or self._silent or self._unfit:
             return
         epoch = self.epochs.epoch_at(log.end)
         doing.sends.append(SendHeartbeat(self.broker_id, epoch, log.end, self.confirm_offset))
@@ -406,8 +413,13 @@ class MemberCore:
     def _lead(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
         """The list is durable before the first put; the tail that nobody may have acknowledged
         stays, as in RocketMQ: it may have been answered in a weaker mode."""
+        try:
+            epochs = self.epochs.begun(view.master_epoch, log.end)
+        except (EpochOrderError, UnknownEpochsError) as error:
+            self.trouble, self._unfit = f"it is elected and cannot lead: {error}", True
+            return
         self._take(view, Stage.RUNNING, doing)
-        self.epochs = self.epochs.begun(view.master_epoch, log.end)
+        self.epochs = epochs
         doing.steps += [FlushLog(), WriteEpochs(self.epochs)]
         assert self.broker_id is not None
         self._sync_state = SyncState(self._settings, self.broker_id, log.end)
@@ -454,7 +466,8 @@ class MemberCore:
         state = self._sync_state
         if state is None or len(state.acks) < len(state.members):
             return
-        if state.wanted(now_ms, log, self.confirm_offset) > state.members:
+        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=False)
+        if wanted > state.members:
             self._check_set(now_ms, log, doing)
 
     def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
@@ -462,7 +475,7 @@ class MemberCore:
         alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
         if state is None or self._asking.waits_for(alter):
             return
-        wanted = state.wanted(now_ms, log, self.confirm_offset)
+        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=True)
         if wanted == state.members and not state.unsettled:
             return
         ask = Ask(
@@ -485,7 +498,7 @@ class MemberCore:
             view = event.view
             self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
         else:
-            self._sync_state.refused(ask.ticket)
+            self._sync_state.refused(ask.ticket, for_newcomers=event.code in _NOT_TAKEN)
             self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
 
     def _move_offsets(self, log: LogEnds) -> None:

@@ -42,6 +42,10 @@ class SyncState:
         self.acks: dict[int, int] = {}
         """By broker id, of those connected that have reported."""
         self._unsettled: dict[int, frozenset[int]] = {}
+        self._turned_away: dict[int, None] = {}
+        """Newcomers of sets that the controller refused for one of them, in the order in which
+        they are tried again, each alone: nobody else waits for one who is not known, or not alive,
+        to the controller."""
         self.members: frozenset[int] = frozenset((own_id,))
         """The set in force, as last heard."""
         self.epoch = 0
@@ -54,14 +58,21 @@ class SyncState:
         if epoch > self.epoch:
             self.members, self.epoch = members, epoch
             self._unsettled.clear()
+            for broker_id in members:
+                self._turned_away.pop(broker_id, None)
 
     def asked(self, ticket: int, wanted: frozenset[int]) -> None:
         """1001 is sent for this set."""
         self._unsettled[ticket] = wanted
 
-    def refused(self, ticket: int) -> None:
-        """The controller has answered that one with an error: it is not in force."""
-        self._unsettled.pop(ticket, None)
+    def refused(self, ticket: int, *, for_newcomers: bool) -> None:
+        """The controller has answered that one with an error: it is not in force. for_newcomers:
+        because it does not take one of those who would join."""
+        wanted = self._unsettled.pop(ticket, None)
+        if wanted is not None and for_newcomers:
+            for broker_id in sorted((wanted - self.members) & self._replicas.keys()):
+                self._turned_away.pop(broker_id, None)
+                self._turned_away[broker_id] = None
 
     @property
     def unsettled(self) -> bool:
@@ -111,18 +122,28 @@ class SyncState:
         if not replica.connections:
             del self._replicas[broker_id]
             self.acks.pop(broker_id, None)
+            self._turned_away.pop(broker_id, None)
 
-    def wanted(self, now_ms: int, log: LogEnds, confirm_offset: int) -> frozenset[int]:
-        """Who belongs into the set, from the connections there are now."""
+    def wanted(
+        self, now_ms: int, log: LogEnds, confirm_offset: int, *, tries_again: bool
+    ) -> frozenset[int]:
+        """Who belongs into the set, from the connections there are now. tries_again: one who was
+        turned away, too, if nothing else is to be changed."""
         found = {self._own_id}
         for broker_id, replica in self._replicas.items():
             self._follow_goal(replica, now_ms, log)
             if broker_id in self.members:
                 belongs = self._keeps_up(replica, now_ms)
             else:
-                belongs = self._may_join(replica, confirm_offset)
+                belongs = broker_id not in self._turned_away
+                belongs = belongs and self._may_join(replica, confirm_offset)
             if belongs:
                 found.add(broker_id)
+        if tries_again and found == self.members:
+            for broker_id in self._turned_away:
+                if self._may_join(self._replicas[broker_id], confirm_offset):
+                    found.add(broker_id)
+                    break
         return frozenset(found)
 
     def _keeps_up(self, replica: _Replica, now_ms: int) -> bool:

@@ -42,6 +42,9 @@ class ConsumerOffsetManager(JsonConfigManager):
         self._lock = threading.Lock()
         self.stores_resets = False
         """useServerSideResetOffset, as it is now."""
+        self.on_set_back: Callable[[str, str, int], None] = lambda *_queue: None
+        """Told (group, topic, queue id) when an offset was reset, or stored below the one before,
+        by the thread that did it. Set before the first request."""
         self._table: dict[str, dict[int, int]] = {}
         self._resets: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue id) to the offset that the next pull is told to go on from; in
@@ -97,6 +100,7 @@ class ConsumerOffsetManager(JsonConfigManager):
                 offset,
                 stored,
             )
+            self.on_set_back(group, topic, queue_id)
         self.mark_changed()
 
     def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -124,6 +128,7 @@ class ConsumerOffsetManager(JsonConfigManager):
         """The group goes on from `offset` in a queue: stored, and told to its next pull there."""
         self._resets[group, topic, queue_id] = offset
         self.commit_offset(remote, group, topic, queue_id, offset)
+        self.on_set_back(group, topic, queue_id)
 
     def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether the group has not been told of a reset yet: what it commits is out of date."""

@@ -85,8 +85,3 @@ def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
     if 0 <= diff < len(diffs) and diffs[diff] == diff:
         return 1 << diff
     return 1 << diffs.index(diff) if diff in diffs else 0
-
-
-def belongs_to(wrapper: PopCheckPointWrapper, queue: OffsetQueue) -> bool:
-    """Whether the check point is of this queue and group."""
-    return wrapper.point[:3] == (queue.topic, queue.group, queue.queue_id)

@@ -244,6 +244,23 @@ class ConsumerOrderInfoManager(JsonConfigManager):
                 if not queues:
                     del self._table[key]
 
+    def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> None:
+        """A start: forget pops of messages that their queue lacks. queue_ends: (topic, queue id) to
+        its end, None: it has no message. Power was lost, and the log with the end of the queue:
+        others get their offsets, and what was noted as acknowledged would pass over these."""
+        with self._lock:
+            for key, queues in self._table.items():
+                topic = key.rpartition("@")[0]
+                for queue_id, info in list(queues.items()):
+                    end = queue_ends(topic, queue_id) or 0
+                    if max(info.queue_offsets, default=-1) >= end:
+                        log.warning(
+                            "ordered pop: %s queue %s is forgotten: it ends at %s, handed out: %s",
+                            key, queue_id, end, info.queue_offsets,
+                        )  # fmt: skip
+                        del queues[queue_id]
+                        self.mark_changed()
+
     def _why_gone(self, key: str, queue_id: int, info: OrderInfo) -> str | None:
         name, _, group = key.rpartition("@")
         topic = self._find_topic(name)

@@ -15,16 +15,11 @@ the handles. Knows no request.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from broker.pop.buffered_pops import (
-    OffsetQueue,
-    PopCheckPointWrapper,
-    QueueKey,
-    belongs_to,
-    bit_of,
-)
+from broker.pop.buffered_pops import OffsetQueue, PopCheckPointWrapper, QueueKey, bit_of
 from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.due_check_points import DueCheckPoints
 from broker.pop.pop_check_point import PopCheckPoint, stored_point
@@ -92,12 +87,14 @@ class PopBufferMergeService:
         self._queues: dict[QueueKey, OffsetQueue] = {}
         self._buffer: dict[CheckPointKey, PopCheckPointWrapper] = {}
         self._due = DueCheckPoints()
-        self._unflushed: list[PopCheckPointWrapper] = []
-        """Stored, and not known to be on disk."""
+        self._unflushed: deque[PopCheckPointWrapper] = deque()
+        """Stored, and not known to be on disk, in the log's order."""
         self.on_work: Callable[[], None] = lambda: None
         """Called when `scan` has something to do. Set before the first pop."""
         self._recovered: set[PopCheckPointWrapper] = set()
         """Found in the journal without parent; until they are safe no offset moves."""
+        self._holds_offsets = False
+        """The journal had rows, and not every offset has been looked at since."""
         self._leaving = 0
         """Check points in the append queue."""
         self.let_go = 0
@@ -141,18 +138,29 @@ class PopBufferMergeService:
         for found in queues:
             self._recover_queue(found, queue_end, by_number, now_ms)
         kept = 0
+        broken: set[OffsetQueue] = set()
+        dropped: list[int] = []
         for row in rows:
             queue = by_number.get(row.queue)
             fault = (
                 "its queue no longer exists" if queue is None else _fault_of(row, queue, queue_end)
             )
+            is_pop = row.point.next_offset != -1
+            if queue is not None and is_pop and (fault or queue in broken):
+                # The offset must not pass over its messages with those of later pops.
+                fault = fault or "it is behind one that was dropped"
+                broken.add(queue)
             if queue is None or fault:
-                self._journal.free(row.row)
+                dropped.append(row.row)
                 self.let_go += 1
                 log.warning("pop journal: dropped %s: %s", row, fault)
             else:
                 self._recover_row(row, queue, log_end, now_ms)
                 kept += 1
+        for number in reversed(dropped):  # a kill leaves none behind one that is gone
+            self._journal.free(number)
+        self._unflushed = deque(sorted(self._unflushed, key=lambda one: one.stored_end))
+        self._holds_offsets = bool(rows)
         if rows:
             log.info("pop journal: %s check points of %s queues", kept, len(by_number))
 
@@ -347,7 +355,18 @@ class PopBufferMergeService:
         new.parent = old
         old.children = [*old.children, new]
         self._set_bits(old, old.bits | bit)
+        if old.queue is None and old.is_acked and old not in self._recovered:
+            self._replace(old, new)
         return True
+
+    def _replace(self, old: PopCheckPointWrapper, new: PopCheckPointWrapper) -> None:
+        """A message was renewed again: nothing waits for the check point in between. (Their rows
+        filled the journal, and nobody could pop.)"""
+        new.parent, old.children = old.parent, []
+        if old.parent is not None:
+            others = [child for child in old.parent.children if child is not old]
+            old.parent.children = [*others, new]
+        self._free(old)
 
     @staticmethod
     def _own(wrapper: PopCheckPointWrapper, owner: OffsetQueue) -> None:
@@ -421,7 +440,7 @@ class PopBufferMergeService:
     @property
     def has_work(self) -> bool:
         """Whether `scan` has something to do, now or later."""
-        return bool(self._unflushed) or not self._due.is_empty
+        return bool(self._unflushed) or not self._due.is_empty or self._holds_offsets
 
     def scan(self) -> None:
         """Store what has stayed long enough; move the offsets over what is on disk. To be called
@@ -434,25 +453,22 @@ class PopBufferMergeService:
             if not wrapper.is_leaving and self._is_here(wrapper):
                 self._store(wrapper)
         self._follow_flushes()
+        if self._holds_offsets and not self._recovered:
+            self._advance_all()
 
     def _is_here(self, wrapper: PopCheckPointWrapper) -> bool:
         return self._buffer.get(wrapper.key) is wrapper
 
     def _follow_flushes(self) -> None:
-        if not self._unflushed:
-            return
-        flushed = self._flushed_offset()
-        safe = [wrapper for wrapper in self._unflushed if wrapper.stored_end <= flushed]
-        if not safe:
-            return
-        self._unflushed = [one for one in self._unflushed if one.stored_end > flushed]
-        had_recovered = bool(self._recovered)
-        for wrapper in safe:
-            self._settle(wrapper)
-        if had_recovered and not self._recovered:
-            self._advance_all()
+        unflushed = self._unflushed
+        flushed = self._flushed_offset() if unflushed else 0
+        while unflushed and unflushed[0].stored_end <= flushed:
+            wrapper = unflushed.popleft()
+            if wrapper.row >= 0:  # else its queue is forgotten
+                self._settle(wrapper)
 
     def _advance_all(self) -> None:
+        self._holds_offsets = False
         for queue in self._queues.values():
             self._advance(queue)
 
@@ -491,24 +507,37 @@ class PopBufferMergeService:
 
     # -- forgetting ----------------------------------------------------------------------------
 
+    def offset_was_set(self, topic: str, group: str, queue_id: int, *, is_reset: bool) -> None:
+        """Somebody set the group's offset back (is_reset: or anywhere, as an operator may), and no
+        pop has seen it: what was handed out is forgotten now. After a kill before the next pop the
+        journal's offset, which was further, counted again."""
+        key = topic, group, queue_id
+        queue, stored = self._queues.get(key), self._offsets.query_offset(group, topic, queue_id)
+        if queue is None or stored is None or not (is_reset or stored < queue.committed):
+            return
+        self.clear_offset_queue(*key)
+        # consumerOffset.json, which is saved later, may say less than this.
+        committed = max(stored, 0)
+        number = self._journal.add_queue(*key, committed)
+        if number is not None:
+            found = JournalQueue(number, *key, committed)
+            self._queues[key] = OffsetQueue(found, self._now_ms())
+
     def clear_offset_queue(self, topic: str, group: str, queue_id: int) -> None:
         """The group's offset was set by somebody: pops before that do not move it any more."""
         queue = self._queues.pop((topic, group, queue_id), None)
         if queue is None:
             return
         log.info("group %s: offset of %s@%s was set; forgetting its pops", group, topic, queue_id)
-        for wrapper in [one for one in self._buffer.values() if belongs_to(one, queue)]:
-            del self._buffer[wrapper.key]
+        # First, so that its rows are of no queue: with some of them left by a kill, the group went
+        # on behind these, and those before them were lost.
+        self._journal.free_queue(queue.number)
+        for wrapper in [*queue.waits, *queue.renewed]:
+            if self._is_here(wrapper):
+                del self._buffer[wrapper.key]
             wrapper.is_leaving = True
             self._free(wrapper)
-        for wrapper in [*queue.waits, *queue.renewed]:
-            self._free(wrapper)
         queue.waits.clear()
-        for wrapper in self._unflushed:
-            if belongs_to(wrapper, queue):
-                self._free(wrapper)
-        self._unflushed = [one for one in self._unflushed if one.row >= 0]
-        self._journal.free_queue(queue.number)
 
     def clean(self, is_known: Callable[[str, str], bool]) -> None:
         """Forget queues without pops for long, and those whose topic or group no longer exists:

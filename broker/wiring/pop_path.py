@@ -133,7 +133,14 @@ class PopPath:
         scans = loop.ticks(SCAN_MS, self._scan)
         self.buffer.on_work = scans.begin
         scans.begin()
+        self._tables.offsets.on_set_back = lambda *queue: loop.call_soon_threadsafe(
+            lambda: self._offset_was_set(*queue)
+        )
         loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
+
+    def _offset_was_set(self, group: str, topic: str, queue_id: int) -> None:
+        is_reset = self._tables.offsets.has_offset_reset(group, topic, queue_id)
+        self.buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""

@@ -48,6 +48,7 @@ def test_there_are_files_of_java() -> None:
     [
         *(b"", b"1\n", b"x\n0\n", b"2\n0\n1-0\n", b"1\n1\n1-0\n", b"1\n0\n-1-0\n"),
         *(b"2\n0\n2-0\n1-5\n", b"2\n0\n1-5\n2-5\n", b"1\n0\n1-\xd9\xa1\n", b"1\n0\n1-0"[:-1]),
+        *(b"1\n0\n1-69", b"2\n0\n1-0\n2-69"),
         *(b"1\n0\n4294967296-0\n", b"1\n0\n1-9223372036854775808\n", b"0\n0\n" + b"\n" * 70_000),
     ],
 )
@@ -78,6 +79,51 @@ def test_an_epoch_without_a_message_is_replaced() -> None:
         epochs.begun(2, 200)
 
 
+@pytest.mark.parametrize("crc", [None, 0])
+def test_a_torn_file_is_no_list_at_any_byte(crc: int | None) -> None:
+    """What is left of it is refused, or says all that it said."""
+    whole = epoch_list([(1, 0), (2, 693), (30, 1386), (2**31 - 1, 2**63 - 1)])
+    data = encode_epochs(whole)
+    if crc is not None:
+        data = b"\n".join([b"4", b"0", *data.split(b"\n")[2:]])
+    for size in range(len(data)):
+        with pytest.raises(EpochFileError):
+            decode_epochs(data[:size])
+        assert read_epochs(data[:size], data) == whole
+
+
+def test_a_list_is_never_longer_than_what_can_be_read_again() -> None:
+    """With 1,001 elections in a log its file was refused by the next start, and every slave of that
+    broker started over."""
+    master = slave = EpochList()
+    for epoch in range(1, 1_101):
+        master = master.begun(epoch, 10 * (epoch - 1))
+        if epoch == 100:
+            slave = master
+    slave = adopted(slave, master)
+    assert len(master.entries) == len(slave.entries) == 1_000
+    assert master.last_epoch == slave.last_epoch == 1_100
+    assert decode_epochs(encode_epochs(master)) == decode_epochs(encode_epochs(slave)) == master
+
+
+def test_a_log_without_a_list_does_not_lead() -> None:
+    """Its list began at its end: no slave had an entry of it, and each threw its own log away."""
+    with pytest.raises(UnknownEpochsError, match="400 bytes"):
+        EpochList().begun(5, 400)
+    assert EpochList().begun(5, 0) == epoch_list([(5, 0)])
+
+
+def test_a_masters_older_word_cuts_nothing_of_its_own_epoch() -> None:
+    """An answer to a handshake that came twice took back what was acknowledged in between."""
+    epochs = epoch_list([(1, 0), (2, 50)])
+    with pytest.raises(StaleMasterError, match="100 bytes of epoch 2, its master 60"):
+        plan_truncation(epochs, 100, epochs, 60, master_epoch=2)
+    assert plan_truncation(epochs, 60, epochs, 60, master_epoch=2).steps == ()
+    assert plan_truncation(epochs, 100, epochs, 60, master_epoch=3).cut_to == 60
+    with pytest.raises(StaleMasterError, match="ends at -5"):
+        plan_truncation(epochs, 100, epochs, -5, master_epoch=3)
+
+
 def test_entries_that_fall_are_named() -> None:
     with pytest.raises(EpochOrderError, match="epoch 2 from 5 cannot follow epoch 3 from 4"):
         epoch_list([(3, 4), (2, 5)])
@@ -96,8 +142,9 @@ def test_a_frame_has_the_label_of_its_first_byte() -> None:
     epochs = epoch_list([(1, 0), (2, 693)])
     assert frame_label(epochs, 0) == (1, 0)
     assert frame_label(epochs, 693) == (2, 693)
+    assert frame_label(epoch_list([(2, 693), (3, 900)]), 0) == (2, 693), "a list was shortened"
     with pytest.raises(EpochOrderError):
-        frame_label(epoch_list([(2, 693)]), 0)
+        frame_label(EpochList(), 0)
 
 
 class Replica:

@@ -1,4 +1,5 @@
-"""The pitfalls of RocketMQ's controller mode that are schedules, each played with the cores.
+"""The pitfalls of RocketMQ's controller mode that are schedules, each played with the cores. (Those
+of one member alone: test_member_pitfalls.py.)
 
 P1 … P37 are the numbers of docs/failover.md. The large group is `Schedule`'s; what a pitfall needs
 to happen is done by hand, then everything is judged as in any other run.
@@ -10,23 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.failover.member import Found, MemberCore, Stage
 from broker.failover.messages import (
-    Answered,
-    Ask,
-    GroupView,
-    Lead,
-    LeaderNamed,
-    LogEnds,
-    NameServersAnswered,
-    Ready,
-    RegisterAtNameServers,
-    ReplicaConnected,
-    ReplicaGone,
-    ReplicaReported,
-    Tick,
+    CutLog,
+    Step,
 )
-from broker.failover.settings import MemberSettings
 from controller.core import NO_TICKET, ControllerCore, ControllerSettings
 from controller.election import Choice, Liveness, LogReport, choose_master
 from controller.events import (
@@ -55,10 +43,10 @@ from controller.requests import (
     Request,
 )
 from controller.state_machine import decide
-from ha.epochs import EpochList, epoch_list
-from remoting.request_code import RequestCode
+from ha.epochs import CutStep, EpochEntry, clamped_consumer_offsets
 from remoting.response_code import ResponseCode
-from tests.simulation.brokers import Broker
+from tests.simulation.brokers import Broker, Link
+from tests.simulation.judge import Record
 from tests.simulation.schedule import Schedule, Shape
 
 SAFE = Shape(
@@ -254,6 +242,80 @@ def test_p26_half_a_record_at_the_end_of_a_new_master() -> None:
     group.check()
 
 
+def test_p8_committed_offsets_are_clamped_before_the_first_new_byte() -> None:
+    group = Played()
+    old = _parted(group)
+    end = len(old.log)
+    committed, at_first_byte = {("T", 0): end}, [-1]
+    persist, append = old._persist, old._append
+
+    def cut(step: Step) -> None:
+        nonlocal committed
+        persist(step)
+        if isinstance(step, CutLog) and step.step is CutStep.CUT_QUEUES:
+            committed = clamped_consumer_offsets(committed, {("T", 0): len(old.log)})
+
+    def first(record: Record) -> None:
+        at_first_byte.append(committed["T", 0] - len(old.log))
+        append(record)
+
+    old._persist, old._append = cut, first  # type: ignore[method-assign]
+    group.wait(5_000)
+    assert at_first_byte[1] == 0, "nobody has consumed what comes now"
+    group.check()
+
+
+def test_p24_labels_of_the_next_epoch_change_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a Java master writes them on an epoch's last frame."""
+    group = Played()
+    group.put(group.master, 3)
+    group.wait(500)
+    behind = group.slaves()[0]
+    behind.kill(9_000)
+    group.wait(1_500)
+    for _ in range(2):
+        group.put(group.master, 2)
+        group.wait(500)
+        group.master.kill(300)
+        group.wait(4_000)
+    frame = Broker._frame
+
+    def mislabelled(
+        master: Broker, link: Link, offset: int, records: list[Record], label: EpochEntry
+    ) -> None:
+        later = [one for one in master.core.epochs.entries if one.epoch > label.epoch]
+        frame(master, link, offset, records, later[0] if later else label)
+
+    monkeypatch.setattr(Broker, "_frame", mislabelled)
+    group.wait(9_000)
+    assert len(behind.core.epochs.entries) >= 3
+    group.check()
+    assert behind.core.epochs == group.master.core.epochs
+
+
+@pytest.mark.parametrize("left", [b"", b"2\n0\n1-0\n2-"])
+def test_p25_a_master_without_its_list_of_epochs_is_replaced_and_costs_nobody_a_log(
+    left: bytes,
+) -> None:
+    """It comes back before its absence is seen, and is elected again, in a new epoch."""
+    group = Played(replace(SAFE, self_fence=True))
+    damaged = group.master
+    assert group.put(damaged, 4) == 4
+    group.wait(1_000)
+    damaged.kill(200)
+    damaged.disk.epoch_file = left
+    group.wait(1_500)
+    assert "elected and cannot lead" in (damaged.core.trouble or "")
+    group.wait(9_000)
+    assert group.master is not damaged
+    assert group.put(group.master) == 1
+    group.wait(1_000)
+    lengths = {one is damaged: len(one.log) for one in group.brokers}
+    assert lengths == {True: 4, False: 5}, "its log is not touched"
+    assert len(group.master.core.sync_state_set) == 2
+    assert not damaged.core.is_master
+
+
 # The controller alone
 
 
@@ -443,6 +505,27 @@ def test_a_write_without_an_answer_cannot_come_later() -> None:
     assert 3 in brain.group.replicas, "then the request again"
 
 
+@pytest.mark.parametrize("fence", [1, 2])
+def test_a_grant_that_comes_twice_or_late_takes_nothing_back(fence: int) -> None:
+    """The groups were again as they had been then, and who waited for an answer got none."""
+    brain = Brain(lease_ms=60_000)
+    old = dict(brain.stored)
+    brain.core.step(LeadershipGranted(2, brain.now, old), brain.now)
+    brain.tick(4_000)
+    brain.tick(4_000)
+    brain.tick(4_000)
+    brain.grow(2)
+    (swap,) = brain.core.step(Asked(7, ApplyBrokerId("C", "cb", 3, "b3;1")), brain.now).swaps
+    brain.core.step(LeadershipGranted(fence, brain.now - 20_000, old), brain.now)
+    assert brain.core.is_leader(brain.now)
+    brain.stored["cb"] = Stored(swap.version + 1, swap.group)
+    ended = SwapEnded("cb", swap.number, Outcome.DONE, swap.version + 1)
+    assert [one.code for one in brain.do(brain.core.step(ended, brain.now))] == [0]
+    known = brain.ask(GetReplicaInfo("C", "cb")).group
+    assert known is not None
+    assert (known.master_broker_id, known.replicas.keys()) == (1, {1, 2, 3})
+
+
 def test_a_controller_that_was_stopped_judges_nobody_by_its_sleep() -> None:
     brain = Brain()
     brain.grow(2)
@@ -459,131 +542,6 @@ def test_not_leader_answers_nothing_else() -> None:
     core.step(LeadershipGranted(1, 10, {}), 1_000)
     assert core.is_leader(2_009)
     assert not core.is_leader(2_010), "from when the request left, less the margin"
-
-
-# The member alone
-
-SETTINGS = MemberSettings("C", "cb", "b1", all_ack_in_sync_state_set=True, min_in_sync_replicas=2)
-
-
-class Lone:
-    """One member and its log."""
-
-    def __init__(self, epochs: EpochList = EpochList(), end: int = 0) -> None:  # noqa: B008
-        found = Found(None, None, epochs, 0)
-        self.core = MemberCore(SETTINGS, found, "b1;1")
-        self.log = LogEnds(end, end)
-        self.now = 0
-        self.step(LeaderNamed("c0"))
-
-    def step(self, event: object, ms: int = 0) -> Ready:
-        self.now += ms
-        self.last = self.core.step(event, self.now, self.log)  # type: ignore[arg-type]
-        return self.last
-
-    def asked(self, code: RequestCode) -> Ask:
-        (found,) = (one for one in self.last.sends if isinstance(one, Ask) and one.code == code)
-        return found
-
-    def answer(self, code: RequestCode, result: int = 0, **more: object) -> Ready:
-        ticket = self.asked(code).ticket
-        return self.step(Answered(ticket, ResponseCode(result), **more))  # type: ignore[arg-type]
-
-    def lead(self, epoch: int = 1) -> None:
-        self.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=1)
-        self.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
-        self.answer(RequestCode.CONTROLLER_REGISTER_BROKER)
-        view = GroupView(1, "b1", epoch, frozenset((1,)), 1)
-        self.answer(RequestCode.CONTROLLER_ELECT_MASTER, view=view)
-
-
-def test_p6_a_wanted_set_counts_before_its_answer() -> None:
-    lone = Lone()
-    lone.lead()
-    assert lone.last.role == Lead(1)
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(1, 0))
-    assert lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET).sync_state_set == {1, 2}
-    lone.log = LogEnds(100, 100)
-    lone.step(Tick(), 10)
-    assert lone.core.acknowledged_offset == 0
-    lone.step(ReplicaReported(1, 60))
-    assert lone.core.acknowledged_offset == 60
-
-
-def test_p16_refused_ids_are_asked_anew_and_said_aloud() -> None:
-    lone = Lone()
-    for _ in range(3):
-        lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
-        lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID, 2014)
-    assert "refuses them" in (lone.core.trouble or "")
-    lone.asked(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
-
-
-def test_p18_p19_a_refused_set_is_asked_for_and_the_next_check_goes_on() -> None:
-    lone = Lone()
-    lone.lead()
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(1, 0))
-    lone.answer(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, 2013)
-    assert lone.core.sync_state_set == {1}
-    lone.asked(RequestCode.CONTROLLER_GET_REPLICA_INFO)
-    lone.step(Tick(), 6_000)
-    lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET)
-
-
-def test_p23_a_slave_that_does_not_follow_leaves_the_set() -> None:
-    lone = Lone()
-    lone.lead()
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(1, 0))
-    lone.answer(
-        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
-        view=GroupView(1, "b1", 1, frozenset((1, 2)), 2),
-    )
-    lone.log = LogEnds(100, 100)
-    lone.step(ReplicaReported(1, 0), 14_000)
-    lone.step(Tick(), 6_000)
-    assert lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET).sync_state_set == {1}
-
-
-def test_p27_a_controller_behind_the_log_changes_nothing() -> None:
-    lone = Lone(epoch_list([(1, 0), (7, 50)]), 80)
-    lone.lead(epoch=6)
-    assert lone.last.role is None
-    assert "this log at 7" in (lone.core.trouble or "")
-    assert lone.core.stage is Stage.FINDING_MASTER
-    lone.step(Tick(), 1_000)
-    assert not any(isinstance(one, RegisterAtNameServers) for one in lone.last.sends)
-    lone.asked(RequestCode.CONTROLLER_ELECT_MASTER)
-
-
-def test_p28_p36_the_registration_carries_the_epoch_and_is_repeated() -> None:
-    lone = Lone()
-    lone.lead(epoch=3)
-    assert RegisterAtNameServers(0, 3) in lone.last.sends
-    lone.step(Tick(), 1_000)
-    assert RegisterAtNameServers(0, 3) in lone.last.sends
-    lone.step(NameServersAnswered(3))
-    lone.step(Tick(), 1_000)
-    assert RegisterAtNameServers(0, 3) not in lone.last.sends
-
-
-def test_p30_no_controller_at_all_is_asked_for_again() -> None:
-    lone = Lone()
-    lone.step(LeaderNamed(None))
-    assert lone.step(Tick(), 4_000).sends
-
-
-def test_a_slaves_late_older_connection_does_not_hide_its_newer_one() -> None:
-    """Found by the simulation (a seed of 752): the older handshake came last."""
-    lone = Lone()
-    lone.lead()
-    lone.step(ReplicaConnected(2, 2))
-    lone.step(ReplicaConnected(1, 2))
-    lone.step(ReplicaReported(2, 0))
-    lone.step(ReplicaGone(1))
-    assert lone.core.sync_state_set == {1, 2}
 
 
 def test_alter_of_a_deposed_master_is_refused() -> None:

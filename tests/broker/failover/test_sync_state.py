@@ -59,10 +59,10 @@ def test_a_learner_gets_everything_and_never_joins() -> None:
     state = SyncState(SAFE, 1, 0)
     state.connected(ReplicaConnected(1, 2, async_learner=True), 0, LOG)
     state.reported(1, 100, 0, LOG)
-    assert state.wanted(0, LOG, 0) == {1}
+    assert state.wanted(0, LOG, 0, tries_again=True) == {1}
     state.connected(ReplicaConnected(2, 3), 0, LOG)
     state.reported(2, 100, 0, LOG)
-    assert state.wanted(0, LOG, 0) == {1, 3}
+    assert state.wanted(0, LOG, 0, tries_again=True) == {1, 3}
 
 
 def test_a_report_beyond_the_log_counts_up_to_its_end() -> None:

@@ -61,6 +61,18 @@ def test_what_is_committed_is_saved(tmp_path: Path) -> None:
     assert not manager.path.exists()
 
 
+def test_who_hears_that_an_offset_was_set_back(tmp_path: Path) -> None:
+    """Pops: their journal said otherwise after a kill."""
+    manager = manager_of(tmp_path)
+    heard: list[tuple[tuple[str, str, int], int | None]] = []
+    manager.on_set_back = lambda *queue: heard.append((queue, manager.query_offset(*queue)))
+    commit(manager, "g", "t", 5, 7)
+    commit(manager, "g", "t", 6, 3)
+    assert heard == [(("g", "t", 1), 3)]
+    manager.assign_reset_offset("10.0.0.1:1", "g", "t", 0, 9)
+    assert heard[-1] == (("g", "t", 0), 9)
+
+
 @pytest.mark.parametrize("lmq", [False, True])
 def test_a_group_of_the_brokers_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, lmq: bool

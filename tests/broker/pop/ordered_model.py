@@ -201,6 +201,21 @@ class OrderedHistory:
         self.world.stop()
         self.world.start()
 
+    def _do_save(self, _a: int, _b: int, _c: int) -> None:
+        """The tables are saved, and the log is not flushed."""
+        self.world.offsets.save()
+        self.world.order.save_if_changed()
+
+    def _do_power(self, _a: int, _b: int, _c: int) -> None:
+        self.world.power_loss()
+        ends = [len(self.world.disk.units.get((TOPIC, at), [])) for at in range(QUEUES)]
+        for queue, end in zip(self.queues, ends, strict=True):
+            queue.may_be_acked = {at for at in queue.acked | queue.may_be_acked if at < end}
+            queue.acked, queue.last, queue.sent = set(), None, queue.sent[:end]
+        # Another message may be at its place soon.
+        self._handles = [one for one in self._handles if one.offset < ends[one.queue_id]]
+        self._start()
+
     # -- the end ---------------------------------------------------------------------------------
 
     def _wait(self, time_ms: int) -> None:
@@ -228,4 +243,4 @@ class OrderedHistory:
 
 
 WEIGHTS = {"send": 12, "pop": 24, "ack": 24, "change": 8, "pause": 10, "fuse": 4, "kill": 2}
-WEIGHTS["stop"] = 1
+WEIGHTS |= {"stop": 1, "save": 2, "power": 1}

@@ -331,6 +331,10 @@ class History:
         self.world.flush()
         self.world.services()
 
+    def _do_save(self, _a: int, _b: int, _c: int) -> None:
+        """The offsets are saved, and the log is not flushed."""
+        self.world.offsets.save()
+
     def _do_fuse(self, count: int, more: int, _c: int) -> None:
         self.world.disk.fuse = count % 8 if more % 2 else count % 60
 
@@ -368,6 +372,7 @@ class History:
         offset %= end + 1
         self.world.offsets.resets[group, TOPIC, queue_id] = offset
         self.world.offsets.table[group, TOPIC, queue_id] = offset
+        self.world.follow_reset(TOPIC, group, queue_id)
         for at in range(end):
             body = self.world.log.message_at(TOPIC, queue_id, at).body
             self.model.was_reset(group, body, passed=at < offset)
@@ -400,6 +405,16 @@ class History:
         lost = {group: self.model.lost(group) for group in GROUPS}
         assert not any(lost.values()), f"lost: {lost}"
         assert not any(late.values()), f"late: {late}"
+        self._check_offsets()
+
+    def _check_offsets(self) -> None:
+        """All is settled, so each group's offset is behind all that it was given."""
+        self._wait(2_000)
+        for group in GROUPS:
+            for queue in range(QUEUES):
+                end = self.world.log.offsets(TOPIC, queue)[1]
+                offset = self.world.offsets.query_offset(group, TOPIC, queue)
+                assert offset == end, f"{group} in queue {queue}: {offset} of {end}"
 
     def _wait(self, time_ms: int) -> None:
         while time_ms > 0:
@@ -421,5 +436,5 @@ class History:
 WEIGHTS = {
     "send": 12, "pop": 24, "ack": 16, "batch_ack": 6, "change": 10, "forge": 2, "peek": 2,
     "pause": 14, "sleep": 4, "flush": 4, "fuse": 5, "kill": 2, "stop": 1, "power": 1, "room": 3,
-    "reset": 1, "idle": 1,
+    "reset": 1, "idle": 1, "save": 1,
 }  # fmt: skip

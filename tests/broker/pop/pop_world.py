@@ -262,6 +262,13 @@ class Offsets(PlainOffsets):
         self._disk.touch()
         self._disk.saved_offsets = dict(self.table)
 
+    def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> None:
+        """As a start as a master does."""
+        for (group, topic, queue_id), offset in self.table.items():
+            end = queue_ends(topic, queue_id)
+            if end is not None and offset > end:
+                self.table[group, topic, queue_id] = end
+
     def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.resets.pop((group, topic, queue_id), None)
 
@@ -410,11 +417,13 @@ class PopWorld:
             self._broker_config(), limits, journal,
             self.records, self.offsets, self.clock.now_ms, lambda: disk.flushed,
         )  # fmt: skip
+        self.offsets.limit_to(self.log.next_offset)
         self.buffer.recover(self.log.position, self.log.next_offset)
         self.order = ConsumerOrderInfoManager(
             self.root / "consumerOrderInfo.json", self.clock, self.topics.find, self._find_group
         )
         self.order.load()
+        self.order.limit_to(self.log.next_offset)
         self._build_processors(limits)
         self.progress = ReviveProgress(self.root / "progress", boot_id, 8)
         self._build_revival()
@@ -537,6 +546,16 @@ class PopWorld:
             self._save_ms = now_ms
             self.offsets.save()
             self.order.save_if_changed()
+
+    def follow_reset(self, topic: str, group: str, queue_id: int) -> None:
+        """An offset was set: the buffer hears it in the next turn."""
+        buffer, offsets = self.buffer, self.offsets
+
+        def told() -> None:
+            is_reset = offsets.has_offset_reset(group, topic, queue_id)
+            buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
+
+        self.loop.soon.append(told)
 
     def flush(self) -> None:
         """What is published is on the disk."""

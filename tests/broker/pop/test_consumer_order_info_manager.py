@@ -234,3 +234,19 @@ def test_a_batch_of_forged_acks_is_one_line(world: World, caplog: pytest.LogCapt
     assert {world.ack(offset, popped) for offset in range(11, 500)} == {ILLEGAL}
     assert {world.ack(offset, popped - 1) for offset in range(11, 500)} == {NO_COMMIT}
     assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize(("end", "following"), [(4, 3), (3, 1), (None, 1)])
+def test_the_offset_passes_over_nothing_that_power_took(
+    tmp_path: Path, end: int | None, following: int
+) -> None:
+    """Of four messages the second and third are acknowledged; then the log ends before the last one
+    or before all. Whoever gets their offsets now was acknowledged by nobody."""
+    world = World(tmp_path)
+    popped_ms, _items = world.pop(0, 1, 2, 3)
+    for offset in (1, 2):
+        world.manager.commit_and_next("T", "G", 2, offset, popped_ms, 0)
+    world.manager.save_if_changed()
+    world.manager = world.make()
+    world.manager.limit_to(lambda topic, queue_id: end if (topic, queue_id) == ("T", 2) else 9)
+    assert world.manager.commit_and_next("T", "G", 2, 0, popped_ms, 0) == following

@@ -246,6 +246,29 @@ def test_one_that_was_put_again_very_often_is_put_again(world: ReviveWorld, rp: 
     assert 0 < again.parse_re_put_times() <= 127
 
 
+def test_a_message_of_a_queue_that_is_being_built_again_is_not_lost(world: ReviveWorld) -> None:
+    """It was taken for expired, since the queue ended before it; the log knew better."""
+    world.hot.dispatch()
+    world.store_point()
+    world.store_point(so=10)  # no message has this one
+    world.service._parts = replace(world.service._parts, table=_Shorter(world.hot.table))
+    world.look()
+    [again] = world.records.put
+    assert (again.start_offset, again.queue_offset_diff) == (4, [0])
+    assert again.revive_time >= world.now_ms + 10_000
+
+
+class _Shorter:
+    """Of T there are four messages, as yet."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
+        low, high = self._table.offsets(topic, queue_id)
+        return (low, min(high, 4)) if topic == "T" else (low, high)
+
+
 class _Unreadable:
     """Units of T are being rebuilt."""
 

@@ -304,6 +304,21 @@ def test_a_message_renewed_twice_in_one_ms_while_the_log_takes_nothing(world, ki
     assert not world.buffer._journal._read_rows()
 
 
+def test_a_message_that_is_renewed_again_and_again_takes_one_row(world):
+    """A client that renewed one message 20,000 times a second filled the journal, and no group
+    could pop."""
+    popped = last = world.pop(0)
+    for _ in range(50):
+        done, last = change(world, last, 1)
+        assert done is True
+    assert len(world.buffer._journal._read_rows()) == 2
+    world.ack(popped, 0, 2)
+    assert world.committed is None
+    world.ack(last, 1)
+    assert world.committed == 3
+    assert not world.buffer._journal._read_rows()
+
+
 # -- kills ------------------------------------------------------------------------------------
 
 
@@ -412,6 +427,26 @@ def test_an_orderly_stop_that_could_not_store_keeps_the_journal(world):
     assert world.committed is None
 
 
+@pytest.mark.parametrize("is_acked", [False, True])
+def test_after_a_kill_the_offset_moves_though_nothing_more_happens_in_its_queue(world, is_acked):
+    """It stood still until the group popped that queue again: where it was killed between the last
+    ack and the offset, and where a renewed message of another queue was acknowledged before its
+    check point was stored."""
+    popped = world.pop(0)
+    other = world.pop(0, queue_id=1)
+    if is_acked:
+        _done, renewed = change(world, other, 1)
+    world.buffer._journal.set_bits(0, 0b111)
+    world.start()
+    if is_acked:
+        world.records.refuses = True
+        world.at(0)
+        world.ack(renewed, 1)
+    world.at(20)
+    assert world.committed == 3
+    assert not world.ack(popped, 0)
+
+
 # -- offsets set by others --------------------------------------------------------------------
 
 
@@ -425,6 +460,76 @@ def test_an_offset_set_back_forgets_what_was_handed_out(world):
     assert world.buffer.offset_count == 0
     world.start()
     assert world.buffer.check_point_count == 0
+
+
+@pytest.mark.parametrize(("offset", "is_reset"), [(1, False), (1, True), (5, True)])
+def test_an_offset_that_was_set_counts_after_a_kill_that_no_pop_came_before(
+    world, offset, is_reset
+):
+    """The journal's offset, or what it had as handed out, undid the reset."""
+    first, second = world.pop(0), world.pop(3)
+    world.ack(first, 0, 1, 2)
+    world.ack(second, 5)
+    world.offsets.table["T", "G", 0] = offset
+    world.buffer.offset_was_set("T", "G", 0, is_reset=is_reset)
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == offset
+    world.offsets = Offsets()  # not saved before the kill
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == offset
+
+
+def test_an_offset_that_a_pop_has_followed_already_forgets_nothing(world):
+    popped = world.pop(0)
+    world.offsets.table["T", "G", 0] = 0
+    world.buffer.offset_was_set("T", "G", 0, is_reset=False)
+    world.buffer.offset_was_set("T", "H", 0, is_reset=True)
+    assert world.ack(popped, 0)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_kill_while_a_queue_is_forgotten_loses_no_message(world, monkeypatch, steps):
+    """With some of its rows left, the group went on behind them."""
+    for start in (0, 3, 6):
+        world.pop(start)
+    world.offsets.table["T", "G", 0] = 0
+    freed = []
+
+    def free(_journal, row):
+        if len(freed) == steps:
+            raise KeyboardInterrupt
+        freed.append(row)
+        journal_free(world.buffer._journal, row)
+
+    journal_free = PopJournal.free
+    monkeypatch.setattr(PopJournal, "free", free)
+    try:
+        world.buffer.clear_offset_queue("T", "G", 0)
+    except KeyboardInterrupt:
+        assert len(freed) < 3
+    monkeypatch.undo()
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 0
+
+
+class OnlyFound(dict):
+    """A table that nobody may walk through."""
+
+    def values(self):
+        raise AssertionError("it looks at the check points of all queues")
+
+    __iter__ = keys = items = values
+
+
+def test_forgetting_a_queue_looks_at_its_own_check_points_only(world):
+    """A deleted topic of 1,000 queues walked 1,000 times through those of all others, in a turn of
+    the loop."""
+    world.pop(0)
+    other = world.pop(0, queue_id=1)
+    world.buffer._buffer = OnlyFound(world.buffer._buffer)
+    world.buffer.clear_offset_queue("T", "G", 0)
+    assert world.buffer.check_point_count == 1
+    assert world.ack(other, 0)
 
 
 def test_an_offset_that_a_pull_committed_further_is_not_set_back(world):
@@ -575,6 +680,24 @@ def test_bytes_that_are_no_row_and_no_queue_are_dropped(world):
     world.ack(popped, 0, 1, 2)
     assert world.committed == 3
     assert world.pop(6)
+
+
+@pytest.mark.parametrize("count", [33, -1, 0])
+def test_no_offset_passes_a_pop_whose_row_is_damaged(world, count):
+    """Its messages were lost as soon as a later pop was acknowledged."""
+    world.pop(0)
+    world.pop(3)
+    later = world.pop(6)
+    data = bytearray(world.path.read_bytes())
+    at = 64 + 65_536 * 512 + 200
+    fields = {28: count.to_bytes(4, "little", signed=True)} if count else {40: b"\xff" * 8}
+    for place, value in fields.items():
+        data[at + place : at + place + len(value)] = value
+    world.path.write_bytes(data)
+    world.start()
+    assert world.buffer.pop_offset("T", "G", 0) == 3
+    assert not world.ack(later, 6)
+    assert world.buffer.let_go == 2
 
 
 def test_several_rows_of_one_message_that_cannot_be_are_all_let_go(world):

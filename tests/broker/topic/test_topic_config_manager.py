@@ -95,6 +95,18 @@ def test_creation_takes_the_smaller_queue_count(tmp_path: Path, asked: int, got:
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (got, got, 6)
 
 
+@pytest.mark.parametrize("field", ["read_queue_nums", "write_queue_nums"])
+def test_a_topic_has_no_more_queues_than_can_be_looked_at(tmp_path: Path, field: str) -> None:
+    """One pop of such a topic took the loop for minutes."""
+    manager = manager_of(tmp_path)
+    config = TopicConfig(topic_name="t", read_queue_nums=8, write_queue_nums=8)
+    with pytest.raises(RequestError, match="at most 65536") as refusal:
+        manager.update(config, replace(config, topic_name="u", **{field: 65_537}))  # type: ignore[arg-type]
+    assert refusal.value.code is ResponseCode.INVALID_PARAMETER
+    assert manager.find("t") is None
+    assert manager.update(replace(config, **{field: 65_536}))  # type: ignore[arg-type]
+
+
 def test_creation_is_saved_told_and_counted(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     told = listened(manager)
