@@ -143,10 +143,10 @@ USUAL_MODULE_LINES = 400
 LIST_STEP = 20
 LONG_MODULES = {
     "broker.admin.admin_offset_processor": 480,
-    "broker.failover.member": 500,
+    "broker.failover.member": 520,
     "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
-    "broker.pop.pop_buffer_merge_service": 580,
+    "broker.pop.pop_buffer_merge_service": 600,
     "broker.pop.pop_message_processor": 580,
     "broker.pop.pop_revive_service": 540,
     "broker.pull.pull_message_processor": 460,
@@ -187,7 +187,7 @@ MANY_METHODS = {
     "broker.metrics.hot_path_stats.HotPathStats": 24,
     "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
     "broker.out.broker_registration.BrokerRegistration": 23,
-    "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 41,
+    "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 43,
     "broker.pop.pop_message_processor.PopMessageProcessor": 23,
     "broker.pop.pop_revive_service.PopReviveService": 29,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,
