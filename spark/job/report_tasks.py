@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from spark.dumps.dump_files import BadLine, Group, Packed, split_by_group
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
 from spark.evidence.dump_chain import Life, Stretch, left_out_problem, record_of, stretches_of_file
-from spark.figures.group_report import Tables, group_rows
+from spark.figures.group_report import group_rows
 from spark.figures.report_context import Context
+from spark.figures.stored_minutes import packed_minutes
 from spark.reported_day import Day
 from spark.vocabulary import LEFT_OUT
 
@@ -35,7 +36,9 @@ LIVES: Final = "life_records"
 """Of a group: its lives of the date, for the evidence; beside the tables of a result."""
 FILE_PROBLEMS: Final = "file_problems"
 """Of a file of the date: what the evidence says is wrong with it."""
-STORED: Final = ("replica_days", "group_days", "minutes", "hours")
+_ROWS: Final = ("replica_days", "group_days", "hours")
+_MINUTES: Final = "minutes"
+STORED: Final = (*_ROWS, _MINUTES)
 """Tables of which a group needs its stored rows."""
 
 
@@ -97,9 +100,13 @@ def item_of_expected(group: Group) -> Item:
     return group, (_EXPECTED, None)
 
 
-def item_of_row(table: str, row: Mapping[str, Any]) -> Item:
-    """A stored row."""
-    return (row["cluster"], row["broker"]), (table, row)
+def items_of_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
+    """Stored rows; minutes of a replica as one thing."""
+    if table == _MINUTES:
+        yield from ((group, (_MINUTES, some)) for group, some in packed_minutes(rows))
+        return
+    for row in rows:
+        yield (row["cluster"], row["broker"]), (table, row)
 
 
 def part_of(key: Key) -> int:
@@ -122,7 +129,7 @@ def rows_of_part(items: Iterable[Item], context: Context) -> Iterator[Rows]:
         yield from _evidence(key, things, context.day)
         if len(key) == 2:
             tables = _tables((key[0], key[1]), things, context)
-            yield from (_packed(table, key, rows) for table, rows in tables.items() if rows)
+            yield from (_packed(table, key, rows) for table, rows in tables)
 
 
 def _packed(table: str, key: Key, rows: list[Any]) -> Rows:
@@ -148,10 +155,13 @@ def _evidence(key: Key, things: Mapping[str, list[Any]], day: Day) -> Iterator[R
         yield _packed(LIVES, key, [record_of(life, some) for life, some in of_lives.items()])
 
 
-def _tables(group: Group, things: Mapping[str, list[Any]], context: Context) -> Tables:
+def _tables(
+    group: Group, things: Mapping[str, list[Any]], context: Context
+) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
     packed = sorted(things.get(_LINES, ()))
-    stored = {table: things.get(table, ()) for table in STORED}
-    return group_rows(group, (each.unpacked() for each in packed), stored, context)
+    stored = {table: things.get(table, ()) for table in _ROWS}
+    files = (each.unpacked() for each in packed)
+    return group_rows(group, files, stored, things.get(_MINUTES, ()), context)
 
 
 class BadLines(NamedTuple):

@@ -24,8 +24,8 @@ from spark.job.report_tasks import (
     Rows,
     bad_lines_by_reason,
     item_of_expected,
-    item_of_row,
     items_of_file,
+    items_of_rows,
     part_of,
     rows_of_part,
 )
@@ -153,7 +153,7 @@ def test_of_a_file_that_goes_to_its_group_no_digests_travel() -> None:
 def test_groups_without_lines() -> None:
     """Expected, or in an earlier result: they are there, unknown."""
     stored = dict.fromkeys(TABLES["group_days"]) | {"cluster": "c", "broker": "b", "dt": "x"}
-    items = [item_of_expected(("c", "lost")), item_of_row("group_days", stored)]
+    items = [item_of_expected(("c", "lost")), *items_of_rows("group_days", [stored])]
     (row,) = rows(items)["replica_days"]
     assert (row["replica"], row["unknown_s"]) == ("lost:1", 600)
 
