@@ -23,7 +23,6 @@ import msgspec
 
 from spark.dumps.dump_text import (
     DEFAULT_BOUNDS,
-    GZIP,
     Bounds,
     LeftOutError,
     LineReader,
@@ -125,18 +124,21 @@ _DECODER: Final = msgspec.json.Decoder(_Head)
 
 
 def stretches_of_file(
-    file: str, content: bytes, bounds: Bounds | None = DEFAULT_BOUNDS
+    file: str, content: bytes, bounds: Bounds = DEFAULT_BOUNDS
 ) -> tuple[dict[Life, Stretch], list[str]]:
-    """The lines of a file (gzip or plain) by life, and its problems. `bounds`: None for what is
-    known to be within some.
-
-    They are those that the report reads, the last one also without a line break; only JSON that
-    is not whole is no line yet there, as it is being written. A file that the report leaves out is
-    a problem and has none."""
+    """The lines of a file (gzip or plain) by life, and its problems: see FileChain. A file that the
+    report leaves out is a problem and has no lines."""
+    reader, chain = LineReader(content, bounds), FileChain(file)
     try:
-        return _stretches(file, content, bounds)
+        for line in reader:
+            chain.add(line)
+            if chain.left_out:
+                break
+        else:
+            chain.end(reader)
     except LeftOutError as error:
         return {}, [left_out_problem(file, str(error))]
+    return chain.found()
 
 
 def left_out_problem(file: str, why: str) -> str:
@@ -144,25 +146,35 @@ def left_out_problem(file: str, why: str) -> str:
     return f"{file}: is left out: {why}"
 
 
-def _stretches(
-    file: str, content: bytes, bounds: Bounds | None
-) -> tuple[dict[Life, Stretch], list[str]]:
-    reader = LineReader(content, bounds)
-    found: dict[Life, Stretch] = {}
-    problems: list[str] = []
-    for number, line in enumerate(_lines_of(reader), 1):
+class FileChain:
+    """The lines of a file by life, and its problems, taken down while somebody reads it.
+
+    They are those that the report reads, the last one also without a line break; only JSON that
+    is not whole is no line yet there, as it is being written. `left_out`: why no more of it has to
+    be read, if so.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._number = 0
+        self._stretches: dict[Life, Stretch] = {}
+        self._problems: list[str] = []
+        self.left_out = ""
+
+    def add(self, line: bytes) -> None:
+        """The next line, as LineReader gives it."""
+        self._number += 1
         try:
             head = _DECODER.decode(line)
             if not 1 <= head.seq <= _LARGEST_SEQ:
                 raise ValueError("seq")
         except (msgspec.DecodeError, ValueError, RecursionError):
-            problems.append(f"{file} line {number}: is no line of a broker")
-            bad_lines_counted(len(problems))
-            continue
+            self._add_bad()
+            return
         life = Life(head.cluster, head.broker, head.broker_id, head.boot)
-        stretch = found.get(life)
+        stretch = self._stretches.get(life)
         if stretch is None:
-            stretch = found[life] = Stretch(file, [])
+            stretch = self._stretches[life] = Stretch(self._file, [])
         stretch.lines.append(
             ChainLine(
                 head.seq,
@@ -174,17 +186,31 @@ def _stretches(
                 head.prev_seq,
             )
         )
-    if reader.damage:
-        problems.append(f"{file}: breaks off: {reader.damage}")
-    elif _is_torn(reader) and (b"\r" in reader.rest or content.startswith(GZIP)):
-        problems.append(f"{file}: its last line is incomplete")
-    return found, problems
 
+    def _add_bad(self) -> None:
+        if self.left_out:
+            return
+        self._problems.append(f"{self._file} line {self._number}: is no line of a broker")
+        try:
+            bad_lines_counted(len(self._problems))
+        except LeftOutError as error:
+            self.left_out = str(error)
 
-def _lines_of(reader: LineReader) -> Iterator[bytes]:
-    yield from reader
-    if reader.rest and not _is_torn(reader):
-        yield reader.rest
+    def end(self, reader: LineReader) -> None:
+        """The file was read to its end."""
+        is_torn = _is_torn(reader)
+        if reader.rest and not is_torn:
+            self.add(reader.rest)
+        if reader.damage:
+            self._problems.append(f"{self._file}: breaks off: {reader.damage}")
+        elif is_torn and (b"\r" in reader.rest or reader.is_gzip):
+            self._problems.append(f"{self._file}: its last line is incomplete")
+
+    def found(self) -> tuple[dict[Life, Stretch], list[str]]:
+        """By life, and the problems; of too many lines that are none nothing else."""
+        if self.left_out:
+            return {}, [left_out_problem(self._file, self.left_out)]
+        return self._stretches, self._problems
 
 
 def _is_torn(reader: LineReader) -> bool:

@@ -7,6 +7,7 @@ import gzip
 import json
 import pickle
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,28 @@ def test_the_evidence_is_of_the_lines_that_are_read(spoil: Any) -> None:
     known = DateLines((path[path.rfind("/dt=") + 1 :], text) for path, text in files.items())
     assert evidence([*items, *extra]) == (known.records(), sorted(known.file_problems))
     assert known.records()
+
+
+def test_who_reports_on_a_group_unpacks_each_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a file of the date, of which the evidence needs the digests."""
+    lines = Life().lines(T0 + 5_000, 40)
+    items = [
+        item
+        for number in range(4)
+        for item in items_of_file(f"{FOLDER}/{number}.gz", packed(*lines[number * 10 :][:10]), DAY)
+    ]
+    opened = 0
+    unpack = zlib.decompressobj
+
+    def counted(*given: Any) -> Any:
+        nonlocal opened
+        opened += 1
+        return unpack(*given)
+
+    monkeypatch.setattr(zlib, "decompressobj", counted)
+    records, problems = evidence(items)
+    assert ([record.lines for record in records], problems) == ([40], [])
+    assert opened == 4
 
 
 def test_of_a_file_that_goes_to_its_group_no_digests_travel() -> None:
