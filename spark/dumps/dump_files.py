@@ -59,7 +59,7 @@ class Packed(NamedTuple):
 
 
 class Chain(Protocol):
-    """Takes down each line of a file; spark/evidence/dump_chain.py, FileChain."""
+    """Takes down each line of a file; spark/evidence/file_chain.py, FileChain."""
 
     def add(self, line: bytes) -> None: ...
 

@@ -17,12 +17,12 @@ from typing import Any, Final, NamedTuple
 from spark.dumps.dump_files import BadLine, Group, Packed, split_by_group
 from spark.dumps.dump_line import FileLines
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
-from spark.evidence.dump_chain import (
+from spark.evidence.dump_chain import record_of
+from spark.evidence.file_chain import (
     FileChain,
     Life,
     Stretch,
     left_out_problem,
-    record_of,
     stretches_of_file,
 )
 from spark.figures.group_report import group_rows
