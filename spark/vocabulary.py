@@ -28,6 +28,11 @@ REPLICA: Final = ("cluster", "broker", "replica")
 LEFT_OUT: Final = "the file is left out"
 """How the reason of a bad line begins that is a whole file, whose lines do not count
 (spark/dumps/dump_text.py)."""
+REPLICAS_LEFT_OUT: Final = "replicas are left out"
+"""How the reason of a bad line begins that is a whole group, of which not all replicas are reported
+(spark/figures/replica_names.py)."""
+ANY_LEFT_OUT: Final = (LEFT_OUT, REPLICAS_LEFT_OUT)
+"""With a bad line of such a reason a date is not met."""
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000

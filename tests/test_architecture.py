@@ -166,7 +166,6 @@ LONG_MODULES = {
     "remoting.remoting_client": 480,
     "remoting.remoting_serializable": 440,
     "remoting.remoting_server": 420,
-    "spark.evidence.dump_chain": 420,
     "spark.figures.replica_day": 460,
     "spark.prometheus_import.lines": 480,
     "store.commit_log": 480,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import datetime
 import heapq
 import zlib
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -51,9 +51,19 @@ class Packed(NamedTuple):
     content: bytes
     is_file: bool = False
 
-    def unpacked(self) -> FileLines:
-        """The lines."""
-        return FileLines(self.file, self.date, read_lines(self.content)[0])
+    def unpacked(self, chain: Chain | None = None) -> FileLines:
+        """The lines; `chain` gets all that the file has, on the way."""
+        reader = LineReader(self.content, None)
+        lines = reader if chain is None else _told_to(chain, reader)
+        return FileLines(self.file, self.date, list(_ends_cut(lines, reader)))
+
+
+class Chain(Protocol):
+    """Takes down each line of a file; spark/evidence/file_chain.py, FileChain."""
+
+    def add(self, line: bytes) -> None: ...
+
+    def end(self, reader: LineReader) -> None: ...
 
 
 class BadLine(NamedTuple):
@@ -83,11 +93,19 @@ def read_lines(content: bytes, bounds: Bounds | None = None) -> tuple[list[bytes
     breaks off, "" when it does not. A file that breaks off has no last line that is torn. Raises
     LeftOutError, where there are `bounds`."""
     reader = LineReader(content, bounds)
-    return list(_lines_of(reader)), reader.damage
+    return list(_ends_cut(reader, reader)), reader.damage
 
 
-def _lines_of(reader: LineReader) -> Iterator[bytes]:
+def _told_to(chain: Chain, reader: LineReader) -> Iterator[bytes]:
     for line in reader:
+        chain.add(line)
+        yield line
+    chain.end(reader)
+
+
+def _ends_cut(lines: Iterable[bytes], reader: LineReader) -> Iterator[bytes]:
+    """The lines that `reader` gives, and what is behind the last line break."""
+    for line in lines:
         yield line.removesuffix(b"\r")
     if reader.rest and not reader.damage:
         yield reader.rest.removesuffix(b"\r")
@@ -119,7 +137,7 @@ def _split(
     bad = _BadLines(file, date)
     is_whole = content.startswith(GZIP)
     ends = _LifeEnds()
-    for line in _lines_of(reader):
+    for line in _ends_cut(reader, reader):
         try:
             head = decode(line)
         except (msgspec.DecodeError, ValueError, RecursionError):

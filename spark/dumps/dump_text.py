@@ -88,7 +88,7 @@ class LineReader:
     def __init__(self, content: bytes, bounds: Bounds | None) -> None:
         self._content = content
         self._bounds = bounds
-        self._is_gzip = content.startswith(GZIP)
+        self.is_gzip = content.startswith(GZIP)
         self.damage = ""
         self.rest = b""
 
@@ -112,7 +112,7 @@ class LineReader:
 
     def _pieces(self) -> Iterator[bytes]:
         content = self._content
-        if not self._is_gzip:
+        if not self.is_gzip:
             yield from (content[at : at + _PIECE] for at in range(0, len(content), _PIECE))
             return
         size = 0

@@ -1,10 +1,9 @@
 """Whether dump lines are those that their brokers wrote: the chain by `prev_digest`.
 
-Pure functions of bytes (msgspec and the standard library), called in the executors by the report's
-job and in one process by `mqreport verify`. A file's lines become *stretches* (the lines of one
-process life that are in one file); the stretches of a life on a date become its *record*, which the
-date's evidence keeps; records are joined over dates and lives. docs/metrics_dump.md defines the
-chain. Must not know where files lie or what lines mean.
+Pure functions of values (the standard library), called in the executors by the report's job and in
+one process by `mqreport verify`. The stretches of a life on a date (spark/evidence/file_chain.py)
+become its *record*, which the date's evidence keeps; records are joined over dates and lives.
+docs/metrics_dump.md defines the chain. Must not know where files lie or what lines mean.
 
 Tested by tests/spark/evidence/test_failover_chain.py.
 """
@@ -18,55 +17,11 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
-
-from spark.dumps.dump_text import (
-    DEFAULT_BOUNDS,
-    GZIP,
-    Bounds,
-    LeftOutError,
-    LineReader,
-    bad_lines_counted,
-)
+from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
+from spark.evidence.file_chain import ChainLine, Life, Stretch, stretches_of_file
 from spark.reported_day import midnight_ms
-
-CHAINED_SINCE: Final = 2
-"""The version of a line from which on it names the digest of the line before."""
-_LARGEST_SEQ: Final = 2**63 - 1
-
-
-class Life(NamedTuple):
-    """One life of one broker process."""
-
-    cluster: str
-    broker: str
-    broker_id: int
-    boot: str
-
-    def __str__(self) -> str:
-        return f"{self.cluster}/{self.broker}:{self.broker_id} boot {self.boot}"
-
-
-class ChainLine(NamedTuple):
-    """What the chain needs of a line. `digest`: SHA-256 of its bytes without the line break, hex.
-    `prev_digest` is None where the line names none; `is_chained` is false for version 1."""
-
-    seq: int
-    digest: str
-    prev_digest: str | None
-    is_chained: bool
-    boot_ts: int
-    prev_boot: str | None
-    prev_seq: int | None
-
-
-class Stretch(NamedTuple):
-    """The lines of one life that are in one file, in the file's order."""
-
-    file: str
-    lines: list[ChainLine]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,97 +62,6 @@ class LifeRecord:
         rest = dict(found)
         life = Life(*(rest.pop(name) for name in Life._fields))
         return cls(life, **rest)
-
-
-class _Head(msgspec.Struct, gc=False):
-    v: int
-    cluster: str
-    broker: str
-    broker_id: int
-    boot: str
-    boot_ts: int
-    seq: int
-    prev_digest: str | None = None
-    prev_boot: str | None = None
-    prev_seq: int | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Head)
-
-
-def stretches_of_file(
-    file: str, content: bytes, bounds: Bounds | None = DEFAULT_BOUNDS
-) -> tuple[dict[Life, Stretch], list[str]]:
-    """The lines of a file (gzip or plain) by life, and its problems. `bounds`: None for what is
-    known to be within some.
-
-    They are those that the report reads, the last one also without a line break; only JSON that
-    is not whole is no line yet there, as it is being written. A file that the report leaves out is
-    a problem and has none."""
-    try:
-        return _stretches(file, content, bounds)
-    except LeftOutError as error:
-        return {}, [left_out_problem(file, str(error))]
-
-
-def left_out_problem(file: str, why: str) -> str:
-    """What the evidence and `mqreport verify` say of a file whose lines do not count at all."""
-    return f"{file}: is left out: {why}"
-
-
-def _stretches(
-    file: str, content: bytes, bounds: Bounds | None
-) -> tuple[dict[Life, Stretch], list[str]]:
-    reader = LineReader(content, bounds)
-    found: dict[Life, Stretch] = {}
-    problems: list[str] = []
-    for number, line in enumerate(_lines_of(reader), 1):
-        try:
-            head = _DECODER.decode(line)
-            if not 1 <= head.seq <= _LARGEST_SEQ:
-                raise ValueError("seq")
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            problems.append(f"{file} line {number}: is no line of a broker")
-            bad_lines_counted(len(problems))
-            continue
-        life = Life(head.cluster, head.broker, head.broker_id, head.boot)
-        stretch = found.get(life)
-        if stretch is None:
-            stretch = found[life] = Stretch(file, [])
-        stretch.lines.append(
-            ChainLine(
-                head.seq,
-                hashlib.sha256(line).hexdigest(),
-                head.prev_digest,
-                head.v >= CHAINED_SINCE,
-                head.boot_ts,
-                head.prev_boot,
-                head.prev_seq,
-            )
-        )
-    if reader.damage:
-        problems.append(f"{file}: breaks off: {reader.damage}")
-    elif _is_torn(reader) and (b"\r" in reader.rest or content.startswith(GZIP)):
-        problems.append(f"{file}: its last line is incomplete")
-    return found, problems
-
-
-def _lines_of(reader: LineReader) -> Iterator[bytes]:
-    yield from reader
-    if reader.rest and not _is_torn(reader):
-        yield reader.rest
-
-
-def _is_torn(reader: LineReader) -> bool:
-    return bool(reader.rest) and (bool(reader.damage) or not _is_json(reader.rest))
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
 
 
 def record_of(life: Life, stretches: Iterable[Stretch]) -> LifeRecord:

@@ -19,7 +19,8 @@ from typing import Final
 
 from spark.config.exclusion_log import LogError, entries_of
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds, LeftOutError
-from spark.evidence.dump_chain import DateLines, LifeRecord, join, left_out_problem
+from spark.evidence.dump_chain import DateLines, LifeRecord, join
+from spark.evidence.file_chain import left_out_problem
 from spark.evidence.links import COPIES, DIRECTORY, Link, LinkError, number_and_date, parse_link
 from spark.evidence.signatures import (
     KEYS,

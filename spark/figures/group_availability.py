@@ -30,14 +30,15 @@ Row = dict[str, Any]
 
 
 def group_availability(
-    objective: Objective, times: Mapping[str, ReplicaTime], day: Day
+    objective: Objective, times: Mapping[str, ReplicaTime], day: Day, untold: int = 0
 ) -> Row | None:
     """A row of table group_availability without the group's name; None where the objective does
-    not ask for it, or the group has no replica. `times`: of all replicas of the group, by name."""
+    not ask for it, or the group has no replica. `times`: of the replicas of the group, by name;
+    `untold`: so many more were not looked at."""
     asked = objective.group_availability
     if asked is None or not times:
         return None
-    sums = _sums(list(times.values()), asked.in_sync_replicas - 1)
+    sums = _sums(list(times.values()), asked.in_sync_replicas - 1, untold)
     window_ms = day.window_ms - sums[EXCLUDED]
     # What the wall clock has no room for: the other replicas' state then nobody knows.
     hidden_ms = sum(extra.ms for time in times.values() for extra in time.extras)
@@ -48,7 +49,7 @@ def group_availability(
     row: Row = {
         "objective": objective.name,
         "in_sync_replicas": asked.in_sync_replicas,
-        "replicas": len(times),
+        "replicas": len(times) + untold,
         "window_s": day.window_ms / 1000,
         "good_s": good_ms / 1000,
         "bad_s": bad_ms / 1000,
@@ -72,11 +73,12 @@ def group_availability(
     return row | {"reason": words.get(row["verdict"], criterion.gap)}
 
 
-def _sums(times: Sequence[ReplicaTime], wanted: int) -> dict[str, int]:
+def _sums(times: Sequence[ReplicaTime], wanted: int, untold: int) -> dict[str, int]:
     """Ms of the window by quality."""
     sums = dict.fromkeys((GOOD, BAD, UNKNOWN, EXCLUDED), 0)
+    others = [UNKNOWN] * min(untold, wanted)
     for length_ms, qualities in _laid_over(times):
-        sums[_quality(qualities, wanted)] += length_ms
+        sums[_quality(qualities + others, wanted)] += length_ms
     return sums
 
 

@@ -18,12 +18,19 @@ from spark.figures.events import events
 from spark.figures.group_availability import group_availability
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
 from spark.figures.replica_day import ReplicaDay
-from spark.figures.replica_names import KnownReplica, join_names, known_replicas
+from spark.figures.replica_names import (
+    MOST_REPLICAS,
+    KnownReplica,
+    join_names,
+    known_replicas,
+)
 from spark.figures.replica_time import Asked, replica_time
 from spark.figures.report_context import Context
+from spark.figures.report_data import INSUFFICIENT
 from spark.figures.result_tables import METADATA_TYPE, TABLES, WINDOW_METADATA_TYPE
 from spark.figures.revisions import Revision
 from spark.figures.sample_stream import GroupSamples, read_samples
+from spark.figures.stored_minutes import StoredMinutes
 from spark.figures.time_pieces import ReplicaTime
 from spark.figures.two_masters import joined
 from spark.figures.verdicts import (
@@ -35,9 +42,9 @@ from spark.figures.verdicts import (
     worst_of,
 )
 from spark.figures.windows import group_windows, replica_windows
-from spark.vocabulary import HOUR_MS, LARGEST
+from spark.vocabulary import HOUR_MS, LARGEST, REPLICAS_LEFT_OUT
 
-Tables = dict[str, list[tuple[Any, ...]]]
+Rows = list[tuple[Any, ...]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
 
 OF_GROUPS: Final = (
@@ -46,22 +53,29 @@ OF_GROUPS: Final = (
     *("incidents", "events", "minutes", "hours", "bad_lines"),
 )
 """The tables that this module fills."""
+_SHOWN_NAME: Final = 200
+"""Characters of a name that somebody may have made up."""
 
 
 def group_rows(
-    group: tuple[str, str], files: Iterable[FileLines], stored: Stored, context: Context
-) -> Tables:
-    """Table -> rows in the order of its columns (spark/figures/result_tables.py), without `dt`.
+    group: tuple[str, str],
+    files: Iterable[FileLines],
+    stored: Stored,
+    minutes: Iterable[StoredMinutes],
+    context: Context,
+) -> Iterator[tuple[str, Rows]]:
+    """Tables, each with rows in the order of its columns (spark/figures/result_tables.py), without
+    `dt`; that of minutes comes for each replica by itself.
 
     `stored`: rows with `dt` of "replica_days" and "group_days" of the dates that the windows and
-    the last results reach, D's own included, of "minutes" with bad time of the three days before
-    D, and of "hours" of the dates in which calendar periods begin.
+    the last results reach, D's own included, and of "hours" of the dates in which calendar periods
+    begin. `minutes`: those with bad time of the three days before D.
     """
     with _no_collector():
         date = str(context.day.date)
         is_known = any(row["dt"] < date for row in stored["replica_days"])
         samples = read_samples(files, context.day, is_known=is_known)
-        return _GroupReport(group, samples, stored, context).tables()
+        yield from _GroupReport(group, samples, stored, minutes, context).tables()
 
 
 @contextlib.contextmanager
@@ -81,7 +95,12 @@ class _GroupReport:
     """One group; used once."""
 
     def __init__(
-        self, group: tuple[str, str], samples: GroupSamples, stored: Stored, context: Context
+        self,
+        group: tuple[str, str],
+        samples: GroupSamples,
+        stored: Stored,
+        minutes: Iterable[StoredMinutes],
+        context: Context,
     ) -> None:
         self._group: Final = group
         self._key: Final[Row] = {"cluster": group[0], "broker": group[1]}
@@ -92,11 +111,16 @@ class _GroupReport:
         self._date: Final = str(context.day.date)
         samples.named = join_names(group, samples.masters)
         self._figures: Final = GroupFigures(samples, context.day)
-        self._tables: Final[Tables] = {name: [] for name in OF_GROUPS}
+        self._tables: Final[dict[str, Rows]] = {name: [] for name in OF_GROUPS}
+        self._bad_minutes: Final[dict[str, list[StoredMinutes]]] = {}
+        for each in minutes:
+            self._bad_minutes.setdefault(each.replica, []).append(each)
+        self._untold: list[str] = []
+        """Names of replicas that are not reported."""
         self._hours: Final[dict[str, list[Row]]] = {}
         """Replica -> its rows of `hours` of D."""
 
-    def tables(self) -> Tables:
+    def tables(self) -> Iterator[tuple[str, Rows]]:
         """All rows of the group."""
         self._tables["bad_lines"] = [tuple(row) for row in self._samples.bad]
         self._tables["events"] = [(*self._group, *row) for row in events(self._samples, self._day)]
@@ -107,9 +131,11 @@ class _GroupReport:
         times = self._times()
         availability = self._availability(times)
         for name, (objective, time) in times.items():
+            of_day = ReplicaDay(self._figures, name, time)
             row = self._replica_day(
-                name, time, objective, group_row, availability.get(objective.name)
+                name, of_day, objective, group_row, availability.get(objective.name)
             )
+            yield "minutes", [(*self._group, name, *each) for each in of_day.minute_rows()]
             row |= revision.columns(row)
             days.append(row)
             windows += self._replica_windows(row, objective)
@@ -117,13 +143,14 @@ class _GroupReport:
         self._put("replica_days", days)
         self._put("windows", windows)
         if days or group_row["samples"]:
-            group_row["verdict"] = worst_of(row["verdict"] for row in days)
+            others = [INSUFFICIENT] if self._untold else []
+            group_row["verdict"] = worst_of([*(row["verdict"] for row in days), *others])
             group_row["revision"] = max((row["revision"] for row in days), default=1)
             self._put("group_days", [group_row])
             of_days = [*self._before("group_days"), group_row | {"dt": self._date}]
             lengths = self._context.sla.windows
             self._put("group_windows", group_windows(of_days, windows, self._date, lengths))
-        return self._tables
+        yield from ((table, rows) for table, rows in self._tables.items() if rows)
 
     def _put(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._tables[table] += [row_tuple(table, row) for row in rows]
@@ -137,19 +164,35 @@ class _GroupReport:
     def _times(self) -> dict[str, tuple[Objective, ReplicaTime]]:
         """Of each replica, by its name."""
         found = {}
-        for name, known in known_replicas(self._group, self._samples, self._stored, self._context):
+        replicas, self._untold = known_replicas(
+            self._group, self._samples, self._stored, self._context
+        )
+        if self._untold:
+            self._tables["bad_lines"].append(self._left_out())
+        for name, known in replicas:
             objective = objective_of(self._context.sla, (*self._group, name))
             time = self._time(name, known, objective)
             if not time.is_unborn:
                 found[name] = objective, time
         return found
 
+    def _left_out(self) -> tuple[str, str, str]:
+        """A row of table bad_lines: that some replicas are not reported."""
+        count = MOST_REPLICAS + len(self._untold)
+        return (
+            "/".join(self._group),
+            f"{REPLICAS_LEFT_OUT}: a group has at most {MOST_REPLICAS:,}, and others are not looked"
+            " at; stop what names them, or set them down as `retired` in sla.yaml",
+            f"{count:,} replicas, of which {MOST_REPLICAS:,} are reported; one of the others:"
+            f" {self._untold[0][:_SHOWN_NAME]}",
+        )
+
     def _availability(self, times: Mapping[str, tuple[Objective, ReplicaTime]]) -> dict[str, Row]:
         """Objective -> its row of group_availability."""
         found = {}
         laid_out = {name: time for name, (_, time) in times.items()}
         for objective in {each.name: each for each, _ in times.values()}.values():
-            row = group_availability(objective, laid_out, self._day)
+            row = group_availability(objective, laid_out, self._day, len(self._untold))
             if row is not None:
                 found[objective.name] = row
         self._put("group_availability", (self._key | row for row in found.values()))
@@ -158,12 +201,11 @@ class _GroupReport:
     def _replica_day(
         self,
         name: str,
-        time: ReplicaTime,
+        of_day: ReplicaDay,
         objective: Objective,
         group_row: Row,
         availability: Row | None,
     ) -> Row:
-        of_day = ReplicaDay(self._figures, name, time)
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
         row |= of_day.lag_p99_columns(objective.lag_p99_seconds)
         row["metadata"] = self._metadata(name)
@@ -173,15 +215,9 @@ class _GroupReport:
         budget = budget_s(objective.availability_percent, row["window_s"] - row["excluded_s"])
         row |= budget_columns(budget, row["bad_s"])
         today = burnt_minutes(self._figures.first_minute, (times[1] for times in of_day.minutes))
-        before = (
-            (each["minute"], each["bad_ms"])
-            for each in self._stored["minutes"]
-            if each["replica"] == name
-        )
+        before = (pair for each in self._bad_minutes.get(name, ()) for pair in each.pairs())
         row |= burn_rates(today, before, objective.availability_percent)
         row["verdict"], row["reasons"] = judged(row, objective, group_row, availability)
-        key = (*self._group, name)
-        self._tables["minutes"] += [(*key, *each) for each in of_day.minute_rows()]
         self._hours[name] = of_day.hours
         self._put("hours", (self._key | {"replica": name} | each for each in of_day.hours))
         self._put("incidents", (self._key | {"replica": name} | each for each in of_day.incidents))

@@ -10,6 +10,7 @@ Tested by tests/spark/figures/test_lives_and_names.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,9 @@ from spark.figures.report_context import Context
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
 from spark.figures.time_pieces import NEVER
 
+MOST_REPLICAS: Final = 256
+"""That are reported of a group and date: fifty times what groups of RocketMQ have. Dumps may name
+anything, and 30 stored days of so many are as much memory as a group is meant to take."""
 _REMEMBERED_RESULTS: Final = 7
 _ALWAYS: Final = 0
 
@@ -108,10 +112,11 @@ def known_replicas(
     samples: GroupSamples,
     stored: Mapping[str, Sequence[Mapping[str, Any]]],
     context: Context,
-) -> list[tuple[str, KnownReplica]]:
-    """The replicas of the date, by name. Rows are joined by name."""
+) -> tuple[list[tuple[str, KnownReplica]], list[str]]:
+    """The replicas of the date, by name, MOST_REPLICAS at most; and the names of the others. Rows
+    are joined by name."""
     day, sla = context.day, context.sla
-    seen, renamed = _seen(group, samples.masters, day.w1_ms)
+    seen, renamed, counts = _seen(group, samples.masters, day.w1_ms)
     since = unnamed_since(group, samples.masters, stored, context.result_dates)
     named = {old: new for old, new in samples.named.items() if old not in seen}
     results = set(context.result_dates[-_REMEMBERED_RESULTS:])
@@ -128,45 +133,51 @@ def known_replicas(
             last_rows[name] = row
         elif name not in renamed and date == str(day.date):
             add(name, NEVER)
-    for expected in sla.expect:
-        if (expected.cluster, expected.broker) == group:
-            add(expected.replica, _ALWAYS)
+    expected = {each.replica for each in sla.expect if (each.cluster, each.broker) == group}
+    for name in expected:
+        add(name, _ALWAYS)
     for name, ts in seen.items():
         add(name, ts)
     for number, slave in samples.slaves.items():
         if number and slave.inside:
             add(f"{group[1]}:{number}", NEVER)
     first_rows = _first_rows(samples.masters)
+    asked = [name for name in known if not any(each.matches(*group, name) for each in sla.retired)]
+    # Of too many the real ones: names that somebody makes up are in a few lines each.
+    asked.sort(key=lambda name: (name not in expected, name not in last_rows, -counts[name], name))
     found = []
-    for name in sorted(known):
-        if not any(each.matches(*group, name) for each in sla.retired):
-            last = last_rows.get(name)
-            copy_ms = last.get("first_copy_since_ms") if last is not None else None
-            if day.w0_ms < known[name] < day.w1_ms:
-                is_first = since is None or since >= first_rows.get(name, since)
-                copy_ms = known[name] if is_first else None
-            found.append((name, KnownReplica(known[name], copy_ms, since)))
-    return found
+    for name in sorted(asked[:MOST_REPLICAS]):
+        last = last_rows.get(name)
+        copy_ms = last.get("first_copy_since_ms") if last is not None else None
+        if day.w0_ms < known[name] < day.w1_ms:
+            is_first = since is None or since >= first_rows.get(name, since)
+            copy_ms = known[name] if is_first else None
+        found.append((name, KnownReplica(known[name], copy_ms, since)))
+    return found, asked[MOST_REPLICAS:]
 
 
-def _seen(group: tuple[str, str], stream: Stream, w1_ms: int) -> tuple[dict[str, int], set[str]]:
-    """Names of rows, each with the ts of the first one; and the names that connections had before
-    they got their own."""
+def _seen(
+    group: tuple[str, str], stream: Stream, w1_ms: int
+) -> tuple[dict[str, int], set[str], Counter[str]]:
+    """Names of rows, each with the ts of the first one; the names that connections had before they
+    got their own; and how many lines have which name."""
     looked_at = _looked_at(stream, w1_ms)
     since: dict[str, int] = {}
     last: dict[str, int] = {}
     gone: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for place, sample in enumerate(looked_at):
         before = sample.boot_predecessor
         if before is not None and not before.rows.keys() <= sample.rows.keys():
             for name in _renamed(group, before, sample):
                 gone[name] = place
+        counts.update(sample.rows.keys())
         for name in sample.rows:
             last[name] = place
             if name not in since or sample.ts < since[name]:
                 since[name] = sample.ts
     names = {name: ts for name, ts in since.items() if last[name] > gone.get(name, -1)}
-    return names, gone.keys() - names.keys()
+    return names, gone.keys() - names.keys(), counts
 
 
 def _first_rows(stream: Stream) -> dict[str, Place]:

@@ -291,19 +291,27 @@ class _Builder:
         sample: Sample,
         reason: str = "",
     ) -> None:
-        """A piece, clipped to the window; what is good or excluded goes on as one."""
+        """A piece, clipped to the window; what is the same goes on as one, but for bad time of
+        which rows tell."""
         if start_ms < self._day.w0_ms:
             start_ms = self._day.w0_ms
         if end_ms > self._day.w1_ms:
             end_ms = self._day.w1_ms
         if start_ms >= end_ms:
             return
-        if quality in (GOOD, EXCLUDED) and self._known:
+        if self._known:
             last = self._known[-1]
-            if last.quality == quality and last.end_ms == start_ms:
+            is_same = last.quality == quality and last.state == state and last.end_ms == start_ms
+            if is_same and (quality != BAD or self._is_silent(last.sample, sample)):
                 last.end_ms = end_ms
                 return
         self._known.append(Piece(start_ms, end_ms, quality, state, sample, reason))
+
+    def _is_silent(self, one: Sample | None, other: Sample) -> bool:
+        """Whether neither of two samples has a row: a name that went would have a piece for each
+        line, a megabyte a day."""
+        name = self._asked.replica
+        return one is not None and name not in one.rows and name not in other.rows
 
     def whole(self) -> list[Piece]:
         """All pieces in order, and unknown time between them."""

@@ -21,7 +21,7 @@ from spark.figures.budget_policy import ReachedStep, reached_steps, steps_up_to
 from spark.figures.judged_windows import JudgedWindow, judged_windows
 from spark.figures.result_tables import METADATA_FIGURES, TABLES
 from spark.reported_day import midnight_ms
-from spark.vocabulary import DAY_MS, LEFT_OUT, REPLICA, SYNC_MASTER
+from spark.vocabulary import ANY_LEFT_OUT, DAY_MS, REPLICA, SYNC_MASTER
 
 Row = Mapping[str, Any]
 """One row: column name -> None, bool, int, float, text, or lists and dicts of these."""
@@ -134,7 +134,7 @@ class ReportData:
     """Whose verdicts the exit code tells: one of `sla_config.EXIT_POLICIES`."""
     budget_policy: Sequence[PolicyStep] = ()
     past_left_out: Sequence[str] = ()
-    """Dates before this one of which files were left out, YYYY-MM-DD."""
+    """Dates before this one of which files or replicas were left out, YYYY-MM-DD."""
 
     def __post_init__(self) -> None:
         if self.verdict not in EXIT_CODES:
@@ -216,8 +216,9 @@ class ReportData:
 
     @property
     def left_out(self) -> list[Row]:
-        """Rows of `bad_lines` that are whole files whose lines do not count: what they would have
-        told nobody knows, so nothing can be met."""
+        """Rows of `bad_lines` that are whole files whose lines do not count, or groups of which not
+        all replicas are reported: what they would have told nobody knows, so nothing can be
+        met."""
         return [row for row in self.bad_lines if _is_left_out(row)]
 
     def past_left_out_of(self, window: Sequence[Row]) -> list[str]:
@@ -264,12 +265,12 @@ _REQUIRED = {
 
 
 def is_any_left_out(bad_lines: Iterable[Row]) -> bool:
-    """Of rows of `bad_lines`: whether a whole file is among them."""
+    """Of rows of `bad_lines`: whether a whole file is among them, or replicas of a group."""
     return any(map(_is_left_out, bad_lines))
 
 
 def _is_left_out(row: Row) -> bool:
-    return str(row["reason"]).startswith(LEFT_OUT)
+    return str(row["reason"]).startswith(ANY_LEFT_OUT)
 
 
 def worst_exit_code(codes: Iterable[int]) -> int:

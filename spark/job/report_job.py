@@ -35,9 +35,9 @@ from spark.job.report_tasks import (
     Rows,
     bad_lines_by_reason,
     item_of_expected,
-    item_of_row,
     items_of_file,
     items_of_large_file,
+    items_of_rows,
     part_of,
     rows_of_part,
 )
@@ -206,7 +206,9 @@ def _check(path: str, files: HadoopFiles) -> None:
 
 
 def _items_of_rows(table: str, frame: DataFrame) -> RDD[Item]:
-    return frame.rdd.map(lambda row: item_of_row(table, row.asDict(recursive=True)))
+    return frame.rdd.mapPartitions(
+        lambda rows: items_of_rows(table, (row.asDict(recursive=True) for row in rows))
+    )
 
 
 def parts_of(size_bytes: int, cores: int) -> int:

@@ -15,10 +15,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from spark.dumps.dump_files import BadLine, Group, Packed, split_by_group
+from spark.dumps.dump_line import FileLines
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds
-from spark.evidence.dump_chain import Life, Stretch, left_out_problem, record_of, stretches_of_file
-from spark.figures.group_report import Tables, group_rows
+from spark.evidence.dump_chain import record_of
+from spark.evidence.file_chain import (
+    FileChain,
+    Life,
+    Stretch,
+    left_out_problem,
+    stretches_of_file,
+)
+from spark.figures.group_report import group_rows
 from spark.figures.report_context import Context
+from spark.figures.stored_minutes import packed_minutes
 from spark.reported_day import Day
 from spark.vocabulary import LEFT_OUT
 
@@ -35,7 +44,9 @@ LIVES: Final = "life_records"
 """Of a group: its lives of the date, for the evidence; beside the tables of a result."""
 FILE_PROBLEMS: Final = "file_problems"
 """Of a file of the date: what the evidence says is wrong with it."""
-STORED: Final = ("replica_days", "group_days", "minutes", "hours")
+_ROWS: Final = ("replica_days", "group_days", "hours")
+_MINUTES: Final = "minutes"
+STORED: Final = (*_ROWS, _MINUTES)
 """Tables of which a group needs its stored rows."""
 
 
@@ -97,9 +108,13 @@ def item_of_expected(group: Group) -> Item:
     return group, (_EXPECTED, None)
 
 
-def item_of_row(table: str, row: Mapping[str, Any]) -> Item:
-    """A stored row."""
-    return (row["cluster"], row["broker"]), (table, row)
+def items_of_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
+    """Stored rows; minutes of a replica as one thing."""
+    if table == _MINUTES:
+        yield from ((group, (_MINUTES, some)) for group, some in packed_minutes(rows))
+        return
+    for row in rows:
+        yield (row["cluster"], row["broker"]), (table, row)
 
 
 def part_of(key: Key) -> int:
@@ -119,39 +134,56 @@ def rows_of_part(items: Iterable[Item], context: Context) -> Iterator[Rows]:
             yield _packed(_BAD_LINES, key, list(map(tuple, bad)))
         for problems in things.get(FILE_PROBLEMS, ()):
             yield _packed(FILE_PROBLEMS, key, problems)
-        yield from _evidence(key, things, context.day)
         if len(key) == 2:
-            tables = _tables((key[0], key[1]), things, context)
-            yield from (_packed(table, key, rows) for table, rows in tables.items() if rows)
+            yield from _of_group((key[0], key[1]), things, context)
 
 
 def _packed(table: str, key: Key, rows: list[Any]) -> Rows:
     return Rows(table, key, len(rows), pickle.dumps(rows))
 
 
-def _evidence(key: Key, things: Mapping[str, list[Any]], day: Day) -> Iterator[Rows]:
-    """A group's lives of the date, and what is wrong with the files that came whole."""
-    of_lives: dict[Life, list[Stretch]] = {}
-    for life, stretch in things.get(_STRETCH, ()):
-        of_lives.setdefault(life, []).append(stretch)
-    lines: Iterable[Packed] = things.get(_LINES, ())
-    for each in lines:
-        if not (each.is_file and each.date == day.date):
-            continue
-        # Within bounds: whoever sent it has unpacked it.
-        stretches, problems = stretches_of_file(_below_dt(each.file), each.content, None)
+def _of_group(group: Group, things: Mapping[str, list[Any]], context: Context) -> Iterator[Rows]:
+    """A group's tables and its lives of the date."""
+    files = _GroupFiles(things, context.day)
+    stored = {table: things.get(table, ()) for table in _ROWS}
+    for table, rows in group_rows(group, files, stored, things.get(_MINUTES, ()), context):
+        yield _packed(table, group, rows)
+    for file, problems in files.problems:
+        yield _packed(FILE_PROBLEMS, (file,), problems)
+    if files.lives:
+        records = [record_of(life, some) for life, some in files.lives.items()]
+        yield _packed(LIVES, group, records)
+
+
+class _GroupFiles:
+    """The lines of a group's files, one file after the other: each is unpacked once. When all were
+    read, `lives` are the group's of the date, and `problems` what is wrong with the files that came
+    whole."""
+
+    def __init__(self, things: Mapping[str, list[Any]], day: Day) -> None:
+        self._packed: list[Packed] = sorted(things.get(_LINES, ()))
+        self._date = day.date
+        self.problems: list[tuple[str, list[str]]] = []
+        self.lives: dict[Life, list[Stretch]] = {}
+        for life, stretch in things.get(_STRETCH, ()):
+            self.lives.setdefault(life, []).append(stretch)
+
+    def __iter__(self) -> Iterator[FileLines]:
+        for each in self._packed:
+            if each.is_file and each.date == self._date:
+                yield self._with_evidence(each)
+            else:
+                yield each.unpacked()
+
+    def _with_evidence(self, packed: Packed) -> FileLines:
+        chain = FileChain(_below_dt(packed.file))
+        lines = packed.unpacked(chain)
+        stretches, problems = chain.found()
         for life, stretch in stretches.items():
-            of_lives.setdefault(life, []).append(stretch)
+            self.lives.setdefault(life, []).append(stretch)
         if problems:
-            yield _packed(FILE_PROBLEMS, (each.file,), problems)
-    if of_lives:
-        yield _packed(LIVES, key, [record_of(life, some) for life, some in of_lives.items()])
-
-
-def _tables(group: Group, things: Mapping[str, list[Any]], context: Context) -> Tables:
-    packed = sorted(things.get(_LINES, ()))
-    stored = {table: things.get(table, ()) for table in STORED}
-    return group_rows(group, (each.unpacked() for each in packed), stored, context)
+            self.problems.append((packed.file, problems))
+        return lines
 
 
 class BadLines(NamedTuple):

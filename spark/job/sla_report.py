@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import or_
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +38,7 @@ from spark.job.results import Results, StagedDay, report_directory, summary_path
 from spark.page.report_page import report_html
 from spark.page.summary import incidents_csv, replicas_csv, summary_json
 from spark.reported_day import Day
-from spark.vocabulary import GROUP, LEFT_OUT
+from spark.vocabulary import ANY_LEFT_OUT, GROUP, REPLICA
 
 STAGES: Final = (
     "looking at the stored results",
@@ -119,7 +121,7 @@ class _Pipeline:
         self._results = Results(spark, request.out)
         self._stages = iter(enumerate(STAGES, 1))
         self._past_left_out: list[str] = []
-        """Dates before, in the windows and periods, of which files were left out."""
+        """Dates before, in the windows and periods, of which files or replicas were left out."""
 
     def run(self) -> ReportData:
         """Every stage, in order."""
@@ -171,7 +173,9 @@ class _Pipeline:
         frame = self._results.read("bad_lines", dates)
         if frame is None:
             return []
-        found = frame.where(frame["reason"].startswith(LEFT_OUT)).select("dt")
+        reason = frame["reason"]
+        is_left_out = functools.reduce(or_, map(reason.startswith, ANY_LEFT_OUT))
+        found = frame.where(is_left_out).select("dt")
         return sorted({str(row["dt"]) for row in found.collect()})
 
     def _stored(self) -> dict[str, DataFrame]:
@@ -191,7 +195,8 @@ class _Pipeline:
         }
         found = {table: frame for table, frame in frames.items() if frame is not None}
         if "minutes" in found:
-            found["minutes"] = found["minutes"].where("bad_ms > 0")
+            minutes = found["minutes"].where("bad_ms > 0")
+            found["minutes"] = minutes.select(*REPLICA, "minute", "bad_ms")
         return found
 
     def _of_several(self, groups: GroupTables) -> dict[str, list[Row]]:

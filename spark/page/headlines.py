@@ -26,6 +26,7 @@ from spark.figures.report_data import (
 )
 from spark.page import budget_steps, open_incidents
 from spark.page.sends import Sends, sends_of
+from spark.vocabulary import LEFT_OUT
 
 _MAX_REASONS = 3
 
@@ -152,9 +153,12 @@ def one_line(data: ReportData) -> str:
 
 
 def left_out_text(row: Row) -> str:
-    """Of files whose lines do not count, for one reason: the first of them, and why."""
+    """Of files whose lines do not count, or groups of which not all replicas are reported, for one
+    reason: the first of them, and why."""
     others = int(row["files"]) - 1
-    more = f" and {wording.plural(others, 'more file', 'more files')}" if others else ""
+    is_file = str(row["reason"]).startswith(LEFT_OUT)
+    what = ("more file", "more files") if is_file else ("more group", "more groups")
+    more = f" and {wording.plural(others, *what)}" if others else ""
     return f"{wording.name(row['example_file'])}{more}: {wording.excerpt(row['reason'])}"
 
 
@@ -182,7 +186,9 @@ def short_reasons(data: ReportData, headline: Headline) -> list[str]:
         ]
         found += [left_out_text(row) for row in data.left_out]
         window = headline.window.rows if headline.window is not None else ()
-        found += [f"a file of {date} was left out" for date in data.past_left_out_of(window)]
+        found += [
+            f"files or replicas of {date} were left out" for date in data.past_left_out_of(window)
+        ]
     more = len(found) - _MAX_REASONS
     found = [*found[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])]
     unknown = headline.count(INSUFFICIENT) if headline.verdict == BREACHED else 0

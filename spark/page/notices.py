@@ -67,8 +67,8 @@ def notices(data: ReportData, window: str) -> list[str]:
     if dates := data.past_left_out:
         more = f" and {len(dates) - 1:,} more dates" if len(dates) > 1 else ""
         found.append(
-            f"Files of {dates[-1]}{more} were left out. No window with such a date is met until it "
-            "is reported again without that."
+            f"Files or replicas of {dates[-1]}{more} were left out. No window with such a date is "
+            "met until it is reported again without that."
         )
     if bad := counts(data)["bad_lines"]:
         lines = wording.plural(bad, "line", "lines")

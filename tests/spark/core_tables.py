@@ -25,8 +25,8 @@ from spark.job.report_tasks import (
     STORED,
     Item,
     item_of_expected,
-    item_of_row,
     items_of_file,
+    items_of_rows,
     rows_of_part,
 )
 from spark.reported_day import Day
@@ -78,11 +78,12 @@ def core_tables(
 def _stored(history: Sequence[Tables], date: str, begins: Sequence[str]) -> Iterator[Item]:
     for tables in history:
         for table in STORED:
-            for row in tables[table]:
-                if table == "minutes" and not (row["bad_ms"] and row["dt"] < date):
-                    continue
-                if table != "hours" or row["dt"] in begins:
-                    yield item_of_row(table, row)
+            rows = tables[table]
+            if table == "minutes":
+                rows = [row for row in rows if row["bad_ms"] and row["dt"] < date]
+            elif table == "hours":
+                rows = [row for row in rows if row["dt"] in begins]
+            yield from items_of_rows(table, rows)
 
 
 def _of_files(roots: Iterable[Path], day: Day) -> Iterator[Item]:

@@ -17,7 +17,7 @@ import pytest
 from spark.dumps import dump_text
 from spark.dumps.dump_files import read_lines, split_by_group
 from spark.dumps.dump_text import MB, Bounds, LeftOutError, LineReader
-from spark.evidence.dump_chain import stretches_of_file
+from spark.evidence.file_chain import stretches_of_file
 from spark.reported_day import Day
 from tests.spark.dump_lines_builder import DATE, T0, Life
 from tests.spark.dumps.test_dump_files import FILE, LONG, packed
@@ -130,7 +130,7 @@ MEASURED = """
 import resource, sys
 from pathlib import Path
 from spark.dumps.dump_files import split_by_group
-from spark.evidence.dump_chain import stretches_of_file
+from spark.evidence.file_chain import stretches_of_file
 from spark.reported_day import Day
 from tests.spark.dump_lines_builder import DATE
 content = Path(sys.argv[1]).read_bytes()

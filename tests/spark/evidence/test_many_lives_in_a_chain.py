@@ -7,7 +7,8 @@ import datetime
 
 import pytest
 
-from spark.evidence.dump_chain import Life, LifeRecord, join
+from spark.evidence.dump_chain import LifeRecord, join
+from spark.evidence.file_chain import Life
 from spark.reported_day import midnight_ms
 
 DATE = datetime.date(2026, 3, 10)

@@ -22,7 +22,8 @@ import pytest
 from spark.command.command_line import main
 from spark.config.exclusion_log import Entry, appended
 from spark.dumps.dump_files import read_lines as read_lines_of_the_report
-from spark.evidence.dump_chain import DateLines, digest_of_records, stretches_of_file
+from spark.evidence.dump_chain import DateLines, digest_of_records
+from spark.evidence.file_chain import stretches_of_file
 from spark.evidence.links import KIND, VERSION, link_name, next_link, sha256
 from tests.spark.dump_lines_builder import T0, Life
 from tests.spark.evidence.chained_dumps import (

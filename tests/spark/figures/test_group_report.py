@@ -8,7 +8,7 @@ from typing import Any
 
 from spark.config.sla_config import default_sla
 from spark.dumps.dump_line import FileLines
-from spark.figures.group_report import Tables, group_rows
+from spark.figures.group_report import Rows, group_rows
 from spark.figures.report_context import Context
 from spark.figures.result_tables import TABLES
 from spark.reported_day import Day
@@ -29,10 +29,10 @@ def numbers(value: Any) -> Iterator[int]:
             yield from numbers(item)
 
 
-def report(lines: list[Line]) -> Tables:
+def report(lines: list[Line]) -> dict[str, Rows]:
     files = [FileLines("f", DATE, [json.dumps(line).encode() for line in lines])]
-    stored: dict[str, Any] = {"replica_days": [], "group_days": [], "minutes": []}
-    return group_rows(("c", "b"), files, stored, CONTEXT)
+    stored: dict[str, Any] = {"replica_days": [], "group_days": []}
+    return dict(group_rows(("c", "b"), files, stored, (), CONTEXT))
 
 
 def test_sums_that_are_over_64_bits_are_stored_as_the_largest() -> None:

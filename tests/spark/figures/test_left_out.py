@@ -114,5 +114,7 @@ def test_windows_remember_a_file_of_an_earlier_date(date: str, days: int, month:
     codes = {"met": 0, "insufficient data": 2}
     assert [codes[one.verdict] for one in data.judged_windows] == [days, month]
     assert data.exit_code == days
-    assert (f"a file of {date} was left out" in verdict_line(data, "/o")) == bool(days)
-    assert any(f"Files of {date} were left out" in text for text in report_notices(data, "w"))
+    assert (f"files or replicas of {date} were left out" in verdict_line(data, "/o")) == bool(days)
+    assert any(
+        f"Files or replicas of {date} were left out" in text for text in report_notices(data, "w")
+    )

@@ -7,6 +7,7 @@ import gzip
 import json
 import pickle
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from spark.job.report_tasks import (
     Rows,
     bad_lines_by_reason,
     item_of_expected,
-    item_of_row,
     items_of_file,
+    items_of_rows,
     part_of,
     rows_of_part,
 )
@@ -139,6 +140,28 @@ def test_the_evidence_is_of_the_lines_that_are_read(spoil: Any) -> None:
     assert known.records()
 
 
+def test_who_reports_on_a_group_unpacks_each_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a file of the date, of which the evidence needs the digests."""
+    lines = Life().lines(T0 + 5_000, 40)
+    items = [
+        item
+        for number in range(4)
+        for item in items_of_file(f"{FOLDER}/{number}.gz", packed(*lines[number * 10 :][:10]), DAY)
+    ]
+    opened = 0
+    unpack = zlib.decompressobj
+
+    def counted(*given: Any) -> Any:
+        nonlocal opened
+        opened += 1
+        return unpack(*given)
+
+    monkeypatch.setattr(zlib, "decompressobj", counted)
+    records, problems = evidence(items)
+    assert ([record.lines for record in records], problems) == ([40], [])
+    assert opened == 4
+
+
 def test_of_a_file_that_goes_to_its_group_no_digests_travel() -> None:
     """Two lives of one group; 40 digests are 2,560 bytes that no compression makes fewer."""
     lines = [*Life().lines(T0 + 5_000, 20), *Life(boot="f" * 16).lines(T0 + 105_000, 20)]
@@ -153,7 +176,7 @@ def test_of_a_file_that_goes_to_its_group_no_digests_travel() -> None:
 def test_groups_without_lines() -> None:
     """Expected, or in an earlier result: they are there, unknown."""
     stored = dict.fromkeys(TABLES["group_days"]) | {"cluster": "c", "broker": "b", "dt": "x"}
-    items = [item_of_expected(("c", "lost")), item_of_row("group_days", stored)]
+    items = [item_of_expected(("c", "lost")), *items_of_rows("group_days", [stored])]
     (row,) = rows(items)["replica_days"]
     assert (row["replica"], row["unknown_s"]) == ("lost:1", 600)
 
