@@ -29,6 +29,10 @@ LEFT_OUT: Final = "the file is left out"
 """How the reason of a bad line begins that is a whole file, whose lines do not count
 (spark/dumps/dump_text.py)."""
 
+FIRST_COPY: Final = "first copy"
+NOT_YET: Final = "did not exist yet"
+"""Why time of a new replica is excluded, in the report's own words: nobody else may use them."""
+
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000

@@ -11,11 +11,11 @@ from typing import Final
 
 from spark.figures import wording
 from spark.figures.report_data import ReportData, Row, key_of
-from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import budget_steps
 from spark.page.headlines import left_out_text
 from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
+from spark.vocabulary import FIRST_COPY, NOT_YET
 
 _EXPECTED: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet"}
 """Reasons that nobody agreed upon: a new replica has them. Other ones are people's."""

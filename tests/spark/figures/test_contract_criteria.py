@@ -29,9 +29,7 @@ from spark.figures.sample_stream import read_samples
 from spark.figures.time_pieces import (
     BAD,
     EXCLUDED,
-    FIRST_COPY,
     GOOD,
-    NOT_YET,
     UNKNOWN,
     Extra,
     Piece,
@@ -39,6 +37,7 @@ from spark.figures.time_pieces import (
 )
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
+from spark.vocabulary import FIRST_COPY, NOT_YET
 from tests.spark.core_tables import core_tables
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line, replica, sends, sync, write_dump
 

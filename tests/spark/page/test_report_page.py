@@ -13,12 +13,12 @@ import pytest
 
 from spark.figures import wording
 from spark.figures.report_data import MET, ReportData, Row
-from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import report_page
 from spark.page.group_plots import CAUSES
 from spark.page.report_page import report_html
 from spark.page.runbook import RUNBOOK
 from spark.page.sends import sends_of
+from spark.vocabulary import FIRST_COPY, NOT_YET
 from tests.spark.browser import digest_of_page
 from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
 from tests.spark.page_reader import Element, access_problems, contrast, palettes, read_page
