@@ -30,8 +30,11 @@ def notices(data: ReportData, window: str) -> list[str]:
         late = sum(int(row["late"] or 0) for row in data.replica_days)
         why = f"{wording.plural(late, 'sample', 'samples')} arrived after the first"
         if not late:
-            why = "the next day's first line showed how this day ended, or the objectives changed"
+            why = "the next day's first line showed how this day ended, or the objectives or"
+            why += " exclusions changed"
         found.append(f"Revised: this is revision {data.revision} of this day's result; {why}.")
+    if text := _added_later(data):
+        found.append(text)
     planned, expected = (
         excluded(data.replica_days, is_expected=is_expected) for is_expected in (False, True)
     )
@@ -78,6 +81,24 @@ def notices(data: ReportData, window: str) -> list[str]:
             "unknown."
         )
     return found
+
+
+def _added_later(data: ReportData) -> str:
+    """Exclusions that somebody added when the window was over: what they excluded had happened."""
+    later = [
+        row for row in data.remarks if row["kind"] == "exclusion" and row["at_ms"] >= data.w1_ms
+    ]
+    if not later:
+        return ""
+    named = [
+        f"number {row['number']} ({wording.isolated(row['ticket'])}, by"
+        f" {wording.isolated(row['who'])})"
+        for row in later[:NAMED_IN_WHY]
+    ]
+    more = len(later) - len(named)
+    named += [f"and {more:,} more"] if more else []
+    were = wording.plural(len(later), "exclusion was", "exclusions were")
+    return f"When this time was over, {were} added: {', '.join(named)}."
 
 
 def excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
