@@ -273,7 +273,9 @@ def test_an_end_whose_latencies_fell_is_not_believed(place: int) -> None:
     assert judge(lines, sends_slower_than=SlowSends(100, 60.0)).verdict == MET
     (end,) = (line["ended"] for line in lines if "ended" in line)
     counts = list(end["sends"]["latency"]["counts"])
-    place = max(n for n, count in enumerate(counts) if count) if place else counts.index(max(counts))
+    place = (
+        max(n for n, count in enumerate(counts) if count) if place else counts.index(max(counts))
+    )
     counts[place] = 0
     latency = end["sends"]["latency"] | {"counts": counts}
     forged = killed_lines(7, sends=end["sends"] | {"latency": latency})
