@@ -156,7 +156,8 @@ class _Pipeline:
 
     def _context(self) -> Context:
         before = tuple(date for date in self._results.dates("replica_days") if date < self._date)
-        return Context(self._day, self._sla, self._is_reported(), before, self._periods)
+        sla = self._sla.within(self._day.w0_ms, self._day.w1_ms)
+        return Context(self._day, sla, self._is_reported(), before, self._periods)
 
     def _is_reported(self) -> bool:
         """Whether there is a result of the same window already."""
