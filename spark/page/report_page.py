@@ -139,6 +139,7 @@ def _view(data: ReportData) -> dict[str, Any]:
         "events": _part(ordered_events(data), data.total("events")),
         "bad_lines": _part(ordered_bad_lines(data)),
         "remarks": _part(data.remarks),
+        "past_remarks": _part(data.past_remarks),
     }
 
 

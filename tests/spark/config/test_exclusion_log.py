@@ -10,7 +10,13 @@ import pytest
 
 from spark.command.arguments import UsageError, parse_arguments
 from spark.command.command_line import main
-from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force, remarks_on
+from spark.config.exclusion_log import (
+    LogError,
+    entries_of,
+    exclusions_before,
+    exclusions_in_force,
+    remarks_on,
+)
 
 NOW_MS = 1_774_000_000_500
 TIMES = ["--from", "2026-03-10T10:00:00Z", "--to", "2026-03-10T12:00:00+01:00"]
@@ -50,6 +56,14 @@ def test_entries_in_force(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert exclude(path, "list") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[:12] for line in lines] == ["1 withdrawn:", "2 annotation", "3 withdraws "]
+
+
+def test_exclusions_of_the_windows_before_a_date(path: Path) -> None:
+    entries = entries_of(three_entries(path), "x")[:2]
+    (row,) = exclusions_before(entries, END_MS, END_MS - 1)
+    assert (row["number"], row["kind"]) == (1, "exclusion")
+    assert exclusions_before(entries, END_MS - 1, BEGIN_MS) == [], "the date itself has it"
+    assert exclusions_before(entries, END_MS + 1, END_MS) == [], "no window reaches so far back"
 
 
 @pytest.mark.parametrize(

@@ -737,6 +737,19 @@ def remark(demo: ReportData, number: int, at_ms: int, kind: str = "exclusion") -
     }
 
 
+def test_exclusions_of_earlier_days_stand_below_the_windows_that_have_them() -> None:
+    demo = demo_report()
+    assert "Exclusions and annotations" not in page_of(demo).text()
+    page = page_of(dataclasses.replace(demo, past_remarks=[remark(demo, 7, demo.w1_ms)]))
+    text = section(page, "remarks").text()
+    assert "Exclusions of earlier days in the windows and calendar periods above" in text
+    assert "Made by people about this time" not in text
+    assert "OPS-7" in text
+    assert "storage <moved>" in text
+    assert "When this time was over" not in page.text(), "it is about another day"
+    assert access_problems(page) == []
+
+
 def test_an_exclusion_that_was_added_when_the_day_was_over_is_told_first() -> None:
     demo = demo_report()
     rows = [{**row, "revision": 2, "late": 0} for row in demo.replica_days]
