@@ -73,9 +73,14 @@ def _back_dated(
 def _without(
     number: int, entry: Entry, links: Sequence[Link], counts: Mapping[str, int]
 ) -> Link | None:
-    """The first link that was made behind the entry's begin, and lacks it."""
+    """The first link that was made behind the entry's begin, and before any that has it."""
     for link in links:
-        count = counts.get(link.copies.get(_WHAT, ""), number)
-        if count < number and link.until_ms is not None and link.until_ms > entry.from_ms:
+        digest = link.copies.get(_WHAT)
+        count = 0 if digest is None else counts.get(digest)
+        if count is None:
+            continue  # Judged by another file.
+        if count >= number:
+            return None
+        if link.until_ms is not None and link.until_ms > entry.from_ms:
             return link
     return None

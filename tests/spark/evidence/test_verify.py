@@ -85,7 +85,9 @@ class Place:
         """What the job does at the end of a date's report, from the files that are there now."""
         files = (self.dumps / f"dt={date}").rglob("*.jsonl*")
         records = DateLines((path.name, path.read_bytes()) for path in files).records()
-        copies = {"sla": SLA, "exclusions": (self.root / "exclusions.jsonl").read_bytes()}
+        copies = {"sla": SLA}
+        if exclusions := (self.root / "exclusions.jsonl").read_bytes():
+            copies["exclusions"] = exclusions
         results: dict[str, Any] = {}
         for path in (self.out / f"report/dt={date}").iterdir():
             results[str(path.relative_to(self.out))] = sha256(path.read_bytes())
@@ -899,6 +901,30 @@ def test_an_exclusion_that_was_not_there_before_the_event(
     excludes(place, an_entry(kind="withdrawal", withdraws=3), since=now)
     reports_again(place, D3)
     assert place.verifies() == 0, "it does not hold any more"
+
+
+def test_a_first_exclusion_is_not_older_than_the_results_without_any(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also once a later night was reported without the file."""
+    shutil.rmtree(place.out / "evidence")
+    for date in (D1, D2):
+        (place.root / "exclusions.jsonl").write_bytes(b"")
+        place.appends(date)
+    excludes(
+        place,
+        an_entry(from_ms=T0 + DAY_MS, at_ms=T0, to_ms=T0 + 2 * DAY_MS),
+        an_entry(from_ms=T0 + 2 * DAY_MS, at_ms=T0, to_ms=T0 + 3 * DAY_MS),
+    )
+    reports_again(place, D2)
+    (place.root / "exclusions.jsonl").write_bytes(b"")
+    place.appends(D3)
+    assert place.signs() == 0
+    capsys.readouterr()
+    assert place.verifies("--all") == 2
+    (finding,) = capsys.readouterr().err.splitlines()
+    assert "exclusions of link 3: entry 1 says that it was made" in finding
+    assert f"link 2 of {D2}, made when that had begun, has not got it" in finding
 
 
 def test_a_date_that_was_never_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
