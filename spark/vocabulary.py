@@ -34,6 +34,10 @@ REPLICAS_LEFT_OUT: Final = "replicas are left out"
 ANY_LEFT_OUT: Final = (LEFT_OUT, REPLICAS_LEFT_OUT)
 """With a bad line of such a reason a date is not met."""
 
+FIRST_COPY: Final = "first copy"
+NOT_YET: Final = "did not exist yet"
+"""Why time of a new replica is excluded, in the report's own words: nobody else may use them."""
+
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000

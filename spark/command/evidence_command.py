@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from spark.command.arguments import RaisingParser, UsageError, add_bounds_option, date_type
 from spark.command.failures import exit_code_of
+from spark.command.out_lock import is_in_use, state_of
 from spark.command.output import PROGRAM, complain, say
 from spark.dumps.dump_text import Bounds
 from spark.dumps.durable_files import replace_file, sync_directory
+from spark.evidence.finding import EDITED
 from spark.evidence.links import DIRECTORY
 from spark.evidence.signatures import (
     KEYS,
@@ -26,7 +29,7 @@ from spark.evidence.signatures import (
     read_public_key,
     signature_name,
 )
-from spark.evidence.verification import EDITED, Asked, Verified, verify
+from spark.evidence.verification import Asked, Verified, verify
 from spark.figures.report_data import EXIT_ERROR
 
 
@@ -52,12 +55,24 @@ def _verify(given: argparse.Namespace) -> int:
         head=given.head,
         bounds=Bounds(given.max_dump_file_mb),
     )
+    before = _state(asked.out)
     found = verify(asked)
+    if found.findings and (is_in_use(asked.out) or state_of(asked.out) != before):
+        raise UsageError(
+            f"{asked.out}: mqreport wrote to it while it was looked at; verify it again"
+        )
     if given.all:
         for finding in found.findings:
             complain(finding.text)
     say(sys.stdout, verified_line(found, has_dumps=bool(given.dumps)))
     return found.code
+
+
+def _state(out: Path) -> frozenset[tuple[str, int, int]]:
+    """Of results that nobody writes now. Raises UsageError."""
+    if is_in_use(out):
+        raise UsageError(f"{out}: another mqreport is writing to it; wait until it ends")
+    return state_of(out)
 
 
 def verified_line(found: Verified, *, has_dumps: bool) -> str:
@@ -69,12 +84,20 @@ def verified_line(found: Verified, *, has_dumps: bool) -> str:
         others = f" (and {more} more: --all)" if more else ""
         verdict = "NOT PROVED" if first.code == EDITED else "cannot be proved"
         return f"{verdict}: {first.text}{others}"
-    days = f"{found.dates[0]} to {found.dates[-1]} ({len(found.dates)} days)"
+    days = f"{found.dates[0]} to {found.dates[-1]} ({len(found.dates)} days{_in_part(found)})"
     signers = ", ".join(f"SHA256:{signer}" for signer in found.signers)
     return (
         f"proved: {what} of {days} are those that were signed by {signers};"
         f" head {found.links[-1].digest} (link {found.links[-1].number})"
     )
+
+
+def _in_part(found: Verified) -> str:
+    """`, 2 of them in part: 2026-11-18, …`; nothing where all are whole."""
+    if not found.parts:
+        return ""
+    more = ", …" if len(found.parts) > 1 else ""
+    return f", {len(found.parts)} of them in part: {found.parts[0]}{more}"
 
 
 def sign_main(arguments: Sequence[str]) -> int:
@@ -88,6 +111,7 @@ def sign_main(arguments: Sequence[str]) -> int:
 def _sign(given: argparse.Namespace) -> int:
     out = Path(given.out)
     key = read_private_key(Path(given.key))
+    _state(out)
     found = verify(Asked(out), with_signatures=False)
     edited = [finding for finding in found.findings if finding.code == EDITED]
     if edited:
@@ -100,6 +124,9 @@ def _sign(given: argparse.Namespace) -> int:
     link = links[-1]
     place = out / DIRECTORY
     content = (place / link.name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != link.digest:
+        complain(f"not signed: {place / link.name}: was changed while it was looked at")
+        return EDITED
     (out / KEYS).mkdir(exist_ok=True)
     replace_file(out / KEYS / f"{key.public.short}.pem", key.public.pem)
     sync_directory(out / KEYS)

@@ -99,6 +99,12 @@ def _moment(text: str) -> int:
         ) from error
 
 
+def _pattern(text: str) -> str:
+    if "" in text.split("|"):
+        raise argparse.ArgumentTypeError(f"{text!r}: an empty alternative, which no name matches")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = RaisingParser(
         prog=f"{PROGRAM} exclude",
@@ -112,7 +118,9 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("--from", dest="begin", required=True, type=_moment, metavar="TIME")
     add.add_argument("--to", dest="end", required=True, type=_moment, metavar="TIME")
     for name in ("cluster", "broker", "replica"):
-        add.add_argument(f"--{name}", default="*", metavar="PATTERN", help="default: *")
+        add.add_argument(
+            f"--{name}", default="*", type=_pattern, metavar="PATTERN", help="default: *"
+        )
     add.add_argument("--annotation", action="store_true", help="a remark: the time counts")
     withdraw = actions.add_parser("withdraw", help="an entry does not hold any more")
     withdraw.add_argument("--number", required=True, type=int, metavar="N", help="see list")

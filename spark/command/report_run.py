@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import logging
 import os
 import shutil
@@ -26,6 +25,7 @@ from spark.command.arguments import Options
 from spark.command.catch_up import CatchUp
 from spark.command.days import window
 from spark.command.notifier import Notifier
+from spark.command.out_lock import InUseError, locked
 from spark.command.output import say
 from spark.command.progress import Reporter
 from spark.figures.report_data import EXIT_ERROR, ReportData
@@ -275,20 +275,16 @@ def _locked(out: Path | None) -> Iterator[None]:
     if out is None:
         yield
         return
-    path = out / ".mqreport.lock"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        lock = path.open("a+", encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"--out {out}: cannot be written: {error.strerror}") from error
-    with lock:
+    with contextlib.ExitStack() as held:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            held.enter_context(locked(out))
+        except InUseError as error:
             raise RunError(
                 f"--out {out}: another mqreport is writing to it; wait until it ends, or use"
                 " another"
             ) from error
+        except OSError as error:
+            raise RunError(f"--out {out}: cannot be written: {error.strerror}") from error
         yield
 
 

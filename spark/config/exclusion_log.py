@@ -179,6 +179,15 @@ def remarks_on(entries: Sequence[Entry], w0_ms: int, w1_ms: int) -> list[dict[st
     ]
 
 
+def exclusions_before(entries: Sequence[Entry], w0_ms: int, since_ms: int) -> list[dict[str, Any]]:
+    """Rows as of `remarks_on`: exclusions that touch [since, w0) and end by w0."""
+    return [
+        row
+        for row in remarks_on(entries, since_ms, w0_ms)
+        if row["kind"] == "exclusion" and row["to_ms"] <= w0_ms
+    ]
+
+
 def _line(entry: Entry, previous: str | None) -> bytes:
     fields: dict[str, Any] = asdict(entry)
     for name in ("at", "from", "to"):

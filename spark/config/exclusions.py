@@ -43,10 +43,11 @@ class Exclusion:
             mondays = (_FIRST_MONDAY_MS + n * WEEK_MS for n in range(first_week, last_week + 1))
             found += [(monday_ms + begin_ms, monday_ms + end_ms) for monday_ms in mondays]
         clipped = ((max(begin, w0_ms), min(end, w1_ms)) for begin, end in found)
-        return _merged((begin, end) for begin, end in clipped if begin < end)
+        return merged((begin, end) for begin, end in clipped if begin < end)
 
 
-def _merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same time as ascending intervals that do not touch."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(intervals):
         if found and begin <= found[-1][1]:

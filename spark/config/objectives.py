@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spark.config import calendar_periods
@@ -155,6 +155,12 @@ class SlaConfig:
     """What was read; empty for the built-in defaults. Kept with the evidence."""
     exclusion_log: bytes = field(default=b"", compare=False, repr=False)
     budget_policy: tuple[PolicyStep, ...] = ()
+
+    def within(self, w0_ms: int, w1_ms: int) -> SlaConfig:
+        """What judges the window [w0, w1): without exclusions of other times, of which a file of
+        years has many, and without the files, which no executor needs."""
+        touching = tuple(one for one in self.exclusions if one.intervals(w0_ms, w1_ms))
+        return replace(self, exclusions=touching, log=(), text=b"", exclusion_log=b"")
 
 
 def alternatives(pattern: str) -> list[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark.evidence.dump_chain import LifeRecord, digest_of_records
+from spark.vocabulary import DAY_MS
 
 KIND: Final = "mqreport evidence"
 VERSION: Final = 1
@@ -47,6 +48,18 @@ class Link:
     results: Mapping[str, Any]
     copies: Mapping[str, str]
     """SHA-256 of each file that has a copy, by what it is: `sla`, `exclusions`."""
+    window: tuple[int, int] | None = None
+    """What was reported on, epoch ms; it was over when the link was made. None: nobody says."""
+
+    @property
+    def until_ms(self) -> int | None:
+        """The end of the window."""
+        return None if self.window is None else self.window[1]
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the date was reported in part only."""
+        return self.window is not None and self.window[1] - self.window[0] < DAY_MS
 
 
 def canonical(value: Any) -> bytes:
@@ -97,6 +110,10 @@ def next_link(
     )
 
 
+def _window(found: Mapping[str, Any] | None) -> tuple[int, int] | None:
+    return None if found is None else (int(found["start_ms"]), int(found["end_ms"]))
+
+
 def parse_link(name: str, content: bytes) -> Link:
     """Raises LinkError."""
     named = number_and_date(name)
@@ -116,6 +133,7 @@ def parse_link(name: str, content: bytes) -> Link:
             tuple(map(str, found["inputs"]["problems"])),
             dict(found["results"]),
             dict(found["copies"]),
+            _window(found.get("window")),
         )
         inputs_digest = found["inputs"]["digest"]
     except LinkError:

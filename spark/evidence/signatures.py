@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
 
 KEYS: Final = f"{DIRECTORY}/keys"
+SIGNATURE_BYTES: Final = 64
 _SHORT: Final = 16
 _MAKE_ONE: Final = "make one with: openssl genpkey -algorithm ed25519 -out FILE"
 

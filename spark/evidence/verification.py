@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +19,21 @@ from spark.config.exclusion_log import LogError, entries_of
 from spark.dumps.dump_text import DEFAULT_BOUNDS, Bounds, LeftOutError
 from spark.evidence.dump_chain import DateLines, LifeRecord, join
 from spark.evidence.file_chain import left_out_problem
-from spark.evidence.links import COPIES, DIRECTORY, Link, LinkError, number_and_date, parse_link
+from spark.evidence.finding import EDITED, UNPROVED, Finding
+from spark.evidence.kept_exclusions import exclusions_over_links
+from spark.evidence.links import (
+    COPIES,
+    DIRECTORY,
+    Link,
+    LinkError,
+    number_and_date,
+    parse_link,
+    sha256,
+)
+from spark.evidence.result_files import copies_of, date_of, holes_in, results_of
 from spark.evidence.signatures import (
     KEYS,
+    SIGNATURE_BYTES,
     KeyFileError,
     PublicKey,
     read_public_key,
@@ -31,18 +41,7 @@ from spark.evidence.signatures import (
     signer_of,
 )
 
-EDITED: Final = 1
-UNPROVED: Final = 2
-_DATE: Final = re.compile(r"dt=(\d{4}-\d\d-\d\d)")
 _DUMP: Final = "*.jsonl*"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A place that is not proved. `code`: EDITED, or UNPROVED where nothing shows an edit."""
-
-    code: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,8 @@ class Verified:
     dates: list[datetime.date]
     signers: list[str]
     findings: list[Finding]
+    parts: list[datetime.date] = field(default_factory=list)
+    """Those of `dates` that were reported in part only."""
 
     @property
     def code(self) -> int:
@@ -93,13 +94,17 @@ def verify(asked: Asked, *, with_signatures: bool = True) -> Verified:
     some = {date: latest[date] for date in sorted(latest) if asked.first <= date <= asked.last}
     if not some:
         findings.append(Finding(UNPROVED, f"{asked.out}: has no evidence of these dates"))
-    findings += _copies(asked.out, some.values())
-    findings += _results(asked, some, min(latest, default=None))
+    within = [link for link in links if asked.first <= link.date <= asked.last]
+    findings += copies_of(asked.out, within)
+    findings += exclusions_over_links(asked.out, within)
+    findings += results_of(asked.out, (asked.first, asked.last), some, min(latest, default=None))
+    findings += holes_in(list(some))
     findings += _given_files(asked, some)
     findings += _inputs(some)
     if asked.dumps:
         findings += _dumps(asked, some)
-    return Verified(links, list(some), signers, findings)
+    parts = [date for date, link in some.items() if link.is_part]
+    return Verified(links, list(some), signers, findings, parts)
 
 
 # -- the chain of links ---------------------------------------------------------------------------
@@ -108,9 +113,12 @@ def verify(asked: Asked, *, with_signatures: bool = True) -> Verified:
 def _link_files(place: Path) -> tuple[dict[str, bytes], list[Finding]]:
     """The links by name, in order."""
     names = sorted(path.name for path in place.glob("*")) if place.is_dir() else []
-    found = {name: (place / name).read_bytes() for name in names if number_and_date(name)}
+    links = [name for name in names if number_and_date(name)]
+    found = {name: (place / name).read_bytes() for name in links if (place / name).is_file()}
     orphans = [name for name in names if (of := signer_of(name)) and of[0] not in found]
-    return found, [Finding(EDITED, f"{name}: signs a link that is not there") for name in orphans]
+    findings = [Finding(EDITED, f"{name}: signs a link that is not there") for name in orphans]
+    findings += [Finding(EDITED, f"link {name}: is no file") for name in links if name not in found]
+    return found, findings
 
 
 def _chain(contents: Mapping[str, bytes], findings: list[Finding]) -> list[Link]:
@@ -125,7 +133,7 @@ def _chain(contents: Mapping[str, bytes], findings: list[Finding]) -> list[Link]
             findings.append(Finding(EDITED, f"link {name}: {error}"))
             number = number_and_date(name)
             expected = (number[0] if number else expected) + 1
-            previous = hashlib.sha256(content).hexdigest()
+            previous = sha256(content)
             continue
         if link.number != expected:
             findings.append(Finding(EDITED, f"link {expected} is missing before {name}"))
@@ -157,7 +165,7 @@ def _signatures(
                 yield Finding(UNPROVED, f"link {name}: {error}")
                 continue
             keys[short] = key
-            signature = (place / signature_name(name, short)).read_bytes()
+            signature = _signature(place / signature_name(name, short))
             if key.short != short or not key.has_signed(content, signature):
                 yield Finding(EDITED, f"link {name}: its signature by {short} does not fit")
             else:
@@ -179,53 +187,15 @@ def _signatures(
         yield Finding(UNPROVED, "nobody says whose key signed it: give --public-key")
 
 
-# -- results and their sources --------------------------------------------------------------------
-
-
-def _copies(out: Path, links: Iterable[Link]) -> Iterator[Finding]:
-    for digest in sorted({digest for link in links for digest in link.copies.values()}):
-        path = out / COPIES / digest
-        if not path.exists():
-            yield Finding(EDITED, f"{path}: is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            yield Finding(EDITED, f"{path}: was changed")
-
-
-def _results(
-    asked: Asked, links: Mapping[datetime.date, Link], since: datetime.date | None
-) -> Iterator[Finding]:
-    for date, link in links.items():
-        for name, expected in sorted(link.results.items()):
-            path = asked.out / name
-            if isinstance(expected, str):
-                if not path.exists():
-                    code = UNPROVED if path.name == "summary.json" else EDITED
-                    yield Finding(code, f"{date}: {path}: is missing")
-                elif _file_digest(path) != expected:
-                    yield Finding(EDITED, f"{date}: {path}: was changed")
-            elif sorted(map(_file_digest, _files_of_table(path))) != sorted(expected):
-                yield Finding(EDITED, f"{date}: {path}: was changed")
-    for path in sorted((asked.out / "report").glob("dt=*")):
-        found = _date_of(path)
-        if found is None or since is None or not max(since, asked.first) <= found <= asked.last:
-            continue
-        if found not in links and (path / "summary.json").exists():
-            yield Finding(EDITED, f"{found}: {path}: no link is about it")
-
-
-def _files_of_table(path: Path) -> Iterator[Path]:
-    """All that a reader of the table may take for its files, at any depth and of any suffix; Spark
-    leaves out names that begin so."""
-    for file in path.rglob("*"):
-        if file.name.startswith((".", "_")) and file.suffix != ".parquet":
-            continue
-        if file.is_symlink() or not file.is_dir():
-            yield file
-
-
-def _file_digest(path: Path) -> str:
+def _signature(path: Path) -> bytes:
+    """What is there; nothing that is larger than a signature is one."""
+    if not path.is_file():
+        return b""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return file.read(SIGNATURE_BYTES + 1)
+
+
+# -- their sources --------------------------------------------------------------------
 
 
 def _given_files(asked: Asked, links: Mapping[datetime.date, Link]) -> Iterator[Finding]:
@@ -233,7 +203,7 @@ def _given_files(asked: Asked, links: Mapping[datetime.date, Link]) -> Iterator[
     if not links:
         return
     date, link = max(links.items())
-    if asked.sla is not None and _file_digest(asked.sla) != link.copies.get("sla"):
+    if asked.sla is not None and sha256(asked.sla.read_bytes()) != link.copies.get("sla"):
         kept = _copy_text(asked.out, link, "sla")
         yield Finding(EDITED, f"{asked.sla}: {date} was judged by another one{kept}")
     if asked.exclusions is not None:
@@ -355,17 +325,9 @@ def _dump_dates(
 ) -> Iterator[datetime.date]:
     for path in dumps:
         for place in path.glob("dt=*"):
-            date = _date_of(place)
+            date = date_of(place)
             if date is not None and first <= date <= last:
                 yield date
-
-
-def _date_of(place: Path) -> datetime.date | None:
-    match = _DATE.fullmatch(place.name)
-    try:
-        return datetime.date.fromisoformat(match[1]) if match else None
-    except ValueError:
-        return None
 
 
 def _files(asked: Asked, date: datetime.date, left_out: list[str]) -> Iterator[tuple[str, bytes]]:

@@ -156,6 +156,8 @@ def _reason(row: Row) -> str:
     else:
         share = wording.share(row["availability"])
         text = f"availability {share}{so_far}: {bad} bad of {allowed} allowed"
+    if row["excluded_s"]:
+        text += f", {wording.duration(row['excluded_s'])} excluded"
     if row["verdict"] != BREACHED and row["open_s"]:
         text += f"; {wording.duration(row['open_s'])} to come"
     return text.replace("\u00a0", " ")  # programs read it as well

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark.vocabulary import SEND_ANSWERS, SYNC_RESULTS
 
 if TYPE_CHECKING:
-    from spark.dumps.dump_line import Ended
+    from spark.dumps.dump_line import Ended, Latency
     from spark.figures.sample_stream import Sample
     from spark.figures.two_masters import Ancestry
     from spark.reported_day import Day
@@ -60,7 +60,13 @@ def _counted(before: Sample, after: Sample, ancestry: Ancestry) -> Ended | None:
     rose = _rose(SYNC_RESULTS, ended.sync, past.sync) and _rose(
         SEND_ANSWERS, ended.sends, past.sends
     )
-    return ended if rose else None
+    return ended if rose and _are_later(ended.sends.latency, past.sends.latency) else None
+
+
+def _are_later(now: Latency, past: Latency) -> bool:
+    """By other bounds they cannot be compared: of the latencies nothing is known then."""
+    pairs = zip(now.counts, past.counts, strict=False)
+    return now.le != past.le or all(count >= before for count, before in pairs)
 
 
 def _rose(names: Sequence[str], now: object, past: object) -> bool:

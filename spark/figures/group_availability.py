@@ -17,14 +17,13 @@ from spark.figures.report_data import BREACHED, MET
 from spark.figures.time_pieces import (
     BAD,
     EXCLUDED,
-    FIRST_COPY,
     GOOD,
-    NOT_YET,
     UNKNOWN,
     ReplicaTime,
 )
 from spark.figures.verdicts import budget_columns, budget_s
 from spark.reported_day import Day
+from spark.vocabulary import FIRST_COPY, NOT_YET
 
 Row = dict[str, Any]
 

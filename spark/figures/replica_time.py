@@ -26,7 +26,6 @@ from spark.figures.time_pieces import (
     GOOD,
     IN_SYNC,
     NEVER,
-    NOT_YET,
     UNKNOWN,
     Extra,
     Piece,
@@ -36,7 +35,7 @@ from spark.figures.time_pieces import (
     shared,
 )
 from spark.reported_day import Day
-from spark.vocabulary import STATES
+from spark.vocabulary import NOT_YET, STATES
 
 _BEFORE_OWN: Final = (DISCONNECTED, CATCHING_UP, IN_SYNC)
 """The order, within an interval, of states of which the samples on both ends say nothing."""

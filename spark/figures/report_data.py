@@ -130,6 +130,8 @@ class ReportData:
     """Of `incidents` and `events`, where there are more than the rows given."""
     remarks: Sequence[Row] = ()
     """Exclusions and annotations after the event that touch the window: who, when, why."""
+    past_remarks: Sequence[Row] = ()
+    """Exclusions of earlier time, which windows and calendar periods have."""
     exit_on: str = "day"
     """Whose verdicts the exit code tells: one of `sla_config.EXIT_POLICIES`."""
     budget_policy: Sequence[PolicyStep] = ()

@@ -13,15 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from spark.config.exclusions import merged
 from spark.figures.sample_stream import Sample
 from spark.reported_day import Day
-from spark.vocabulary import STATES
+from spark.vocabulary import FIRST_COPY, NOT_YET, STATES
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
 IN_SYNC, CATCHING_UP, DISCONNECTED = STATES
 DOWN = "down"
-FIRST_COPY: Final = "first copy"
-NOT_YET: Final = "did not exist yet"
 NEVER: Final = 2**62
 """Since when a replica is known that no line names."""
 
@@ -126,8 +125,11 @@ def exclude(
     `copy_since_ms` and may take `copy_ms`."""
     in_sync = (piece.start_ms for piece in found.pieces if piece.state == IN_SYNC)
     synced_ms = min(in_sync, default=None)
-    for start_ms, end_ms, reason in maintenance:
+    spans = list(maintenance)
+    for start_ms, end_ms, reason in spans:
         found.pieces = list(_without(found.pieces, start_ms, end_ms, reason))
+    # The same time again gives no more room.
+    for start_ms, end_ms in merged((start_ms, end_ms) for start_ms, end_ms, _ in spans):
         found.extras = list(_extras_without(found.extras, start_ms, end_ms))
     since_ms = copy_since_ms
     if since_ms is not None and copy_ms:

@@ -16,8 +16,7 @@ from spark.figures.contract_criteria import contract_criteria, contract_of_sends
 from spark.figures.criteria import Criterion, criteria, of_sends
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
-from spark.figures.time_pieces import FIRST_COPY
-from spark.vocabulary import GROUP, MINUTE_MS, SYNC_MASTER
+from spark.vocabulary import FIRST_COPY, GROUP, MINUTE_MS, SYNC_MASTER
 
 Row = Mapping[str, Any]
 

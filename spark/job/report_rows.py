@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
-from spark.config.exclusion_log import remarks_on
+from spark.config.exclusion_log import exclusions_before, remarks_on
 from spark.config.objectives import SlaConfig
 from spark.figures.report_data import DAY_COLUMNS, ReplicaKey, ReportData, Row, key_of, plotted_keys
 from spark.figures.result_tables import TABLES
@@ -38,9 +38,10 @@ def report_data(
     day: Day,
     sla: SlaConfig,
     past_left_out: Sequence[str],
+    since_ms: int,
 ) -> ReportData:
     """The report of a date whose tables are in place. `past_left_out`: dates before it of which
-    files were left out."""
+    files were left out; `since_ms`: when the longest of its windows and periods begins."""
     date = str(day.date)
     replica_days = in_order(groups.rows("replica_days"))
     plotted = set(plotted_keys(replica_days))
@@ -73,6 +74,7 @@ def report_data(
         window_days=sla.windows,
         totals={table: groups.count(table) for table in ("incidents", "events")},
         remarks=remarks_on(sla.log, day.w0_ms, day.w1_ms),
+        past_remarks=exclusions_before(sla.log, day.w0_ms, since_ms),
         exit_on=sla.exit_policy,
         budget_policy=sla.budget_policy,
         past_left_out=past_left_out,

@@ -38,7 +38,7 @@ from spark.job.results import Results, StagedDay, report_directory, summary_path
 from spark.page.report_page import report_html
 from spark.page.summary import incidents_csv, replicas_csv, summary_json
 from spark.reported_day import Day
-from spark.vocabulary import ANY_LEFT_OUT, GROUP, REPLICA
+from spark.vocabulary import ANY_LEFT_OUT, DAY_MS, GROUP, REPLICA
 
 STAGES: Final = (
     "looking at the stored results",
@@ -147,7 +147,9 @@ class _Pipeline:
         staged.commit()
         self._next_stage()
         data = report_data(
-            self._results, groups, of_several, self._day, self._sla, self._past_left_out
+            *(self._results, groups, of_several, self._day, self._sla),
+            past_left_out=self._past_left_out,
+            since_ms=self._since_ms(),
         )
         self._write_files(data, groups)
         return data
@@ -158,7 +160,14 @@ class _Pipeline:
 
     def _context(self) -> Context:
         before = tuple(date for date in self._results.dates("replica_days") if date < self._date)
-        return Context(self._day, self._sla, self._is_reported(), before, self._periods)
+        sla = self._sla.within(self._day.w0_ms, self._day.w1_ms)
+        return Context(self._day, sla, self._is_reported(), before, self._periods)
+
+    def _since_ms(self) -> int:
+        """Begin of the longest of the windows and calendar periods."""
+        rolling_ms = (max(self._sla.windows) - 1) * DAY_MS
+        midnight_ms = self._day.w0_ms - self._day.w0_ms % DAY_MS
+        return min([midnight_ms - rolling_ms, *(period.from_ms for period in self._periods)])
 
     def _is_reported(self) -> bool:
         """Whether there is a result of the same window already."""

@@ -48,6 +48,7 @@ class Sum:
     bad_s: float
     incidents: int
     sends_failed: int
+    excluded_s: float
 
     @property
     def verdict(self) -> str | None:
@@ -116,7 +117,12 @@ def calendar_html(days: Iterable[DayResult]) -> bytes:
 
 @functools.cache
 def _environment() -> Environment:
-    filters: dict[str, Callable[..., str]] = {"day": _day, "budget": _budget, "used": wording.used}
+    filters: dict[str, Callable[..., str]] = {
+        "day": _day,
+        "budget": _budget,
+        "used": wording.used,
+        "excluded": _excluded,
+    }
     return page_environment(filters, {"WEEKDAYS": _WEEKDAYS, "plural": wording.plural})
 
 
@@ -154,6 +160,7 @@ def sum_of(days: Iterable[DayResult], length: int) -> Sum:
         bad_s=sum(day.bad_s for day in found),
         incidents=sum(day.incidents for day in found),
         sends_failed=sum(day.sends_failed for day in found),
+        excluded_s=sum(day.excluded_s for day in found),
     )
 
 
@@ -272,9 +279,14 @@ def _budget(period: PeriodResult) -> str:
         text = f"{wording.duration(-period.left_s)} more than allowed"
     else:
         text = f"{wording.duration(period.left_s)} left"
-    return (
-        text if period.used is None else f"{wording.used(period.used)} of the budget used, {text}"
-    )
+    if period.used is not None:
+        text = f"{wording.used(period.used)} of the budget used, {text}"
+    return text
+
+
+def _excluded(seconds: float) -> str:
+    """`, 2 h excluded` in an enumeration; nothing of no time."""
+    return f", {wording.duration(seconds)} excluded" if seconds else ""
 
 
 def _day(date: datetime.date) -> str:

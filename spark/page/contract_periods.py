@@ -49,6 +49,11 @@ class ContractPeriods:
     more: int
     worst: JudgedPeriod | None
 
+    @property
+    def any_excluded(self) -> bool:
+        """Of those that are shown."""
+        return any(one.result.excluded_s for one in self.last)
+
 
 def contract_periods(days: Iterable[DayResult]) -> list[ContractPeriods]:
     """The shortest kind first; kinds that no date has are left out."""

@@ -21,6 +21,7 @@ from spark.figures.report_data import (
     MET,
     ReportData,
     Row,
+    finite,
     key_of,
     worst_first,
 )
@@ -65,6 +66,13 @@ class Headline:
         first, last = map(datetime.date.fromisoformat, (self.begun, self.date))
         return f"begun {wording.plural((last - first).days + 1, 'day', 'days')} ago"
 
+    @property
+    def excluded(self) -> str:
+        """`3 h excluded`, of all replicas of a window together; nothing where no time is, and of
+        the day, which has its exclusions by reason."""
+        total_s = sum(finite(row["excluded_s"]) or 0.0 for row in self.rows)
+        return f"{wording.duration(total_s)} excluded" if self.window and total_s else ""
+
     def count(self, verdict: str) -> int:
         """How many replicas have this verdict."""
         return sum(row["verdict"] == verdict for row in self.rows)
@@ -74,6 +82,7 @@ class Headline:
         """`of 3 replicas, 1 breached, 2 met`."""
         words = {BREACHED: "breached", INSUFFICIENT: "with insufficient data", MET: "met"}
         found = [f"{self.count(one):,} {text}" for one, text in words.items() if self.count(one)]
+        found += [self.excluded] if self.excluded else []
         return f"of {wording.plural(len(self.rows), 'replica', 'replicas')}, {', '.join(found)}"
 
 
@@ -116,15 +125,16 @@ def reasons_of(row: Row) -> list[str]:
 
 def _window_reason(row: Row) -> str:
     share, bad = wording.share(row["availability"]), wording.duration(row["bad_s"])
-    allowed = wording.duration(row["budget_s"])
+    allowed = f"{wording.duration(row['budget_s'])} allowed"
+    if row["excluded_s"]:
+        allowed += f", {wording.duration(row['excluded_s'])} excluded"
     if row["verdict"] == INSUFFICIENT:
         unknown = wording.duration(row["unknown_s"])
         known_days = _known_days(row)
         return (
-            f"availability not proved: {bad} bad and {unknown} unknown of {allowed} allowed;"
-            f" {known_days}"
+            f"availability not proved: {bad} bad and {unknown} unknown of {allowed}; {known_days}"
         )
-    return f"availability {share}: {bad} bad of {allowed} allowed"
+    return f"availability {share}: {bad} bad of {allowed}"
 
 
 def _known_days(row: Row) -> str:
@@ -146,7 +156,7 @@ def one_line(data: ReportData) -> str:
     texts = [f"{data.date} {day.verdict}{revised}: {why}"]
     for window in window_headlines(data):
         reasons = short_reasons(data, window)
-        because = f": {'; '.join(reasons)}" if reasons else ""
+        because = f": {'; '.join(reasons) or window.excluded}" if reasons or window.excluded else ""
         texts.append(f"{window.span} {window.verdict}{because}")
     text = "; ".join([*texts, *budget_steps.by_label(data)])
     return " ".join(text.split())  # no line breaks

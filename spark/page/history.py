@@ -20,7 +20,7 @@ from typing import Any, Final
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET, finite
 from spark.page.sends import sends_of
 
-VERSION: Final = 2
+VERSION: Final = 3
 _LETTERS: Final = {BREACHED: "b", INSUFFICIENT: "i", MET: "m"}
 _VERDICTS: Final = {letter: verdict for verdict, letter in _LETTERS.items()}
 _NO_RESULT: Final = "-"
@@ -48,6 +48,7 @@ class PeriodResult:
     unknown_s: float
     used: float | None
     left_s: float | None
+    excluded_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class DayResult:
     sends: int
     sends_failed: int
     groups: Mapping[Group, str]
+    excluded_s: float = 0.0
+    window_excluded_s: float = 0.0
     periods: tuple[PeriodResult, ...] = ()
     """Calendar periods in which it begins, the shortest first."""
 
@@ -97,11 +100,18 @@ def result_of(summary: Mapping[str, Any]) -> DayResult:
             sends=sends.total if sends is not None else 0,
             sends_failed=sends.failed if sends is not None else 0,
             groups={(row["cluster"], row["broker"]): _verdict(row["verdict"]) for row in groups},
+            excluded_s=_sum(replicas, "excluded_s"),
+            window_excluded_s=_sum(_longest(replicas, rolling["days"]), "excluded_s"),
             # A summary of an earlier version has none.
             periods=tuple(_period(one, replicas) for one in summary.get("calendar", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise HistoryError(f"not a summary of this version: {error!r}") from error
+
+
+def _longest(replicas: Iterable[Mapping[str, Any]], days: int) -> list[Mapping[str, Any]]:
+    """Rows of the longest window; one that is not there has told of it by its verdict."""
+    return [row["windows"][str(days)] for row in replicas if str(days) in row["windows"]]
 
 
 def _period(one: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -> PeriodResult:
@@ -117,6 +127,7 @@ def _period(one: Mapping[str, Any], replicas: Iterable[Mapping[str, Any]]) -> Pe
         unknown_s=_sum(rows, "unknown_s"),
         used=finite(worst["budget_used_ratio"]) if worst else None,
         left_s=finite(worst["budget_left_s"]) if worst else None,
+        excluded_s=_sum(rows, "excluded_s"),
     )
 
 
@@ -147,8 +158,8 @@ def _to_json(day: DayResult, groups: Iterable[Group]) -> dict[str, Any]:
     )
     return {
         "verdict": day.verdict,
-        "window": [day.window_days, day.window_begun, day.window_verdict],
-        "seconds": [day.length_s, day.good_s, day.bad_s, day.unknown_s],
+        "window": [day.window_days, day.window_begun, day.window_verdict, day.window_excluded_s],
+        "seconds": [day.length_s, day.good_s, day.bad_s, day.unknown_s, day.excluded_s],
         "counts": [day.incidents, day.sends, day.sends_failed],
         "groups": "".join(letters),
         "periods": [list(dataclasses.astuple(period)) for period in day.periods],
@@ -168,8 +179,8 @@ def from_json(text: str) -> list[DayResult]:
 
 
 def _from_json(date: str, day: Mapping[str, Any], groups: list[Group]) -> DayResult:
-    window_days, begun, window_verdict = day["window"]
-    length_s, good_s, bad_s, unknown_s = map(float, day["seconds"])
+    window_days, begun, window_verdict, window_excluded_s = day["window"]
+    length_s, good_s, bad_s, unknown_s, excluded_s = map(float, day["seconds"])
     incidents, sends, sends_failed = map(int, day["counts"])
     letters = zip(groups, day["groups"], strict=True)
     return DayResult(
@@ -186,6 +197,8 @@ def _from_json(date: str, day: Mapping[str, Any], groups: list[Group]) -> DayRes
         sends=sends,
         sends_failed=sends_failed,
         groups={group: _VERDICTS[letter] for group, letter in letters if letter != _NO_RESULT},
+        excluded_s=excluded_s,
+        window_excluded_s=float(window_excluded_s),
         periods=tuple(_period_from_json(*period) for period in day["periods"]),
     )
 
@@ -198,10 +211,18 @@ def _period_from_json(
     verdict: str,
     *seconds: float | None,
 ) -> PeriodResult:
-    bad_s, unknown_s, used, left_s = (None if each is None else float(each) for each in seconds)
-    names = str(period), str(name), str(timezone)
+    bad_s, unknown_s, used, left_s, excluded_s = (
+        None if each is None else float(each) for each in seconds
+    )
     return PeriodResult(
-        *names, bool(is_final), _verdict(verdict), bad_s or 0.0, unknown_s or 0.0, used, left_s
+        *(str(period), str(name), str(timezone)),
+        bool(is_final),
+        _verdict(verdict),
+        bad_s or 0.0,
+        unknown_s or 0.0,
+        used,
+        left_s,
+        excluded_s or 0.0,
     )
 
 

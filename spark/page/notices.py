@@ -11,11 +11,11 @@ from typing import Final
 
 from spark.figures import wording
 from spark.figures.report_data import ReportData, Row, key_of
-from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import budget_steps
 from spark.page.headlines import left_out_text
 from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
+from spark.vocabulary import FIRST_COPY, NOT_YET
 
 _EXPECTED: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet"}
 """Reasons that nobody agreed upon: a new replica has them. Other ones are people's."""
@@ -30,8 +30,11 @@ def notices(data: ReportData, window: str) -> list[str]:
         late = sum(int(row["late"] or 0) for row in data.replica_days)
         why = f"{wording.plural(late, 'sample', 'samples')} arrived after the first"
         if not late:
-            why = "the next day's first line showed how this day ended, or the objectives changed"
+            why = "the next day's first line showed how this day ended, or the objectives or"
+            why += " exclusions changed"
         found.append(f"Revised: this is revision {data.revision} of this day's result; {why}.")
+    if text := _added_later(data):
+        found.append(text)
     planned, expected = (
         excluded(data.replica_days, is_expected=is_expected) for is_expected in (False, True)
     )
@@ -78,6 +81,24 @@ def notices(data: ReportData, window: str) -> list[str]:
             "unknown."
         )
     return found
+
+
+def _added_later(data: ReportData) -> str:
+    """Exclusions that somebody added when the window was over: what they excluded had happened."""
+    later = [
+        row for row in data.remarks if row["kind"] == "exclusion" and row["at_ms"] >= data.w1_ms
+    ]
+    if not later:
+        return ""
+    named = [
+        f"number {row['number']} ({wording.isolated(row['ticket'])}, by"
+        f" {wording.isolated(row['who'])})"
+        for row in later[:NAMED_IN_WHY]
+    ]
+    more = len(later) - len(named)
+    named += [f"and {more:,} more"] if more else []
+    were = wording.plural(len(later), "exclusion was", "exclusions were")
+    return f"When this time was over, {were} added: {', '.join(named)}."
 
 
 def excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:

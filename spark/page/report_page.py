@@ -107,7 +107,9 @@ def _view(data: ReportData) -> dict[str, Any]:
         "key_of": key_of,
         "ended": lambda row: _how_it_ended(row, data.date),
         "still_open": {key_of(row) for row in data.incidents if row["open"]},
-        "any_excluded": any(finite(row["excluded_s"]) for row in data.replica_days),
+        "any_excluded": _any_excluded(data.replica_days),
+        "windows_excluded": _any_excluded(data.windows),
+        "periods_excluded": _any_excluded(data.calendar_windows),
         "excluded_kinds": excluded_kinds,
         "excluded": lambda row: excluded([row]),
         "anchors": anchors,
@@ -136,7 +138,13 @@ def _view(data: ReportData) -> dict[str, Any]:
         "calendar": _part(_calendar(data, ordered)),
         "events": _part(ordered_events(data), data.total("events")),
         "bad_lines": _part(ordered_bad_lines(data)),
+        "remarks": _part(data.remarks),
+        "past_remarks": _part(data.past_remarks),
     }
+
+
+def _any_excluded(rows: Sequence[Row]) -> bool:
+    return any(finite(row["excluded_s"]) for row in rows)
 
 
 def _runbook_links(data: ReportData) -> Callable[[Row], str | None]:

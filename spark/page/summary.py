@@ -99,6 +99,7 @@ def summary_json(data: ReportData) -> bytes:
         "incidents": [_pick(row, INCIDENT_COLUMNS) for row in ordered_incidents(data)],
         "events": [_pick(row, EVENT_COLUMNS) for row in ordered_events(data)],
         "remarks": [dict(row) for row in data.remarks],
+        "past_remarks": [dict(row) for row in data.past_remarks],
         "bad_lines": [_pick(row, tuple(row)) for row in ordered_bad_lines(data)],
     }
     text = json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1)

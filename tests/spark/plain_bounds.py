@@ -92,6 +92,11 @@ class Past:
             return False
         if ended["boot"] != before.boot or before.boot not in self.ancestors(after.boot):
             return False
+        now, then = ended["sends"]["latency"], old["sends"]["latency"]
+        if now["le"] == then["le"] and any(
+            after < before for after, before in zip(now["counts"], then["counts"], strict=True)
+        ):
+            return False
         return all(
             ended[kind][name] >= old[kind][name]
             for kind, names in (("sync", SYNC_RESULTS), ("sends", SEND_RESULTS))

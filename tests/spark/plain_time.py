@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -422,6 +423,7 @@ def exclude(
         still_since = first_copy_since if not in_sync else None
     for start, end, reason in maintenance:
         pieces = [part for p in pieces for part in _taken_out(p, (start, end), reason)]
+    for start, end in _without_overlaps([(start, end) for start, end, _ in maintenance]):
         extra = _more_than(extra, start, end)
     if copy is not None:
         pieces = [
@@ -449,6 +451,19 @@ def _taken_out(piece: Piece, interval: Interval, reason: str) -> list[Piece]:
         dataclasses.replace(piece, start=end),
     ]
     return [part for part in parts if part.start < part.end]
+
+
+def _without_overlaps(intervals: list[Interval]) -> list[Interval]:
+    """Each stretch of time that some interval has, once."""
+    moments = sorted({moment for interval in intervals for moment in interval})
+    found: list[Interval] = []
+    for start, end in itertools.pairwise(moments):
+        if any(first <= start and end <= last for first, last in intervals):
+            if found and found[-1][1] == start:
+                found[-1] = found[-1][0], end
+            else:
+                found.append((start, end))
+    return found
 
 
 def _more_than(extra: list[Extra], start: float, end: float) -> list[Extra]:

@@ -28,7 +28,7 @@ from tests.spark.day_events import (
 from tests.spark.day_generator import Day, day_of
 from tests.spark.day_objectives import REFUSED, Copies, Sends
 from tests.spark.plain_samples import Json, Window
-from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET
+from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET, Exclusion
 from tests.spark.test_generated_days import question_of, wrong
 
 W0 = MIDNIGHT + 600 * MINUTE
@@ -151,16 +151,24 @@ def test_down_time_over_a_clock_that_nobody_set(tmp_path: Path) -> None:
     assert row["unknown_s"] < 1
 
 
-def test_maintenance_excludes_no_more_than_it_lasts(tmp_path: Path) -> None:
-    """Two minutes are announced; down for five, of which the clock shows one second."""
+ALL = ("*", "*", "*")
+TWO_MINUTES = [(ALL, DOWN[0] - MINUTE, DOWN[0] + MINUTE, "new disks")]
+NESTED = [(ALL, DOWN[0] - n * 5_000, DOWN[0] + n * 5_000, f"no. {n}") for n in range(1, 13)]
+
+
+@pytest.mark.parametrize("exclusions", [TWO_MINUTES, TWO_MINUTES * 9, NESTED])
+def test_maintenance_excludes_no_more_than_it_lasts(
+    exclusions: list[Exclusion], tmp_path: Path
+) -> None:
+    """Two minutes are announced, once or time and again; down for five, of which the clock shows
+    one second."""
     story = down(-299_000)
     story.clock.pop()
     story.lives[1].end += 6 * MINUTE
     day = day_of(story)
     day.write(tmp_path)
     question = question_of([day], tmp_path, Window(DATE, story.w0, story.w1))
-    hour = (("*", "*", "*"), DOWN[0] - MINUTE, DOWN[0] + MINUTE, "new disks")
-    question = dataclasses.replace(question, exclusions=[hour])
+    question = dataclasses.replace(question, exclusions=exclusions)
     plain, core = plain_tables(question), core_tables_of(question)
     assert not differences(core, plain)
     row = next(row for row in core["replica_days"] if row["replica"] == "b:1")

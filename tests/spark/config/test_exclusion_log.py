@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 
 from spark.command.arguments import UsageError, parse_arguments
 from spark.command.command_line import main
-from spark.config.exclusion_log import LogError, entries_of, exclusions_in_force, remarks_on
+from spark.config.exclusion_log import (
+    LogError,
+    entries_of,
+    exclusions_before,
+    exclusions_in_force,
+    remarks_on,
+)
 
 NOW_MS = 1_774_000_000_500
 TIMES = ["--from", "2026-03-10T10:00:00Z", "--to", "2026-03-10T12:00:00+01:00"]
@@ -51,6 +58,14 @@ def test_entries_in_force(path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert [line[:12] for line in lines] == ["1 withdrawn:", "2 annotation", "3 withdraws "]
 
 
+def test_exclusions_of_the_windows_before_a_date(path: Path) -> None:
+    entries = entries_of(three_entries(path), "x")[:2]
+    (row,) = exclusions_before(entries, END_MS, END_MS - 1)
+    assert (row["number"], row["kind"]) == (1, "exclusion")
+    assert exclusions_before(entries, END_MS - 1, BEGIN_MS) == [], "the date itself has it"
+    assert exclusions_before(entries, END_MS + 1, END_MS) == [], "no window reaches so far back"
+
+
 @pytest.mark.parametrize(
     ("edit", "text"),
     [
@@ -81,6 +96,8 @@ def test_a_file_that_was_edited_is_refused(path: Path, edit: object, text: str) 
         (["withdraw", *WHO, "--why", "x", "--number", "9"], "there is no entry 9"),
         (["add", *TIMES, *WHO, "--why", " "], "why is empty"),
         (["add", "--from", TIMES[3], "--to", TIMES[1], *WHO, "--why", "x"], "from must be before"),
+        (["add", *TIMES, *WHO, "--why", "x", "--broker", "b|"], "an empty alternative"),
+        (["add", *TIMES, *WHO, "--why", "x", "--cluster", ""], "an empty alternative"),
         (["add", "--from", "today", "--to", TIMES[1], *WHO, "--why", "x"], "write a time in UTC"),
     ],
 )
@@ -105,6 +122,29 @@ def test_they_count_before_maintenance_and_travel_with_the_objectives(
     assert [one.reason[:6] for one in config.exclusions] == ["moved ", "weekly"]
     assert (config.text, config.exclusion_log) == (text.encode(), path.read_bytes())
     assert json.loads(path.read_bytes())["previous"] is None
+
+
+def test_executors_get_the_exclusions_of_the_window_alone(path: Path, tmp_path: Path) -> None:
+    """A file of years is read once, not matched with every replica of every night."""
+    for hour in range(10, 14):
+        times = ["--from", f"2026-03-10T{hour}:00:00Z", "--to", f"2026-03-10T{hour + 1}:00:00Z"]
+        assert exclude(path, "add", *times, *WHO, "--why", f"at {hour} " + "x" * 1_000) == 0
+    sla = tmp_path / "sla.yaml"
+    in_it = "- {weekly: tuesday 11:30-12:00, reason: in it}"
+    sla.write_text(f"maintenance:\n{in_it}\n- {{weekly: monday 01:00-02:00, reason: not}}\n")
+    given = ["--dumps", "d", "--out", "o", "--sla", str(sla), "--exclusions", str(path)]
+    config = parse_arguments(given, {}).sla
+    begin_ms = BEGIN_MS + 2 * 3_600_000
+    noon = config.within(begin_ms, begin_ms + 3_600_000)
+    assert [one.reason[:5] for one in config.exclusions] == [
+        *("at 10", "at 11", "at 12", "at 13"),
+        *("in it", "not"),
+    ]
+    assert [one.reason[:5] for one in noon.exclusions] == ["at 12"]
+    assert len(pickle.dumps(noon)) < 2_500
+    before = config.within(begin_ms - 1, begin_ms)
+    assert [one.reason[:5] for one in before.exclusions] == ["at 11", "in it"]
+    assert noon.objectives == config.objectives
 
 
 @pytest.mark.parametrize(

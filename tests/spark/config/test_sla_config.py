@@ -459,6 +459,14 @@ objectives:
             "maintenance:\n- reason: a\n  weekly: sunday 02:00-02:00",
             "sla.yaml:3: weekly is 'sunday 02:00-02:00': it begins and ends at the same time",
         ),
+        *(
+            (
+                f"maintenance:\n- weekly: sunday 02:00-04:00\n  reason: {reason}",
+                f"sla.yaml:3: reason is '{reason}': the report says so itself of new replicas;"
+                " say what was agreed",
+            )
+            for reason in ("did not exist yet", "first copy")
+        ),
         ("objectives: [", "sla.yaml:1: not valid YAML"),
         ("a: 1\n\tb: 2", "sla.yaml:2: not valid YAML"),
         ("a: b: c", "sla.yaml:1: not valid YAML"),

@@ -51,7 +51,9 @@ def test_from_dumps_to_a_proof(
 ) -> None:
     three_days(tmp_path / "dumps")
     (tmp_path / "sla.yaml").write_text("windows: [7, 30]\n")
-    (tmp_path / "exclusions.jsonl").write_bytes(b"")
+    begin = datetime.datetime.fromtimestamp((T0 + DAY_MS) / 1000, datetime.UTC).isoformat()
+    times = ["--from", begin, "--to", begin.replace("T00", "T02")]
+    exclude(tmp_path, "add", *times, "--why", "seen by B", "--annotation", now_ms=T0)
     make_key(tmp_path, "key")
     for date in DAYS[:2]:
         report(spark, tmp_path, date)
@@ -70,10 +72,7 @@ def test_from_dumps_to_a_proof(
     assert main(verify, lambda: 0) == 0
 
     # An exclusion after the event: another outcome, one more link, the old one stays.
-    begin = datetime.datetime.fromtimestamp((T0 + DAY_MS) / 1000, datetime.UTC).isoformat()
-    times = ["--from", begin, "--to", begin.replace("T00", "T02")]
     exclude(tmp_path, "add", *times, "--why", "storage moved", now_ms=T0 + 2 * DAY_MS)
-    exclude(tmp_path, "add", *times, "--why", "seen by B", "--annotation", now_ms=T0)
     report(spark, tmp_path, DAYS[1])
     found = links(tmp_path)
     assert list(found.values())[:2] == list(first.values())
@@ -84,9 +83,12 @@ def test_from_dumps_to_a_proof(
         assert text in page
     summary = json.loads((tmp_path / f"out/report/dt={DAYS[1]}/summary.json").read_text())
     assert [(row["kind"], row["after_the_event"]) for row in summary["remarks"]] == [
-        ("exclusion", True),
         ("annotation", False),
+        ("exclusion", True),
     ]
+    report(spark, tmp_path, DAYS[2])
+    summary = json.loads((tmp_path / f"out/report/dt={DAYS[2]}/summary.json").read_text())
+    assert [(row["number"], row["ticket"]) for row in summary["past_remarks"]] == [(2, "OPS-7")]
     assert main(["sign", out, "--key", key], lambda: 0) == 0
     assert main(verify, lambda: 0) == 0, capsys.readouterr()
     page_path = tmp_path / f"out/report/dt={DAYS[0]}/report.html"

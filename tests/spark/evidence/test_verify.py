@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark.command import evidence_command
 from spark.command.command_line import main
 from spark.config.exclusion_log import Entry, appended
 from spark.dumps.dump_files import read_lines as read_lines_of_the_report
+from spark.evidence import verification
 from spark.evidence.dump_chain import DateLines, digest_of_records
 from spark.evidence.file_chain import stretches_of_file
 from spark.evidence.links import KIND, VERSION, link_name, next_link, sha256
@@ -75,11 +79,16 @@ class Place:
         (found,) = (self.out / "evidence").glob(f"{number:06d}_*.sig")
         return found
 
-    def appends(self, date: datetime.date) -> None:
+    def begin_ms(self, date: datetime.date) -> int:
+        return T0 + (date - D1).days * DAY_MS
+
+    def appends(self, date: datetime.date, length_ms: int = DAY_MS) -> None:
         """What the job does at the end of a date's report, from the files that are there now."""
         files = (self.dumps / f"dt={date}").rglob("*.jsonl*")
         records = DateLines((path.name, path.read_bytes()) for path in files).records()
-        copies = {"sla": SLA, "exclusions": (self.root / "exclusions.jsonl").read_bytes()}
+        copies = {"sla": SLA}
+        if exclusions := (self.root / "exclusions.jsonl").read_bytes():
+            copies["exclusions"] = exclusions
         results: dict[str, Any] = {}
         for path in (self.out / f"report/dt={date}").iterdir():
             results[str(path.relative_to(self.out))] = sha256(path.read_bytes())
@@ -91,6 +100,7 @@ class Place:
             "v": VERSION,
             "kind": KIND,
             "date": str(date),
+            "window": {"start_ms": self.begin_ms(date), "end_ms": self.begin_ms(date) + length_ms},
             "inputs": {
                 "digest": digest_of_records(records),
                 "lives": [record.as_json() for record in records],
@@ -159,6 +169,21 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Place:
 def place(original: Place, tmp_path: Path) -> Place:
     shutil.copytree(original.root, tmp_path / "copy")
     return Place(tmp_path / "copy")
+
+
+def excludes(place: Place, *entries: Entry, since: bytes = b"") -> None:
+    """The file of exclusions of the next reports: `since` and then these."""
+    content = since
+    for entry in entries:
+        content += appended(content, entry, "")
+    (place.root / "exclusions.jsonl").write_bytes(content)
+
+
+def reports_again(place: Place, date: datetime.date, **window: int) -> None:
+    """With another outcome."""
+    append(place.out / f"report/dt={date}/report.html")
+    place.appends(date, **window)
+    place.signs()
 
 
 Edit = Callable[[Place], None]
@@ -819,3 +844,230 @@ def test_a_name_with_a_line_break_does_not_add_a_line(
     assert len(told.out.splitlines()) == 1
     assert "x\\u000aproved" in told.out
     assert "\x1b" not in told.out + told.err
+
+
+def test_a_file_of_exclusions_that_was_made_anew_between_two_reports(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every file is right by its own digests, and every link names the one that it was judged by:
+    one beside the other they show that an entry is gone."""
+    old = (place.root / "exclusions.jsonl").read_bytes()
+    excludes(place, an_entry(kind="withdrawal", withdraws=1), since=old)
+    reports_again(place, D2)
+    assert place.verifies() == 0, "an entry more"
+    excludes(place, an_entry(ticket="OPS-2"))
+    reports_again(place, D1)
+    capsys.readouterr()
+    assert place.verifies() == 1
+    text = capsys.readouterr().out
+    assert f"link 5 of {D1}: its exclusions do not begin with those of link 4 of {D2}" in text
+    assert "an entry was changed or removed" in text
+    assert place.verifies("--from", str(D2)) == 0, "each of these dates was judged rightly"
+
+
+def test_a_wrong_file_of_exclusions_is_forgiven_once_the_date_was_reported_with_the_right_one(
+    place: Place,
+) -> None:
+    old = (place.root / "exclusions.jsonl").read_bytes()
+    excludes(place, an_entry(ticket="OPS-2"))
+    reports_again(place, D3)
+    assert place.verifies() == 1
+    excludes(place, an_entry(kind="annotation", at_ms=T0 + 9 * DAY_MS), since=old)
+    reports_again(place, D3)
+    assert place.verifies() == 0
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "at_ms", "code"),
+    [
+        (T0 + 2 * DAY_MS, T0, 2),
+        (T0 + 2 * DAY_MS, T0 + 2 * DAY_MS, 2),
+        (T0 + 2 * DAY_MS, T0 + 2 * DAY_MS + 1_000, 0),  # says itself that it came after the event
+        (T0 + 3 * DAY_MS, T0, 0),  # no result of the chain is about that time
+    ],
+)
+def test_an_exclusion_that_was_not_there_before_the_event(
+    from_ms: int, at_ms: int, code: int, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The third day was over, and its exclusions had no such entry."""
+    old = (place.root / "exclusions.jsonl").read_bytes()
+    late = an_entry(ticket="OPS-3", from_ms=from_ms, to_ms=from_ms + 1_000, at_ms=at_ms)
+    excludes(place, late, since=old)
+    reports_again(place, D3)
+    capsys.readouterr()
+    assert place.verifies() == code
+    text = capsys.readouterr().out
+    assert (f"before the event; link 3 of {D3}, made when that had begun" in text) == (code == 2)
+    now = (place.root / "exclusions.jsonl").read_bytes()
+    excludes(place, an_entry(kind="withdrawal", withdraws=3), since=now)
+    reports_again(place, D3)
+    assert place.verifies() == 0, "it does not hold any more"
+
+
+def test_a_first_exclusion_is_not_older_than_the_results_without_any(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also once a later night was reported without the file."""
+    shutil.rmtree(place.out / "evidence")
+    for date in (D1, D2):
+        (place.root / "exclusions.jsonl").write_bytes(b"")
+        place.appends(date)
+    excludes(
+        place,
+        an_entry(from_ms=T0 + DAY_MS, at_ms=T0, to_ms=T0 + 2 * DAY_MS),
+        an_entry(from_ms=T0 + 2 * DAY_MS, at_ms=T0, to_ms=T0 + 3 * DAY_MS),
+    )
+    reports_again(place, D2)
+    (place.root / "exclusions.jsonl").write_bytes(b"")
+    place.appends(D3)
+    assert place.signs() == 0
+    capsys.readouterr()
+    assert place.verifies("--all") == 2
+    (finding,) = capsys.readouterr().err.splitlines()
+    assert "exclusions of link 3: entry 1 says that it was made" in finding
+    assert f"link 2 of {D2}, made when that had begun, has not got it" in finding
+
+
+def test_a_date_that_was_never_reported(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(place.out / "evidence")
+    shutil.rmtree(place.out / f"report/dt={D2}")
+    shutil.rmtree(place.out / f"parquet/replica_days/dt={D2}")
+    shutil.rmtree(place.dumps / f"dt={D2}")
+    for date in (D1, D3):
+        place.appends(date)
+    assert place.signs() == 0
+    capsys.readouterr()
+    assert place.verifies(dumps=False) == 2
+    assert capsys.readouterr().out == f"cannot be proved: {D2}: has no result\n"
+    assert place.verifies("--from", str(D3), dumps=False) == 0
+
+
+def test_tables_of_a_date_that_was_never_reported(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would be days of the windows that are made next."""
+    later = D3 + datetime.timedelta(days=1)
+    for table in ("replica_days", "_staging"):
+        path = place.out / f"parquet/{table}/dt={later}/part-0.parquet"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"PAR1")
+    capsys.readouterr()
+    assert place.verifies("--all") == 2
+    told = capsys.readouterr()
+    assert f"parquet/replica_days/dt={later}: no link is about it" in told.out
+    assert "_staging" not in told.err
+    assert place.verifies("--to", str(D3)) == 0
+
+
+def test_a_date_that_was_reported_in_part_is_not_told_as_a_whole_one(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports_again(place, D2, length_ms=DAY_MS // 48)
+    capsys.readouterr()
+    assert place.verifies() == 0
+    assert f"{D1} to {D3} (3 days, 1 of them in part: {D2}) are" in capsys.readouterr().out
+
+
+def no_file(path: Path, kind: str) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "short":
+        path.write_bytes(content[:-1])
+    else:
+        with path.open("wb") as file:
+            file.write(content)
+            file.truncate(50_000_000_000)  # of which the disk has nothing
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "short", "huge"])
+def test_what_is_no_signature(kind: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    no_file(place.signature(2), kind)
+    capsys.readouterr()
+    assert place.verifies() == 1
+    assert f"link 000002_{D2}.json: its signature by" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (f"evidence/000002_{D2}.json", f"link 000002_{D2}.json: is no file"),
+        (f"evidence/files/{sha256(SLA)}", f"{sha256(SLA)}: was changed"),
+        (f"report/dt={D2}/report.html", "report.html: was changed"),
+        (f"parquet/replica_days/dt={D2}/part-1.parquet", f"dt={D2}: was changed"),
+    ],
+)
+def test_pipes_do_not_stop_it(
+    name: str, text: str, kind: str, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    no_file(place.out / name, kind)
+    capsys.readouterr()
+    assert place.verifies("--all") == 1
+    told = capsys.readouterr()
+    assert text in told.out + told.err
+
+
+def test_a_link_that_changes_between_the_look_and_the_signature_is_not_signed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.signature(3).unlink()
+
+    def look(asked: verification.Asked, *, with_signatures: bool) -> verification.Verified:
+        found = verification.verify(asked, with_signatures=with_signatures)
+        append(place.link(3))
+        return found
+
+    monkeypatch.setattr(evidence_command, "verify", look)
+    assert place.signs() == 1
+    assert "was changed while it was looked at" in capsys.readouterr().err
+    assert not list((place.out / "evidence").glob("000003*.sig"))
+
+
+@contextlib.contextmanager
+def a_run_writes(place: Place) -> Iterator[None]:
+    """It holds the lock as spark/command/report_run.py does."""
+    with (place.out / ".mqreport.lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def test_while_a_run_writes_nobody_is_accused(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes summary.json away first, and then replaces the tables."""
+    capsys.readouterr()
+    with a_run_writes(place):
+        (place.out / f"report/dt={D2}/summary.json").unlink()
+        append(place.out / f"parquet/replica_days/dt={D2}/part-0.parquet")
+        assert place.verifies() == 3
+        assert place.signs() == 3
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("another mqreport is writing to it; wait until it ends") == 2
+    assert place.verifies() == 1, "it was killed, or somebody edited it"
+    with a_run_writes(place):
+        pass  # looking at it has left no lock behind
+
+
+def test_a_run_that_came_in_between_is_no_edit(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def look(asked: verification.Asked) -> verification.Verified:
+        path = place.out / f"report/dt={D2}/report.html"
+        old = path.read_bytes()
+        append(path)
+        found = verification.verify(asked)
+        path.write_bytes(old)
+        path.with_name("new").write_bytes(b"summary.json of {D2}")
+        path.with_name("new").replace(path.with_name("summary.json"))
+        return found
+
+    monkeypatch.setattr(evidence_command, "verify", look)
+    capsys.readouterr()
+    assert place.verifies() == 3
+    told = capsys.readouterr()
+    assert (told.out, "while it was looked at; verify it again" in told.err) == ("", True)

@@ -439,6 +439,7 @@ def test_an_exclusion_over_the_end_of_a_month(tmp_path: Path) -> None:
     (october,), (november,) = (tables["calendar_windows"] for tables in history)
     assert (october["name"], october["final"], november["name"]) == ("2026-10", True, "2026-11")
     assert (october["excluded_s"], november["excluded_s"]) == (1_800, 1_800)
+    assert "30 min excluded" in october["reason"], "a month does not become green unseen"
     assert (october["bad_s"], november["bad_s"]) == (0, 1_200)
     # 0.1 % of what is not excluded of 745 and of 720 hours.
     assert (october["budget_s"], november["budget_s"]) == (2_680.2, 2_590.2)

@@ -29,9 +29,7 @@ from spark.figures.sample_stream import read_samples
 from spark.figures.time_pieces import (
     BAD,
     EXCLUDED,
-    FIRST_COPY,
     GOOD,
-    NOT_YET,
     UNKNOWN,
     Extra,
     Piece,
@@ -39,6 +37,7 @@ from spark.figures.time_pieces import (
 )
 from spark.figures.two_masters import Ancestry
 from spark.reported_day import Day
+from spark.vocabulary import FIRST_COPY, NOT_YET
 from tests.spark.core_tables import core_tables
 from tests.spark.dump_lines_builder import DATE, T0, Life, Line, replica, sends, sync, write_dump
 
@@ -265,6 +264,22 @@ def test_remoting_that_was_killed_alone_had_not_counted_its_last_answers() -> No
 )
 def test_an_end_that_cannot_be_is_not_believed(changes: dict[str, Any]) -> None:
     assert judge(killed_lines(7, **changes), sends_ok_percent=99.0).verdict == INSUFFICIENT
+
+
+def test_an_end_whose_latencies_fell_is_not_believed() -> None:
+    """It would count answers of which no bucket says how late they were."""
+    lines = killed_lines(7)
+    assert judge(lines, sends_slower_than=SlowSends(100, 60.0)).verdict == MET
+    after = next(place for place, line in enumerate(lines) if "ended" in line)
+    end, told = lines[after]["ended"], lines[after - 1]["sends"]["latency"]["counts"]
+    there = [place for place, count in enumerate(told) if count]
+    assert there
+    for place in there:
+        counts = list(end["sends"]["latency"]["counts"])
+        counts[place] = told[place] - 1
+        latency = end["sends"]["latency"] | {"counts": counts}
+        forged = killed_lines(7, sends=end["sends"] | {"latency": latency})
+        assert judge(forged, sends_slower_than=SlowSends(100, 60.0)).verdict == INSUFFICIENT
 
 
 def test_an_end_on_another_boot_of_the_machine_is_not_believed() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.page.calendar_page import MAX_GROUPS, calendar_html
-from spark.page.history import HistoryError, PeriodResult, from_json, result_of, to_json
+from spark.page.history import DayResult, HistoryError, PeriodResult, from_json, result_of, to_json
 from spark.page.summary import summary_json
 from tests.spark.calendar_days import GROUP, days_of, with_periods
 from tests.spark.demo_report import demo_report, large_report
@@ -141,6 +141,41 @@ def test_calendar_periods_stand_with_their_budget() -> None:
     assert access_problems(page) == []
 
 
+def excluding(day: DayResult, excluded_s: float) -> DayResult:
+    """The same with so much excluded time: each period twice, its window three times as much."""
+    periods = [dataclasses.replace(one, excluded_s=2 * excluded_s) for one in day.periods]
+    return dataclasses.replace(
+        day,
+        excluded_s=excluded_s,
+        window_excluded_s=3 * excluded_s,
+        periods=tuple(periods),
+    )
+
+
+def test_excluded_time_stands_beside_each_verdict() -> None:
+    days = with_periods(days_of("2026-02-23", "mmmmmmmbbmbmmmmbmmm"))
+    assert "xcluded" not in read_page(calendar_html(days)).all("body")[0].text()
+    page = read_page(calendar_html([*days[:-1], excluding(days[-1], 3_600.0)]))
+    day, window, *periods = (
+        e.text().replace("\u00a0", " ")
+        for e in page.all("header")[0].walk()
+        if "verdict" in e.classes
+    )
+    assert "0 s unknown, 1 h excluded, of all replicas together." in day
+    assert "3 h excluded, of all replicas together." in window
+    assert [text.endswith("; 2 h excluded, of all replicas together.") for text in periods] == [
+        True
+    ] * 3
+    for kind in ("week", "month", "quarter"):
+        table = tables_of(page, kind)
+        assert table[0][-1] == "Excluded"
+        assert [row[-1] for row in table[1:]] == ["2 h", *["0 s"] * (len(table) - 2)]
+    march = by_id(page, "m-2026-03").text().replace("\u00a0", " ")
+    assert "bad, 1 h excluded, availability" in march
+    assert "bad, 1 h excluded" in march.partition("Whole week")[2]
+    assert access_problems(page) == []
+
+
 def test_of_many_periods_the_last_ones_are_shown_and_the_worst_of_all_is_named() -> None:
     days = with_periods(days_of("2025-01-01", "bbbb" + "m" * 440))
     page = read_page(calendar_html(days))
@@ -209,12 +244,13 @@ def test_what_is_kept_of_a_summarys_calendar_periods() -> None:
     report = told_report(
         calendar_windows=[
             calendar_row("2026-03", "breached", 1.5) | {"budget_left_s": -1_296.0},
-            calendar_row("2026-03", "met", 0.9, replica="b:9") | {"budget_left_s": 4.0},
+            calendar_row("2026-03", "met", 0.9, replica="b:9")
+            | {"budget_left_s": 4.0, "excluded_s": 3_600.0},
         ]
     )
     (month,) = result_of(json.loads(summary_json(report))).periods
     assert month == PeriodResult(
-        "month", "2026-03", "Europe/Berlin", False, BREACHED, 2.0, 0.0, 1.5, -1_296.0
+        "month", "2026-03", "Europe/Berlin", False, BREACHED, 2.0, 0.0, 1.5, -1_296.0, 3_600.0
     )
     of_before = json.loads(summary_json(report))
     del of_before["calendar"]
@@ -225,6 +261,7 @@ def test_a_history_is_what_was_entered() -> None:
     groups = [GROUP, ("c", "b\ud800"), ("c", "later")]
     days = [*days_of("2026-03-01", "bim", groups[:2]), *days_of("2026-03-08", "m", groups)]
     days[1:] = with_periods(days[1:])
+    days[1:] = [excluding(day, 60.0) for day in days[1:]]
     assert from_json(to_json(days[::-1]).decode()) == days
     assert to_json(days) == to_json(days[::-1])
     large = result_of(json.loads(summary_json(large_report(500))))
@@ -236,7 +273,8 @@ def test_a_history_is_what_was_entered() -> None:
     "text",
     [
         *("", "[]", "{}", '{"version": 1, "groups": [], "days": {}}'),
-        '{"version": 2, "groups": [], "days": {"x": {}}}',
+        '{"version": 2, "groups": [], "days": {}}',
+        '{"version": 3, "groups": [], "days": {"x": {}}}',
         to_json(with_periods(days_of("2026-03-01", "b"))).decode().replace('"month"', "7, 8"),
         to_json(days_of("2026-03-01", "b")).decode().replace('"b"', '"bb"'),
         to_json(days_of("2026-03-01", "b")).decode().replace('"b"', '"x"'),

@@ -8,17 +8,19 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark.figures import wording
 from spark.figures.report_data import MET, ReportData, Row
-from spark.figures.time_pieces import FIRST_COPY, NOT_YET
 from spark.page import report_page
 from spark.page.group_plots import CAUSES
+from spark.page.headlines import one_line
 from spark.page.report_page import report_html
 from spark.page.runbook import RUNBOOK
 from spark.page.sends import sends_of
+from spark.vocabulary import FIRST_COPY, NOT_YET
 from tests.spark.browser import digest_of_page
 from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
 from tests.spark.page_reader import Element, access_problems, contrast, palettes, read_page
@@ -487,7 +489,7 @@ def test_notices_of_a_part_of_a_day_and_of_a_revision() -> None:
     revised = dataclasses.replace(demo, replica_days=[{**first, "revision": 2}, *others])
     assert (
         "revision 2 of this day's result; the next day's first line showed how this day ended, or"
-        " the objectives changed."
+        " the objectives or exclusions changed."
     ) in page_of(revised).all("header")[0].text()
 
 
@@ -643,9 +645,9 @@ def test_the_pictures_in_the_documentation_show_this_page(name: str) -> None:
     )
 
 
-def test_calendar_periods_are_shown_as_far_as_they_have_come() -> None:
-    demo = demo_report()
-    row = {
+def month_row(demo: ReportData) -> dict[str, Any]:
+    """A month of the demo's first replica, so far."""
+    return {
         **{name: demo.replica_days[0][name] for name in ("cluster", "broker", "replica")},
         "period": "month",
         "name": "2026-11",
@@ -669,15 +671,101 @@ def test_calendar_periods_are_shown_as_far_as_they_have_come() -> None:
         "budget_left_s": 1_992.0,
         "budget_used_ratio": 0.23,
     }
-    page = page_of(dataclasses.replace(demo, calendar_windows=[row]))
-    caption = (
-        "Weeks, months and quarters as far as they have come, in the days of Europe/Berlin;"
-        " the budget is that of the whole period"
-    )
-    (found,) = rows_of(page, caption)
+
+
+PERIODS = (
+    "Weeks, months and quarters as far as they have come, in the days of Europe/Berlin;"
+    " the budget is that of the whole period"
+)
+
+
+def test_calendar_periods_are_shown_as_far_as_they_have_come() -> None:
+    demo = demo_report()
+    page = page_of(dataclasses.replace(demo, calendar_windows=[month_row(demo)]))
+    (found,) = rows_of(page, PERIODS)
     assert found[1] == "2026-11, so far"
     assert "Met" in found[2]
     assert [text.replace("\u00a0", " ") for text in found[3:]] == [
         *("99.93 %", "10 min", "0 s", "43 min 12 s", "33 min 12 s", "20 d"),
     ]
     assert access_problems(page) == []
+
+
+def test_a_period_or_window_that_excludes_time_says_so_wherever_its_verdict_is() -> None:
+    """What makes a breached month green is seen beside the month, not only on the day's page."""
+    demo = demo_report()
+    month = month_row(demo) | {"excluded_s": 7_200.0}
+    windows = [row | {"excluded_s": 3_600.0} for row in map(dict, demo.windows)]
+    clusters = [
+        {**row, "calendar": [{**month, "replicas_met": 1, "replicas_breached": 0}]}
+        | ({"days": 1} if row["days"] == 1 else {})
+        for row in demo.clusters
+    ]
+    for row in clusters:
+        row["calendar"][0]["replicas_insufficient"] = 0
+    data = dataclasses.replace(demo, calendar_windows=[month], windows=windows, clusters=clusters)
+    page = page_of(data)
+    assert rows_of(page, PERIODS)[0][6].replace("\u00a0", " ") == "2 h"
+    of_clusters = rows_of(page, "Every cluster's calendar periods, as far as they have come")
+    assert of_clusters[0][-1].replace("\u00a0", " ") == "2 h"
+    (caption,) = {
+        caption.text() for caption in page.all("caption") if "days that end with" in caption.text()
+    }
+    assert {row[7].replace("\u00a0", " ") for row in rows_of(page, caption)} == {"1 h"}
+    boxes = [e.text().replace("\u00a0", " ") for e in page.walk() if "verdict" in e.classes]
+    assert "excluded" not in boxes[0], "the day has its exclusions by reason"
+    assert "3 h excluded" in boxes[1], "of three replicas"
+    assert "2 h excluded" in boxes[2]
+    line = one_line(data).replace("\u00a0", " ")
+    assert "2026-11 (so far) met: 2 h excluded" in line
+    assert "allowed, 1 h excluded" in line
+    assert access_problems(page) == []
+
+
+def remark(demo: ReportData, number: int, at_ms: int, kind: str = "exclusion") -> Row:
+    return {
+        "number": number,
+        "kind": kind,
+        "from_ms": demo.w0_ms,
+        "to_ms": demo.w1_ms,
+        "patterns": "* / * / *",
+        "why": "storage <moved>",
+        "ticket": f"OPS-{number}",
+        "who": "Ann\u202e",
+        "at_ms": at_ms,
+        "after_the_event": True,
+    }
+
+
+def test_exclusions_of_earlier_days_stand_below_the_windows_that_have_them() -> None:
+    demo = demo_report()
+    assert "Exclusions and annotations" not in page_of(demo).text()
+    page = page_of(dataclasses.replace(demo, past_remarks=[remark(demo, 7, demo.w1_ms)]))
+    text = section(page, "remarks").text()
+    assert "Exclusions of earlier days in the windows and calendar periods above" in text
+    assert "Made by people about this time" not in text
+    assert "OPS-7" in text
+    assert "storage <moved>" in text
+    assert "When this time was over" not in page.text(), "it is about another day"
+    assert access_problems(page) == []
+
+
+def test_an_exclusion_that_was_added_when_the_day_was_over_is_told_first() -> None:
+    demo = demo_report()
+    rows = [{**row, "revision": 2, "late": 0} for row in demo.replica_days]
+    remarks = [
+        remark(demo, 1, demo.w1_ms - 1),
+        remark(demo, 2, demo.w1_ms),
+        remark(demo, 3, demo.w1_ms, "annotation"),
+    ]
+    page = page_of(dataclasses.replace(demo, replica_days=rows, remarks=remarks))
+    header = page.all("header")[0].text()
+    assert "or the objectives or exclusions changed." in header
+    assert "When this time was over, 1 exclusion was added: number 2 (" in header
+    assert "OPS-2" in header
+    assert "\u202e" not in header
+    many = [remark(demo, number, demo.w1_ms) for number in range(1, 1_001)]
+    page = page_of(dataclasses.replace(demo, remarks=many))
+    assert "and 995 more." in page.all("header")[0].text()
+    assert len(section(page, "remarks").all("tr")) == 201
+    assert "800 more are in summary.json" in section(page, "remarks").text()
