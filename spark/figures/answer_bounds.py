@@ -113,7 +113,7 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
             found.add_unknown(unseen.answered, unseen.stored)
-        elif end.ended is not None and is_asked(samples, place, day):
+        elif end.ended is not None and is_asked(samples, place, ancestry, day):
             ended = end.ended
             found.add(ended.sends, past.line.sends, is_inside=end.is_inside(past, day))
             found.add_good(min(unseen.stored, ended.uncounted_ms * MOST_SENDS_A_MS))

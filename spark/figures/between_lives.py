@@ -9,11 +9,12 @@ in docs/sla_report.md ("Hidden time"). Must not know what the time was.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from spark.reported_day import REACH_MS
-from spark.vocabulary import DAY_MS
+from spark.reported_day import REACH_MS, Day
+from spark.vocabulary import DAY_MS, MASTER_ROLES
 
 if TYPE_CHECKING:
     from spark.dumps.dump_line import Line
@@ -149,11 +150,12 @@ def _measure_before(before: LifeClocks, life: LifeClocks, told: int) -> None:
     sample = life.samples[0]
     sample.passed_ms = passed_ms(before, life)
     if sample.passed_ms is None:
-        sample.hidden_down_ms, sample.proves_down = DAY_MS, False
+        sample.hidden_down_ms, sample.proves_down, sample.shows_more = DAY_MS, False, True
         return
     hidden_ms = _hidden_ms(sample, sample.passed_ms, told)
     sample.hidden_down_ms = _kept_ms(hidden_ms)
     sample.proves_down = hidden_ms >= -AGREE_MS
+    sample.shows_more = _hidden_ms(sample, sample.passed_ms, before.last.ts) < -AGREE_MS
 
 
 def _hidden_ms(first: Sample, passed: int, told: int) -> int:
@@ -217,6 +219,57 @@ def _is_asked(past: LifeClocks, life: LifeClocks) -> bool:
     is_same_host = first.host is not None and first.host == before.host
     is_same_machine = _risen_ms(before, first) is not None
     return is_behind and (is_same_host or is_same_machine)
+
+
+def inherit_hidden(masters: Iterable[Sample], every: Sequence[LifeClocks], day: Day) -> None:
+    """Who was a slave before it became the master brings along what is hidden before that life, as
+    long as nobody held the clock. `masters`: laid out, as all slaves' samples are; `every`: the
+    lives of all of them."""
+    by_boot: dict[str, LifeClocks] = {}
+    for each in every:
+        by_boot.setdefault(each.first.boot, each)
+    latest_ms = 0
+    for sample in masters:
+        before = sample.predecessor
+        if sample.boot_predecessor is None and sample.line.boot_ts < day.w1_ms:
+            past = list(_past_lives(sample.line, by_boot))
+            is_other = before is not None and all(before.line.boot != one.first.boot for one in past)
+            is_told = is_other and latest_ms >= day.w0_ms - REACH_MS
+            for slave in itertools.takewhile(_is_of_slave, past):
+                _inherit(by_boot[sample.line.boot], slave, day.w0_ms, is_told=is_told)
+        latest_ms = sample.ts if sample.boot_predecessor is None else max(latest_ms, sample.ts)
+
+
+def _past_lives(line: Line, by_boot: Mapping[str, LifeClocks]) -> Iterator[LifeClocks]:
+    """The life that it names, the one that that names, and so on."""
+    seen = {line.boot}
+    while line.prev_boot is not None and line.prev_boot not in seen:
+        seen.add(line.prev_boot)
+        past = by_boot.get(line.prev_boot)
+        if past is None:
+            return
+        yield past
+        line = past.first
+
+
+def _is_of_slave(life: LifeClocks) -> bool:
+    return life.first.role not in MASTER_ROLES
+
+
+def _inherit(life: LifeClocks, slave: LifeClocks, w0_ms: int, *, is_told: bool) -> None:
+    """`is_told`: another broker wrote until then; that nothing proves how long it was is no matter
+    then."""
+    sample, past = life.samples[0], slave.samples[0]
+    hidden_ms = past.carried_ms if past.ts < w0_ms else past.hidden_down_ms
+    if not hidden_ms or (is_told and past.hidden_down_ms == DAY_MS):
+        return
+    now = life.true_first_ms
+    if now is not None:
+        hidden_ms = min(hidden_ms, _kept_ms(now - sample.ts))
+    elif past.ts < w0_ms:
+        sample.carried_ms += hidden_ms
+        return
+    sample.hidden_down_ms = max(sample.hidden_down_ms, hidden_ms)
 
 
 def lives_of(samples: Iterable[Sample]) -> list[LifeClocks]:

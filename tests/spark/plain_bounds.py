@@ -168,6 +168,38 @@ def comes_back(sample: Sample, window: Window) -> bool:
     return last is not None and sample.ts < window.w1 <= last.ts
 
 
+def hidden_before(sample: Sample, window: Window) -> int:
+    """How much of the window may lie before a boot, of which its clock shows nothing."""
+    hidden = sample.hidden_down_ms - max(0, window.w0 - sample.boot_ts)
+    return max(0, hidden, sample.carried_ms)
+
+
+def true_ms(stream: list[Sample], place: int) -> int:
+    """Its moment, by the monotonic clock: the wall clock may have been set forward."""
+    same = [s for s in stream[: place + 1] if s.boot == stream[place].boot]
+    return int(stream[place].mono + min(s.ts - s.mono for s in same))
+
+
+def ends_at(stream: list[Sample], place: int, past: Past, window: Window) -> int:
+    """Until when the life before the first sample of a boot may have answered: at most to that
+    boot, unless both were masters at once."""
+    sample, last = stream[place], stream[place - 1]
+    begin = sample.ts if sample.seq > 1 else min(sample.boot_ts, sample.ts)
+    is_sooner = true_ms(stream, place - 1) - begin > CLOCKS_MS
+    if is_sooner and last.in_window and not last.final:
+        if last.boot not in past.ancestors(sample.boot):
+            return window.w1
+    return begun_at(sample)
+
+
+def begun_at(first: Sample) -> int:
+    """When a boot began, at the latest, by its first sample: its lines since then took at least an
+    interval each. If the clock shows more than one of them more, it may have been set forward."""
+    lines_ms = (first.seq - 1) * first.interval_ms
+    unexplained = first.ts - first.boot_ts - lines_ms
+    return int(first.ts - lines_ms if unexplained > first.interval_ms else first.boot_ts)
+
+
 def sends(stream: list[Sample], past: Past, window: Window) -> Json:
     """Counts of synchronous sends, least and most."""
     sums = dict.fromkeys(("ok_least", "ok_most", "failed_least", "failed_most"), 0)
@@ -180,11 +212,6 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         sums["failed_most"] += count
 
     came_in: set[str] = set()
-
-    def true_ms(place: int) -> int:
-        """Its moment, by the monotonic clock: the wall clock may have been set forward."""
-        same = [s for s in stream[: place + 1] if s.boot == stream[place].boot]
-        return int(stream[place].mono + min(s.ts - s.mono for s in same))
 
     for place, sample in enumerate(stream):
         earlier = sample.before.sync if sample.before is not None else {}
@@ -208,13 +235,19 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
             continue
         last = sample.predecessor
         if sample.shows_more and sample.ts >= window.w1:
-            unknown(gap(true_ms(place - 1), window.w1))
+            unknown(gap(true_ms(stream, place - 1), window.w1))
         if last is None:
-            hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
-            unknown(gap(window.w0, sample.boot_ts) + hidden * MOST_SENDS_A_MS)
+            hidden = hidden_before(sample, window)
+            unknown(gap(window.w0, begun_at(sample)) + hidden * MOST_SENDS_A_MS)
         elif past.is_orderly(sample) or not (
             comes_back(sample, window)
-            or (true_ms(place - 1) < window.w1 and sample.boot_ts > window.w0)
+            or (
+                true_ms(stream, place - 1) < window.w1
+                and (
+                    ends_at(stream, place, past, window) > window.w0
+                    or hidden_before(sample, window) > 0
+                )
+            )
         ):
             continue
         elif past.is_counted(sample):
@@ -232,8 +265,9 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         elif comes_back(sample, window):
             unknown(gap(window.w0, window.w1))
         else:
-            most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
-            most += sample.hidden_down_ms * MOST_SENDS_A_MS
+            most = gap(true_ms(stream, place - 1), ends_at(stream, place, past, window))
+            most = max(most, last.interval_ms * MOST_SENDS_A_MS)
+            most += hidden_before(sample, window) * MOST_SENDS_A_MS
             if past.continues(sample):
                 life = [s for s in stream[place : place + 20] if s.boot == sample.boot]
                 for opened in [s for s in life if s.max_offset][:1]:
@@ -241,7 +275,7 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
                     most = min(most, max(0, grown) // LEAST_RECORD)
             unknown(most)
     if stream:
-        unknown(gap(true_ms(len(stream) - 1), window.w1))
+        unknown(gap(true_ms(stream, len(stream) - 1), window.w1))
     return {f"sync_{name}": count for name, count in sums.items()}
 
 

@@ -108,7 +108,7 @@ class Sample:
     passed_ms: int | None = None
     """Since the last sample of the life before, by clocks that nobody sets."""
     shows_more: bool = False
-    """Its clock shows more time since then than passed, or nothing proves how much did."""
+    """Its clock shows more time since that sample than passed, or nothing proves how much did."""
     named_rows: dict[str, Json] | None = None
     """Its rows once each slave has its name."""
     down_start: int = 0
@@ -557,6 +557,44 @@ def _hide(stream: list[Sample], others: Sequence[Sample], is_known: bool) -> Non
             sample.hidden_ms = 0 if sample.is_closing else min(hidden, DAY_MS)
 
 
+def inherit(stream: list[Sample], every: Sequence[Sample], window: Window) -> None:
+    """A master that was a slave before brings along what is hidden before the lives as a slave that
+    led to its own, whose streams are laid out."""
+    some = sorted(every, key=_place)
+    firsts: dict[str, Sample] = {}
+    for sample in some:
+        firsts.setdefault(sample.boot, sample)
+    for sample in stream:
+        if sample.same_boot or sample.boot_ts >= window.w1:
+            continue
+        past: dict[str, Sample] = {}
+        life = firsts.get(sample.line.get("prev_boot"))
+        while life is not None and life.boot not in (sample.boot, *past):
+            past[life.boot] = life
+            life = firsts.get(life.line.get("prev_boot"))
+        last = sample.predecessor
+        is_told = False
+        if last is not None and last.boot not in past:
+            is_told = max(s.ts for s in stream if s.boot == last.boot) >= window.w0 - REACH_MS
+        for slave in itertools.takewhile(lambda one: one.role == "SLAVE", past.values()):
+            if not (is_told and slave.hidden_down_ms == DAY_MS):
+                _inherit_from(slave, sample, some)
+
+
+def _inherit_from(slave: Sample, sample: Sample, every: Sequence[Sample]) -> None:
+    """`slave`, `sample`: the first ones of their lives."""
+    is_before = slave.ts < sample.window.w0
+    hidden = slave.carried_ms if is_before else slave.hidden_down_ms
+    for held in [s for s in every if s.boot == sample.boot and _is_held(s)][:1]:
+        late = held.ts + sample.mono - held.mono - sample.ts
+        hidden = min(hidden, late if late > SET_BACK_MS else 0)
+        is_before = False
+    if is_before:
+        sample.carried_ms += hidden
+    else:
+        sample.hidden_down_ms = max(sample.hidden_down_ms, hidden)
+
+
 def _is_one_broker(stream: list[Sample], place: int) -> bool:
     """Of the lives up to the one that begins at `place`: whether all but one name another life of
     the stream as the one before them, and no two the same."""
@@ -656,7 +694,11 @@ def _compare(
     told = sample.told_by_others or 0
     if not is_last:
         told = max(s.ts for s in whole if s.boot == past.boot)
-    shown = max(0, min(sample.boot_ts, sample.ts) - told)
+    elif sample.is_closing:
+        earlier = [s.ts for n, s in enumerate(stream) if n < place or not s.is_closing]
+        told = max(earlier, default=0)
+    begin = min(sample.boot_ts, sample.ts)
+    shown = max(0, begin - told)
     passed = _passed(stream, sample, past, whole)
     if passed is None:
         hidden, true = (DAY_MS if is_last or is_one_broker else 0), -math.inf
@@ -668,7 +710,7 @@ def _compare(
         sample.passed_ms = passed
         if shown - true > AGREE_MS:  # nothing of it is proved down
             sample.down_start = sample.down_end = 0
-            sample.shows_more = True
+        sample.shows_more = passed is None or max(0, begin - past.ts) - true > AGREE_MS
 
 
 def _passed(stream: list[Sample], now: Sample, then: Sample, whole: Sequence[Sample]) -> int | None:
