@@ -233,7 +233,9 @@ def inherit_hidden(masters: Iterable[Sample], every: Sequence[LifeClocks], day: 
         before = sample.predecessor
         if sample.boot_predecessor is None and sample.line.boot_ts < day.w1_ms:
             past = list(_past_lives(sample.line, by_boot))
-            is_other = before is not None and all(before.line.boot != one.first.boot for one in past)
+            is_other = before is not None and all(
+                before.line.boot != one.first.boot for one in past
+            )
             is_told = is_other and latest_ms >= day.w0_ms - REACH_MS
             for slave in itertools.takewhile(_is_of_slave, past):
                 _inherit(by_boot[sample.line.boot], slave, day.w0_ms, is_told=is_told)

@@ -144,7 +144,6 @@ class Uncounted(NamedTuple):
 def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day) -> Uncounted:
     """Between the last line of the life before and the boot whose first sample is at `place`."""
     sample, before = samples[place], samples[place].predecessor
-    line = sample.line
     if before is None:
         most = most_of_gap(day.w0_ms, _begun_ms(sample), day) + _hidden_sends(sample, day)
         return Uncounted(most, most)

@@ -343,7 +343,7 @@ class _Writer:
                 continue
             line = self._head(life, seq, moment, "ASYNC_MASTER")
             line |= {"prev_boot": prev_boot, "prev_seq": prev_seq}
-            line["final"] = life.clean and moment == life.end - 1
+            line["final"] = moment == _last_ms(life)
             look, blind = looks.before(moment), looks.blind_at(moment)
             has_looked = look is not None
             if look is not None and blind is None:
@@ -377,7 +377,8 @@ class _Writer:
         story = self.story
         written = (moment - self.genesis) * BYTES_A_MS
         ahead = story.skew.get(life.machine, 0)
-        sent = counted(story.sends, life.start, moment) if life in story.lives else {}
+        sent = counted(story.sends, life.start, _counted_until(life, moment))
+        sent = sent if life in story.lives else {}
         return {
             "v": life.version,
             "ts": moment + story.clock_offset(moment) + ahead,
@@ -571,6 +572,16 @@ class _Writer:
         return found
 
 
+def _last_ms(life: Life) -> int | None:
+    """When the last line of an orderly stop is written: when nothing is answered any more."""
+    return life.end - 1 if life.clean else None
+
+
+def _counted_until(life: Life, moment: int) -> int:
+    """Until when a line that is written at a moment counts."""
+    return life.end if moment == _last_ms(life) else moment
+
+
 class _Marks:
     """What version 2 counts between the lines of one life."""
 
@@ -601,7 +612,7 @@ class _Marks:
         line["since"] = since - life.machine_on + MONO_AT_START
         line["host"] = f"10.0.0.{life.machine}:10911"
         line["lag_le"] = list(LAG_LE)
-        line["sends"] = all_sends(self._sent(life.start, moment))
+        line["sends"] = all_sends(self._sent(life.start, _counted_until(life, moment)))
         line["exposure"] = None
         if self._looks.before(moment) is not None:
             at_least, at_most = self._risk(since, moment)

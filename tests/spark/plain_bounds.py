@@ -186,9 +186,9 @@ def ends_at(stream: list[Sample], place: int, past: Past, window: Window) -> int
     sample, last = stream[place], stream[place - 1]
     begin = sample.ts if sample.seq > 1 else min(sample.boot_ts, sample.ts)
     is_sooner = true_ms(stream, place - 1) - begin > CLOCKS_MS
-    if is_sooner and last.in_window and not last.final:
-        if last.boot not in past.ancestors(sample.boot):
-            return window.w1
+    is_open = is_sooner and last.in_window and not last.final
+    if is_open and last.boot not in past.ancestors(sample.boot):
+        return window.w1
     return begun_at(sample)
 
 

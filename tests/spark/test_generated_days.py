@@ -382,6 +382,30 @@ def test_counters_never_prove_more_than_the_truth() -> None:
     assert compared >= QUICK_DAYS // 4
 
 
+def test_lines_are_those_of_brokers() -> None:
+    """docs/metrics_dump.md: what a life finds on its disk is the life before it, of the same
+    machine, whose end it tells; no clock of a machine is negative, and what one life wrote is over
+    when the next one names it."""
+    named = ended = 0
+    for seed in range(QUICK_DAYS // 2):
+        lines = [line for line in random_day(seed).lines if not line["boot"].endswith("c0de")]
+        begun: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for line in lines:
+            begun.setdefault(line["boot"], line["seq"])
+            last[line["boot"]] = line["seq"]
+            assert line["mono"] >= 0
+            if line.get("ended"):
+                ended += 1
+                assert line["ended"]["boot"] == line["prev_boot"], seed
+        for line in lines:
+            if line["prev_boot"] in last:
+                named += 1
+                assert last[line["prev_boot"]] <= line["prev_seq"], seed
+    assert named >= QUICK_DAYS
+    assert ended
+
+
 def test_every_kind_of_event_happens() -> None:
     stories = [random_day(seed).story for seed in range(150)]
     kinds = Counter(one.kind for story in stories for life in story.lives for one in life.blind)

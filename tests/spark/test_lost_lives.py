@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.both_ways import core_tables_of, differences, plain_tables
-from tests.spark.day_events import DATE, IN_SYNC, MINUTE, Life, Story, truth
+from tests.spark.day_events import CATCHING_UP, DATE, IN_SYNC, MINUTE, Life, Story, truth
 from tests.spark.day_generator import Day, day_of
 from tests.spark.day_objectives import REFUSED, Copies, Sends
 from tests.spark.plain_samples import Json, Window
@@ -71,6 +71,22 @@ def test_a_slave_of_a_right_clock_that_is_promoted(tmp_path: Path) -> None:
     story.is_held, story.seed = True, 2
     day = keep(day_of(story), lambda line: line["boot"] != past.boot)
     assert judged_day(day, tmp_path)["verdict"] == MET
+
+
+def test_a_slave_without_its_name_that_was_away_when_the_line_was_written(tmp_path: Path) -> None:
+    """A new master knows it by its ip alone, and it is away for two seconds of each nine, in which
+    every line is written: it was not away all the time."""
+    first = connected(life(W0 - MINUTE, W0 + 20 * MINUTE))
+    begin = W0 + 20 * MINUTE + 300
+    aways = [(begin + k * 9_000 - 1_000, begin + k * 9_000 + 1_000) for k in range(1, 270)]
+    second = connected(life(begin, W1 + MINUTE, machine=1), *aways, was_remembered=False)
+    story = story_of(first, second, expects=True)
+    story.named_after["b:1"], story.seed = 90 * MINUTE, 2
+    story.availability_percent = 50.0
+    assert truth(story, "b:1", 0).bad_ms < story.budget_ms
+    row = judged_day(day_of(story), tmp_path)
+    assert row["verdict"] == INSUFFICIENT
+    assert row["bad_s"] < 40 * MINUTE / 1000 / 4
 
 
 # -- sends -----------------------------------------------------------------------------------
@@ -185,3 +201,21 @@ def test_a_clock_set_forward_over_the_end_beside_a_second_master(tmp_path: Path)
     story.clock = [(down[0] + 20_000, 45 * MINUTE), (down[1] + 5 * MINUTE, 0)]
     story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok")]
     assert judged_day(day_of(story), tmp_path)["verdict"] != MET
+
+
+# -- what a reader of the files knows ----------------------------------------------------------
+
+
+def test_nobody_hears_of_a_replica_from_files_that_are_not_read(tmp_path: Path) -> None:
+    """Those of two days before: it seems to be new, and its copy in the window to be its first."""
+    past = connected(life(W0 - 50 * 60 * MINUTE, W0 - 49 * 60 * MINUTE))
+    second = connected(life(W0 - MINUTE, W1 + MINUTE), was_remembered=False)
+    copied = W0 + 20 * MINUTE
+    second.links["b:1"].first_connected = W0 + 5 * MINUTE
+    second.links["b:1"].states[1:] = [(W0 + 5 * MINUTE, CATCHING_UP), (copied, IN_SYNC)]
+    story = story_of(past, second, interval_ms=30_000)
+    day = day_of(story)
+    assert day.known_from("b:1") > W0
+    row = judged_day(day, tmp_path)
+    assert row["excluded_s"] == pytest.approx(20 * 60, abs=1)
+    assert row["verdict"] == MET
