@@ -3,7 +3,7 @@
 Pure checks, any thread. A handle comes back from a client, the journal from a killed process, a
 check point from a log that a Java broker or an older one of ours may have written: none of them is
 taken for what this broker said before its numbers are in these ranges. The one place of the rule;
-who finds a fault refuses (processor/pop_queue_check.py), lets go (the buffer's recovery) or puts
+who finds a fault refuses (pop/pop_queue_check.py), lets go (the buffer's recovery) or puts
 aside (the revive service).
 
     start offset    0 … the message's queue offset

@@ -1,5 +1,6 @@
-"""Request processors of the broker: one module per subject, each a table code -> bound method.
+"""What every request processor of the broker is made of.
 
-A processor has no state of its own; it reads and changes the managers passed to it. Most run in
-thread pools, the light ones on the loop's thread: each module's docstring says which.
+A processor is one module a subject, in the wing of its subject (admin, client, pop, pull, send, …):
+a table code -> bound method without state of its own. Here are its base class and the questions
+about rights and times that several of them ask.
 """

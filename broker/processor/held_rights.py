@@ -8,9 +8,7 @@ with. Loop thread. Knows no account; without access control nothing is judged.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from broker.pop.pop_long_polling_service import WaitingRequest
 from remoting.request_processor import ConnectionLike
 
 CheckRights = Callable[[], None]
@@ -27,17 +25,3 @@ def no_rights(
     _connection: ConnectionLike, _code: int, _access_key: str | None, _group: str, _topic: str
 ) -> None:
     """HoldRights of a broker that has no accounts."""
-
-
-class MayWait(WaitingRequest, Protocol):
-    """A pop or notification."""
-
-    check_rights: CheckRights | None
-
-
-def note_rights(hold_rights: HoldRights, asked: MayWait, code: int, access_key: str | None) -> None:
-    """Before it waits for the first time. Raises RequestError."""
-    header = asked.header
-    if asked.check_rights is None and header.pollTime > 0:
-        names = header.consumerGroup, header.topic
-        asked.check_rights = hold_rights(asked.connection, code, access_key, *names)

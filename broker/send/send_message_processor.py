@@ -6,8 +6,6 @@ and every refusal is here. Records get their place immediately; at the end of th
 log publishes them, and the responses are sent or wait for the flush and the replicas
 (DurabilityWaiters). SendRecords builds the records. Checks, their order, codes and texts follow
 RocketMQ's SendMessageProcessor.
-
-Long because the general path, the held sends and what the fast paths share are one state.
 """
 
 from __future__ import annotations
@@ -123,10 +121,7 @@ class _SendAppend:
 
 
 class SendMessageProcessor:
-    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread.
-
-    Many methods because the fast and the general path share the same held sends and templates.
-    """
+    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread."""
 
     def __init__(
         self,
@@ -254,7 +249,7 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
-            check_text(header.i, is_batch=header.m)
+            check_text(header.i, is_batch=header.is_batch)
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
@@ -282,7 +277,7 @@ class SendMessageProcessor:
         return None
 
     def _admitted(self, header: SendHeader) -> str:
-        may_recall = self._settings.recall_by_property and not header.m
+        may_recall = self._settings.recall_by_property and not header.is_batch
         return admitted_properties(header.i, recall_of=header.b if may_recall else None)
 
     def _hold(
@@ -325,7 +320,7 @@ class SendMessageProcessor:
                 header.b,
                 header.c,
                 header.d,
-                unit_mode=header.k,
+                unit_mode=header.unit_mode,
                 remote=connection.remote_address,
             )
             topic = SendTopic(config, self._log.topic(header.b))

@@ -2,5 +2,5 @@
 
 Process `remoting`: appends on the loop, checks on a thread of their own
 (TransactionalMessageCheckService). It must not know the request that ends a transaction
-(broker/processor/end_transaction_processor.py).
+(broker/transaction/end_transaction_processor.py).
 """

@@ -16,7 +16,7 @@ from broker.coldctr.cold_ctr_strategy import (
 )
 from broker.coldctr.cold_data_cg_ctr_service import ROUND_MS, ColdCtrSettings, ColdDataCgCtrService
 from broker.coldctr.cold_data_check_service import ColdDataCheckService, ColdScanSettings
-from broker.processor.cold_pulls import ColdPulls
+from broker.pull.cold_pulls import ColdPulls
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.memory_limit import memory_limit_bytes
 from broker.settings.startup_options import StartupOptions

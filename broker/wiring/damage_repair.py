@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.processor.admin_scrub_processor import AdminScrubProcessor
+from broker.admin.admin_scrub_processor import AdminScrubProcessor
 from broker.slave.chunk_repair import ChunkRepair
 from broker.slave.damage_repair_service import DamageRepairService
 from broker.slave.digest_comparison import DigestComparison

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.processor.ack_message_processor import ACK_PREFIX
-from broker.processor.end_transaction_route import END_TRANSACTION_PREFIX
-from broker.processor.known_heartbeat_route import HEARTBEAT_PREFIX
-from broker.processor.pop_message_processor import POP_PREFIX
-from broker.processor.pull_message_processor import (
+from broker.client.known_heartbeat_route import HEARTBEAT_PREFIX
+from broker.pop.ack_message_processor import ACK_PREFIX
+from broker.pop.pop_message_processor import POP_PREFIX
+from broker.pull.pull_message_processor import (
     LITE_PULL_PREFIX,
     PULL_PREFIX,
     PullMessageProcessor,
@@ -22,6 +21,7 @@ from broker.processor.pull_message_processor import (
 from broker.send.batch_send_route import SEND_BATCH_PREFIX
 from broker.send.send_message_processor import SendMessageProcessor
 from broker.send.send_route import SEND_V1_PREFIX, SEND_V2_PREFIX
+from broker.transaction.end_transaction_route import END_TRANSACTION_PREFIX
 from remoting.remoting_server import FastHandler, RunHandler
 from remoting.request_code import RequestCode
 

@@ -17,17 +17,17 @@ from broker.append.room_waits import RoomWaits
 from broker.client.broker2client import Broker2Client
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import HotPathStats
-from broker.processor.consumer_send_msg_back_processor import (
-    ConsumerSendMsgBackProcessor,
-    SendBackParts,
-)
-from broker.processor.reply_message_processor import (
-    ReplyMessageProcessor,
-    ReplyParts,
-)
 from broker.processor.stored_rights import StoredRights
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
+from broker.send.consumer_send_msg_back_processor import (
+    ConsumerSendMsgBackProcessor,
+    SendBackParts,
+)
+from broker.send.reply_message_processor import (
+    ReplyMessageProcessor,
+    ReplyParts,
+)
 from broker.send.send_message_processor import SendMessageProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.topic.new_topics import NewTopics

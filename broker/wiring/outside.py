@@ -12,6 +12,11 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.acl.plain_permission_manager import PlainPermissionManager
+from broker.client.query_assignment_processor import (
+    AssignmentParts,
+    AssignmentSettings,
+    QueryAssignmentProcessor,
+)
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
@@ -26,11 +31,6 @@ from broker.out.top_addressing import (
 )
 from broker.out.topic_queue_mapping_clean_service import TopicQueueMappingCleanService
 from broker.out.topic_route_info_manager import TopicRouteInfoManager
-from broker.processor.query_assignment_processor import (
-    AssignmentParts,
-    AssignmentSettings,
-    QueryAssignmentProcessor,
-)
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
 from broker.slave.acting_master import ActingMaster

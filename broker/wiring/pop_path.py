@@ -10,20 +10,20 @@ from typing import Final
 from broker.filter.unit_marks import UnitMarks
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.pop_metrics import PopMetrics
+from broker.pop.ack_message_processor import AckMessageProcessor
+from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal, read_boot_id
 from broker.pop.pop_limits import PopLimits
+from broker.pop.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
+from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.pop_request import OrderInfo, PopWaiters
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_records import ReviveRecords
-from broker.processor.ack_message_processor import AckMessageProcessor
-from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.processor.held_rights import HoldRights, no_rights
-from broker.processor.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
-from broker.processor.pop_queue_check import PopQueueCheck
 from broker.processor.table_processor import TableProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.topic.system_topics import revive_topic

@@ -14,6 +14,10 @@ from broker.longpolling.notify_message_arriving_listener import (
 )
 from broker.metrics.broker_gauges import SAMPLING_MS
 from broker.metrics.hot_path_stats import HotPathStats
+from broker.pop.notification_processor import NotificationProcessor
+from broker.pop.peek_message_processor import PeekMessageProcessor
+from broker.pop.peeking_check import PeekingCheck, PeekingSettings
+from broker.pop.polling_info_processor import PollingInfoProcessor
 from broker.pop.pop_journal import read_boot_id
 from broker.pop.pop_long_polling_service import (
     SCAN_PERIOD_MS,
@@ -25,10 +29,6 @@ from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveS
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
 from broker.processor.held_rights import HoldRights
-from broker.processor.notification_processor import NotificationProcessor
-from broker.processor.peek_message_processor import PeekMessageProcessor
-from broker.processor.peeking_check import PeekingCheck, PeekingSettings
-from broker.processor.polling_info_processor import PollingInfoProcessor
 from broker.processor.table_processor import TableProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.topic.system_topics import revive_topic

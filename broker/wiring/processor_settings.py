@@ -6,9 +6,9 @@ Pure functions, any thread. Used at the start, and again when a request has chan
 from __future__ import annotations
 
 from broker.latency.broker_fast_failure import FastFailureSettings
-from broker.processor.consumer_send_msg_back_processor import SendBackSettings
-from broker.processor.pull_settings import PullSettings
-from broker.processor.reply_message_processor import ReplySettings
+from broker.pull.pull_settings import PullSettings
+from broker.send.consumer_send_msg_back_processor import SendBackSettings
+from broker.send.reply_message_processor import ReplySettings
 from broker.send.send_settings import SendSettings
 from broker.settings.startup_options import StartupOptions
 

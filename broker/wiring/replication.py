@@ -5,7 +5,6 @@ the master is (from registrations, or told by 906), whether the logs belong toge
 (SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
 offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
 requests of process `ha` are answered here, and its HA status is asked for. No policy of its own.
-Long because both roles are put together from the same parts.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Final
 
 from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
+from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.control_slots import EMBEDS_NAME_SERVER
-from broker.processor.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.slave.cut_log import CutLog
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
@@ -55,10 +54,7 @@ _PASS_TIMEOUT_MS: Final = 3_000
 
 
 class Replication:
-    """See the module. Owned by: the main thread of process `remoting`.
-
-    Many methods because each part is built by one and each request of process `ha` served by one.
-    """
+    """See the module. Owned by: the main thread of process `remoting`."""
 
     def __init__(
         self,

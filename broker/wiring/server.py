@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.acl.access import Access
+from broker.admin.admin_acl_processor import AdminAclProcessor
+from broker.admin.admin_auth_processor import AdminAuthProcessor
+from broker.admin.admin_cold_data_processor import AdminColdDataProcessor
+from broker.admin.admin_mode_processor import AdminModeProcessor
 from broker.auth.auth import Auth
 from broker.client.broker2client import Broker2Client, max_waiting_calls
+from broker.client.known_heartbeat_route import KnownHeartbeatRoute
 from broker.coldctr.cold_data_cg_ctr_service import ColdDataCgCtrService
-from broker.processor.admin_acl_processor import AdminAclProcessor
-from broker.processor.admin_auth_processor import AdminAuthProcessor
-from broker.processor.admin_cold_data_processor import AdminColdDataProcessor
-from broker.processor.admin_mode_processor import AdminModeProcessor
-from broker.processor.known_heartbeat_route import KnownHeartbeatRoute
-from broker.processor.pull_message_processor import PullMessageProcessor
+from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.processor.pull_message_processor import PullMessageProcessor
-from broker.processor.static_topic_entry import StaticPullEntry, StaticTopicEntry
-from broker.processor.static_topic_processor import AsksBrokers, Mappings, StaticTopicProcessor
+from broker.pull.pull_message_processor import PullMessageProcessor
+from broker.pull.static_topic_entry import StaticPullEntry, StaticTopicEntry
+from broker.pull.static_topic_processor import AsksBrokers, Mappings, StaticTopicProcessor
 from remoting.remoting_server import RequestExecutor
 from remoting.request_dispatcher import AnswerObserver, RequestDispatcher
 from remoting.request_processor import RequestProcessor, Route

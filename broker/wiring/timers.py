@@ -12,13 +12,13 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.room_waits import RoomWaits
 from broker.metrics.runtime_info import TimerInfo
-from broker.processor.recall_message_processor import RecallMessageProcessor, RecallSettings
-from broker.processor.timer_processor import TimerProcessor
+from broker.send.recall_message_processor import RecallMessageProcessor, RecallSettings
 from broker.settings.startup_options import StartupOptions
 from broker.timer.dequeue_parts import DequeueParts, DequeueStats
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_dequeue_service import TimerDequeueService
 from broker.timer.timer_hook import TimerHook, TimerSettings
+from broker.timer.timer_processor import TimerProcessor
 from broker.timer.timer_progress import TimerProgress
 from broker.timer.timer_put import TimerPut
 from broker.topic.system_topics import TIMER_TOPIC

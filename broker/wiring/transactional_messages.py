@@ -10,17 +10,17 @@ from typing import Protocol
 
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
-from broker.processor.end_transaction_processor import (
-    EndTransactionParts,
-    EndTransactionProcessor,
-)
-from broker.processor.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
 from broker.processor.stored_rights import StoredRights, judge_of_ends
 from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
 from broker.topic.table_protocols import PutStats
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
+from broker.transaction.end_transaction_processor import (
+    EndTransactionParts,
+    EndTransactionProcessor,
+)
+from broker.transaction.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,

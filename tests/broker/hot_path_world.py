@@ -24,11 +24,11 @@ from broker.append.room_waits import RoomWaits
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
-from broker.processor.batch_pull import BatchPull
-from broker.processor.pull_message_processor import PullMessageProcessor
-from broker.processor.pull_parts import PullParts
-from broker.processor.pull_settings import PullSettings
-from broker.processor.static_topic_entry import StaticPullEntry
+from broker.pull.batch_pull import BatchPull
+from broker.pull.pull_message_processor import PullMessageProcessor
+from broker.pull.pull_parts import PullParts
+from broker.pull.pull_settings import PullSettings
+from broker.pull.static_topic_entry import StaticPullEntry
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from broker.admin.admin_group_processor import AdminGroupProcessor
+from broker.admin.admin_offset_processor import AdminOffsetProcessor
+from broker.admin.admin_relay_processor import AdminRelayProcessor
+from broker.admin.admin_reset_processor import AdminResetProcessor
+from broker.admin.admin_topic_processor import AdminTopicProcessor
 from broker.client.broker2client import Broker2Client
+from broker.client.client_manage_processor import ClientManageProcessor
+from broker.client.consumer_manage_processor import ConsumerManageProcessor
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.client.known_heartbeats import KnownHeartbeats
 from broker.client.producer_manager import ProducerManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.processor.admin_group_processor import AdminGroupProcessor
-from broker.processor.admin_offset_processor import AdminOffsetProcessor
-from broker.processor.admin_relay_processor import AdminRelayProcessor
-from broker.processor.admin_reset_processor import AdminResetProcessor
-from broker.processor.admin_topic_processor import AdminTopicProcessor
-from broker.processor.client_manage_processor import ClientManageProcessor
-from broker.processor.consumer_manage_processor import ConsumerManageProcessor
 from broker.processor.stored_rights import StoredRights, everybody
 from broker.processor.table_processor import TableProcessor
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager

@@ -14,10 +14,10 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from tests.broker.client.test_consumer_manager import data_of
 from tests.broker.hot_path_world import Client, HotPathWorld, send_request
-from tests.broker.processor.test_consumer_send_msg_back_processor import SendBacks
-from tests.broker.processor.test_reply_message_processor import Replies
-from tests.broker.processor.test_send_message_processor import as_v1, batch_body
 from tests.broker.processor_world import World
+from tests.broker.send.test_consumer_send_msg_back_processor import SendBacks
+from tests.broker.send.test_reply_message_processor import Replies
+from tests.broker.send.test_send_message_processor import as_v1, batch_body
 from tests.support.deadline import wait_until
 
 

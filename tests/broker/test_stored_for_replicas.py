@@ -24,7 +24,7 @@ from remoting.request_code import RequestCode as Code
 from store.control_slots import MAX_PHY_OFFSET
 from store.message_codec import decode_message_id
 from tests.broker.hot_path_world import HotPathWorld, send_fields, send_request
-from tests.broker.processor.test_send_message_processor import batch_body
+from tests.broker.send.test_send_message_processor import batch_body
 from tests.support.broker_group import SLAVE, SYNC_MASTER, Group, counters_of, log_of
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock

@@ -14,10 +14,14 @@ import pytest
 from remoting.request_code import RequestCode as Code
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.broker.hot_path_world import HotPathWorld, properties_of, send_request
-from tests.broker.processor.test_consumer_send_msg_back_processor import SendBacks
-from tests.broker.processor.test_end_transaction_processor import _stored_half, end_request, refusal
-from tests.broker.processor.test_reply_message_processor import Replies
-from tests.broker.processor.test_send_message_processor import as_v1, batch_body
+from tests.broker.send.test_consumer_send_msg_back_processor import SendBacks
+from tests.broker.send.test_reply_message_processor import Replies
+from tests.broker.send.test_send_message_processor import as_v1, batch_body
+from tests.broker.transaction.test_end_transaction_processor import (
+    _stored_half,
+    end_request,
+    refusal,
+)
 from tests.broker.transaction_world import TransactionWorld
 
 REFUSED = (1, "accurate timer message is not enabled, timerWheelEnable is false")

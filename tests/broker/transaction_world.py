@@ -15,14 +15,14 @@ from broker.client.broker2client import Broker2Client
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.producer_manager import ProducerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.processor.end_transaction_processor import (
-    EndTransactionParts,
-    EndTransactionProcessor,
-)
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
+from broker.transaction.end_transaction_processor import (
+    EndTransactionParts,
+    EndTransactionProcessor,
+)
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import BridgeParts, TransactionalMessageBridge
 from broker.transaction.transactional_message_service import (

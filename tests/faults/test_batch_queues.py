@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.processor.test_send_message_processor import batch_body
+from tests.broker.send.test_send_message_processor import batch_body
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from store.message_codec import decode_record
-from tests.broker.processor.test_send_message_processor import batch_body
+from tests.broker.send.test_send_message_processor import batch_body
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver, by_queue

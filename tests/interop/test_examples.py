@@ -82,7 +82,7 @@ def test_a_request_code_of_ones_own(tmp_path: Path) -> None:
     for room in ROOMS:
         shutil.copytree(ROOT / room, checkout / room, ignore=shutil.ignore_patterns("__pycache__"))
     example = EXAMPLES / "processor"
-    shutil.copy(example / "topic_size_processor.py", checkout / "broker" / "processor")
+    shutil.copy(example / "topic_size_processor.py", checkout / "broker" / "admin")
     run(["git", "apply", str(example / "add.patch")], checkout)
     broker = OurBroker(tmp_path / "broker")
     env = {"PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}

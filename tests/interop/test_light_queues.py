@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.store_checker import check_store
-from tests.broker.processor.test_light_queues import ends, send
+from tests.broker.pull.test_light_queues import ends, send
 from tests.interop import harness
 from tests.interop.processes import wait_until
 

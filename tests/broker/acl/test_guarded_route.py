@@ -16,7 +16,7 @@ from broker.acl.guarded_route import GuardedBinaryRoute, GuardedRoute
 from broker.acl.plain_acl_file import PlainAccessConfig, build_account
 from broker.acl.request_guard import RequestGuard
 from broker.longpolling.pull_header import PullFrame
-from broker.processor.pull_message_processor import PULL_PREFIX
+from broker.pull.pull_message_processor import PULL_PREFIX
 from broker.send.send_header import decode_send_frame
 from broker.send.send_route import SEND_V2_PREFIX
 from remoting.address_patterns import NOBODY

@@ -18,7 +18,7 @@ from broker.append.admitted_properties import admitted_properties
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.pop.ack_msg import AckMsg
 from broker.pop.revive_records import ReviveRecords
-from broker.processor.recall_message_processor import RecallMessageProcessor, RecallSettings
+from broker.send.recall_message_processor import RecallMessageProcessor, RecallSettings
 from broker.timer.timer_put import TimerPut
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
@@ -39,9 +39,9 @@ from store.reserved_properties import (
 from tests.broker.append.property_reads import property_reads
 from tests.broker.broker_fakes import FakeConnection
 from tests.broker.hot_path_world import TIMERS, HotPathWorld, properties_of, send_request
-from tests.broker.processor.test_consumer_send_msg_back_processor import SendBacks
-from tests.broker.processor.test_reply_message_processor import TEXT, Replies
-from tests.broker.processor.test_send_message_processor import as_v1, batch_body
+from tests.broker.send.test_consumer_send_msg_back_processor import SendBacks
+from tests.broker.send.test_reply_message_processor import TEXT, Replies
+from tests.broker.send.test_send_message_processor import as_v1, batch_body
 from tests.broker.transaction_world import COMMIT, TransactionWorld
 
 _SAYS: Final = "a sender says it"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.client.consumer_manager import CHANNEL_EXPIRED_MS
-from broker.processor.known_heartbeat_route import KnownHeartbeatRoute
+from broker.client.known_heartbeat_route import KnownHeartbeatRoute
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode

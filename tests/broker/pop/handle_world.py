@@ -11,16 +11,16 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from broker.pop.ack_message_processor import AckMessageProcessor
+from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.check_point import CheckPoint
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
+from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.revive_records import ReviveRecords
-from broker.processor.ack_message_processor import AckMessageProcessor
-from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
-from broker.processor.pop_queue_check import PopQueueCheck
 from broker.timer.timer_hook import find_deliver_ms
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig

@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from broker.append.append_queue import Append
+from broker.pop.ack_message_processor import AckMessageProcessor
+from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.peek_message_processor import PeekMessageProcessor
+from broker.pop.peeking_check import PeekingCheck, PeekingSettings
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
+from broker.pop.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
+from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import ReviveRecords
-from broker.processor.ack_message_processor import AckMessageProcessor
-from broker.processor.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.processor.held_rights import no_rights
-from broker.processor.peek_message_processor import PeekMessageProcessor
-from broker.processor.peeking_check import PeekingCheck, PeekingSettings
-from broker.processor.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
-from broker.processor.pop_queue_check import PopQueueCheck
 from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.timer.timer_put import TimerPut
 from broker.topic.system_topics import TIMER_TOPIC

@@ -18,13 +18,13 @@ from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
-from tests.broker.processor.test_batch_send_route import (
+from tests.broker.send.test_batch_send_route import (
     ODD_NUMBERS,
     PLAIN,
     Twins,
     general_requests,
 )
-from tests.broker.processor.test_send_message_processor import as_v1
+from tests.broker.send.test_send_message_processor import as_v1
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 BINARY = SerializeType.ROCKETMQ

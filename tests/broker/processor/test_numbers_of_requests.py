@@ -16,7 +16,7 @@ import pytest
 
 from broker.metrics import metrics_table as table
 from broker.metrics.remoting_metrics import RemotingMetrics
-from broker.processor import ack_message_processor, pop_message_processor
+from broker.pop import ack_message_processor, pop_message_processor
 from broker.topic.system_topics import SystemTopics
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, create_metric_slots
@@ -27,8 +27,8 @@ from remoting.headers.pop import AckMessageRequestHeader, PopMessageRequestHeade
 from remoting.remoting_command import SerializeType
 from remoting.request_code import RequestCode as Code
 from tests.broker.hot_path_world import pull_request, send_request
-from tests.broker.processor.test_batch_send_route import Twins
-from tests.broker.processor.test_send_message_processor import as_v1
+from tests.broker.send.test_batch_send_route import Twins
+from tests.broker.send.test_send_message_processor import as_v1
 
 JSON, BINARY = SerializeType.JSON, SerializeType.ROCKETMQ
 REFUSED: Final = (

@@ -11,15 +11,15 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from broker.pop.pop_long_polling_service import PollingLimits
-from broker.pop.pop_request import PopHeader, PopRequest
-from broker.processor.ack_message_processor import AckMessageProcessor
-from broker.processor.notification_processor import (
+from broker.pop.ack_message_processor import AckMessageProcessor
+from broker.pop.notification_processor import (
     NotificationHeader,
     NotificationProcessor,
     NotificationRequest,
 )
-from broker.processor.pop_message_processor import PopMessageProcessor
+from broker.pop.pop_long_polling_service import PollingLimits
+from broker.pop.pop_message_processor import PopMessageProcessor
+from broker.pop.pop_request import PopHeader, PopRequest
 from remoting.connection import Connection
 from remoting.remoting_command import RemotingCommand
 from store.errors import MessageIllegalError

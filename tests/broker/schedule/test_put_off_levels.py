@@ -17,8 +17,8 @@ from store.message_properties import PROPERTIES_LIMIT
 from store.message_store_config import MessageStoreConfig
 from store.queue_room import QueueRoom
 from tests.broker.hot_path_world import properties_of, record, send_request
-from tests.broker.processor.test_consumer_send_msg_back_processor import SendBacks
 from tests.broker.schedule.test_schedule_message_service import SCHEDULE, Delays, Loop
+from tests.broker.send.test_consumer_send_msg_back_processor import SendBacks
 
 MINUTE_MS = 60_000
 LEVELS = parse_delay_levels(MessageStoreConfig().message_delay_level)

@@ -10,7 +10,7 @@ import pytest
 
 from store.batch_codec import encode_item
 from tests.broker.hot_path_world import HotPathWorld
-from tests.broker.processor.test_batch_send_route import batch_request
+from tests.broker.send.test_batch_send_route import batch_request
 
 _ITEMS = 300
 _SIZE = 32_000

@@ -11,7 +11,7 @@ import pytest
 from store.batch_codec import encode_item
 from store.inner_batch import INNER_BATCH_FLAG
 from tests.broker.hot_path_world import HotPathWorld, send_request
-from tests.broker.processor.test_batch_send_route import batch_request
+from tests.broker.send.test_batch_send_route import batch_request
 
 _BATCH_QUEUES = {"attributes": {"+queue.type": "BatchCQ"}}
 _RETRY: dict[str, Any] = {"topic": "%RETRY%G", "reconsume_times": 20}

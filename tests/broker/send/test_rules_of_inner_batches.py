@@ -10,7 +10,7 @@ from store.batch_codec import encode_item
 from store.inner_batch import INNER_BATCH_FLAG
 from store.message_properties import find_property
 from tests.broker.hot_path_world import HotPathWorld, send_request
-from tests.broker.processor.test_batch_send_route import batch_request
+from tests.broker.send.test_batch_send_route import batch_request
 
 _ITEM = encode_item(0, b"a", b"")
 

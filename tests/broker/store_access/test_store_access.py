@@ -17,7 +17,7 @@ from store.java_hash import string_hash
 from store.mapped_file import file_name
 from store.stored_units import CQ_UNIT_SIZE
 from tests.broker.hot_path_world import HotPathWorld, send_request
-from tests.broker.processor.test_send_message_processor import batch_body
+from tests.broker.send.test_send_message_processor import batch_body
 
 
 class Commands:

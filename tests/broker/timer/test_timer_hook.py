@@ -18,7 +18,7 @@ from remoting.errors import RequestError
 from store.commit_log import own_record
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tests.broker.hot_path_world import TIMERS, HotPathWorld, properties_of, send_request
-from tests.broker.processor.test_end_transaction_processor import _stored_half
+from tests.broker.transaction.test_end_transaction_processor import _stored_half
 from tests.broker.transaction_world import TransactionWorld
 
 SETTINGS = replace(TIMERS, enabled=True, congest_num=10)

@@ -28,7 +28,7 @@ from store.message_codec import decode_record
 from store.record import Record
 from tests.broker.broker_fakes import FakeConnection
 from tests.broker.hot_path_world import properties_of, send_request
-from tests.broker.processor.test_end_transaction_processor import (
+from tests.broker.transaction.test_end_transaction_processor import (
     golden_end,
     golden_records,
     golden_world,

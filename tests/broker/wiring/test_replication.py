@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from broker.admin.admin_ha_processor import MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, TimerCheckPointAnswer
 from broker.out.control_slots import EMBEDS_NAME_SERVER
-from broker.processor.admin_ha_processor import MasterNews
 from broker.settings.startup_options import StartupOptions
 from broker.slave import master_inspector
 from broker.slave.sync_kind import SyncKind

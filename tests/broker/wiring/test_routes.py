@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from broker.acl.access_table import ACCESS_TABLE
+from broker.admin.admin_offset_processor import AdminOffsetProcessor
 from broker.broker_controller import BrokerController
-from broker.processor.admin_offset_processor import AdminOffsetProcessor
-from broker.processor.pull_message_processor import PullMessageProcessor
-from broker.processor.static_topic_entry import StaticPullEntry
+from broker.pull.pull_message_processor import PullMessageProcessor
+from broker.pull.static_topic_entry import StaticPullEntry
 from broker.send.send_message_processor import SendMessageProcessor
 from broker.wiring.routes import (
     ADMIN_POOL,

@@ -1,0 +1,299 @@
+"""AckMessageProcessor: request codes 200051 and 200151; popped messages are acknowledged.
+
+Runs on the loop thread of `remoting`. Checks, codes and words are those of RocketMQ's
+AckMessageProcessor, but an ack that could not be stored is answered with an error.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from broker.pop.pop_acks import PopAcks, PoppedMessages
+from broker.pop.pop_queue_check import PopQueueCheck
+from broker.pop.pop_request import OrderInfo, PopWaiters
+from broker.processor.table_processor import TableProcessor
+from remoting.body.batch_ack import BatchAck, BatchAckMessageRequestBody
+from remoting.command_custom_header import decode_header
+from remoting.connection import Connection
+from remoting.errors import RequestError
+from remoting.frame import JsonAnswer
+from remoting.headers.extra_info_util import ExtraInfo, parse_extra_info, real_topic
+from remoting.headers.pop import AckMessageRequestHeader
+from remoting.key_builder import POP_ORDER_REVIVE_QUEUE, polling_key
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from remoting.typed_numbers import Int32, Int64
+
+ACK_PREFIX: Final = b'{"code":200051,'
+_ANSWER: Final = JsonAnswer(None)
+
+
+class _Header(msgspec.Struct, gc=False):
+    """AckMessageRequestHeader; wire names."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    queueId: Int32  # noqa: N815
+    extraInfo: str  # noqa: N815
+    offset: Int64
+
+
+class _Frame(msgspec.Struct, gc=False):
+    """The JSON header of an ack."""
+
+    code: Literal[200051]
+    opaque: Int32
+    extFields: _Header  # noqa: N815
+    flag: Int32 = 0
+
+
+_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
+
+
+class AckStats(Protocol):
+    """Where acks are counted."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+
+class AckOffsets(Protocol):
+    """The part of ConsumerOffsetManager used here."""
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store a group's offset."""
+
+    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The stored offset."""
+
+    def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether the group's offset was reset and no pop has taken it up."""
+
+
+class AckMessageProcessor(TableProcessor):
+    """Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        acks: PopAcks,
+        queues: PopQueueCheck,
+        offsets: AckOffsets,
+        order: OrderInfo | None,
+        waiters: PopWaiters | None,
+        stats: AckStats,
+    ) -> None:
+        """order: None refuses acks of ordered pops."""
+        super().__init__(
+            {RequestCode.ACK_MESSAGE: self._ack, RequestCode.BATCH_ACK_MESSAGE: self._batch}
+        )
+        self._acks = acks
+        self._queues = queues
+        self._offsets = offsets
+        self._order = order
+        self._waiters = waiters
+        self._stats = stats
+
+    # -- one message ---------------------------------------------------------------------------
+
+    def process_fast(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
+        """FastHandler for JSON frames of code 200051; False hands the frame to
+        `process_request`."""
+        try:
+            frame = _decode_frame(header)
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        fields = frame.extFields
+        opaque = frame.opaque
+        try:
+            info = parse_extra_info(fields.extraInfo)
+            if frame.flag or info.is_order:
+                return False
+            self._queues.check_ack(connection, fields.topic, fields.queueId, fields.offset)
+            self._queues.check_handle(fields.consumerGroup, fields.offset, info)
+            messages = _messages(fields, info)
+        except (RequestError, ValueError):
+            return False  # The general path finds the same, and answers it.
+
+        def answer(failure: str) -> None:
+            if failure:
+                self._answer_failure(connection, opaque, frame.code, failure)
+            else:
+                self._stats.add_answers(frame.code, 0)
+                connection.write(_ANSWER.render((0, opaque)))
+
+        self._acks.ack(messages, answer)
+        return True
+
+    def _ack(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
+        header = decode_header(AckMessageRequestHeader, request.ext_fields)
+        self._queues.check_ack(connection, header.topic, header.queue_id, header.offset)
+        fields = _Header(
+            header.consumer_group, header.topic, header.queue_id, header.extra_info, header.offset
+        )
+        info = _parsed(header.extra_info)
+        self._queues.check_handle(header.consumer_group, header.offset, info)
+        messages = _messages(fields, info)
+        if info.is_order:
+            return self._ordered(connection, request, [messages])
+        self._acks.ack(messages, lambda failure: self._answer(connection, request, failure))
+        return None
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def _batch(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        body = BatchAckMessageRequestBody() if not request.body else None
+        body = body or BatchAckMessageRequestBody.from_request(request.body)
+        if not body.acks:
+            return request.response(ResponseCode.NO_MESSAGE, "the request acknowledges nothing")
+        entries = [self._entry(ack, body.broker_name or "") for ack in body.acks]
+        ordered = [one for one in entries if one.revive_queue_id == POP_ORDER_REVIVE_QUEUE]
+        stored = [
+            one for one in entries if one.offsets and one.revive_queue_id != POP_ORDER_REVIVE_QUEUE
+        ]
+        refusal = self._ordered(connection, request, ordered)
+        left = len(stored)
+        failures: list[str] = []
+
+        def done(failure: str) -> None:
+            nonlocal left
+            left -= 1
+            if failure:
+                failures.append(failure)
+            if not left:
+                self._answer(connection, request, ";".join(failures), refusal)
+
+        if not stored:
+            return refusal
+        for messages in stored:
+            self._acks.ack(messages, done)
+        return None
+
+    def _entry(self, ack: BatchAck, broker_name: str) -> PoppedMessages:
+        try:
+            topic = real_topic(ack.topic, ack.consumer_group, ack.retry)
+            offsets = ack.offsets()
+        except ValueError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        info = ExtraInfo(
+            ack.start_offset,
+            ack.pop_time,
+            ack.invisible_time,
+            ack.revive_queue_id,
+            ack.retry,
+            broker_name,
+        )
+        self._queues.check_handle(ack.consumer_group, ack.start_offset, info)
+        low, high = self._queues.find_offsets(topic, ack.queue_id)
+        return PoppedMessages(
+            topic,
+            ack.consumer_group,
+            ack.queue_id,
+            ack.start_offset,
+            ack.pop_time,
+            ack.invisible_time,
+            ack.revive_queue_id,
+            broker_name,
+            [offset for offset in offsets if low <= offset <= high],
+        )
+
+    # -- ordered -------------------------------------------------------------------------------
+
+    def _ordered(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        acked: list[PoppedMessages],
+    ) -> RemotingCommand:
+        """Acknowledge messages of ordered pops; the answer."""
+        answer = request.response(ResponseCode.SUCCESS)
+        for messages in acked:
+            for offset in messages.offsets:
+                refusal = self._ack_orderly(connection, messages, offset)
+                if refusal:
+                    answer = request.response(ResponseCode.MESSAGE_ILLEGAL, refusal)
+        return answer
+
+    def _ack_orderly(
+        self, connection: ConnectionLike, messages: PoppedMessages, offset: int
+    ) -> str:
+        """Why the ack is illegal; "" if it is not."""
+        topic, group, queue_id = messages.topic, messages.group, messages.queue_id
+        old = self._offsets.query_offset(group, topic, queue_id)
+        old = -1 if old is None else old
+        order = self._order
+        if order is None:
+            return "this broker has no ordered pops"
+        if offset < old:
+            return ""
+        following = order.commit_and_next(topic, group, queue_id, offset, messages.pop_time_ms, old)
+        if following == -1:
+            return (
+                f"offset is illegal, key:{polling_key(topic, group, queue_id)}, old:{old}, "
+                f"commit:{offset}, next:{following}, {connection.remote_address}"
+            )
+        if following >= 0:
+            if not self._offsets.has_offset_reset(group, topic, queue_id):
+                self._offsets.commit_offset(
+                    connection.remote_address, group, topic, queue_id, following
+                )
+            is_blocked = order.check_block(None, topic, group, queue_id, messages.invisible_time_ms)
+            if self._waiters is not None and not is_blocked:
+                # A proxy's pops wait for any queue.
+                self._waiters.queue_is_free(topic, group, queue_id)
+        return ""
+
+    # -- answering -----------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        connection: ConnectionLike,
+        request: RemotingCommand,
+        failure: str,
+        answer: RemotingCommand | None = None,
+    ) -> None:
+        if failure:
+            self._answer_failure(connection, request.opaque, request.code, failure)
+        else:
+            answer = answer or request.response(ResponseCode.SUCCESS)
+            self._stats.add_answers(request.code, answer.code)
+            connection.send_command(answer)
+
+    def _answer_failure(
+        self, connection: ConnectionLike, opaque: int, code: int, failure: str
+    ) -> None:
+        self._stats.add_answers(code, ResponseCode.SYSTEM_ERROR)
+        connection.send_command(
+            RemotingCommand(
+                int(ResponseCode.SYSTEM_ERROR), opaque=opaque, flag=RESPONSE_FLAG, remark=failure
+            )
+        )
+
+
+def _parsed(extra_info: str) -> ExtraInfo:
+    """Raises RequestError in the words of Java's exception."""
+    try:
+        return parse_extra_info(extra_info)
+    except ValueError as error:
+        raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
+
+
+def _messages(fields: _Header, info: ExtraInfo) -> PoppedMessages:
+    return PoppedMessages(
+        fields.topic,
+        fields.consumerGroup,
+        fields.queueId,
+        info.ck_queue_offset,
+        info.pop_time_ms,
+        info.invisible_time_ms,
+        info.revive_queue_id,
+        info.broker_name,
+        [fields.offset],
+    )

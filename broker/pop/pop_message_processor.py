@@ -1,0 +1,577 @@
+"""PopMessageProcessor: request code 200050; hands messages out for a time.
+
+Runs on the loop thread of `remoting`, so a queue needs no lock. What is handed out is in the
+buffer's journal before the answer leaves; the log is not waited for. Checks, order of queues, codes
+and words are those of RocketMQ's PopMessageProcessor. A request that finds nothing may wait
+(PopWaiters) and is run again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from broker.filter.filter_factory import FilterFactory, is_tag_type
+from broker.filter.message_filter import ExpressionMessageFilter
+from broker.filter.selector_parser import InvalidSelectorError
+from broker.filter.subscription_filter import TagExpressions
+from broker.pop.check_point import CheckPoint
+from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
+from broker.pop.pop_buffer_merge_service import PopBufferMergeService
+from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
+from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
+from broker.pop.pop_names import MAX_POP_MESSAGES
+from broker.pop.pop_request import (
+    OrderInfo,
+    PollingResult,
+    PopHeader,
+    PopRequest,
+    PopWaiters,
+    pop_header,
+)
+from broker.pop.pop_retry_topics import PopRetryTopics, check_can_come_back
+from broker.pop.request_clock import RequestClock
+from broker.pop.retry_record import under_asked_topics
+from broker.pop.waiting_rights import note_rights
+from broker.processor.held_rights import HoldRights
+from broker.processor.table_processor import TableProcessor
+from broker.topic.table_protocols import FindGroup, FindTopic
+from remoting.body.topic_config import TopicConfig
+from remoting.command_custom_header import decode_header
+from remoting.connection import Buffer, Connection
+from remoting.errors import RequestError
+from remoting.headers.extra_info_util import (
+    ExtraInfo,
+    msg_offset_item,
+    retry_flag,
+    start_offset_item,
+)
+from remoting.headers.pop import PopMessageRequestHeader
+from remoting.key_builder import (
+    POP_ORDER_REVIVE_QUEUE,
+    RETRY_PREFIX,
+    pop_retry_topic,
+    pop_retry_topic_v1,
+)
+from remoting.remoting_command import RESPONSE_FLAG, RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.request_dispatcher import refusal_of
+from remoting.request_processor import ConnectionLike
+from remoting.response_code import ResponseCode
+from remoting.signature import ACCESS_KEY
+from remoting.typed_numbers import Int32
+from store.get_message_status import (
+    MESSAGE_WAS_REMOVING,
+    NO_MATCHED_MESSAGE,
+    OFFSET_OVERFLOW_BADLY,
+    OFFSET_TOO_SMALL,
+)
+
+POP_PREFIX: Final = b'{"code":200050,'
+POLLING_FULL: Final = ResponseCode(209)
+POLLING_TIMEOUT: Final = ResponseCode(210)
+"""Numbers to which 5.x gave a new meaning."""
+_PERM_READ: Final = 4
+_LATE_MS: Final = 500
+_INIT_MODE_MIN: Final = 0
+_WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
+_NOTHING_MATCHED: Final = frozenset({NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING})
+
+
+class _Frame(msgspec.Struct, gc=False):
+    """The JSON header of a pop."""
+
+    code: Literal[200050]
+    opaque: Int32
+    extFields: PopHeader  # noqa: N815
+    flag: Int32 = 0
+
+
+_decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
+
+
+class CommitsOffsets(Protocol):
+    """The part of ConsumerOffsetManager used here."""
+
+    def commit_offset(
+        self, remote: str, group: str, topic: str, queue_id: int, offset: int
+    ) -> None:
+        """Store a group's offset."""
+
+    def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset that an operator reset the queue to, told once."""
+
+
+class PopStats(Protocol):
+    """Where pops are counted."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
+
+    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
+        """`count` messages of `size` bytes were given to `group`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopSettings:
+    """The settings of this processor."""
+
+    is_readable: bool
+    broker_ip: str
+    broker_name: str
+    timer_wheel_enable: bool
+    max_invisible_ms: int
+    """For how long a check point can wait in the timer."""
+    is_slave: bool
+    revive_queue_num: int
+    pop_from_retry_probability: int
+    enable_retry_topic_v2: bool
+    retrieve_message_from_pop_retry_topic_v1: bool
+    pop_response_return_actual_retry_topic: bool
+    init_pop_offset_by_check_msg_in_mem: bool
+    enable_pop_message_threshold: bool
+    pop_inflight_message_threshold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopParts:
+    """The collaborators of this processor."""
+
+    reader: PopMessageReader
+    buffer: PopBufferMergeService
+    inflight: PopInflightMessageCounter
+    offsets: CommitsOffsets
+    find_topic: FindTopic
+    find_group: FindGroup
+    retry_topics: PopRetryTopics
+    order: OrderInfo | None
+    """None: ordered pops are refused."""
+    waiters: PopWaiters | None
+    """None: nothing waits."""
+    stats: PopStats
+    hold_rights: HoldRights
+    """Of requests that wait."""
+    clock: RequestClock
+    log_end: Callable[[], int]
+    """Of the published log."""
+    is_in_memory: Callable[[str, int, int], bool]
+    """Whether a queue's message is so near the log's end that it counts as in memory: (topic,
+    queue id, queue offset)."""
+
+
+class PopMessageProcessor(TableProcessor):
+    """Answers pops. Owned by: the loop thread."""
+
+    def __init__(self, settings: PopSettings, parts: PopParts, seed: int | None = None) -> None:
+        super().__init__({RequestCode.POP_MESSAGE: self._serve})
+        self._settings = settings
+        self._parts = parts
+        self._random = random.Random(seed)
+        self._check_points = itertools.count()
+        self._tags = TagExpressions()
+        self._filters = FilterFactory()
+
+    def use(self, settings: PopSettings) -> None:
+        """Follow other settings from now on."""
+        self._settings = settings
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def process_fast(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
+        """FastHandler for JSON frames of code 200050; False hands the frame to
+        `process_request`."""
+        try:
+            frame = _decode_frame(header)
+        except (msgspec.DecodeError, UnicodeError):
+            return False
+        if frame.flag:
+            return False
+        try:
+            self._pop(connection, frame.opaque, frame.extFields)
+        except RequestError as error:
+            self._refuse(connection, frame.opaque, error)
+        return True
+
+    def _serve(
+        self, connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        assert isinstance(connection, Connection)
+        if request.is_oneway:
+            return None
+        header = decode_header(PopMessageRequestHeader, request.ext_fields)
+        self._pop(
+            connection, request.opaque, pop_header(header, request.ext_fields.get(ACCESS_KEY))
+        )
+        return None
+
+    def run_again(self, request: PopRequest) -> None:
+        """A request that waited: there may be something now, or its time is over."""
+        connection = request.connection
+        try:
+            if request.check_rights is not None:
+                request.check_rights()
+            self._check(connection, request.header, request.sent_ms)
+            self._run(request)
+        except Exception as error:  # noqa: BLE001 - the request guard, for what waited
+            refusal = refusal_of(connection, RequestCode.POP_MESSAGE, error)
+            self._refuse(connection, request.opaque, refusal)
+
+    def _refuse(self, connection: Connection, opaque: int, error: RequestError) -> None:
+        self._parts.stats.add_answers(RequestCode.POP_MESSAGE, error.code)
+        connection.send_command(
+            RemotingCommand(int(error.code), opaque=opaque, flag=RESPONSE_FLAG, remark=error.remark)
+        )
+
+    # -- checks (in RocketMQ's order) -----------------------------------------------------------
+
+    def _pop(self, connection: Connection, opaque: int, header: PopHeader) -> None:
+        sent_ms = self._parts.clock.sent_ms(header.bornTime)
+        self._check(connection, header, sent_ms)
+        wanted = self._wanted(header)
+        self._run(PopRequest(connection, opaque, header, wanted, sent_ms))
+
+    def _check(self, connection: Connection, header: PopHeader, sent_ms: int) -> None:
+        self._check_broker(header, sent_ms)
+        topic = self._parts.find_topic(header.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{header.topic}] not exist, apply first please!",
+            )
+        if not topic.perm & _PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{header.topic}] peeking message is forbidden",
+            )
+        if header.queueId >= topic.read_queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+                f"consumer:[{connection.remote_address}]",
+            )
+        group = self._parts.find_group(header.consumerGroup)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{header.consumerGroup}] does not exist",
+            )
+        if not group.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {header.consumerGroup}",
+            )
+        if not header.is_order:
+            v2 = self._settings.enable_retry_topic_v2
+            check_can_come_back(self._parts.retry_topics, header.topic, header.consumerGroup, v2=v2)
+        elif self._parts.order is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "this broker has no ordered pops")
+
+    def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
+        settings = self._settings
+        broker = f"the broker[{settings.broker_ip}]"
+        if self._parts.clock.age_ms(sent_ms) - header.pollTime > _LATE_MS:
+            raise RequestError(POLLING_TIMEOUT, f"{broker} pop message is timeout too much")
+        if not settings.is_readable or settings.is_slave:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"{broker} pop message is forbidden")
+        if header.maxMsgNums > MAX_POP_MESSAGES:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, f"{broker} pop message's num is greater than 32"
+            )
+        if header.maxMsgNums < 0:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
+            )
+        if not 0 <= header.invisibleTime <= settings.max_invisible_ms:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{broker} invisibleTime {header.invisibleTime} ms is not one of 0 to "
+                f"{settings.max_invisible_ms} (timerMaxDelaySec)",
+            )
+        if not settings.timer_wheel_enable:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{broker} pop message is forbidden because timerWheelEnable is false",
+            )
+
+    def _wanted(self, header: PopHeader) -> Wanted:
+        if not header.exp:
+            return None, None
+        try:
+            if is_tag_type(header.expType):
+                return self._tags.codes(header.exp), None
+            selector = self._filters.compile(header.expType or "", header.exp)
+        except (ValueError, InvalidSelectorError) as error:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+            ) from error
+        return None, ExpressionMessageFilter(selector)
+
+    # -- one pop -------------------------------------------------------------------------------
+
+    def _run(self, request: PopRequest) -> None:
+        header, settings = request.header, self._settings
+        chance = int(self._random.random() * 100)  # randrange takes five times as long
+        revive_queue_id = (
+            POP_ORDER_REVIVE_QUEUE
+            if header.is_order
+            else next(self._check_points) % settings.revive_queue_num
+        )
+        answer = PopAnswer(self._parts.clock.now_ms(), revive_queue_id)
+        retry = None if header.is_order else self._retry_topic(header, chance)
+        retry_first = chance < settings.pop_from_retry_probability
+        if retry is not None and retry_first:
+            self._pop_topic(request, answer, retry, chance)
+        if header.queueId < 0:
+            topic = self._parts.find_topic(header.topic)
+            if topic is not None:
+                self._pop_topic(request, answer, topic, chance)
+        else:
+            self._pop_queue(request, answer, header.topic, header.queueId)
+        if retry is not None and not retry_first and answer.count < header.maxMsgNums:
+            self._pop_topic(request, answer, retry, chance)
+        self._finish(request, answer)
+
+    def _retry_topic(self, header: PopHeader, chance: int) -> TopicConfig | None:
+        """The retry topic of this request: an answer has room for one with each flag."""
+        settings = self._settings
+        v2 = settings.enable_retry_topic_v2
+        if v2 and settings.retrieve_message_from_pop_retry_topic_v1 and chance % 2 == 0:
+            name = pop_retry_topic_v1(header.topic, header.consumerGroup)
+        else:
+            name = pop_retry_topic(header.topic, header.consumerGroup, v2)
+        return self._parts.find_topic(name)
+
+    def _pop_topic(
+        self, request: PopRequest, answer: PopAnswer, topic: TopicConfig, chance: int
+    ) -> None:
+        count = topic.read_queue_nums
+        for number in range(count):
+            self._pop_queue(request, answer, topic.topic_name or "", (chance + number) % count)
+
+    def _pop_queue(self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int) -> None:
+        header, parts = request.header, self._parts
+        group = header.consumerGroup
+        offset = self._pop_offset(topic, header, queue_id)
+        _low, high = parts.reader.offsets(topic, queue_id)
+        if header.is_order:
+            assert parts.order is not None
+            if parts.order.check_block(
+                header.attemptId, topic, group, queue_id, header.invisibleTime
+            ):
+                return
+            parts.inflight.clear(topic, group, queue_id)
+        if (
+            answer.count >= header.maxMsgNums
+            or self._is_over_threshold(topic, group, queue_id)
+            or not (header.is_order or parts.buffer.can_add(topic, group, queue_id))
+        ):
+            answer.rest += high - offset
+            return
+        if offset == high:
+            return
+        offset, read = self._read(request, answer, topic, queue_id, offset)
+        if read.offsets:
+            self._take(request, answer, topic, queue_id, offset, read)
+            return
+        if read.status in _NOTHING_MATCHED:
+            self._pass_over(request, answer, topic, queue_id, offset, read)
+        answer.rest += read.max_offset - read.next_offset
+
+    def _is_over_threshold(self, topic: str, group: str, queue_id: int) -> bool:
+        settings = self._settings
+        return (
+            settings.enable_pop_message_threshold
+            and self._parts.inflight.count(topic, group, queue_id)
+            > settings.pop_inflight_message_threshold
+        )
+
+    def _read(
+        self, request: PopRequest, answer: PopAnswer, topic: str, queue_id: int, offset: int
+    ) -> tuple[int, QueueRead]:
+        """From `offset` on, or from where the queue is, if it is not there. Returns where."""
+        reader, header = self._parts.reader, request.header
+        count, log_end = header.maxMsgNums - answer.count, self._parts.log_end()
+        read = reader.read(topic, queue_id, offset, count, request.wanted, log_end)
+        if read.status in _WRONG_OFFSET:
+            offset = read.next_offset
+            remote = request.connection.remote_address
+            self._parts.offsets.commit_offset(remote, header.consumerGroup, topic, queue_id, offset)
+            read = reader.read(topic, queue_id, offset, count, request.wanted, log_end)
+        return offset, read
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def _pop_offset(self, topic: str, header: PopHeader, queue_id: int) -> int:
+        group, parts = header.consumerGroup, self._parts
+        reset = parts.offsets.take_reset_offset(group, topic, queue_id)
+        if reset is not None:
+            if parts.order is not None:
+                parts.order.clear_block(topic, group, queue_id)
+            parts.buffer.clear_offset_queue(topic, group, queue_id)
+            parts.offsets.commit_offset("ResetPopOffset", group, topic, queue_id, reset)
+            return reset
+        offset = parts.buffer.pop_offset(topic, group, queue_id)
+        if offset is None:
+            offset = self._init_offset(topic, queue_id, header.initMode)
+            parts.offsets.commit_offset("getPopOffset", group, topic, queue_id, offset)
+        return offset
+
+    def _init_offset(self, topic: str, queue_id: int, init_mode: int) -> int:
+        low, high = self._parts.reader.offsets(topic, queue_id)
+        if init_mode == _INIT_MODE_MIN or topic.startswith(RETRY_PREFIX):
+            return low
+        if (
+            self._settings.init_pop_offset_by_check_msg_in_mem
+            and low <= 0
+            and self._parts.is_in_memory(topic, queue_id, 0)
+        ):
+            return 0
+        return max(high - 1, 0)
+
+    # -- what was read -------------------------------------------------------------------------
+
+    def _popped(
+        self,
+        request: PopRequest,
+        answer: PopAnswer,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        read: QueueRead,
+    ) -> CheckPoint:
+        header = request.header
+        return CheckPoint(
+            topic,
+            header.consumerGroup,
+            queue_id,
+            offset,
+            tuple([found - offset for found in read.offsets]),
+            answer.pop_time_ms,
+            header.invisibleTime,
+            answer.revive_queue_id,
+            read.next_offset,
+        )
+
+    def _take(
+        self,
+        request: PopRequest,
+        answer: PopAnswer,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        read: QueueRead,
+    ) -> None:
+        """Hand messages out: note them first."""
+        header, parts = request.header, self._parts
+        count = len(read.offsets)
+        if header.is_order:
+            self._note_ordered(request, answer, topic, queue_id, offset, read)
+        elif not parts.buffer.add(self._popped(request, answer, topic, queue_id, offset, read)):
+            answer.rest += count
+            return
+        flag = retry_flag(topic)
+        answer.items.append(start_offset_item(flag, queue_id, offset))
+        answer.offsets.append(msg_offset_item(flag, queue_id, read.offsets))
+        answer.rest += read.max_offset - read.next_offset
+        answer.count += count
+        records: list[Buffer] = list(read.records)
+        if flag != "0" and not self._settings.pop_response_return_actual_retry_topic:
+            info = ExtraInfo(
+                offset,
+                answer.pop_time_ms,
+                header.invisibleTime,
+                answer.revive_queue_id,
+                flag,
+                self._settings.broker_name,
+            )
+            records = under_asked_topics(read.records, header.topic, info, queue_id)
+        answer.records += records
+        size = sum(map(len, records))
+        answer.size += size
+        parts.stats.add_get(header.consumerGroup, topic, count, size)
+        parts.inflight.increment(topic, header.consumerGroup, queue_id, count)
+
+    def _note_ordered(
+        self,
+        request: PopRequest,
+        answer: PopAnswer,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        read: QueueRead,
+    ) -> None:
+        header, order = request.header, self._parts.order
+        assert order is not None
+        order.update(
+            header.attemptId,
+            topic,
+            header.consumerGroup,
+            queue_id,
+            answer.pop_time_ms,
+            header.invisibleTime,
+            read.offsets,
+            answer.order_items,
+        )
+        remote = request.connection.remote_address
+        self._parts.offsets.commit_offset(remote, header.consumerGroup, topic, queue_id, offset)
+
+    def _pass_over(
+        self,
+        request: PopRequest,
+        answer: PopAnswer,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        read: QueueRead,
+    ) -> None:
+        """Nothing here is for the group."""
+        header = request.header
+        if header.is_order:
+            remote = request.connection.remote_address
+            self._parts.offsets.commit_offset(
+                remote, header.consumerGroup, topic, queue_id, read.next_offset
+            )
+        else:
+            self._parts.buffer.add(self._popped(request, answer, topic, queue_id, offset, read))
+
+    # -- answering -----------------------------------------------------------------------------
+
+    def _finish(self, request: PopRequest, answer: PopAnswer) -> None:
+        header, waiters = request.header, self._parts.waiters
+        code, remark = int(ResponseCode.SUCCESS), b"FOUND"
+        if not answer.records:
+            result = PollingResult.POLLING_TIMEOUT
+            if waiters is not None:
+                hold = self._parts.hold_rights
+                note_rights(hold, request, RequestCode.POP_MESSAGE, header.AccessKey)
+                result = waiters.polling(request)
+            code = POLLING_FULL if result is PollingResult.POLLING_FULL else POLLING_TIMEOUT
+            remark = b"NO_MESSAGE_IN_QUEUE"
+            if result is PollingResult.POLLING_SUC:
+                code = -1
+        if answer.rest > 0 and waiters is not None and code <= 0:
+            waiters.notify(header.topic, header.consumerGroup, header.queueId)
+        if code < 0:
+            return
+        self._parts.stats.add_answers(RequestCode.POP_MESSAGE, code)
+        values: tuple[int | bytes, ...] = (
+            code,
+            answer.pop_time_ms,
+            header.invisibleTime,
+            answer.revive_queue_id,
+            answer.rest,
+            ";".join(answer.items).encode(),
+            ";".join(answer.offsets).encode(),
+        )
+        template = ANSWER
+        if header.is_order:
+            template = ORDER_ANSWER
+            values += (";".join(answer.order_items).encode(),)
+        head = template.render((*values, request.opaque, remark), answer.size)
+        request.connection.write_many([head, *answer.records], len(head) + answer.size)

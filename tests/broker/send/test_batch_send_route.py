@@ -1,0 +1,399 @@
+"""BatchSendRoute beside the general path: the same bytes in the log, the same bytes as answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.send.batch_send_route import SEND_BATCH_PREFIX
+from ha.control_slots import REPLICA_COUNT
+from remoting.remoting_codec import encode_command
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode as Code
+from remoting.request_processor import Route
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from tests.broker.hot_path_world import Client, HotPathWorld, send_request
+from tests.broker.send.test_send_message_processor import as_v1, batch_body
+from tests.remoting.golden_frames import GOLDEN, GoldenFrame
+
+BATCH = Code.SEND_BATCH_MESSAGE
+Item = tuple[int, bytes, bytes]
+"""Flag, body, properties."""
+PLAIN = batch_body((0, b"one", b"A\x01b"), (7, b"", b""), (0, b"three", b"KEYS\x01k\x02"))
+
+
+def batch_request(body: bytes = PLAIN, code: int = BATCH, **fields: Any) -> RemotingCommand:
+    fields = {"batch": "true", "properties": "WAIT\x01true"} | fields
+    return with_names_of(code, send_request(body, code=code, **fields))
+
+
+def with_names_of(code: int, request: RemotingCommand) -> RemotingCommand:
+    return as_v1(request) if code == Code.SEND_MESSAGE else request
+
+
+def general_requests(world: HotPathWorld) -> list[int]:
+    """The codes of the requests that will have taken the general path."""
+    codes: list[int] = []
+
+    class Noting:
+        def process_request(
+            self, connection: Any, request: RemotingCommand
+        ) -> RemotingCommand | None:
+            codes.append(request.code)
+            return world.send_processor.process_request(connection, request)
+
+    # Not in the processor, whose methods are fixed where it is compiled.
+    routes: Any = world.server._dispatcher._routes
+    for code, route in routes.items():
+        if route.processor is world.send_processor:
+            routes[code] = Route(Noting())
+    return codes
+
+
+def log_bytes(world: HotPathWorld, phy_offset: int, size: int) -> bytes:
+    view = world.source.view_of_file(phy_offset)
+    assert view is not None
+    with view:
+        at = phy_offset % world.file_size
+        return bytes(view[at : at + size])
+
+
+class Twins:
+    """One broker with fast routes, one without; both know the topic T and get the same frames."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.fast = HotPathWorld(root / "fast", **settings)
+        self.general = HotPathWorld(root / "general", fast=False, **settings)
+        self.worlds = (self.fast, self.general)
+        self.clients: list[Client] = []
+        for world in self.worlds:
+            world.topic()
+            client = world.client("10.1.2.3", 4711)
+            client.send(send_request(properties="WAIT\x01false"))
+            world.turn()
+            client.answers()
+            self.clients.append(client)
+        self.taken_generally = general_requests(self.fast)
+        self._compared = 0
+        """Up to there the logs are equal."""
+
+    def send(self, *requests: RemotingCommand) -> list[bytes]:
+        """The bytes that each broker answers, in a turn of its own."""
+        answers = []
+        for world, client in zip(self.worlds, self.clients, strict=True):
+            client.send(*requests)
+            world.turn()
+            answers.append(bytes(client.sock.written))
+            client.sock.written.clear()
+        return answers
+
+    def check(self, *requests: RemotingCommand) -> bytes:
+        """Both do the same; what they answer."""
+        fast, general = self.send(*requests)
+        assert fast == general
+        self.compare()
+        return fast
+
+    def compare(self) -> None:
+        fast, general = self.worlds
+        assert fast.log.position == general.log.position
+        end = fast.counters[MAX_PHY_OFFSET]
+        assert end == general.counters[MAX_PHY_OFFSET]
+        while self._compared < end:
+            at = self._compared % fast.file_size
+            size = min(end - self._compared, fast.file_size - at)
+            fast_bytes, general_bytes = (log_bytes(w, self._compared, size) for w in self.worlds)
+            assert fast_bytes == general_bytes
+            self._compared += size
+        assert fast.log.topic("T").next_offsets == general.log.topic("T").next_offsets
+        assert fast.stats.puts == general.stats.puts
+        assert fast.stats.types == general.stats.types
+        assert fast.stats.answers == general.stats.answers
+        assert fast.stats.waited_answers == general.stats.waited_answers
+
+    def close(self) -> None:
+        for world in self.worlds:
+            world.close()
+
+
+@pytest.fixture
+def twins(tmp_path: Path) -> Twins:
+    return Twins(tmp_path)
+
+
+# -- anything ------------------------------------------------------------------------------------
+
+ODD_NUMBERS = ("1.0", "1e3", " 5", "5 ", "+5", "05", "٣", "-0", "", 2**31, -(2**31) - 1, 2**63)
+"""Texts that Java, and the decoders, may or may not read as numbers."""
+
+
+# -- what takes the fast path --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [BATCH, Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE])
+@pytest.mark.parametrize(
+    ("body", "properties"),
+    [
+        (PLAIN, "WAIT\x01true"),
+        (PLAIN, "UNIQ_KEY\x01ABC\x02WAIT\x01true"),
+        (PLAIN, 'UNIQ_KEY\x01\x0b 100 % "\\ \x7f \u2028 é'),
+        (PLAIN, ""),
+        (batch_body((0, b"alone", b"")), "WAIT\x01true"),
+        (batch_body(*[(0, b"body", b"UNIQ_KEY\x01ABC\x02WAIT\x01true")] * 16), "WAIT\x01true"),
+        (batch_body(*[(0, b"body", b"TAGS\x01\xc3\xa9")] * 100), "WAIT\x01true"),
+    ],
+)
+def test_plain_batches_take_the_fast_path(
+    twins: Twins, code: int, body: bytes, properties: str
+) -> None:
+    assert twins.check(batch_request(body, code, properties=properties))
+    assert twins.taken_generally == []
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        (batch_body((0, b"a", b"REAL_QID\x011")), [""]),
+        (batch_body((0, b"a", b"REAL_QID\x011\x02")), [""]),
+        (
+            batch_body((0, b"a", b"K\x01v\x02POP_CK\x011 2\x02L\x01w"), (3, b"", b"")),
+            ["K.v;L.w", ""],
+        ),
+        (
+            batch_body(*[(0, b"a", b"TIMER_DEQUEUE_MS\x01%d\x02A\x01b\x02" % n) for n in range(9)]),
+            ["A.b;"] * 9,
+        ),
+        (batch_body((0, b"REAL_TOPIC\x01", b"A\x01\xc3\xa9\x02__CRC32#\x01\xc3\xa9")), ["A.é"]),
+        (batch_body((0, b"a", b"xREAL_QID\x011"), (0, b"", b"REAL_QID\x01")), ["xREAL_QID.1", ""]),
+    ],
+)
+def test_reserved_properties_are_lost_on_the_fast_path(
+    twins: Twins, body: bytes, stored: list[str]
+) -> None:
+    """As on the general path, which costs four times as much."""
+    assert twins.check(batch_request(body, properties=""))
+    assert twins.taken_generally == []
+    for record, own in zip(twins.fast.records()[-len(stored) :], stored, strict=True):
+        text = record.properties.decode().partition("CLUSTER")[0]
+        assert text.replace("\x01", ".").replace("\x02", ";").rstrip(";") == own.rstrip(";")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b"TIMER_DEL_UNIQKEY\x01T+a", b"DELAY\x013", b"INNER_NUM\x012", b"REAL_QID\x01\xff"],
+)
+def test_what_is_refused_beside_reserved_properties(twins: Twins, last: bytes) -> None:
+    body = batch_body((0, b"a", b"REAL_QID\x011"), (0, b"b", last))
+    assert json.loads(twins.check(batch_request(body))[8:])["code"] == 13
+    assert twins.taken_generally == [BATCH]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_golden_batches_take_the_fast_path(tmp_path: Path, number: int) -> None:
+    path = GOLDEN / "wire-json" / "320-SEND_BATCH_MESSAGE" / f"{number:02d}.req.bin"
+    frame = GoldenFrame(path, "request")
+    world = HotPathWorld(tmp_path)
+    client = world.client()
+    assert client.call(frame.frame).code == 0, "the topic is new"
+    taken_generally = general_requests(world)
+    assert client.call(frame.frame).code == 0
+    assert taken_generally == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"batch": "false"}, 0),
+        ({"queue_id": 4}, 1),
+        ({"properties": "DELAY\x013"}, 13),
+        ({"properties": "TRAN_MSG\x01true"}, 13),
+        ({"sys_flag": 8}, 13),
+        ({"body": b""}, 13),
+        ({"body": PLAIN[:-1]}, 13),
+        ({"body": PLAIN + b"\0"}, 13),
+        ({"body": batch_body((0, b"x", b"DELAY\x013"))}, 13),
+        ({"body": batch_body((0, b"x", b"A\x01\xff"))}, 13),
+        ({"body": batch_body((0, b"x", b"A\x01".ljust(32760, b"v")))}, 13),
+        ({"topic": "Unknown", "default_topic": "Nothing"}, 17),
+    ],
+)
+def test_what_is_not_plain_takes_the_general_path(
+    twins: Twins, changes: dict[str, Any], code: int
+) -> None:
+    request = batch_request(**changes)
+    answer = twins.check(request)
+    assert json.loads(answer[8:])["code"] == code
+    assert twins.taken_generally == [BATCH]
+
+
+def test_a_oneway_batch(twins: Twins) -> None:
+    request = batch_request()
+    request.flag = 2
+    assert twins.check(request) == b""
+    assert twins.fast.stats.oneways == twins.general.stats.oneways == {(BATCH, 0): 1}
+
+
+def test_a_frame_that_says_two_codes_is_served_as_the_last_one(twins: Twins) -> None:
+    frame = encode_command(batch_request())
+    (header_size,) = {int.from_bytes(frame[4:8], "big")}
+    header = frame[8 : 8 + header_size]
+    assert header.startswith(SEND_BATCH_PREFIX)
+    twice = header[:-1] + b',"code":310}'
+    length = 4 + len(twice) + len(PLAIN)
+    raw = length.to_bytes(4, "big") + len(twice).to_bytes(4, "big") + twice + PLAIN
+    assert len({client.call(raw).code for client in twins.clients}) == 1
+    assert twins.taken_generally == [310]
+    twins.compare()
+
+
+def test_a_deleted_or_changed_topic_is_looked_up_again(twins: Twins) -> None:
+    twins.check(batch_request())
+    for world in twins.worlds:
+        world.topic(topic_filter_type="MULTI_TAG")
+    twins.check(batch_request())
+    assert twins.taken_generally == [BATCH]
+    assert {record.sys_flag for record in twins.fast.records()[-3:]} == {2}
+    twins.check(batch_request())
+    assert twins.taken_generally == [BATCH]
+    assert {record.sys_flag for record in twins.fast.records()[-3:]} == {2}
+    for world in twins.worlds:
+        world.send_processor.block_topic("T")
+    assert json.loads(twins.check(batch_request())[8:])["code"] == 17
+
+
+def test_a_topic_with_batch_queues(twins: Twins) -> None:
+    for world in twins.worlds:
+        world.topic("Inner", attributes={"+queue.type": "BatchCQ"})
+    for properties in ("", "UNIQ_KEY\x01ABC") * 2:
+        twins.check(batch_request(topic="Inner", properties=properties))
+    assert twins.taken_generally == [BATCH] * 4
+
+
+def test_a_topic_whose_messages_need_keys(tmp_path: Path) -> None:
+    twins = Twins(tmp_path)
+    for world in twins.worlds:
+        world.topic("Compact", attributes={"+cleanup.policy": "COMPACTION"})
+    for _ in range(2):
+        keyed = batch_body((0, b"x", b"KEYS\x01k"))
+        assert json.loads(twins.check(batch_request(keyed, topic="Compact"))[8:])["code"] == 0
+    assert json.loads(twins.check(batch_request(topic="Compact"))[8:])["code"] == 13
+
+
+def test_a_body_over_the_limit(tmp_path: Path) -> None:
+    twins = Twins(tmp_path, send={"max_message_size": len(PLAIN) - 1})
+    assert json.loads(twins.check(batch_request())[8:])["code"] == 13
+
+
+def test_a_store_that_refuses_writes(twins: Twins) -> None:
+    for world in twins.worlds:
+        world.counters[RUNNING_FLAGS] = 1
+    assert json.loads(twins.check(batch_request())[8:])["code"] == 14
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "fe80::1"])
+@pytest.mark.parametrize("store_host", ["127.0.0.2", "fd00::2"])
+def test_hosts(tmp_path: Path, host: str, store_host: str) -> None:
+    twins = Twins(tmp_path, store_host=store_host)
+    twins.clients = [world.client(host, 5000) for world in twins.worlds]
+    twins.check(batch_request())
+    twins.check(batch_request(batch_body(*[(0, b"body", b"")] * 5)))
+    assert twins.taken_generally == []
+
+
+# -- files, order, durability --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "items", [[(0, bytes(200), b"")] * 4, [(0, bytes(300), b""), (1, b"", b"")]]
+)
+def test_batches_cross_to_the_next_file(tmp_path: Path, items: list[Item]) -> None:
+    twins = Twins(tmp_path, file_size=4096, files=12)
+    for _ in range(12):
+        twins.check(batch_request(batch_body(*items)), batch_request(batch_body(*items)))
+    files = [
+        [path.read_bytes() for path in sorted(world.directory.iterdir())] for world in twins.worlds
+    ]
+    assert files[0] == files[1], "with the blanks between them"
+    assert twins.fast.log.position > 2 * 4096
+    assert 0 < len(twins.taken_generally) <= twins.fast.log.position // 4096
+
+
+def test_batches_wait_behind_held_ones_and_are_taken_again(tmp_path: Path) -> None:
+    twins = Twins(tmp_path, file_size=4096, files=1)
+    large = batch_request(batch_body(*[(0, bytes(800), b"")] * 4))
+    twins.check(large)
+    assert twins.check(large, batch_request(), send_request()) == b""
+    assert twins.taken_generally == [BATCH, BATCH, 310]
+    for world in twins.worlds:
+        world.allocate(1)
+        world.allocate(2)
+    twins.check()
+    assert len(twins.fast.records()) == 1 + 4 + 4 + 3 + 1
+    twins.check(batch_request())
+    assert twins.taken_generally == [BATCH, BATCH, 310]
+
+
+@pytest.mark.parametrize("properties", ["WAIT\x01true", "WAIT\x01false", "UNIQ_KEY\x01%d"])
+def test_sync_flush(tmp_path: Path, properties: str) -> None:
+    twins = Twins(tmp_path, waits_for_flush=True)
+    requests = [batch_request(properties=properties) for _ in range(2)]
+    first = twins.check(requests[0])
+    assert bool(first) is (properties == "WAIT\x01false")
+    end = twins.fast.counters[MAX_PHY_OFFSET]
+    twins.check(requests[1])
+    for world in twins.worlds:
+        world.counters[FLUSHED_OFFSET] = end
+    twins.check()
+    for world in twins.worlds:
+        world.clock.advance(5_000)
+    late = twins.check()
+    assert b'"code":10,' in late or first
+    assert twins.taken_generally == []
+
+
+def test_many_batches_are_published_before_the_turn_ends(tmp_path: Path) -> None:
+    """As single sends are, so that the replicas that they wait for get the first ones early."""
+    world = HotPathWorld(tmp_path, waits_for_replicas=True, file_size=1 << 20)
+    world.topic()
+    world.counters[REPLICA_COUNT] = 1
+    client = world.client()
+    client.send(send_request())
+    world.turn()
+    rings = world.rings
+    client.send(*[batch_request() for _ in range(128)])
+    assert world.rings - rings == 1
+    world.turn()
+    assert len(world.records()) == 1 + 3 * 128
+
+
+# -- what both kinds of sends answer ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE_V2, Code.SEND_MESSAGE, BATCH])
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("7F00000100002A139F1B5D3E00000001", "7F00000100002A139F1B5D3E00000001"),
+        ("a-b_c%d", "a-b_c%d"),
+        ('q"\\/', 'q\\"\\\\/'),
+        ("\x0b\x1f\n", "\\u000B\\u001F\\n"),
+        ("\x7f\x80\x9f\xa0", "\\u007F\\u0080\\u009F\xa0"),
+        ("\u2027\u2028\u2029", "\u2027\\u2028\\u2029"),
+        ("ü1", "ü1"),
+        ("中\U0001f600", "中\U0001f600"),
+        ("\uff11", "\uff11"),
+    ],
+)
+def test_unique_keys_are_escaped_as_java_does(
+    twins: Twins, code: int, key: str, written: str
+) -> None:
+    """The rows are those that fastjson 1.2.83 wrote (tests/remoting/test_java_text.py)."""
+    is_batch = code == BATCH
+    body, batch = (PLAIN, "true") if is_batch else (b"body", "false")
+    request = send_request(body, code=code, properties=f"UNIQ_KEY\x01{key}", batch=batch)
+    answer = twins.check(with_names_of(code, request))
+    assert f'"transactionId":"{written}"}}'.encode() in answer
+    assert twins.taken_generally == []

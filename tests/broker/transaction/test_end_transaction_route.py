@@ -1,0 +1,410 @@
+"""EndTransactionRoute: commits of young halves on the loop, beside what the general path makes of
+the same requests."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.append.diverted_messages import home_of
+from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
+from broker.transaction.end_transaction_route import (
+    EndRouteParts,
+    EndTransactionRoute,
+)
+from broker.transaction.half_message_states import HalfMessageStates
+from remoting.remoting_codec import encode_command
+from remoting.remoting_command import RemotingCommand
+from remoting.remoting_server import RemotingServer
+from remoting.request_code import RequestCode as Code
+from remoting.request_processor import ConnectionLike, Route
+from remoting.response_code import ResponseCode
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from store.errors import QueueTableFullError
+from store.message_codec import decode_record
+from store.record_again import record_again
+from tests.broker.hot_path_world import send_request
+from tests.broker.transaction_world import (
+    COMMIT,
+    GROUP,
+    ROLLBACK,
+    Half,
+    TransactionWorld,
+    end_request,
+)
+from tests.remoting.golden_frames import GOLDEN, GoldenFrame
+
+PROPERTIES = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02UNIQ_KEY\x01U\x02WAIT\x01true"
+
+
+class Side:
+    """A broker whose server serves sends and 37, with the fast routes or without them."""
+
+    def __init__(self, root: Path, *, fast: bool, **kinds: Any) -> None:
+        self.world = TransactionWorld(root, **kinds)
+        self.hot = hot = self.world.hot
+        self.young = hot.send_processor.singles.young_halves
+        self.route = EndTransactionRoute(
+            EndRouteParts(
+                commit_log=hot.log,
+                may_store=hot.append_queue.may_store,
+                young_halves=self.young,
+                halves=self.world.halves,
+                find_topic=hot.topics.find,
+                waiters=hot.waiters,
+                stats=hot.stats,
+                append_op=lambda half: self.world.processor.append_op(half, None),
+            )
+        )
+        routes: dict[int, Route] = {
+            Code.SEND_MESSAGE_V2: Route(hot.send_processor),
+            Code.END_TRANSACTION: Route(self.world.processor),
+        }
+        routes_of = replace(hot.hot, end_transaction=self.route.process_fast)
+        hot.server = RemotingServer(
+            hot.loop,
+            routes,
+            fast_routes=(*routes_of.guarded(), *routes_of.unguarded()) if fast else (),
+        )
+        self.client = hot.client("10.1.2.3", 4711)
+        self.begin()
+
+    def begin(self) -> None:
+        """The general path serves the first of each kind."""
+        for text in ("", PROPERTIES):
+            self.client.send(send_request(properties=text))
+            self.flush()
+        self.client.send(end_request(Half(*self.last_half()), COMMIT))
+        self.flush()
+        assert [answer.code for answer in self.client.answers()] == [0, 0, 0]
+
+    def flush(self) -> None:
+        """What was put is published, on disk and in its queues."""
+        self.hot.turn()
+        self.hot.counters[FLUSHED_OFFSET] = self.hot.counters[MAX_PHY_OFFSET]
+        self.hot.turn()
+        self.hot.dispatch()
+
+    def last_half(self) -> tuple[int, int]:
+        last = self.world.messages("RMQ_SYS_TRANS_HALF_TOPIC")[-1]
+        return last.phy_offset, last.queue_offset
+
+    def ask(self, request: RemotingCommand | bytes) -> list[RemotingCommand]:
+        """The answers that came in the turn of a request."""
+        self.client.send(request)
+        self.hot.turn()
+        self.hot.dispatch()
+        return self.client.answers()
+
+    def forbid_general(self) -> None:
+        def refuse(connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
+            pytest.fail("the general path was taken")
+
+        self.hot.send_processor.process_request = refuse  # type: ignore[method-assign]
+        self.world.processor.process_request = refuse  # type: ignore[method-assign]
+
+
+class Twins:
+    """One broker with the fast routes, one without them, fed with the same frames."""
+
+    def __init__(self, root: Path, **kinds: Any) -> None:
+        self.fast = Side(root / "fast", fast=True, **kinds)
+        self.general = Side(root / "general", fast=False, **kinds)
+        self.sides = (self.fast, self.general)
+        self.compared = 0
+        """The log up to there is the same."""
+
+    def ask(self, request: RemotingCommand | bytes) -> list[RemotingCommand]:
+        """What both answer, store, count and know is the same; the answers."""
+        answers = [side.ask(request) for side in self.sides]
+        self.compare()
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    def compare(self) -> None:
+        fast, general = self.sides
+        assert fast.hot.log.position == general.hot.log.position
+        assert fast.hot.log_bytes(self.compared) == general.hot.log_bytes(self.compared)
+        self.compared = fast.hot.counters[MAX_PHY_OFFSET]
+        for name in ("puts", "types", "answers", "oneways", "failed"):
+            assert getattr(fast.hot.stats, name) == getattr(general.hot.stats, name), name
+        for name in ("_chunks", "_copies", "_ending", "_next_op"):
+            assert getattr(fast.world.halves, name) == getattr(general.world.halves, name), name
+        tails = [side.world.halves._tail for side in self.sides]
+        assert list(tails[0].halves) == list(tails[1].halves)
+
+    def prepare(self, body: bytes = b"half", **fields: Any) -> Half:
+        """A half on both."""
+        properties = fields.pop("properties", PROPERTIES)
+        (answer,) = self.ask(send_request(body, properties=properties, **fields))
+        phy_offset = int(answer.ext_fields["msgId"][-16:], 16)
+        return Half(phy_offset, int(answer.ext_fields["queueOffset"]))
+
+    def close(self) -> None:
+        for side in self.sides:
+            side.hot.close()
+
+
+class NoRoomForOps:
+    """QueueRoom: the table is full, when the queue of ops would be a new one."""
+
+    def check(self, topic: str, _queue_id: int) -> None:
+        if topic == TRANS_OP_HALF_TOPIC:
+            raise QueueTableFullError("full")
+
+    take = check
+
+
+def test_without_room_for_its_op_a_commit_stores_nothing(tmp_path: Path) -> None:
+    """On the fast route, too: its half could be ended once more."""
+    side = Side(tmp_path, fast=True)
+    side.ask(send_request(b"half", properties=PROPERTIES))
+    side.flush()
+    half = Half(*side.last_half())
+    log = side.hot.log
+    log.topic(TRANS_OP_HALF_TOPIC).next_offsets.clear()
+    log._room = NoRoomForOps()  # type: ignore[assignment]
+    before = log.position
+    (answer,) = side.ask(end_request(half, COMMIT))
+    assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "full")
+    assert log.position == before
+    side.hot.close()
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("flag", [0, 2])
+def test_the_fast_route_is_really_taken(tmp_path: Path, flag: int) -> None:
+    """Else the comparison above compares nothing."""
+    side = Side(tmp_path, fast=True)
+    side.forbid_general()
+    assert side.client.call(send_request(b"one", properties=PROPERTIES, sys_flag=4)).code == 0
+    half = Half(*side.last_half())
+    assert len(side.young) == 1
+    request = end_request(half, COMMIT)
+    request.flag = flag
+    assert [answer.code for answer in side.ask(request)] == ([] if flag else [0])
+    assert side.world.delivered()[-1] == b"one"
+    assert side.world.ops()[-1] == half.queue_offset
+    assert side.world.halves.is_ended(half.queue_offset)
+    assert len(side.young) == 0
+    counts = side.hot.stats.oneways if flag else side.hot.stats.answers
+    assert counts[37, 0] == (1 if flag else 2)
+
+
+@pytest.mark.interpreted
+def test_the_commit_of_a_java_client_as_java_stored_it(tmp_path: Path) -> None:
+    """The golden frame and the golden half that it commits; the general path's are in
+    test_end_transaction_processor.py."""
+    side = Side(tmp_path, fast=True)
+    records = json.loads((GOLDEN / "store-G" / "records-master.json").read_text())
+    java = {one["phyOffset"]: one for one in records if one["kind"] == "message"}
+    frame = GoldenFrame(GOLDEN / "wire-json" / "037-END_TRANSACTION" / "01.req.bin", "request")
+    fields = frame.command().ext_fields
+    place, queue_offset = int(fields["commitLogOffset"]), int(fields["tranStateTableOffset"])
+    half, _ = decode_record(bytes.fromhex(java[place]["rawHex"]), 0)
+    home = home_of(half.properties)
+    assert home is not None
+    side.hot.topic(home[0])
+    kept = record_again(half, 0, half.properties, 0)
+    side.world.halves = side.route._halves = HalfMessageStates()
+    side.world.halves.known.set()
+    side.young.add(queue_offset, place, *home, kept)
+    side.forbid_general()
+    assert side.ask(frame.frame) == [], "it is oneway"
+    commit, op = side.hot.records()[-2:]
+    for ours, number in ((commit, 19_999), (op, 20_300)):
+        theirs, _ = decode_record(bytes.fromhex(java[number]["rawHex"]), 0)
+        assert (
+            replace(
+                ours,
+                phy_offset=theirs.phy_offset,
+                queue_offset=theirs.queue_offset,
+                store_timestamp=theirs.store_timestamp,
+                born_timestamp=theirs.born_timestamp if ours is op else ours.born_timestamp,
+            )
+            == theirs
+        )
+
+
+def test_loose_numbers_and_frames_are_served_by_the_general_path(tmp_path: Path) -> None:
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    frame = encode_command(end_request(half, COMMIT))
+    loose = frame.replace(b'"commitOrRollback":"8"', b'"commitOrRollback": 8 ')
+    assert len(loose) == len(frame)
+    assert [answer.code for answer in twins.ask(loose)] == [0]
+    assert [answer.remark for answer in twins.ask(frame)] == [
+        "the transaction has already ended; request ignored"
+    ]
+
+
+def test_nothing_is_kept_until_somebody_looks(tmp_path: Path) -> None:
+    """With access control nobody does."""
+    side = Side(tmp_path, fast=True)
+    assert len(side.young) == 0, "the first half came before the first end"
+    side.client.call(send_request(properties=PROPERTIES))
+    assert len(side.young) == 1
+
+
+@pytest.mark.parametrize("flag", [0, 2])
+def test_a_young_half_that_was_rolled_back_is_never_delivered(tmp_path: Path, flag: int) -> None:
+    """The general path rolls it back; the fast route still has what its commit would store."""
+    side = Side(tmp_path, fast=True)
+    kept, half = (
+        side.client.call(send_request(body, properties=PROPERTIES)) for body in (b"1", b"2")
+    )
+    side.flush()
+    before = side.world.delivered()
+    rolled_back = Half(*side.last_half())
+    assert rolled_back.queue_offset == int(half.ext_fields["queueOffset"])
+    assert side.young.find(rolled_back.queue_offset) is not None
+    assert [answer.code for answer in side.ask(end_request(rolled_back, ROLLBACK))] == [0]
+    assert side.young.find(rolled_back.queue_offset) is not None, "else nothing is proved"
+    request = end_request(rolled_back, COMMIT)
+    request.flag = flag
+    answers = side.ask(request)
+    assert [answer.remark for answer in answers] == (
+        [] if flag else ["the transaction has already ended; request ignored"]
+    )
+    assert side.world.delivered() == before
+    assert side.world.ops().count(rolled_back.queue_offset) == 1
+    other = Half(int(kept.ext_fields["msgId"][-16:], 16), int(kept.ext_fields["queueOffset"]))
+    assert [answer.code for answer in side.ask(end_request(other, COMMIT))] == [0]
+    assert side.world.delivered() == [*before, b"1"]
+
+
+def test_a_young_half_whose_rollback_waits_is_not_committed(tmp_path: Path) -> None:
+    """Its op waits for the log's next file."""
+    side = Side(tmp_path, fast=True, file_size=4096, files=1)
+    start = side.hot.log.position
+    side.client.call(send_request(b"half", properties=PROPERTIES))
+    side.flush()
+    before, half = side.world.delivered(), Half(*side.last_half())
+    size = side.hot.log.position - start
+    room_for_no_op = 4096 - side.hot.log.position - size - 100
+    side.client.call(send_request(bytes(room_for_no_op), properties=PROPERTIES))
+    side.flush()
+    assert side.ask(end_request(half, ROLLBACK)) == []
+    assert side.hot.append_queue.held
+    assert [answer.code for answer in side.ask(end_request(half, COMMIT))] == [1]
+    for number in (1, 2):
+        side.hot.allocate(number)
+    side.flush()
+    assert [answer.code for answer in side.ask(end_request(half, COMMIT))] == [0, 0]
+    assert side.world.delivered() == before
+    assert side.world.ops().count(half.queue_offset) == 1
+
+
+def test_what_the_check_has_stored_again_is_ended_with_its_copies(tmp_path: Path) -> None:
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    for side in twins.sides:
+        side.hot.dispatch()
+        side.world.connect()
+        side.world.round()
+        side.client.answers()
+    copy = Half(*twins.fast.last_half())
+    assert copy.queue_offset == half.queue_offset + 1
+    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
+    for side in twins.sides:
+        assert side.world.ops()[-2:] == [half.queue_offset, copy.queue_offset]
+
+
+def test_a_topic_that_is_gone(tmp_path: Path) -> None:
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    for side in twins.sides:
+        side.hot.topics.delete("T")
+    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [17]
+    for side in twins.sides:
+        side.hot.topic()
+    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
+
+
+def test_a_topic_that_is_being_deleted(tmp_path: Path) -> None:
+    """And was made again meanwhile, so that the table has it: the half stays."""
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    for side in twins.sides:
+        side.hot.send_processor.block_topic("T")
+        side.hot.topic()
+    (answer,) = twins.ask(end_request(half, COMMIT))
+    assert (answer.code, answer.remark) == (17, "topic[T] is being deleted")
+    for side in twins.sides:
+        side.hot.send_processor.unblock_topic("T", deleted=True)
+    (answer,) = twins.ask(end_request(half, COMMIT))
+    assert answer.code == 0
+    assert [m.queue_offset for m in twins.fast.world.messages("T")][-1] == 0
+    twins.close()
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    twins = Twins(tmp_path)
+    half = twins.prepare()
+    for side in twins.sides:
+        side.hot.counters[RUNNING_FLAGS] = 1
+    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [14]
+    for side in twins.sides:
+        side.hot.counters[RUNNING_FLAGS] = 0
+    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("wait", ["true", "false"])
+def test_a_commit_waits_for_the_flush(tmp_path: Path, wait: str) -> None:
+    twins = Twins(tmp_path, waits_for_flush=True)
+    text = PROPERTIES.replace("WAIT\x01true", f"WAIT\x01{wait}")
+    for side in twins.sides:
+        side.client.send(send_request(b"waits", properties=text))
+        side.flush()
+        assert [answer.code for answer in side.client.answers()] == [0]
+    half = Half(*twins.fast.last_half())
+    twins.fast.forbid_general()
+    answers = twins.ask(end_request(half, COMMIT))
+    assert len(answers) == (0 if wait == "true" else 1)
+    for side in twins.sides:
+        commit = [m for m in side.hot.records() if m.topic == "T"][-1]
+        op = side.world.messages(TRANS_OP_HALF_TOPIC)[-1]
+        assert (commit.body, op.phy_offset > commit.phy_offset) == (b"waits", True)
+        side.hot.counters[FLUSHED_OFFSET] = op.phy_offset
+        side.hot.turn()
+    late = [side.client.answers() for side in twins.sides]
+    assert late[0] == late[1]
+    assert [answer.code for answer in answers + late[0]] == [0]
+    twins.compare()
+
+
+def test_the_next_file_is_waited_for_by_commits_and_by_ops(tmp_path: Path) -> None:
+    """Ends until the file is full, each time a little fuller: it ends before a commit, and between
+    a commit and its op."""
+    ends = set()
+    for filler in range(1, 400, 40):
+        twins = Twins(tmp_path / str(filler), file_size=4096, files=1)
+        halves = [twins.prepare(b"x" * 60) for _ in range(3)]
+        while True:
+            left = 4096 - twins.fast.hot.log.position
+            if left < 1000:
+                break
+            twins.ask(send_request(b"y" * min(400, max(1, left - 1000))))
+        twins.ask(send_request(b"z" * filler))
+        for half in halves:
+            twins.ask(end_request(half, COMMIT))
+        held = [len(side.hot.append_queue.held) for side in twins.sides]
+        assert held[0] == held[1]
+        if held[0]:
+            head = twins.fast.hot.append_queue.held[0].append
+            ends.add(head.topic.name)
+        for side in twins.sides:
+            side.hot.allocate(1)
+            side.hot.turn()
+            assert not side.hot.append_queue.held
+        answers = [side.client.answers() for side in twins.sides]
+        assert answers[0] == answers[1]
+        twins.compare()
+        assert twins.fast.world.ops()[-3:] == [half.queue_offset for half in halves]
+        twins.close()
+    assert ends == {"T", TRANS_OP_HALF_TOPIC}
