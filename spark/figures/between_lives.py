@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from spark.reported_day import REACH_MS, Day
@@ -51,7 +51,8 @@ class Lives:
     """The lives of one stream, to be measured one after the other in its order.
 
     `is_one_broker`: all of those that were measured are one broker's: each but one names another
-    life of the stream as the one before it, and no two the same.
+    life of the stream as the one before it, maybe through those of other streams, and no two the
+    same.
     """
 
     def __init__(
@@ -131,17 +132,24 @@ class Lives:
             return None
         return self._by_boot.get(boot) or self._elsewhere.get(boot)
 
+    def _is_end(self, life: LifeClocks, passed_by: Collection[str]) -> bool:
+        return life.first.boot in self._by_boot or life.first.boot in passed_by
+
     def _name(self, life: LifeClocks) -> LifeClocks | None:
-        """The life that it names, which may stand behind it where a clock was set back."""
-        boot = life.first.prev_boot
-        named = self._by_boot.get(boot) if boot is not None and boot != life.first.boot else None
-        if named is None or boot is None:
+        """The life that it names, which may stand behind it where a clock was set back; and whether
+        that comes from one of this stream, which makes both one broker's."""
+        named = ours = self._past_of(life)
+        passed_by = {life.first.boot}
+        while ours is not None and not self._is_end(ours, passed_by):
+            passed_by.add(ours.first.boot)
+            ours = self._past_of(ours)
+        if ours is None or ours.first.boot in passed_by:
             self.is_one_broker = self.is_one_broker and not self._has_root
             self._has_root = True
         else:
-            self.is_one_broker = self.is_one_broker and boot not in self._named
-            self._named.add(boot)
-        return self._past_of(life)
+            self.is_one_broker = self.is_one_broker and ours.first.boot not in self._named
+            self._named.add(ours.first.boot)
+        return named
 
 
 def _measure_before(before: LifeClocks, life: LifeClocks, told: int) -> None:
@@ -223,8 +231,7 @@ def _is_asked(past: LifeClocks, life: LifeClocks) -> bool:
 
 def inherit_hidden(masters: Iterable[Sample], every: Sequence[LifeClocks], day: Day) -> None:
     """Who was a slave before it became the master brings along what is hidden before that life, as
-    long as nobody held the clock. `masters`: laid out, as all slaves' samples are; `every`: the
-    lives of all of them."""
+    long as nobody held the clock. `masters`: laid out; `every`: all lives of the group."""
     by_boot: dict[str, LifeClocks] = {}
     for each in every:
         by_boot.setdefault(each.first.boot, each)
@@ -238,7 +245,9 @@ def inherit_hidden(masters: Iterable[Sample], every: Sequence[LifeClocks], day: 
             )
             is_told = is_other and latest_ms >= day.w0_ms - REACH_MS
             for slave in itertools.takewhile(_is_of_slave, past):
-                _inherit(by_boot[sample.line.boot], slave, day.w0_ms, is_told=is_told)
+                hidden_ms = _hidden_before(slave, by_boot, day.w0_ms)
+                if hidden_ms < DAY_MS or not is_told:  # who is told of was the master then
+                    _inherit(by_boot[sample.line.boot], slave, hidden_ms, day.w0_ms)
         latest_ms = sample.ts if sample.boot_predecessor is None else max(latest_ms, sample.ts)
 
 
@@ -258,20 +267,36 @@ def _is_of_slave(life: LifeClocks) -> bool:
     return life.first.role not in MASTER_ROLES
 
 
-def _inherit(life: LifeClocks, slave: LifeClocks, w0_ms: int, *, is_told: bool) -> None:
-    """`is_told`: another broker wrote until then; that nothing proves how long it was is no matter
-    then."""
-    sample, past = life.samples[0], slave.samples[0]
-    hidden_ms = past.carried_ms if past.ts < w0_ms else past.hidden_down_ms
-    if not hidden_ms or (is_told and past.hidden_down_ms == DAY_MS):
-        return
+def _hidden_before(life: LifeClocks, by_boot: Mapping[str, LifeClocks], w0_ms: int) -> int:
+    """How much time its clock does not show between a life and the one that it names."""
+    sample, boot = life.samples[0], life.first.prev_boot
+    if boot is None:
+        return 0
+    if boot in by_boot:
+        passed = passed_ms(by_boot[boot], life)
+        latest_ms = by_boot[boot].latest_ms
+        return DAY_MS if passed is None else _kept_ms(_hidden_ms(sample, passed, latest_ms))
+    if life.first.boot_ts < w0_ms - DAY_MS:
+        return 0
+    now = life.true_first_ms
+    return DAY_MS if now is None else _kept_ms(now - sample.ts)
+
+
+def _inherit(life: LifeClocks, slave: LifeClocks, hidden_ms: int, w0_ms: int) -> None:
+    """What is hidden before the life of a slave is hidden before the one that it led to."""
+    sample, first = life.samples[0], slave.samples[0]
+    is_before = first.ts < w0_ms
+    if is_before:
+        is_held = slave.true_first_ms is not None
+        shown_ms = w0_ms - min(first.line.boot_ts, first.ts)
+        hidden_ms = 0 if is_held else max(0, hidden_ms - shown_ms)
     now = life.true_first_ms
     if now is not None:
         hidden_ms = min(hidden_ms, _kept_ms(now - sample.ts))
-    elif past.ts < w0_ms:
+    if is_before and now is None:
         sample.carried_ms += hidden_ms
-        return
-    sample.hidden_down_ms = max(sample.hidden_down_ms, hidden_ms)
+    else:
+        sample.hidden_down_ms = max(sample.hidden_down_ms, hidden_ms)
 
 
 def lives_of(samples: Iterable[Sample]) -> list[LifeClocks]:

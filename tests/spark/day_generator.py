@@ -235,6 +235,12 @@ def day_of(story: Story) -> Day:
     return Day(story, _befallen(chance, _files(written, chance), story))
 
 
+def unharmed(story: Story) -> Day:
+    """The same, of which nothing was lost."""
+    chance = random.Random(f"lines {story.seed}")
+    return Day(story, _files(_Writer(story, chance).lines(), chance))
+
+
 def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
     """The least time in these states, in the window, that counters of the files' lines prove: by
     how much they rose from line to line of a boot, as far as the lines are of the window; and up to
@@ -545,15 +551,17 @@ class _Writer:
 
     def _of_slave(self, life: Life, past: Life | None, until: int | None) -> list[Line]:
         """Some lines that this life's broker wrote while it was a slave: behind its life `past` as
-        a master, if it had one, and in the same boot of its machine. `until`: when that ended, and
-        it was promoted."""
+        a master, if it had one. `until`: when that ended, and it was promoted; its machine may have
+        been rebooted since."""
         interval = self.story.interval_ms
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
-        begin = max(life.machine_on, past.end + 300 if past is not None else 0)
+        is_rebooted = until is not None and until <= life.machine_on
+        of_machine = past if is_rebooted and past is not None else life
+        begin = max(of_machine.machine_on, past.end + 300 if past is not None else 0)
         start = max((until or life.start) - 12 * interval, begin)
         slave = Life(start, start, True, life.broker_id, life.machine, boot, 0, 0)
-        slave.version, slave.machine_on = 2 if until else 1, life.machine_on
-        slave.reboots = life.reboots
+        slave.version, slave.machine_on = 2 if until else 1, of_machine.machine_on
+        slave.reboots = of_machine.reboots
         prev_boot, prev_seq = self.last_on_disk.get(life.machine, (None, None))
         found: list[Line] = []
         for seq in range(1, 12):

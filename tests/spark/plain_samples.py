@@ -539,7 +539,7 @@ def _hide(stream: list[Sample], others: Sequence[Sample], is_known: bool) -> Non
     that follow each other, or where no other one told of the time."""
     for place, sample in enumerate(stream):
         if not sample.same_boot:
-            is_one_broker = _is_one_broker(stream, place)
+            is_one_broker = _is_one_broker(stream, place, others)
             _measure_down(stream, place, is_one_broker, others)
             if _has_unknown_past(stream, place, others, is_known):
                 sample.hidden_down_ms = DAY_MS
@@ -559,7 +559,7 @@ def _hide(stream: list[Sample], others: Sequence[Sample], is_known: bool) -> Non
 
 def inherit(stream: list[Sample], every: Sequence[Sample], window: Window) -> None:
     """A master that was a slave before brings along what is hidden before the lives as a slave that
-    led to its own, whose streams are laid out."""
+    led to its own."""
     some = sorted(every, key=_place)
     firsts: dict[str, Sample] = {}
     for sample in some:
@@ -577,14 +577,40 @@ def inherit(stream: list[Sample], every: Sequence[Sample], window: Window) -> No
         if last is not None and last.boot not in past:
             is_told = max(s.ts for s in stream if s.boot == last.boot) >= window.w0 - REACH_MS
         for slave in itertools.takewhile(lambda one: one.role == "SLAVE", past.values()):
-            if not (is_told and slave.hidden_down_ms == DAY_MS):
-                _inherit_from(slave, sample, some)
+            hidden = _hidden_before(slave, some, firsts)
+            if hidden < DAY_MS or not is_told:
+                _inherit_from(slave, sample, hidden, some)
 
 
-def _inherit_from(slave: Sample, sample: Sample, every: Sequence[Sample]) -> None:
+def _hidden_before(first: Sample, every: list[Sample], firsts: dict[str, Sample]) -> int:
+    """Between the life that the one of this first sample names and its boot, by their clocks."""
+    name, w0 = first.line.get("prev_boot"), first.window.w0
+    if name is None:
+        return 0
+    if name in firsts:
+        whole = [s for s in every if s.boot == name]
+        passed = _passed(list(every), first, whole[-1], every)
+        if passed is None:
+            return DAY_MS
+        shown = max(0, min(first.boot_ts, first.ts) - max(s.ts for s in whole))
+        hidden = max(0, passed - first.since_boot_ms) - shown
+    elif first.boot_ts < w0 - DAY_MS:
+        return 0
+    else:
+        held = [s for s in every if s.boot == first.boot and _is_held(s)][:1]
+        if not held:
+            return DAY_MS
+        hidden = held[0].ts + first.mono - held[0].mono - first.ts
+    return min(DAY_MS, hidden) if hidden > SET_BACK_MS else 0
+
+
+def _inherit_from(slave: Sample, sample: Sample, hidden: int, every: Sequence[Sample]) -> None:
     """`slave`, `sample`: the first ones of their lives."""
     is_before = slave.ts < sample.window.w0
-    hidden = slave.carried_ms if is_before else slave.hidden_down_ms
+    if is_before:
+        is_held = any(_is_held(s) for s in every if s.boot == slave.boot)
+        shown = sample.window.w0 - min(slave.boot_ts, slave.ts)
+        hidden = 0 if is_held else max(0, hidden - shown)
     for held in [s for s in every if s.boot == sample.boot and _is_held(s)][:1]:
         late = held.ts + sample.mono - held.mono - sample.ts
         hidden = min(hidden, late if late > SET_BACK_MS else 0)
@@ -595,15 +621,19 @@ def _inherit_from(slave: Sample, sample: Sample, every: Sequence[Sample]) -> Non
         sample.hidden_down_ms = max(sample.hidden_down_ms, hidden)
 
 
-def _is_one_broker(stream: list[Sample], place: int) -> bool:
+def _is_one_broker(stream: list[Sample], place: int, others: Sequence[Sample]) -> bool:
     """Of the lives up to the one that begins at `place`: whether all but one name another life of
-    the stream as the one before them, and no two the same."""
+    the stream as the one before them, maybe through lives of other streams, and no two the same."""
     boots = {sample.boot for sample in stream}
+    names = {sample.boot: sample.line.get("prev_boot") for sample in reversed(others)}
     named = []
     for sample in stream[: place + 1]:
         if not sample.same_boot:
-            name = sample.line.get("prev_boot")
-            named.append(name if name in boots and name != sample.boot else None)
+            seen, name = {sample.boot}, sample.line.get("prev_boot")
+            while name is not None and name not in boots and name not in seen:
+                seen.add(name)
+                name = names.get(name)
+            named.append(name if name in boots and name not in seen else None)
     return len(set(named)) == len(named)
 
 

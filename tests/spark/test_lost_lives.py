@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.both_ways import core_tables_of, differences, plain_tables
 from tests.spark.day_events import CATCHING_UP, DATE, IN_SYNC, MINUTE, Life, Story, truth
-from tests.spark.day_generator import Day, day_of
+from tests.spark.day_generator import Day, unharmed
 from tests.spark.day_objectives import REFUSED, Copies, Sends
 from tests.spark.plain_samples import Json, Window
 from tests.spark.plain_verdicts import INSUFFICIENT, MET
@@ -31,18 +31,17 @@ def keep(day: Day, is_left: Callable[[Json], bool]) -> Day:
     return day
 
 
-def came_back_as_a_slave(past: Life, *, is_lost: bool) -> Story:
+def came_back_as_a_slave(past: Life, *, is_lost: bool, **fields: int) -> Story:
     """A quarter of an hour of the window nobody was there. The broker's clock was set back just
     before that; it came back as a slave, by its clock before the window, and was promoted in the
-    window's first moment. b:1 was in sync from then on."""
+    window's first moment. b:1 was in sync from then on. `fields`: of the master's life."""
     promoted = W0 + DOWN_MS
-    master = connected(life(promoted, W1 + DOWN_MS, look_phase=0, first_look_ms=0))
+    master = connected(life(promoted, W1 + DOWN_MS, look_phase=0, first_look_ms=0, **fields))
     master.links["b:1"].states = [(promoted, IN_SYNC)]
     story = story_of(past, master, expects=True)
     story.clock = [(past.end + 1, -DOWN_MS + 1)]
     story.was_slave_until = {0: promoted - 100}
     story.tells_machine, story.loses_past = False, is_lost
-    story.seed = 2  # no other line is lost
     return story
 
 
@@ -54,9 +53,31 @@ def test_a_slave_whose_clock_was_set_back_and_that_is_promoted(
     past = connected(life(W0 - 20 * MINUTE, W0 - MINUTE, version=version))
     story = came_back_as_a_slave(past, is_lost=is_lost)
     assert truth(story, "b:1", 0).bad_ms > story.budget_ms
-    row = judged_day(day_of(story), tmp_path)
+    row = judged_day(unharmed(story), tmp_path)
     assert row["verdict"] == INSUFFICIENT
     assert row["unknown_s"] * 1000 > DOWN_MS - 2_000
+
+
+def test_a_slave_of_a_number_that_another_one_had_before(tmp_path: Path) -> None:
+    """Its past as a master is in the lines, of a version that proves nothing; and that of another
+    slave of its number stands between, which does not tell of the master's time."""
+    end = W0 - MINUTE
+    past = connected(life(end - 20 * MINUTE, end, version=1, broker_id=2))
+    story = came_back_as_a_slave(past, is_lost=False, broker_id=2)
+    story.copies = Copies(2, [(end - 30 * MINUTE, end - 10 * MINUTE)], [end - 20 * MINUTE])
+    assert judged_day(unharmed(story), tmp_path)["verdict"] == INSUFFICIENT
+
+
+def test_a_slave_whose_host_is_rebooted_when_it_is_promoted(tmp_path: Path) -> None:
+    """Its clock was right until then, and was set back when it was off."""
+    past = connected(life(W0 - 60 * MINUTE, W0 - 10 * MINUTE, version=1))
+    on = W0 + DOWN_MS - MINUTE
+    story = came_back_as_a_slave(past, is_lost=False, machine_on=on, reboots=1)
+    story.was_slave_until = {0: W0 - MINUTE}
+    story.clock = [(W0 - 30_000, -DOWN_MS + 1)]
+    day = unharmed(story)
+    assert {line["role"] for line in day.lines} == {"ASYNC_MASTER", "SLAVE"}
+    assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
 
 
 def test_a_slave_of_a_right_clock_that_is_promoted(tmp_path: Path) -> None:
@@ -68,8 +89,8 @@ def test_a_slave_of_a_right_clock_that_is_promoted(tmp_path: Path) -> None:
     last.links["b:1"].states = [(last.start, IN_SYNC)]
     story = story_of(past, first, last, expects=True)
     story.was_slave_until = {0: last.start - 100}
-    story.is_held, story.seed = True, 2
-    day = keep(day_of(story), lambda line: line["boot"] != past.boot)
+    story.is_held = True
+    day = keep(unharmed(story), lambda line: line["boot"] != past.boot)
     assert judged_day(day, tmp_path)["verdict"] == MET
 
 
@@ -81,10 +102,10 @@ def test_a_slave_without_its_name_that_was_away_when_the_line_was_written(tmp_pa
     aways = [(begin + k * 9_000 - 1_000, begin + k * 9_000 + 1_000) for k in range(1, 270)]
     second = connected(life(begin, W1 + MINUTE, machine=1), *aways, was_remembered=False)
     story = story_of(first, second, expects=True)
-    story.named_after["b:1"], story.seed = 90 * MINUTE, 2
+    story.named_after["b:1"] = 90 * MINUTE
     story.availability_percent = 50.0
     assert truth(story, "b:1", 0).bad_ms < story.budget_ms
-    row = judged_day(day_of(story), tmp_path)
+    row = judged_day(unharmed(story), tmp_path)
     assert row["verdict"] == INSUFFICIENT
     assert row["bad_s"] < 40 * MINUTE / 1000 / 4
 
@@ -102,7 +123,7 @@ def two_brokers(*steps: tuple[int, int], was_slave: bool) -> Story:
     second.links["b:1"].states = [(second.start, IN_SYNC)]
     story = story_of(first, second, expects=True)
     story.availability_percent = story.min_coverage_percent = 1.0
-    story.asks, story.seed = {"sends ok"}, 2
+    story.asks = {"sends ok"}
     story.clock = list(steps)
     story.was_slave_until = {1: second.start - 500} if was_slave else {}
     story.sends = [
@@ -124,7 +145,7 @@ def test_sends_of_a_master_of_which_nothing_is_left(
     """By its clock the second one was the master before the window already. That it names a life
     which nobody has shows that somebody may have been there before; and where it names none, that
     it has written too few lines for so long a time."""
-    day = day_of(two_brokers(*steps, was_slave=was_slave))
+    day = unharmed(two_brokers(*steps, was_slave=was_slave))
     second = day.story.lives[1]
     keep(day, lambda line: line["boot"] == second.boot and line["ts"] >= W0)
     row = judged_day(day, tmp_path)
@@ -141,11 +162,11 @@ def two_at_once(*sends: Sends) -> Day:
     story.w1 = W0 + 20 * MINUTE
     second.end = story.w1 + MINUTE
     story.rivals, story.sends = [second], list(sends)
-    story.asks, story.seed = {"sends ok"}, 2
+    story.asks = {"sends ok"}
     story.availability_percent = story.min_coverage_percent = 1.0
     story.sends_ok_percent = 90.0
     last_ms = W0 + 2 * MINUTE
-    return keep(day_of(story), lambda line: line["boot"] != first.boot or line["ts"] < last_ms)
+    return keep(unharmed(story), lambda line: line["boot"] != first.boot or line["ts"] < last_ms)
 
 
 def test_what_one_of_two_masters_answered_behind_its_last_line(tmp_path: Path) -> None:
@@ -169,7 +190,7 @@ def test_metadata_of_a_slave_whose_lines_are_lost_up_to_the_end(tmp_path: Path) 
     story = story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True)
     story.asks, story.metadata_age_ms = {"metadata age"}, 30_000
     story.copies = Copies(1, [(W0 - 4_000, W1 + MINUTE)], [*range(W0 - 3_000, W1, 20 * MINUTE)])
-    day = keep(day_of(story), lambda line: line["role"] != "SLAVE" or line["ts"] >= W1)
+    day = keep(unharmed(story), lambda line: line["role"] != "SLAVE" or line["ts"] >= W1)
     row = judged_day(day, tmp_path)
     assert story.copies.most(W0, W1) == 20 * MINUTE
     assert row["verdict"] == INSUFFICIENT
@@ -178,7 +199,7 @@ def test_metadata_of_a_slave_whose_lines_are_lost_up_to_the_end(tmp_path: Path) 
 
 def test_nothing_is_told_of_a_group_by_a_line_behind_the_window_alone(tmp_path: Path) -> None:
     """What was at risk in the seconds of the window that it counts is no hour's."""
-    day = day_of(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True))
+    day = unharmed(story_of(connected(life(W0 - MINUTE, W1 + MINUTE)), expects=True))
     keep(day, behind_the_window).write(tmp_path)
     question = question_of([day], tmp_path, Window(DATE, W0, W1))
     plain, core = plain_tables(question), core_tables_of(question)
@@ -197,10 +218,10 @@ def test_a_clock_set_forward_over_the_end_beside_a_second_master(tmp_path: Path)
     second = connected(life(down[1], W1 + MINUTE))
     rival = life(W0 - 3 * MINUTE, W1 + MINUTE, machine=99)
     story = story_of(first, second, expects=True)
-    story.rivals, story.seed = [rival], 2
+    story.rivals = [rival]
     story.clock = [(down[0] + 20_000, 45 * MINUTE), (down[1] + 5 * MINUTE, 0)]
     story.sends = [Sends(W0 - MINUTE, W1 + MINUTE, 50, "ok")]
-    assert judged_day(day_of(story), tmp_path)["verdict"] != MET
+    assert judged_day(unharmed(story), tmp_path)["verdict"] != MET
 
 
 # -- what a reader of the files knows ----------------------------------------------------------
@@ -214,7 +235,7 @@ def test_nobody_hears_of_a_replica_from_files_that_are_not_read(tmp_path: Path) 
     second.links["b:1"].first_connected = W0 + 5 * MINUTE
     second.links["b:1"].states[1:] = [(W0 + 5 * MINUTE, CATCHING_UP), (copied, IN_SYNC)]
     story = story_of(past, second, interval_ms=30_000)
-    day = day_of(story)
+    day = unharmed(story)
     assert day.known_from("b:1") > W0
     row = judged_day(day, tmp_path)
     assert row["excluded_s"] == pytest.approx(20 * 60, abs=1)
