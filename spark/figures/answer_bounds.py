@@ -17,6 +17,7 @@ from spark.figures.sample_stream import Sample, Stream
 from spark.figures.send_bounds import (
     LEAST_RECORD_BYTES,
     MOST_SENDS_A_MS,
+    ClockDoubts,
     before_boot,
     is_asked,
     most_of_gap,
@@ -95,20 +96,26 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
         found.le = list(newest.latency.le)
         found.least = [0] * (len(found.le) + 1)
         found.most = [0] * (len(found.le) + 1)
+    doubts = ClockDoubts(samples, day)
     inside: str | None = None
     """The boot of which a sample was in the window: see spark/figures/send_bounds.py."""
     for place, sample in enumerate(samples):
         before, line = sample.boot_predecessor, sample.line
         found.uncounted += sample.in_window and line.sends is None
         if before is not None:
-            if sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == line.boot:
-                _add_counted(found, sample, before.ts, before, day)
+            if (
+                sample.ts >= day.w0_ms
+                or before.ts >= day.w0_ms
+                or inside == line.boot
+                or doubts.may_be_later(sample)
+            ):
+                _add_counted(found, sample, before.ts, before, doubts)
             inside = line.boot if sample.in_window else inside
             continue
         inside = line.boot if sample.in_window else inside
-        if sample.ts >= day.w0_ms:
+        if sample.ts >= day.w0_ms or doubts.may_be_later(sample):
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
-            _add_counted(found, sample, since_ms, None, day)
+            _add_counted(found, sample, since_ms, None, doubts)
         unseen = before_boot(samples, place, ancestry, day)
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
@@ -125,10 +132,11 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
 
 
 def _add_counted(
-    found: AnswerBounds, sample: Sample, since_ms: int, before: Sample | None, day: Day
+    found: AnswerBounds, sample: Sample, since_ms: int, before: Sample | None, doubts: ClockDoubts
 ) -> None:
     """What the counters of a sample counted since `since_ms`."""
-    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
+    day = doubts.day
+    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms and not doubts.may_be_sooner(sample):
         return
     now, past = sample.line.sends, before.line.sends if before is not None else None
     if now is None or (before is not None and past is None):

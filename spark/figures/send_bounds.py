@@ -47,9 +47,40 @@ class SendBounds:
         self.failed_most += most
 
 
+class ClockDoubts:
+    """Of which samples outside of the window another one of their life shows that they may be in
+    it: its clock was set in between."""
+
+    def __init__(self, samples: Sequence[Sample], day: Day) -> None:
+        self.day: Final = day
+        self._ahead: Final[dict[str, tuple[int, int]]] = {}
+        """Boot -> how far its wall clock was ahead of the monotonic one, at least and at most."""
+        boot, least, most = "", 0, 0
+        for sample in samples:
+            ahead_ms = sample.ts - sample.line.mono
+            if sample.line.boot != boot:
+                boot = sample.line.boot
+                least, most = self._ahead.get(boot, (ahead_ms, ahead_ms))
+            elif least <= ahead_ms <= most:
+                continue
+            least, most = min(least, ahead_ms), max(most, ahead_ms)
+            self._ahead[boot] = least, most
+
+    def may_be_later(self, sample: Sample) -> bool:
+        """Of one before the window."""
+        later_ms = sample.line.mono + self._ahead[sample.line.boot][1]
+        return later_ms - sample.ts > CLOCKS_MS and later_ms >= self.day.w0_ms
+
+    def may_be_sooner(self, sample: Sample) -> bool:
+        """Of one behind the window."""
+        sooner_ms = sample.line.mono + self._ahead[sample.line.boot][0]
+        return sample.ts - sooner_ms > CLOCKS_MS and sooner_ms < self.day.w1_ms
+
+
 def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
     """Of the whole window."""
     found, samples = SendBounds(), stream.samples
+    doubts = ClockDoubts(samples, day)
     inside: str | None = None
     """The boot of which a sample was in the window: what follows was not before it, whatever the
     wall clock says."""
@@ -58,15 +89,20 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
         if before is not None:
             if sample.line.sync == before.line.sync:
                 pass  # nobody sent
-            elif sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == sample.line.boot:
-                _add_counted(found, sample, before.ts, before, day)
+            elif (
+                sample.ts >= day.w0_ms
+                or before.ts >= day.w0_ms
+                or inside == sample.line.boot
+                or doubts.may_be_later(sample)
+            ):
+                _add_counted(found, sample, before.ts, before, doubts)
             inside = sample.line.boot if sample.in_window else inside
             continue
         line = sample.line
         inside = line.boot if sample.in_window else inside
-        if sample.ts >= day.w0_ms:
+        if sample.ts >= day.w0_ms or doubts.may_be_later(sample):
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
-            _add_counted(found, sample, since_ms, None, day)
+            _add_counted(found, sample, since_ms, None, doubts)
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
             found.add_unknown(before_boot(samples, place, ancestry, day).stored)
@@ -80,10 +116,11 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
 
 
 def _add_counted(
-    found: SendBounds, sample: Sample, since_ms: int, before: Sample | None, day: Day
+    found: SendBounds, sample: Sample, since_ms: int, before: Sample | None, doubts: ClockDoubts
 ) -> None:
     """What the counters of a sample counted since `since_ms`."""
-    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
+    day = doubts.day
+    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms and not doubts.may_be_sooner(sample):
         return
     ok, failed = _risen(sample.line.sync, before.line.sync if before is not None else None)
     if ok or failed:

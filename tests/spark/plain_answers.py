@@ -20,6 +20,7 @@ from tests.spark.plain_bounds import (
     comes_back,
     ends_at,
     hidden_before,
+    may_be_inside,
     true_ms,
 )
 from tests.spark.plain_samples import SEND_RESULTS, Json, Sample, Window
@@ -93,6 +94,11 @@ def _told(stream: list[Sample], past: Past, window: Window) -> Iterator[Told]:
 
 def _is_counted(stream: list[Sample], place: int, window: Window) -> bool:
     """Whether any of what it counted may be of the window."""
+    sample = stream[place]
+    return _seems_counted(stream, place, window) or may_be_inside(stream, sample, window)
+
+
+def _seems_counted(stream: list[Sample], place: int, window: Window) -> bool:
     sample = stream[place]
     since = _since(sample, window)
     if sample.ts >= window.w1 and since >= window.w1:
