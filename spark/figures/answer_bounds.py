@@ -109,13 +109,13 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
                 or inside == line.boot
                 or doubts.may_be_later(sample)
             ):
-                _add_counted(found, sample, before.ts, before, doubts)
+                _add_counted(found, sample, before.ts, before, day)
             inside = line.boot if sample.in_window else inside
             continue
         inside = line.boot if sample.in_window else inside
         if sample.ts >= day.w0_ms or doubts.may_be_later(sample):
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
-            _add_counted(found, sample, since_ms, None, doubts)
+            _add_counted(found, sample, since_ms, None, day)
         unseen = before_boot(samples, place, ancestry, day)
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
@@ -132,11 +132,10 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
 
 
 def _add_counted(
-    found: AnswerBounds, sample: Sample, since_ms: int, before: Sample | None, doubts: ClockDoubts
+    found: AnswerBounds, sample: Sample, since_ms: int, before: Sample | None, day: Day
 ) -> None:
     """What the counters of a sample counted since `since_ms`."""
-    day = doubts.day
-    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms and not doubts.may_be_sooner(sample):
+    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
         return
     now, past = sample.line.sends, before.line.sends if before is not None else None
     if now is None or (before is not None and past is None):

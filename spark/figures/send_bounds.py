@@ -48,33 +48,27 @@ class SendBounds:
 
 
 class ClockDoubts:
-    """Of which samples outside of the window another one of their life shows that they may be in
-    it: its clock was set in between."""
+    """Of which samples before the window a later one of their life shows that they may be in it:
+    its clock was set forward in between."""
 
     def __init__(self, samples: Sequence[Sample], day: Day) -> None:
-        self.day: Final = day
-        self._ahead: Final[dict[str, tuple[int, int]]] = {}
-        """Boot -> how far its wall clock was ahead of the monotonic one, at least and at most."""
-        boot, least, most = "", 0, 0
+        self._day: Final = day
+        self._ahead: Final[dict[str, int]] = {}
+        """Boot -> how far its wall clock was ahead of the monotonic one, at most."""
+        boot, most = "", 0
         for sample in samples:
             ahead_ms = sample.ts - sample.line.mono
             if sample.line.boot != boot:
                 boot = sample.line.boot
-                least, most = self._ahead.get(boot, (ahead_ms, ahead_ms))
-            elif least <= ahead_ms <= most:
+                most = self._ahead.get(boot, ahead_ms)
+            elif ahead_ms <= most:
                 continue
-            least, most = min(least, ahead_ms), max(most, ahead_ms)
-            self._ahead[boot] = least, most
+            self._ahead[boot] = most = max(most, ahead_ms)
 
     def may_be_later(self, sample: Sample) -> bool:
-        """Of one before the window."""
-        later_ms = sample.line.mono + self._ahead[sample.line.boot][1]
-        return later_ms - sample.ts > CLOCKS_MS and later_ms >= self.day.w0_ms
-
-    def may_be_sooner(self, sample: Sample) -> bool:
-        """Of one behind the window."""
-        sooner_ms = sample.line.mono + self._ahead[sample.line.boot][0]
-        return sample.ts - sooner_ms > CLOCKS_MS and sooner_ms < self.day.w1_ms
+        """Whether a sample before the window may be one of it."""
+        later_ms = sample.line.mono + self._ahead[sample.line.boot]
+        return later_ms - sample.ts > CLOCKS_MS and later_ms >= self._day.w0_ms
 
 
 def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
@@ -95,14 +89,14 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
                 or inside == sample.line.boot
                 or doubts.may_be_later(sample)
             ):
-                _add_counted(found, sample, before.ts, before, doubts)
+                _add_counted(found, sample, before.ts, before, day)
             inside = sample.line.boot if sample.in_window else inside
             continue
         line = sample.line
         inside = line.boot if sample.in_window else inside
         if sample.ts >= day.w0_ms or doubts.may_be_later(sample):
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
-            _add_counted(found, sample, since_ms, None, doubts)
+            _add_counted(found, sample, since_ms, None, day)
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
             found.add_unknown(before_boot(samples, place, ancestry, day).stored)
@@ -116,11 +110,10 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
 
 
 def _add_counted(
-    found: SendBounds, sample: Sample, since_ms: int, before: Sample | None, doubts: ClockDoubts
+    found: SendBounds, sample: Sample, since_ms: int, before: Sample | None, day: Day
 ) -> None:
     """What the counters of a sample counted since `since_ms`."""
-    day = doubts.day
-    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms and not doubts.may_be_sooner(sample):
+    if sample.ts >= day.w1_ms and since_ms >= day.w1_ms:
         return
     ok, failed = _risen(sample.line.sync, before.line.sync if before is not None else None)
     if ok or failed:

@@ -201,13 +201,12 @@ def begun_at(first: Sample) -> int:
 
 
 def may_be_inside(stream: list[Sample], sample: Sample, window: Window) -> bool:
-    """Another sample of its life has a clock that was set since or before, by which one outside of
-    the window would be in it."""
-    some = [s.ts - s.mono for s in stream if s.boot == sample.boot]
-    moment = sample.mono + (max(some) if sample.ts < window.w0 else min(some))
-    if abs(moment - sample.ts) <= CLOCKS_MS:
+    """Another sample of its life shows that the clock of one before the window was behind, by so
+    much that it may be in it."""
+    if sample.ts >= window.w0:
         return False
-    return bool(moment >= window.w0 if sample.ts < window.w0 else moment < window.w1)
+    later = sample.mono + max(s.ts - s.mono for s in stream if s.boot == sample.boot)
+    return bool(later - sample.ts > CLOCKS_MS and later >= window.w0)
 
 
 def sends(stream: list[Sample], past: Past, window: Window) -> Json:
@@ -235,8 +234,8 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         came_in |= {sample.boot} if sample.in_window else set()
         if sample.before is None and sample.ts < window.w0:
             is_before = True
-        if (is_before or is_behind) and may_be_inside(stream, sample, window):
-            is_before = is_behind = False
+        if is_before and may_be_inside(stream, sample, window):
+            is_before = False
         if not is_before and not is_behind:
             sums["ok_most"] += ok
             sums["failed_most"] += failed
