@@ -19,6 +19,7 @@ from spark.figures.sample_stream import Sample, Stream
 from spark.figures.send_bounds import (
     LEAST_RECORD_BYTES,
     MOST_SENDS_A_MS,
+    ClockDoubts,
     before_boot,
     is_asked,
     most_of_gap,
@@ -97,25 +98,31 @@ def answer_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> AnswerBounds:
         found.le = list(newest.latency.le)
         found.least = [0] * (len(found.le) + 1)
         found.most = [0] * (len(found.le) + 1)
+    doubts = ClockDoubts(samples, day)
     inside: str | None = None
     """The boot of which a sample was in the window: see spark/figures/send_bounds.py."""
     for place, sample in enumerate(samples):
         before, line = sample.boot_predecessor, sample.line
         found.uncounted += sample.in_window and line.sends is None
         if before is not None:
-            if sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == line.boot:
+            if (
+                sample.ts >= day.w0_ms
+                or before.ts >= day.w0_ms
+                or inside == line.boot
+                or doubts.may_be_later(sample)
+            ):
                 _add_counted(found, sample, before.ts, before, day)
             inside = line.boot if sample.in_window else inside
             continue
         inside = line.boot if sample.in_window else inside
-        if sample.ts >= day.w0_ms:
+        if sample.ts >= day.w0_ms or doubts.may_be_later(sample):
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
         unseen = before_boot(samples, place, ancestry, day)
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
             found.add_unknown(unseen.answered, unseen.stored)
-        elif end.ended is not None and is_asked(samples, place, day):
+        elif end.ended is not None and is_asked(samples, place, ancestry, day):
             ended = end.ended
             found.add(ended.sends, past.line.sends, is_inside=end.is_inside(past, day))
             found.add_good(min(unseen.stored, ended.uncounted_ms * MOST_SENDS_A_MS))

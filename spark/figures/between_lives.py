@@ -11,11 +11,12 @@ Tested by tests/spark/figures/test_lives_and_names.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from spark.reported_day import REACH_MS
-from spark.vocabulary import DAY_MS
+from spark.reported_day import REACH_MS, Day
+from spark.vocabulary import DAY_MS, MASTER_ROLES
 
 if TYPE_CHECKING:
     from spark.dumps.dump_line import Line
@@ -52,7 +53,8 @@ class Lives:
     """The lives of one stream, to be measured one after the other in its order.
 
     `is_one_broker`: all of those that were measured are one broker's: each but one names another
-    life of the stream as the one before it, and no two the same.
+    life of the stream as the one before it, maybe through those of other streams, and no two the
+    same.
     """
 
     def __init__(
@@ -132,17 +134,24 @@ class Lives:
             return None
         return self._by_boot.get(boot) or self._elsewhere.get(boot)
 
+    def _is_end(self, life: LifeClocks, passed_by: Collection[str]) -> bool:
+        return life.first.boot in self._by_boot or life.first.boot in passed_by
+
     def _name(self, life: LifeClocks) -> LifeClocks | None:
-        """The life that it names, which may stand behind it where a clock was set back."""
-        boot = life.first.prev_boot
-        named = self._by_boot.get(boot) if boot is not None and boot != life.first.boot else None
-        if named is None or boot is None:
+        """The life that it names, which may stand behind it where a clock was set back; and whether
+        that comes from one of this stream, which makes both one broker's."""
+        named = ours = self._past_of(life)
+        passed_by = {life.first.boot}
+        while ours is not None and not self._is_end(ours, passed_by):
+            passed_by.add(ours.first.boot)
+            ours = self._past_of(ours)
+        if ours is None or ours.first.boot in passed_by:
             self.is_one_broker = self.is_one_broker and not self._has_root
             self._has_root = True
         else:
-            self.is_one_broker = self.is_one_broker and boot not in self._named
-            self._named.add(boot)
-        return self._past_of(life)
+            self.is_one_broker = self.is_one_broker and ours.first.boot not in self._named
+            self._named.add(ours.first.boot)
+        return named
 
 
 def _measure_before(before: LifeClocks, life: LifeClocks, told: int) -> None:
@@ -151,11 +160,12 @@ def _measure_before(before: LifeClocks, life: LifeClocks, told: int) -> None:
     sample = life.samples[0]
     sample.passed_ms = passed_ms(before, life)
     if sample.passed_ms is None:
-        sample.hidden_down_ms, sample.proves_down = DAY_MS, False
+        sample.hidden_down_ms, sample.proves_down, sample.shows_more = DAY_MS, False, True
         return
     hidden_ms = _hidden_ms(sample, sample.passed_ms, told)
     sample.hidden_down_ms = _kept_ms(hidden_ms)
     sample.proves_down = hidden_ms >= -AGREE_MS
+    sample.shows_more = _hidden_ms(sample, sample.passed_ms, before.last.ts) < -AGREE_MS
 
 
 def _hidden_ms(first: Sample, passed: int, told: int) -> int:
@@ -219,6 +229,76 @@ def _is_asked(past: LifeClocks, life: LifeClocks) -> bool:
     is_same_host = first.host is not None and first.host == before.host
     is_same_machine = _risen_ms(before, first) is not None
     return is_behind and (is_same_host or is_same_machine)
+
+
+def inherit_hidden(masters: Iterable[Sample], every: Sequence[LifeClocks], day: Day) -> None:
+    """Who was a slave before it became the master brings along what is hidden before that life, as
+    long as nobody held the clock. `masters`: laid out; `every`: all lives of the group."""
+    by_boot: dict[str, LifeClocks] = {}
+    for each in every:
+        by_boot.setdefault(each.first.boot, each)
+    latest_ms = 0
+    for sample in masters:
+        before = sample.predecessor
+        if sample.boot_predecessor is None and sample.line.boot_ts < day.w1_ms:
+            past = list(_past_lives(sample.line, by_boot))
+            is_other = before is not None and all(
+                before.line.boot != one.first.boot for one in past
+            )
+            is_told = is_other and latest_ms >= day.w0_ms - REACH_MS
+            for slave in itertools.takewhile(_is_of_slave, past):
+                hidden_ms = _hidden_before(slave, by_boot, day.w0_ms)
+                if hidden_ms < DAY_MS or not is_told:  # who is told of was the master then
+                    _inherit(by_boot[sample.line.boot], slave, hidden_ms, day.w0_ms)
+        latest_ms = sample.ts if sample.boot_predecessor is None else max(latest_ms, sample.ts)
+
+
+def _past_lives(line: Line, by_boot: Mapping[str, LifeClocks]) -> Iterator[LifeClocks]:
+    """The life that it names, the one that that names, and so on."""
+    seen = {line.boot}
+    while line.prev_boot is not None and line.prev_boot not in seen:
+        seen.add(line.prev_boot)
+        past = by_boot.get(line.prev_boot)
+        if past is None:
+            return
+        yield past
+        line = past.first
+
+
+def _is_of_slave(life: LifeClocks) -> bool:
+    return life.first.role not in MASTER_ROLES
+
+
+def _hidden_before(life: LifeClocks, by_boot: Mapping[str, LifeClocks], w0_ms: int) -> int:
+    """How much time its clock does not show between a life and the one that it names."""
+    sample, boot = life.samples[0], life.first.prev_boot
+    if boot is None:
+        return 0
+    if boot in by_boot:
+        passed = passed_ms(by_boot[boot], life)
+        latest_ms = by_boot[boot].latest_ms
+        return DAY_MS if passed is None else _kept_ms(_hidden_ms(sample, passed, latest_ms))
+    if life.first.boot_ts < w0_ms - DAY_MS:
+        return 0
+    now = life.true_first_ms
+    return DAY_MS if now is None else _kept_ms(now - sample.ts)
+
+
+def _inherit(life: LifeClocks, slave: LifeClocks, hidden_ms: int, w0_ms: int) -> None:
+    """What is hidden before the life of a slave is hidden before the one that it led to."""
+    sample, first = life.samples[0], slave.samples[0]
+    is_before = first.ts < w0_ms
+    if is_before:
+        is_held = slave.true_first_ms is not None
+        shown_ms = w0_ms - min(first.line.boot_ts, first.ts)
+        hidden_ms = 0 if is_held else max(0, hidden_ms - shown_ms)
+    now = life.true_first_ms
+    if now is not None:
+        hidden_ms = min(hidden_ms, _kept_ms(now - sample.ts))
+    if is_before and now is None:
+        sample.carried_ms += hidden_ms
+    else:
+        sample.hidden_down_ms = max(sample.hidden_down_ms, hidden_ms)
 
 
 def lives_of(samples: Iterable[Sample]) -> list[LifeClocks]:

@@ -191,10 +191,9 @@ def group_columns(group: GroupFigures) -> Row:
     inside = group.stream.inside
     row: Row = {"samples": len(inside), "closed": bool(group.stream.closing)}
     row["role"] = _role(inside)
-    row |= _exposure(group.at_risk, group.oldest)
-    if not inside:
-        return {**row, "exposure_covered_s": None}
-    row |= {**group.counters, **_latency(inside)}
+    if not inside:  # a closing sample alone says too little of a group
+        return {**row, **_exposure({}, {}), "exposure_covered_s": None}
+    row |= {**_exposure(group.at_risk, group.oldest), **group.counters, **_latency(inside)}
     row["sync_ok_ratio"] = send_ratio(row)
     row |= send_columns(inside, risen)
     row["restarts"] = sum(map(_is_restart, inside))
@@ -290,7 +289,8 @@ def metadata_columns(slave: Stream, ancestry: Ancestry, day: Day) -> list[Row]:
             failures[each.kind] = failures.get(each.kind, 0) + rise
     for start_ms, end_ms, sample in spoken(slave, day):
         for each in first_of_kind(sample):
-            if each.age_ms is not None and each.kind in failures:
+            if each.age_ms is not None:
+                failures.setdefault(each.kind, 0)  # of a closing sample alone, perhaps
                 weights = ages.setdefault(each.kind, {})
                 weights[each.age_ms] = weights.get(each.age_ms, 0) + end_ms - start_ms
     return [

@@ -222,11 +222,15 @@ class _Builder:
         self._put(sample.spoken_ms, sample.ts, BAD, DISCONNECTED, sample)
 
     def _is_unnamed(self, sample: Sample) -> bool:
-        """Whether a connection that has no name yet may be that of the replica."""
+        """Whether a connection that has no name yet may be that of the replica: one that was there
+        at any time since the sample before it."""
         if self._asked.unnamed_since is None:
             return False
         group = sample.line.cluster, sample.line.broker
-        return any(row.connected and is_unnamed(group, name) for name, row in sample.rows.items())
+        return any(
+            is_unnamed(group, name) and _was_connected(sample, row)
+            for name, row in sample.rows.items()
+        )
 
     def _add_counted(self, sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> None:
         counted = _counted(sample, row, row_before)
@@ -327,6 +331,14 @@ class _Builder:
         if at_ms < self._day.w1_ms:
             pieces.append(Piece(at_ms, self._day.w1_ms, UNKNOWN))
         return pieces
+
+
+def _was_connected(sample: Sample, row: ReplicaRow) -> bool:
+    """Whether a replica was connected at a sample, or since the one before it."""
+    before = sample.boot_predecessor
+    past = before.rows.get(row.id) if before is not None else None
+    past_ms = past.state_ms.in_sync + past.state_ms.catching_up if past is not None else 0
+    return row.connected or row.state_ms.in_sync + row.state_ms.catching_up > past_ms
 
 
 def _counted(sample: Sample, row: ReplicaRow, row_before: ReplicaRow | None) -> dict[str, int]:

@@ -17,7 +17,13 @@ from typing import Final
 import msgspec
 
 from spark.dumps.dump_line import BadLineError, FileLines, Line, ReplicaRow, decode_line, shown_text
-from spark.figures.between_lives import LifeClocks, Lives, lives_of, slept_ms
+from spark.figures.between_lives import (
+    LifeClocks,
+    Lives,
+    inherit_hidden,
+    lives_of,
+    slept_ms,
+)
 from spark.figures.life_ends import LifeEnds
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
@@ -53,7 +59,7 @@ class Sample(msgspec.Struct, eq=False):
         is right
     passed_ms: of a boot's first sample, how long ago the last line of the life before was, by
         clocks that nobody sets; null where nothing proves it. proves_down: not where the wall
-        clock shows more time between them than that
+        clock shows more time than that since anybody told of any; shows_more: since that line
     is_free: no other boot told of a part of its interval
     overtaken: a boot before its own tells of its moment
     out_of_order: its boot had a later `ts` before
@@ -79,6 +85,7 @@ class Sample(msgspec.Struct, eq=False):
     carried_ms: int = 0
     passed_ms: int | None = None
     proves_down: bool = True
+    shows_more: bool = False
     is_free: bool = True
     overtaken: bool = False
     out_of_order: bool = False
@@ -170,9 +177,12 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
         else:
             slaves.setdefault(sample.line.broker_id, []).append(sample)
     every = lives_of(sorted(samples, key=_place_in_order))
+    of_slaves = {number: in_order(some, day, every) for number, some in sorted(slaves.items())}
+    of_masters = in_order(masters, day, every, is_known=is_known)
+    inherit_hidden(of_masters.samples, every, day)
     return GroupSamples(
-        in_order(masters, day, every, is_known=is_known),
-        {number: in_order(of_slave, day, every) for number, of_slave in sorted(slaves.items())},
+        of_masters,
+        of_slaves,
         bad,
         _digest(texts),
         begins=[sample for sample in samples if sample.line.seq == 1],
@@ -270,14 +280,17 @@ def _lay_out(measured: Lives, w1_ms: int) -> None:
     """Interval, segment and down time of each sample of each boot: none tells what another one
     told. Closing samples tell of what is behind all others: the clock of one may have been
     wrong."""
-    told_by_others = latest = 0
+    told_by_others = 0
+    latest = max((s.ts for life in measured.all for s in life.samples if s.ts < w1_ms), default=0)
+    behind_all = latest
     closing: list[tuple[Sample, int]] = []
     for life in measured.all:
         told = told_by_others
-        measured.measure(life, told)
+        measured.measure(life, told if life.first.ts < w1_ms else behind_all)
         for each in _by_ts(life.samples):
             if each.ts >= w1_ms:
                 closing.append((each, told_by_others))
+                behind_all = max(behind_all, each.ts)
                 continue
             _place(each, told, told_by_others)
             if measured.is_one_broker or each.is_free:
@@ -286,7 +299,7 @@ def _lay_out(measured: Lives, w1_ms: int) -> None:
                     each.hidden_ms = min(hidden_ms, DAY_MS)
             if each.ts > told:
                 told = each.ts
-        told_by_others = latest = told
+        told_by_others = told
     for each, by_others in closing:
         _place(each, latest, max(by_others, latest if latest >= w1_ms else 0))
         latest = max(latest, each.ts)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from spark.dumps.dump_line import SyncResults
 from spark.figures.counted_ends import life_end
 from spark.figures.sample_stream import Sample, Stream
-from spark.figures.two_masters import Ancestry
+from spark.figures.two_masters import CLOCKS_MS, Ancestry
 from spark.reported_day import Day
 
 LEAST_RECORD_BYTES: Final = 91
@@ -49,9 +49,34 @@ class SendBounds:
         self.failed_most += most
 
 
+class ClockDoubts:
+    """Of which samples before the window a later one of their life shows that they may be in it:
+    its clock was set forward in between."""
+
+    def __init__(self, samples: Sequence[Sample], day: Day) -> None:
+        self._day: Final = day
+        self._ahead: Final[dict[str, int]] = {}
+        """Boot -> how far its wall clock was ahead of the monotonic one, at most."""
+        boot, most = "", 0
+        for sample in samples:
+            ahead_ms = sample.ts - sample.line.mono
+            if sample.line.boot != boot:
+                boot = sample.line.boot
+                most = self._ahead.get(boot, ahead_ms)
+            elif ahead_ms <= most:
+                continue
+            self._ahead[boot] = most = max(most, ahead_ms)
+
+    def may_be_later(self, sample: Sample) -> bool:
+        """Whether a sample before the window may be one of it."""
+        later_ms = sample.line.mono + self._ahead[sample.line.boot]
+        return later_ms - sample.ts > CLOCKS_MS and later_ms >= self._day.w0_ms
+
+
 def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
     """Of the whole window."""
     found, samples = SendBounds(), stream.samples
+    doubts = ClockDoubts(samples, day)
     inside: str | None = None
     """The boot of which a sample was in the window: what follows was not before it, whatever the
     wall clock says."""
@@ -60,19 +85,24 @@ def send_bounds(stream: Stream, ancestry: Ancestry, day: Day) -> SendBounds:
         if before is not None:
             if sample.line.sync == before.line.sync:
                 pass  # nobody sent
-            elif sample.ts >= day.w0_ms or before.ts >= day.w0_ms or inside == sample.line.boot:
+            elif (
+                sample.ts >= day.w0_ms
+                or before.ts >= day.w0_ms
+                or inside == sample.line.boot
+                or doubts.may_be_later(sample)
+            ):
                 _add_counted(found, sample, before.ts, before, day)
             inside = sample.line.boot if sample.in_window else inside
             continue
         line = sample.line
         inside = line.boot if sample.in_window else inside
-        if sample.ts >= day.w0_ms:
+        if sample.ts >= day.w0_ms or doubts.may_be_later(sample):
             since_ms = line.boot_ts if sample.from_zero else day.w0_ms - 1
             _add_counted(found, sample, since_ms, None, day)
         end, past = life_end(sample, ancestry), sample.predecessor
         if end is None or past is None:
             found.add_unknown(before_boot(samples, place, ancestry, day).stored)
-        elif end.ended is not None and is_asked(samples, place, day):
+        elif end.ended is not None and is_asked(samples, place, ancestry, day):
             ok, failed = _risen(end.ended.sync, past.line.sync)
             found.add(ok, failed, is_inside=end.is_inside(past, day))
         found.add_unknown(shown_behind(samples, place, day))
@@ -103,12 +133,37 @@ def _risen(now: SyncResults, past: SyncResults | None) -> tuple[int, int]:
     return ok, failed
 
 
-def is_asked(samples: Sequence[Sample], place: int, day: Day) -> bool:
+def is_asked(samples: Sequence[Sample], place: int, ancestry: Ancestry, day: Day) -> bool:
     """Whether anything between the boot whose first sample is at `place` and the last line of the
     life before can be in the window."""
     if _comes_back(samples, place, day):
         return True
-    return true_ms(samples, place - 1) < day.w1_ms and samples[place].line.boot_ts > day.w0_ms
+    is_behind = _until_ms(samples, place, ancestry, day) > day.w0_ms
+    is_behind = is_behind or _hidden_ms(samples[place], day) > 0
+    return is_behind and true_ms(samples, place - 1) < day.w1_ms
+
+
+def _until_ms(samples: Sequence[Sample], place: int, ancestry: Ancestry, day: Day) -> int:
+    """Until when the life before may have answered: the boot whose first sample is at `place`. But
+    of two masters at once the other one's boot ended nothing."""
+    before, first = samples[place - 1], samples[place]
+    begin_ms = first.ts if first.line.seq > 1 else min(first.line.boot_ts, first.ts)
+    if (
+        before.in_window
+        and not before.line.final
+        and true_ms(samples, place - 1) - begin_ms > CLOCKS_MS
+        and not ancestry.comes_from(first.line.boot, before.line.boot)
+    ):
+        return day.w1_ms
+    return _begun_ms(first)
+
+
+def _begun_ms(first: Sample) -> int:
+    """When the boot whose first sample is `first` began, at the latest. Where its clock shows more
+    time since then than its lines take, it may have been set forward in between."""
+    line = first.line
+    by_lines_ms = first.ts - (line.seq - 1) * line.interval_ms
+    return by_lines_ms if by_lines_ms - line.boot_ts > line.interval_ms else line.boot_ts
 
 
 class Uncounted(NamedTuple):
@@ -121,18 +176,18 @@ class Uncounted(NamedTuple):
 def before_boot(samples: list[Sample], place: int, ancestry: Ancestry, day: Day) -> Uncounted:
     """Between the last line of the life before and the boot whose first sample is at `place`."""
     sample, before = samples[place], samples[place].predecessor
-    line = sample.line
     if before is None:
-        most = most_of_gap(day.w0_ms, line.boot_ts, day) + _hidden_sends(sample, day)
+        most = most_of_gap(day.w0_ms, _begun_ms(sample), day) + _hidden_sends(sample, day)
         return Uncounted(most, most)
     if _comes_back(samples, place, day):
         most = most_of_gap(day.w0_ms, day.w1_ms, day)
         return Uncounted(most, most)
     since_ms = true_ms(samples, place - 1)
-    if not is_asked(samples, place, day):
+    if not is_asked(samples, place, ancestry, day):
         return Uncounted(0, 0)
     # Where clocks contradict each other, a line could be missing all the same.
-    most = max(most_of_gap(since_ms, line.boot_ts, day), before.line.interval_ms * MOST_SENDS_A_MS)
+    until_ms = _until_ms(samples, place, ancestry, day)
+    most = max(most_of_gap(since_ms, until_ms, day), before.line.interval_ms * MOST_SENDS_A_MS)
     most += _hidden_sends(sample, day)
     if not ancestry.follows(sample):
         return Uncounted(most, most)
@@ -153,14 +208,20 @@ def shown_behind(samples: Sequence[Sample], place: int, day: Day) -> int:
     """At most so many sends of the window may be of the life whose first sample is at `place`: its
     clock shows it behind the window, and more time since the life before than passed."""
     sample = samples[place]
-    if place == 0 or sample.ts < day.w1_ms or sample.proves_down:
+    if place == 0 or sample.ts < day.w1_ms or not sample.shows_more:
         return 0
     return most_of_gap(true_ms(samples, place - 1), day.w1_ms, day)
 
 
 def _hidden_sends(sample: Sample, day: Day) -> int:
     """What may have been answered in time that the wall clock has no room for."""
-    return sample.hidden_down_ms * MOST_SENDS_A_MS if sample.line.boot_ts > day.w0_ms else 0
+    return _hidden_ms(sample, day) * MOST_SENDS_A_MS
+
+
+def _hidden_ms(sample: Sample, day: Day) -> int:
+    """Of the time before a boot that its clock does not show, how much may be of the window."""
+    before_ms = max(0, day.w0_ms - sample.line.boot_ts)
+    return max(0, sample.hidden_down_ms - before_ms, sample.carried_ms)
 
 
 def true_ms(samples: Sequence[Sample], place: int) -> int:

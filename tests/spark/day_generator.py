@@ -24,10 +24,12 @@ from typing import Any, Final
 
 from tests.spark.day_events import (
     CATCHING_UP,
+    DAY,
     DISCONNECTED,
     GAP_MS,
     IN_SYNC,
     LOOK_MS,
+    MIDNIGHT,
     Disturbance,
     Life,
     Link,
@@ -171,18 +173,30 @@ class Day:
         return sorted(found, key=lambda line: (line["boot_ts"], line["boot"], line["seq"]))
 
     def known_from(self, replica: str) -> int:
-        """When a reader of the files first hears of a replica; the day's end: never."""
+        """When a reader of the files first hears of a replica; the day's end: never. Files of the
+        day before are read, older ones are not."""
         if self.story.expects:
             return 0
-        names = (replica, ip_of(self.story, replica), UNNAMED)
+        names = (replica, ip_of(self.story, replica))
         return min(
             (
                 self.moment_of(line)
                 for line in self.lines
-                if any(row["id"] in names for row in line["replicas"])
+                if line["ts"] >= MIDNIGHT - DAY
+                and any(
+                    row["id"] in names or (row["id"] == UNNAMED and self._is_it(replica, line))
+                    for row in line["replicas"]
+                )
             ),
             default=self.story.w1,
         )
+
+    def _is_it(self, replica: str, line: Line) -> bool:
+        """Whether the one row of a line, which has no name, is that of the replica."""
+        lives = [*self.story.lives, *self.story.rivals]
+        link = next(life for life in lives if life.boot == line["boot"]).links.get(replica)
+        first = link.first_connected if link is not None else None
+        return first is not None and first <= self.moment_of(line)
 
     def moment_of(self, line: Line) -> int:
         """When a master's line was written, in true time."""
@@ -221,12 +235,21 @@ def day_of(story: Story) -> Day:
     return Day(story, _befallen(chance, _files(written, chance), story))
 
 
+def unharmed(story: Story) -> Day:
+    """The same, of which nothing was lost."""
+    chance = random.Random(f"lines {story.seed}")
+    return Day(story, _files(_Writer(story, chance).lines(), chance))
+
+
 def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
     """The least time in these states, in the window, that counters of the files' lines prove: by
     how much they rose from line to line of a boot, as far as the lines are of the window; and up to
-    the first line that is left of a boot that began there, if the replica was known before."""
+    the first line that is left of a boot that began there, if the replica was known before. Of a
+    row that the line before lacks it is no more than the time between them: what it counted before
+    that may be anybody's, if it had no name."""
     story, known_from = day.story, day.known_from(replica)
     proved, boot, before = 0, "", None
+    last_mono, is_missing = 0, False
     for line in day.lines:
         if line["role"] == "SLAVE":
             continue
@@ -236,14 +259,19 @@ def proved_ms(day: Day, replica: str, states: Collection[str]) -> int:
             is_from_zero = line["boot_ts"] >= story.w0 and moment > known_from
             # How long its boot was ago a clock that is wrong does not tell.
             is_from_zero = is_from_zero and not story.clock_offset(moment)
-            boot, before = line["boot"], 0 if is_from_zero else None
+            boot, before, is_missing = line["boot"], 0 if is_from_zero else None, False
         is_inside = story.w0 <= line["ts"] < story.w1
         if not is_inside or any(is_ip(row["id"]) for row in line["replicas"]):
             before = None
         elif rows:
             counted = sum(rows[0]["state_ms"][state] for state in states)
-            proved += counted - (counted if before is None else before)
+            new = counted - (counted if before is None else before)
+            if is_missing:
+                whole = sum(rows[0]["state_ms"].values())
+                new = max(0, new - max(0, whole - (line["mono"] - last_mono)))
+            proved += new
             before = counted
+        is_missing, last_mono = not rows, line["mono"]
     return proved
 
 
@@ -262,12 +290,15 @@ class _Writer:
     def lines(self) -> list[Line]:
         """Of all lives, those of slaves included, in the order of writing."""
         found: list[Line] = []
+        before: dict[int, Life] = {}
         for life in self.story.lives:
-            is_first = life.machine not in self.last_on_disk
-            was_slave = is_first and life.machine in self.story.was_slave_until
+            past, until = before.get(life.machine), self.story.was_slave_until.get(life.machine)
+            was_slave = until is not None and until <= life.start
+            was_slave = was_slave and (past is None or past.end <= until)
             if was_slave or (life.machine and self.chance.random() < 0.3):
-                found += self._of_slave(life)
+                found += self._of_slave(life, past, until if was_slave else None)
             found += self._of_life(life)
+            before[life.machine] = life
         for machine, moment in self.story.returns.items():
             last = next(life for life in reversed(self.story.lives) if life.machine == machine)
             found += self._of_return(last, moment)
@@ -318,7 +349,7 @@ class _Writer:
                 continue
             line = self._head(life, seq, moment, "ASYNC_MASTER")
             line |= {"prev_boot": prev_boot, "prev_seq": prev_seq}
-            line["final"] = life.clean and moment == life.end - 1
+            line["final"] = moment == _last_ms(life)
             look, blind = looks.before(moment), looks.blind_at(moment)
             has_looked = look is not None
             if look is not None and blind is None:
@@ -352,7 +383,8 @@ class _Writer:
         story = self.story
         written = (moment - self.genesis) * BYTES_A_MS
         ahead = story.skew.get(life.machine, 0)
-        sent = counted(story.sends, life.start, moment) if life in story.lives else {}
+        sent = counted(story.sends, life.start, _counted_until(life, moment))
+        sent = sent if life in story.lives else {}
         return {
             "v": life.version,
             "ts": moment + story.clock_offset(moment) + ahead,
@@ -429,7 +461,9 @@ class _Writer:
         ):
             return
         past = last[0]
-        sent = counted(self.story.sends, past.start, past.end)
+        sent: dict[str, int] = {}
+        if past in self.story.lives:
+            sent = counted(self.story.sends, past.start, past.end)
         line["ended"] = {
             "boot": past.boot,
             "uncounted_ms": 64,
@@ -515,25 +549,45 @@ class _Writer:
             found.append(line)
         return found
 
-    def _of_slave(self, life: Life) -> list[Line]:
-        """Some lines that this life's broker wrote while it was a slave."""
+    def _of_slave(self, life: Life, past: Life | None, until: int | None) -> list[Line]:
+        """Some lines that this life's broker wrote while it was a slave: behind its life `past` as
+        a master, if it had one. `until`: when that ended, and it was promoted; its machine may have
+        been rebooted since."""
         interval = self.story.interval_ms
         boot = f"{self.chance.getrandbits(32):08x}5a5a5a5a"
-        until = self.story.was_slave_until.get(life.machine)
-        start = (until or life.start) - 12 * interval
-        slave = Life(start, life.start, True, life.broker_id, life.machine, boot, 0, 0)
-        slave.version, slave.machine_on = 2 if until else 1, life.machine_on
-        found = []
+        is_rebooted = until is not None and until <= life.machine_on
+        of_machine = past if is_rebooted and past is not None else life
+        begin = max(of_machine.machine_on, past.end + 300 if past is not None else 0)
+        start = max((until or life.start) - 12 * interval, begin)
+        slave = Life(start, start, True, life.broker_id, life.machine, boot, 0, 0)
+        slave.version, slave.machine_on = 2 if until else 1, of_machine.machine_on
+        slave.reboots = of_machine.reboots
+        prev_boot, prev_seq = self.last_on_disk.get(life.machine, (None, None))
+        found: list[Line] = []
         for seq in range(1, 12):
             moment = start + seq * interval - 300
+            if moment >= (until or life.start):
+                break
             line = self._head(slave, seq, moment, "SLAVE")
+            line |= {"prev_boot": prev_boot, "prev_seq": prev_seq}
             if until:
                 host = f"10.0.0.{life.machine}:10911"
                 line |= {"since": line["mono"], "host": host, "lag_le": [1_000], "sends": SENDS}
                 self._tell_machine(slave, line, moment)
+                self._tell_end(slave, line)
             found.append(line)
             self.last_on_disk[life.machine] = boot, seq
         return found
+
+
+def _last_ms(life: Life) -> int | None:
+    """When the last line of an orderly stop is written: when nothing is answered any more."""
+    return life.end - 1 if life.clean else None
+
+
+def _counted_until(life: Life, moment: int) -> int:
+    """Until when a line that is written at a moment counts."""
+    return life.end if moment == _last_ms(life) else moment
 
 
 class _Marks:
@@ -566,7 +620,7 @@ class _Marks:
         line["since"] = since - life.machine_on + MONO_AT_START
         line["host"] = f"10.0.0.{life.machine}:10911"
         line["lag_le"] = list(LAG_LE)
-        line["sends"] = all_sends(self._sent(life.start, moment))
+        line["sends"] = all_sends(self._sent(life.start, _counted_until(life, moment)))
         line["exposure"] = None
         if self._looks.before(moment) is not None:
             at_least, at_most = self._risk(since, moment)

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from tests.spark.plain_bounds import LEAST_RECORD, MOST_SENDS_A_MS, Past, comes_back
+from tests.spark.plain_bounds import (
+    LEAST_RECORD,
+    MOST_SENDS_A_MS,
+    Past,
+    begun_at,
+    comes_back,
+    ends_at,
+    hidden_before,
+    may_be_inside,
+    true_ms,
+)
 from tests.spark.plain_samples import SEND_RESULTS, Json, Sample, Window
 
 TURNS_MS: Final = 64
@@ -75,15 +85,20 @@ def _told(stream: list[Sample], past: Past, window: Window) -> Iterator[Told]:
         if sample.before is None:
             yield from _before_boot(stream, place, past, window)
             if sample.shows_more and sample.ts >= window.w1:
-                yield _unknown(_gap(_true_ms(stream, place - 1), window.w1, window))
+                yield _unknown(_gap(true_ms(stream, place - 1), window.w1, window))
         if _is_counted(stream, place, window):
             yield from _counted(sample, window)
-    last = _true_ms(stream, len(stream) - 1)
+    last = true_ms(stream, len(stream) - 1)
     yield _unknown(_gap(last, window.w1, window))
 
 
 def _is_counted(stream: list[Sample], place: int, window: Window) -> bool:
     """Whether any of what it counted may be of the window."""
+    sample = stream[place]
+    return _seems_counted(stream, place, window) or may_be_inside(stream, sample, window)
+
+
+def _seems_counted(stream: list[Sample], place: int, window: Window) -> bool:
     sample = stream[place]
     since = _since(sample, window)
     if sample.ts >= window.w1 and since >= window.w1:
@@ -136,15 +151,17 @@ def _rise(now: Json, then: Json, *, is_sure: bool) -> Told:
 def _before_boot(stream: list[Sample], place: int, past: Past, window: Window) -> Iterator[Told]:
     """Between the last line of a life and the boot of the next one."""
     sample, last = stream[place], stream[place].predecessor
-    hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
+    hidden = hidden_before(sample, window)
     if last is None:
-        yield _unknown(_gap(window.w0, sample.boot_ts, window) + hidden * MOST_SENDS_A_MS)
+        unseen = _gap(window.w0, begun_at(sample), window)
+        yield _unknown(unseen + hidden * MOST_SENDS_A_MS)
         return
-    since, is_back = _true_ms(stream, place - 1), comes_back(sample, window)
-    is_asked = is_back or (since < window.w1 and sample.boot_ts > window.w0)
+    since, is_back = true_ms(stream, place - 1), comes_back(sample, window)
+    until = ends_at(stream, place, past, window)
+    is_asked = is_back or (since < window.w1 and (until > window.w0 or hidden > 0))
     if not is_asked or past.is_orderly(sample):
         return
-    most = max(_gap(since, sample.boot_ts, window), last.interval_ms * MOST_SENDS_A_MS)
+    most = max(_gap(since, until, window), last.interval_ms * MOST_SENDS_A_MS)
     most += hidden * MOST_SENDS_A_MS
     most = _gap(window.w0, window.w1, window) if is_back else most
     stored = most
@@ -170,12 +187,6 @@ def _unknown(most: int) -> Told:
 
 def _gap(start: int, end: int, window: Window) -> int:
     return max(0, min(end, window.w1) - max(start, window.w0)) * MOST_SENDS_A_MS
-
-
-def _true_ms(stream: list[Sample], place: int) -> int:
-    """Its moment, by the monotonic clock: the wall clock may have been set forward."""
-    same = [s for s in stream[: place + 1] if s.boot == stream[place].boot]
-    return int(stream[place].mono + min(s.ts - s.mono for s in same))
 
 
 def share_verdict(group: Json | None, percent: float) -> tuple[bool, bool] | None:

@@ -173,6 +173,47 @@ def comes_back(sample: Sample, window: Window) -> bool:
     return last is not None and sample.ts < window.w1 <= last.ts
 
 
+def hidden_before(sample: Sample, window: Window) -> int:
+    """How much of the window may lie before a boot, of which its clock shows nothing."""
+    hidden = sample.hidden_down_ms - max(0, window.w0 - sample.boot_ts)
+    return max(0, hidden, sample.carried_ms)
+
+
+def true_ms(stream: list[Sample], place: int) -> int:
+    """Its moment, by the monotonic clock: the wall clock may have been set forward."""
+    same = [s for s in stream[: place + 1] if s.boot == stream[place].boot]
+    return int(stream[place].mono + min(s.ts - s.mono for s in same))
+
+
+def ends_at(stream: list[Sample], place: int, past: Past, window: Window) -> int:
+    """Until when the life before the first sample of a boot may have answered: at most to that
+    boot, unless both were masters at once."""
+    sample, last = stream[place], stream[place - 1]
+    begin = sample.ts if sample.seq > 1 else min(sample.boot_ts, sample.ts)
+    is_sooner = true_ms(stream, place - 1) - begin > CLOCKS_MS
+    is_open = is_sooner and last.in_window and not last.final
+    if is_open and last.boot not in past.ancestors(sample.boot):
+        return window.w1
+    return begun_at(sample)
+
+
+def begun_at(first: Sample) -> int:
+    """When a boot began, at the latest, by its first sample: its lines since then took at least an
+    interval each. If the clock shows more than one of them more, it may have been set forward."""
+    lines_ms = (first.seq - 1) * first.interval_ms
+    unexplained = first.ts - first.boot_ts - lines_ms
+    return int(first.ts - lines_ms if unexplained > first.interval_ms else first.boot_ts)
+
+
+def may_be_inside(stream: list[Sample], sample: Sample, window: Window) -> bool:
+    """Another sample of its life shows that the clock of one before the window was behind, by so
+    much that it may be in it."""
+    if sample.ts >= window.w0:
+        return False
+    later = sample.mono + max(s.ts - s.mono for s in stream if s.boot == sample.boot)
+    return bool(later - sample.ts > CLOCKS_MS and later >= window.w0)
+
+
 def sends(stream: list[Sample], past: Past, window: Window) -> Json:
     """Counts of synchronous sends, least and most."""
     sums = dict.fromkeys(("ok_least", "ok_most", "failed_least", "failed_most"), 0)
@@ -186,11 +227,6 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
 
     came_in: set[str] = set()
 
-    def true_ms(place: int) -> int:
-        """Its moment, by the monotonic clock: the wall clock may have been set forward."""
-        same = [s for s in stream[: place + 1] if s.boot == stream[place].boot]
-        return int(stream[place].mono + min(s.ts - s.mono for s in same))
-
     for place, sample in enumerate(stream):
         earlier = sample.before.sync if sample.before is not None else {}
         ok = max(0, sample.sync["ok"] - earlier.get("ok", 0))
@@ -203,6 +239,8 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         came_in |= {sample.boot} if sample.in_window else set()
         if sample.before is None and sample.ts < window.w0:
             is_before = True
+        if is_before and may_be_inside(stream, sample, window):
+            is_before = False
         if not is_before and not is_behind:
             sums["ok_most"] += ok
             sums["failed_most"] += failed
@@ -213,13 +251,19 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
             continue
         last = sample.predecessor
         if sample.shows_more and sample.ts >= window.w1:
-            unknown(gap(true_ms(place - 1), window.w1))
+            unknown(gap(true_ms(stream, place - 1), window.w1))
         if last is None:
-            hidden = sample.hidden_down_ms if sample.boot_ts > window.w0 else 0
-            unknown(gap(window.w0, sample.boot_ts) + hidden * MOST_SENDS_A_MS)
+            hidden = hidden_before(sample, window)
+            unknown(gap(window.w0, begun_at(sample)) + hidden * MOST_SENDS_A_MS)
         elif past.is_orderly(sample) or not (
             comes_back(sample, window)
-            or (true_ms(place - 1) < window.w1 and sample.boot_ts > window.w0)
+            or (
+                true_ms(stream, place - 1) < window.w1
+                and (
+                    ends_at(stream, place, past, window) > window.w0
+                    or hidden_before(sample, window) > 0
+                )
+            )
         ):
             continue
         elif past.is_counted(sample):
@@ -237,8 +281,9 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
         elif comes_back(sample, window):
             unknown(gap(window.w0, window.w1))
         else:
-            most = max(gap(true_ms(place - 1), sample.boot_ts), last.interval_ms * MOST_SENDS_A_MS)
-            most += sample.hidden_down_ms * MOST_SENDS_A_MS
+            most = gap(true_ms(stream, place - 1), ends_at(stream, place, past, window))
+            most = max(most, last.interval_ms * MOST_SENDS_A_MS)
+            most += hidden_before(sample, window) * MOST_SENDS_A_MS
             if past.continues(sample):
                 life = [s for s in stream[place : place + 20] if s.boot == sample.boot]
                 for opened in [s for s in life if s.max_offset][:1]:
@@ -246,7 +291,7 @@ def sends(stream: list[Sample], past: Past, window: Window) -> Json:
                     most = min(most, max(0, grown) // LEAST_RECORD)
             unknown(most)
     if stream:
-        unknown(gap(true_ms(len(stream) - 1), window.w1))
+        unknown(gap(true_ms(stream, len(stream) - 1), window.w1))
     return {f"sync_{name}": count for name, count in sums.items()}
 
 

@@ -34,6 +34,7 @@ from tests.spark.plain_samples import (
     first_unnamed,
     histogram_of,
     in_order,
+    inherit,
     join_names,
     read_dumps,
     replicas_renamed,
@@ -132,6 +133,8 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
         group: in_order(samples, window, every[group], group in reported)
         for group, samples in masters.items()
     }
+    for group, stream in streams.items():
+        inherit(stream, every[group], window)
     joined = {group: join_names(group, stream) for group, stream in streams.items()}
     pasts = {group: _past(group, streams, of_slaves, every[group]) for group in every}
     metadata = {

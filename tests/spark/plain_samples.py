@@ -108,7 +108,7 @@ class Sample:
     passed_ms: int | None = None
     """Since the last sample of the life before, by clocks that nobody sets."""
     shows_more: bool = False
-    """Its clock shows more time since then than passed, or nothing proves how much did."""
+    """Its clock shows more time since that sample than passed, or nothing proves how much did."""
     named_rows: dict[str, Json] | None = None
     """Its rows once each slave has its name."""
     down_start: int = 0
@@ -539,7 +539,7 @@ def _hide(stream: list[Sample], others: Sequence[Sample], is_known: bool) -> Non
     that follow each other, or where no other one told of the time."""
     for place, sample in enumerate(stream):
         if not sample.same_boot:
-            is_one_broker = _is_one_broker(stream, place)
+            is_one_broker = _is_one_broker(stream, place, others)
             _measure_down(stream, place, is_one_broker, others)
             if _has_unknown_past(stream, place, others, is_known):
                 sample.hidden_down_ms = DAY_MS
@@ -557,15 +557,83 @@ def _hide(stream: list[Sample], others: Sequence[Sample], is_known: bool) -> Non
             sample.hidden_ms = 0 if sample.is_closing else min(hidden, DAY_MS)
 
 
-def _is_one_broker(stream: list[Sample], place: int) -> bool:
+def inherit(stream: list[Sample], every: Sequence[Sample], window: Window) -> None:
+    """A master that was a slave before brings along what is hidden before the lives as a slave that
+    led to its own."""
+    some = sorted(every, key=_place)
+    firsts: dict[str, Sample] = {}
+    for sample in some:
+        firsts.setdefault(sample.boot, sample)
+    for sample in stream:
+        if sample.same_boot or sample.boot_ts >= window.w1:
+            continue
+        past: dict[str, Sample] = {}
+        life = firsts.get(sample.line.get("prev_boot"))
+        while life is not None and life.boot not in (sample.boot, *past):
+            past[life.boot] = life
+            life = firsts.get(life.line.get("prev_boot"))
+        last = sample.predecessor
+        is_told = False
+        if last is not None and last.boot not in past:
+            is_told = max(s.ts for s in stream if s.boot == last.boot) >= window.w0 - REACH_MS
+        for slave in itertools.takewhile(lambda one: one.role == "SLAVE", past.values()):
+            hidden = _hidden_before(slave, some, firsts)
+            if hidden < DAY_MS or not is_told:
+                _inherit_from(slave, sample, hidden, some)
+
+
+def _hidden_before(first: Sample, every: list[Sample], firsts: dict[str, Sample]) -> int:
+    """Between the life that the one of this first sample names and its boot, by their clocks."""
+    name, w0 = first.line.get("prev_boot"), first.window.w0
+    if name is None:
+        return 0
+    if name in firsts:
+        whole = [s for s in every if s.boot == name]
+        passed = _passed(list(every), first, whole[-1], every)
+        if passed is None:
+            return DAY_MS
+        shown = max(0, min(first.boot_ts, first.ts) - max(s.ts for s in whole))
+        hidden = max(0, passed - first.since_boot_ms) - shown
+    elif first.boot_ts < w0 - DAY_MS:
+        return 0
+    else:
+        held = [s for s in every if s.boot == first.boot and _is_held(s)][:1]
+        if not held:
+            return DAY_MS
+        hidden = held[0].ts + first.mono - held[0].mono - first.ts
+    return min(DAY_MS, hidden) if hidden > SET_BACK_MS else 0
+
+
+def _inherit_from(slave: Sample, sample: Sample, hidden: int, every: Sequence[Sample]) -> None:
+    """`slave`, `sample`: the first ones of their lives."""
+    is_before = slave.ts < sample.window.w0
+    if is_before:
+        is_held = any(_is_held(s) for s in every if s.boot == slave.boot)
+        shown = sample.window.w0 - min(slave.boot_ts, slave.ts)
+        hidden = 0 if is_held else max(0, hidden - shown)
+    for held in [s for s in every if s.boot == sample.boot and _is_held(s)][:1]:
+        late = held.ts + sample.mono - held.mono - sample.ts
+        hidden = min(hidden, late if late > SET_BACK_MS else 0)
+        is_before = False
+    if is_before:
+        sample.carried_ms += hidden
+    else:
+        sample.hidden_down_ms = max(sample.hidden_down_ms, hidden)
+
+
+def _is_one_broker(stream: list[Sample], place: int, others: Sequence[Sample]) -> bool:
     """Of the lives up to the one that begins at `place`: whether all but one name another life of
-    the stream as the one before them, and no two the same."""
+    the stream as the one before them, maybe through lives of other streams, and no two the same."""
     boots = {sample.boot for sample in stream}
+    names = {sample.boot: sample.line.get("prev_boot") for sample in reversed(others)}
     named = []
     for sample in stream[: place + 1]:
         if not sample.same_boot:
-            name = sample.line.get("prev_boot")
-            named.append(name if name in boots and name != sample.boot else None)
+            seen, name = {sample.boot}, sample.line.get("prev_boot")
+            while name is not None and name not in boots and name not in seen:
+                seen.add(name)
+                name = names.get(name)
+            named.append(name if name in boots and name not in seen else None)
     return len(set(named)) == len(named)
 
 
@@ -656,7 +724,11 @@ def _compare(
     told = sample.told_by_others or 0
     if not is_last:
         told = max(s.ts for s in whole if s.boot == past.boot)
-    shown = max(0, min(sample.boot_ts, sample.ts) - told)
+    elif sample.is_closing:
+        earlier = [s.ts for n, s in enumerate(stream) if n < place or not s.is_closing]
+        told = max(earlier, default=0)
+    begin = min(sample.boot_ts, sample.ts)
+    shown = max(0, begin - told)
     passed = _passed(stream, sample, past, whole)
     if passed is None:
         hidden, true = (DAY_MS if is_last or is_one_broker else 0), -math.inf
@@ -668,7 +740,7 @@ def _compare(
         sample.passed_ms = passed
         if shown - true > AGREE_MS:  # nothing of it is proved down
             sample.down_start = sample.down_end = 0
-            sample.shows_more = True
+        sample.shows_more = passed is None or max(0, begin - past.ts) - true > AGREE_MS
 
 
 def _passed(stream: list[Sample], now: Sample, then: Sample, whole: Sequence[Sample]) -> int | None:

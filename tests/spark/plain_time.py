@@ -158,7 +158,7 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
                 told.append(known.unborn(sample.start, sample.ts, sample, place))
                 continue
             group = sample.cluster, sample.broker
-            some = (name for name, other in sample.rows.items() if other["connected"])
+            some = (name for name in sample.rows if _was_connected(sample, name))
             if known.unnamed_from < math.inf and any(is_unnamed(group, name) for name in some):
                 told.append(Piece(sample.start, sample.ts, UNKNOWN, None, sample))
                 continue
@@ -174,6 +174,17 @@ def time_of(stream: list[Sample], known: Known, window: Window) -> Time:
     for start, end in known.doubted:
         pieces = [part for piece in pieces for part in _in_doubt(piece, start, end)]
     return Time(pieces, extra)
+
+
+def _was_connected(sample: Sample, name: str) -> bool:
+    """At the sample, or at any time since its predecessor, by its counters."""
+    row, past = sample.rows[name], sample.before.row(name) if sample.before is not None else None
+    counted = [
+        each["state_ms"]["in_sync"] + each["state_ms"]["catching_up"]
+        for each in (row, past)
+        if each is not None
+    ]
+    return bool(row["connected"] or counted[0] > sum(counted[1:]))
 
 
 def _hidden(sample: Sample, known: Known, window: Window, place: int) -> list[Extra]:
