@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 
 from ipc import queue_table
 from store.commit_log import CommitLog
+from store.consume_queue import ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import STORE_STATE, StoreState
 from store.delay_levels import parse_delay_levels
 from store.errors import QueueTableFullError
 from store.message_store_config import MessageStoreConfig
+from store.published_queues import PublishedQueues
 from store.queue_room import RESERVED_ROWS, QueueRoom
 from tests.store.test_default_message_store import FILE_SIZE, Life, record
 from tests.support.deadline import wait_until
@@ -218,7 +221,16 @@ def test_a_store_that_rejoins_keeps_the_queues_without_a_row(
     whole.stop()
 
 
-def test_compaction_logs_of_queues_without_a_row_are_not_published(life: Life) -> None:
-    table = life.store._derived.queues
-    table._publisher.row = lambda *_queue: None
-    table.publish_compacted("X", 0, 1, 5)
+def test_compaction_logs_of_queues_without_a_row_are_not_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_table, "MAX_QUEUES", 1)
+    fd = queue_table.create_queue_table()
+    table, reader = queue_table.QueueTableWriter(fd), queue_table.QueueTableReader(fd)
+    published = PublishedQueues[ConsumeQueue](table, lambda _queue: None)
+    for topic in ("First", "Second"):
+        published.publish_compacted(topic, 0, 1, 5)
+    assert [topic for topic, _queue_id, _row in reader] == ["First"]
+    assert reader.compacted("First", 0) == (1, 5)
+    assert reader.compacted("Second", 0) == (0, 0)
+    os.close(fd)
