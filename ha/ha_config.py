@@ -47,8 +47,8 @@ class HaConfig:
     ha_shared_secret_file: str | None = setting(None,
         "file with the secret of the group, by which HA peers prove themselves")
     ha_trusted_addresses: str | None = setting(None,
-        "networks whose peers need no proof, Java slaves for example; unset: this machine where "
-        "there is neither a secret nor TLS, else nobody")
+        "networks whose peers need no proof, Java slaves for example; unset: this machine if "
+        "there is neither a secret nor TLS, else none")
     ha_allow_any_peer: bool = setting(False,
         "send the log to anyone who connects, and follow anyone, as RocketMQ does")
     ha_max_connections: int = setting(32, "most slaves served at once", ge=1)

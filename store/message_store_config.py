@@ -80,7 +80,7 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
     flush_delay_offset_interval: int = setting(10_000,
         "pause between saves of delayOffset.json", unit="ms", ge=1, changeable=AFTER_RESTART)
     auto_message_version_on_topic_len: bool = setting(True,
-        "pop's retry topics of 128 to 255 bytes, as V2 records, which no 4.9 broker reads")
+        "allow retry topics of pop with 128 to 255 bytes, as V2 records, which no 4.9 broker reads")
     # Light message queues: of the store's data, the same on all replicas.
     enable_lmq: bool = setting(False,
         "light message queues: topics and groups named %LMQ%… exist without being created")
@@ -160,7 +160,7 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
         "with coldDataFlowControlEnable: older ones are cold only if the page cache lacks them",
         changeable=NOW)
     timer_cold_data_check_interval_ms: int = setting(60_000,
-        "pause between two looks at the page cache", unit="ms", ge=100, changeable=NOW)
+        "pause between two checks of the page cache", unit="ms", ge=100, changeable=NOW)
     sample_steps: int = setting(32, "sample every n-th page; values below 1 mean 32")
     data_read_ahead_enable: bool = setting(True,
         "let the kernel read ahead where consumers read the commit log; mqadmin "
@@ -202,7 +202,7 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
         "rate at which closed commit log files are read again in search of damage; 0: never",
         unit="bytes", ge=0, changeable=AFTER_RESTART)
     scrub_interval_hours: int = setting(168,
-        "time between the beginnings of two scrubs of the whole commit log",
+        "time between the starts of two scrubs of the whole commit log",
         unit="hours", ge=1, changeable=AFTER_RESTART)
 
     # Timers.
@@ -226,7 +226,7 @@ class MessageStoreConfig(StorePaths, CompactionConfig):
         "messages due within one timerPrecisionMs from which some are refused; all from twice as "
         "many", ge=1, changeable=NOW)
     timer_stop_enqueue: bool = setting(False,
-        "timer messages are stored, but do not begin to wait", changeable=NOW)
+        "timer messages are stored, but not entered into the wheel", changeable=NOW)
     timer_stop_dequeue: bool = setting(False, "timer messages are not delivered", changeable=NOW)
     # fmt: on
 

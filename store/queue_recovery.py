@@ -4,6 +4,8 @@ Used at a start by ConsumeQueueTable, under its lock, before anybody reads. The 
 the first that is none; what lies behind is removed, and whether something may be missing is said in
 `doubtful_from` and `whole`. It must not know the log. Corresponds to RocketMQ's
 ConsumeQueue.recover.
+
+Tested by tests/store/test_consume_queue.py.
 """
 
 from __future__ import annotations

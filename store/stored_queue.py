@@ -3,6 +3,8 @@
 Units of one size lie in files of one size; the first file that there is may begin anywhere. What is
 removed at the end is zeroed or deleted, files at the start go when their records are gone, and a
 flush is told which files need it. In process `store`. It must not know what a unit holds.
+
+Tested by tests/store/test_consume_queue.py.
 """
 
 from __future__ import annotations

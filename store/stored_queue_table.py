@@ -3,6 +3,8 @@
 Finding, publishing, deleting, cleaning and flushing queues, all under one lock, except for
 fdatasync, which runs outside it. Changes are published to the queue table after the bytes are in
 place. In process `store`. It must not know units, or who reads the queues.
+
+Tested by tests/store/test_consume_queue_table.py.
 """
 
 from __future__ import annotations

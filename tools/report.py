@@ -3,6 +3,8 @@
 Runs in the command's main thread; writes to stdout only. A command returns a Report (or yields
 several) and never prints. Text from peers loses its control characters here, so that a
 message cannot control the operator's terminal.
+
+Tested by tests/tools/test_mqadmin_sending.py.
 """
 
 from __future__ import annotations

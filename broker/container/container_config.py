@@ -52,8 +52,8 @@ class BrokerContainerConfig:
         "an embedded name server without a heartbeat for this long is restarted",
         unit="ms", ge=1000)
     broker_cpu_pinning_enable: bool = setting(False,
-        "each broker's processes stay on its own pair of cores; a change counts for brokers that "
-        "are added from then on", changeable=NOW)
+        "each broker's processes stay on its own pair of cores; a change applies to brokers added "
+        "after it", changeable=NOW)
     auto_broker_directory: str = setting(computed(default_auto_directory, "~/brokercontainer"),
         "where --auto keeps its brokers' settings files and stores")
     # fmt: on

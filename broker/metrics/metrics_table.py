@@ -107,10 +107,10 @@ TIMER_ENQUEUE_LAG: Final = _gauge("rocketmq_timer_enqueue_lag",
 TIMER_ENQUEUE_LATENCY: Final = _gauge("rocketmq_timer_enqueue_latency_milliseconds",
     "age of the oldest timer message not yet entered into the wheel", STORAGE_LABELS)
 TIMER_DEQUEUE: Final = _counter("rocketmq_timer_dequeue_total",
-    "timer messages delivered, or put off because they are due later than the wheel reaches",
+    "timer messages delivered, or postponed because they are due later than the wheel reaches",
     (*STORAGE_LABELS, "topic"))
 POP_BUFFER_SCAN_TIME: Final = _histogram("rocketmq_pop_buffer_scan_time_consume_milliseconds",
-    "duration of a look through the buffered check points", (), (1, 10, 100, 1000, 2000, 3000))
+    "duration of a scan of the buffered check points", (), (1, 10, 100, 1000, 2000, 3000))
 POP_REVIVE_IN: Final = _counter("rocketmq_pop_revive_in_message_total",
     "check points (CK) and acknowledgements (ACK) stored for the revive topic, by result",
     ("consumer_group", "topic", "revive_message_type", "put_status"))
@@ -122,7 +122,7 @@ POP_REVIVE_RETRY: Final = _counter("rocketmq_pop_revive_retry_messages_total",
     ("consumer_group", "topic", "put_status"))
 POP_REVIVE_LAG: Final = _gauge("rocketmq_pop_revive_lag_milliseconds",
     "records of a queue of the revive topic that are not handled yet: a number of records, "
-    "whatever the name says, which is RocketMQ's", ("queue_id",))
+    "despite the name, which is RocketMQ's", ("queue_id",))
 POP_REVIVE_LATENCY: Final = _gauge("rocketmq_pop_revive_latency_milliseconds",
     "age of the oldest record of a queue of the revive topic that is not handled yet",
     ("queue_id",))
@@ -202,7 +202,7 @@ STORE_OFFSET: Final = _gauge("rocketmq_store_offset_bytes",
 STORE_FENCED_RANGES: Final = _gauge("rocketmq_store_fenced_ranges",
     "damaged ranges of the commit log that cannot be read")
 STORE_FENCED_BYTES: Final = _gauge("rocketmq_store_fenced_bytes",
-    "bytes of the commit log inside of damaged ranges")
+    "bytes of the commit log inside damaged ranges")
 STORE_SCRUBBED: Final = _counter("rocketmq_store_scrubbed_bytes_total",
     "bytes of closed commit log files that were read again in search of damage")
 STORE_SCRUB_PASS: Final = _gauge("rocketmq_store_scrub_pass_end_timestamp_seconds",
@@ -252,28 +252,28 @@ STORAGE_DISPATCH_BEHIND: Final = _gauge("rocketmq_storage_dispatch_behind_bytes"
 STORAGE_MESSAGE_RESERVE_TIME: Final = _gauge("rocketmq_storage_message_reserve_time_milliseconds",
     "age of the oldest message", STORAGE_LABELS)
 TIMER_DEQUEUE_LAG: Final = _gauge("rocketmq_timer_dequeue_lag",
-    "timer messages in the wheel that wait", STORAGE_LABELS)
+    "timer messages waiting in the wheel", STORAGE_LABELS)
 TIMER_DEQUEUE_LATENCY: Final = _gauge("rocketmq_timer_dequeue_latency_milliseconds",
-    "time by which the delivery of timer messages is behind the clock; about a second is usual",
+    "how far the delivery of timer messages is behind the clock; about a second is usual",
     STORAGE_LABELS)
 TIMING_MESSAGES: Final = _gauge("rocketmq_timing_messages",
-    "timer messages that wait, by topic", (*STORAGE_LABELS, "topic"))
+    "waiting timer messages, by topic", (*STORAGE_LABELS, "topic"))
 TIMER_MESSAGE_SNAPSHOT: Final = _gauge("rocketmq_timer_message_snapshot",
     "timer messages due within timer_bound_s from now, and not within the bound before it",
     (*STORAGE_LABELS, "timer_bound_s"))
 RECORDS_LEFT_OUT: Final = _counter("rocketmq_store_records_left_out_total",
-    "records that got no consume queue unit because their queue offset cannot be")
+    "records that got no consume queue unit because their queue offset is implausible")
 RECORDS_PUT_ASIDE: Final = _counter("rocketmq_store_records_put_aside_total",
     "stored records that could not be read back and were left out, by what read them", ("reader",))
 MESSAGES_PUT_OFF: Final = _counter("rocketmq_messages_put_off_total",
-    "times that a due message was stored anew to wait for room in the queue table, by what put it "
-    "off", ("reader",))
+    "times that a due message was stored again to wait for room in the queue table, by what "
+    "postponed it", ("reader",))
 HA_REPLICAS: Final = _gauge("rocketmq_ha_replicas",
     "distinct slaves that are connected and at most haSlaveFallbehindMax behind")
 HA_LINKS_REFUSED: Final = _counter("rocketmq_ha_links_refused_total",
     "replication links rejected or closed, by either side, by reason", ("reason",))
 SLAVE_SYNC_AGE: Final = _gauge("rocketmq_slave_sync_age_seconds",
-    "time since the copy of a kind of metadata that is in force was asked for", ("kind",))
+    "time since the copy of a kind of metadata that is now in use was requested", ("kind",))
 SLAVE_SYNC_FAILURES: Final = _counter("rocketmq_slave_sync_failures_total",
     "failed copies of metadata from the master", ("kind",))
 PROCESS_UP: Final = _gauge("rocketmq_process_up", "1 while a process runs", ("process",))

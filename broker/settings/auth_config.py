@@ -54,7 +54,7 @@ class AuthConfig:
     authorization_whitelist: str = setting("",
         "request codes that need no right, separated by commas")
     migrate_auth_from_v1_enabled: bool = setting(False,
-        "at the start, make users and ACLs of the accounts in plain_acl.yml that are no users yet")
+        "at the start, turn accounts in plain_acl.yml that are not users yet into users and ACLs")
     # fmt: on
 
     @property

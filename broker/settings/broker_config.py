@@ -50,7 +50,7 @@ class BrokerConfig:
         "the address server: host or host:port, by HTTP at port 8080")
     rmq_address_server_sub_group: str = setting("nsaddr", "the last part of its URL")
     fetch_namesrv_addr_interval: int = setting(120_000,
-        "pause between two questions to the address server (5.x: 10000)", unit="ms", ge=1_000)
+        "pause between two requests to the address server (5.x: 10000)", unit="ms", ge=1_000)
     fetch_name_srv_addr_by_dns_lookup: bool = setting(False,
         "register with every address that the DNS has for the names in namesrvAddr")
     update_name_server_addr_period: int = setting(120_000,
@@ -78,8 +78,8 @@ class BrokerConfig:
         "their own (NAT, containers, hosts with several addresses), in the same syntax; * for "
         "everybody, as in RocketMQ")
     acl_admin_allowed_addresses: str = setting("*",
-        "with ACL, where administrative requests may come from besides being signed by an admin, "
-        "since a signature covers neither code nor time; the slaves that copy access files, too")
+        "with ACL, where administrative requests may come from: an admin's signature, which they "
+        "need as well, covers neither code nor time; name the slaves that copy access files, too")
     # Automatic creation of topics and groups.
     default_topic_queue_nums: int = setting(8,
         "queues of TBW102, the maximum for automatically created topics",
@@ -206,11 +206,11 @@ class BrokerConfig:
     send_heartbeat_timeout_millis: int = setting(1000,
         "timeout of such a heartbeat", unit="ms", ge=1)
     sync_broker_member_group_period: int = setting(1000,
-        "with enableSlaveActingMaster: pause between a slave's questions for its group's members",
+        "with enableSlaveActingMaster: pause between a slave's requests for its group's members",
         unit="ms", ge=100)
     compatible_with_old_name_srv: bool = setting(True,
-        "heartbeats and these questions are requests that 4.9 name servers know, too (322, 106); "
-        "false: those of 5.x (904, 901)")
+        "send heartbeats and these requests with codes that 4.9 name servers know, too (322, "
+        "106); false: with those of 5.x (904, 901)")
     support_acting_master: bool = setting(False,
         "of the embedded name server: show an acting slave as its group's id 0 in routes")
     notify_min_broker_id_changed: bool = setting(False,
@@ -222,9 +222,9 @@ class BrokerConfig:
         "match pops and acks in memory and in popjournal; false stores each pop's check point and "
         "each ack (RocketMQ's default is false)", important=True, changeable=NOW)
     pop_ck_stay_buffer_time: int = setting(10_000,
-        "a pop that is not wholly acknowledged by then is stored", unit="ms", ge=0)
+        "a pop that is not fully acknowledged by then is stored", unit="ms", ge=0)
     pop_ck_stay_buffer_time_out: int = setting(3_000,
-        "and so long before its messages become visible again", unit="ms", ge=0)
+        "and this long before its messages become visible again", unit="ms", ge=0)
     pop_ck_max_buffer_size: int = setting(200_000,
         "pops that popjournal has room for, 200 bytes each", ge=1, le=10_000_000)
     pop_ck_offset_max_queue_size: int = setting(20_000,
@@ -251,9 +251,9 @@ class BrokerConfig:
     enable_notify_after_pop_order_lock_release: bool = setting(True,
         "wake a waiting ordered pop when the queue is free again", changeable=NOW)
     revive_interval: int = setting(100,
-        "pause between two looks at the revive topic (RocketMQ: 1000)", unit="ms", ge=10)
+        "pause between two passes over the revive topic (RocketMQ: 1000)", unit="ms", ge=10)
     skip_when_ck_re_put_reach_max_times: bool = setting(False,
-        "give up a message that could not be copied to the retry topic 17 times; false: go on "
+        "give up on a message that could not be copied to the retry topic 17 times; false: keep "
         "trying every two hours", key="skipWhenCKRePutReachMaxTimes")
     default_message_request_mode: MessageRequestMode = setting(MessageRequestMode.PULL,
         "PULL or POP: how groups get messages whose broker balances the load")
@@ -276,15 +276,15 @@ class BrokerConfig:
         "follow how far each client of a broadcasting group has pulled, so that it may move to a "
         "proxy of 5.x and back")
     broadcast_offset_expire_second: int = setting(120,
-        "a broadcasting client that is offline and pulls no more is forgotten", unit="s", ge=1)
+        "time after which an offline broadcasting client is forgotten", unit="s", ge=1)
     broadcast_offset_expire_max_second: int = setting(300,
         "the same for one that is online", unit="s", ge=1)
     forward_timeout: int = setting(3000,
         "how long to wait for the other broker when it keeps what is asked about a static topic",
         unit="ms", ge=1, changeable=AFTER_RESTART)
     use_server_side_reset_offset: bool = setting(False,
-        "a reset of a group's offsets (222) is stored here and told to the next pulls, as 5.3 does "
-        "by default; without it the group's members are told (220)", changeable=NOW)
+        "a reset of a group's offsets (222) is stored here and passed to the next pulls, as 5.3 "
+        "does by default; without it the group's members are notified (220)", changeable=NOW)
     enable_lmq_stats: bool = setting(False,
         "with enableLmq: keep statistics for each light queue and group, not for all together",
         changeable=AFTER_RESTART)

@@ -25,7 +25,7 @@ class CompactionConfig:
         "size of a file of a compaction log's queue, rounded down to whole units of 46 bytes; it "
         "belongs to the store's data", unit="bytes", ge=92, le=104857600)
     compaction_schedule_internal: int = setting(900_000,
-        "a compaction log is compacted after this time, and up to as much more, if it has new "
+        "a compaction log is compacted after this time, plus up to as much again, if it has new "
         "closed files", unit="ms", ge=1, changeable=AFTER_RESTART)
     max_offset_map_size: int = setting(104_857_600,
         "memory for the keys of one compaction, 24 bytes each; with more keys the newest records "

@@ -2,6 +2,8 @@
 
 These store real messages. (Java: SendMessageCommand, CheckMsgSendRTCommand,
 CLusterSendMsgRTCommand, SendMsgStatusCommand.)
+
+Tested by tests/tools/test_mqadmin_sending.py.
 """
 
 from __future__ import annotations
