@@ -8,8 +8,7 @@ After a failure it waits for haReconnectInterval, but for a second at most after
 that long and while the master is silent. Failures of the environment (no descriptors, a missing
 file) end a round, never the process. All sleeps are in client_selector.py. It knows no remoting
 protocol and no other process: those are callables (inspection.py). Corresponds to HAClient /
-DefaultHAClient of RocketMQ. Long because each stage of a link, from its inspection to its end, is a
-few lines that change the one state shown.
+DefaultHAClient of RocketMQ.
 """
 
 from __future__ import annotations
@@ -63,9 +62,7 @@ more often, so that sends waiting for this slave succeed soon after its start.""
 class HAClient(ServiceThread):
     """See the module. Others only call `update_master_address`, `snapshot`, `named_broker` and
     `shutdown`.
-
-    Many methods because each stage of a link (inspect, refuse, repair, connect, receive, inspect
-    again, end) has its own, and all of them change the state that `snapshot` shows."""
+    """
 
     def __init__(
         self,

@@ -7,8 +7,6 @@ are published, as far as their checksums are right (frame.py; after a handshake)
 finds them valid, and the end of the last one is reported (offset_reporter.py). What it cannot do
 itself, such as starting an empty log, it returns as a LinkOutcome. It knows no addresses and no
 states; every end is a LinkClosedError. Corresponds to HAClient.dispatchReadRequest of RocketMQ.
-Long because each stage of a frame, from its receipt to its report, is a few lines that move the
-same positions.
 """
 
 from __future__ import annotations
@@ -70,10 +68,7 @@ _IDLE: Final = LinkOutcome(has_more=False)
 
 
 class MasterLink:
-    """See the module. Owned by: HAClient's thread; the numbers may be read by any.
-
-    Many methods because each stage of a frame (receive, check, store, publish, report) has its own,
-    and all of them move the same few positions."""
+    """See the module. Owned by: HAClient's thread; the numbers may be read by any."""
 
     def __init__(
         self,

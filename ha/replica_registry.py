@@ -104,10 +104,7 @@ class _Past:
 
 
 class ReplicaRegistry:
-    """Ids of connections and the list of replicas. Any thread; one lock guards everything.
-
-    Many methods because naming, counting and forgetting change the same tables under one lock.
-    """
+    """Ids of connections and the list of replicas. Any thread; one lock guards everything."""
 
     def __init__(self, clock: Clock, remember_ms: int = REMEMBER_MS) -> None:
         """`remember_ms`: how long replicas that left are listed."""

@@ -1,11 +1,10 @@
 """DefaultRequestProcessor: handles the name server's requests (Java: DefaultRequestProcessor).
 
-One table from request code to method; each method turns header and body into one call of the
-route, KV or config manager, and the result into a response with Java's fields and remarks. Any
-thread (the managers do their own locking), but 105 on one thread only. A peer's error is raised as
-RequestError and answered by the server; a code that is not in the table is answered with 3, as in
-5.3.3 (4.9.8 lets the caller time out). Knows no socket and no file. Long because each request code
-has a method here.
+One table from request code to method; each method turns header and body into one call of the route,
+KV or config manager, and the result into a response with Java's fields and remarks. Any thread (the
+managers do their own locking), but 105 on one thread only. A peer's error is raised as RequestError
+and answered by the server; a code that is not in the table is answered with 3, as in 5.3.3 (4.9.8
+lets the caller time out). Knows no socket and no file.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ _Handler = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
 
 
 class DefaultRequestProcessor:
-    """RequestProcessor for all request codes of the name server.
-
-    Many methods because each request code has one.
-    """
+    """RequestProcessor for all request codes of the name server."""
 
     def __init__(
         self,

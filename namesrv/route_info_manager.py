@@ -6,7 +6,6 @@ The master (id 0) of a broker name determines which topics it serves. From 5.3.3
 older stateVersion, heartbeatTimeoutMillis, zone, static topics, and slaves that act as master:
 while a broker name has no master, its smallest id, if it is a broker of 5.x, determines the topics,
 for reading only where acting is enabled; routes show it as id 0 where `supports_acting` says so.
-Long because every request about routes reads or changes the same tables under one lock.
 """
 
 from __future__ import annotations
@@ -54,11 +53,7 @@ class _BrokerName:
 
 
 class RouteInfoManager:
-    """Topics, broker names, clusters and live addresses.
-
-    Many methods because every request code about routes has one, and all of them read or change
-    the same tables under one lock.
-    """
+    """Topics, broker names, clusters and live addresses."""
 
     def __init__(
         self,

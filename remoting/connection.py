@@ -8,10 +8,9 @@ them.
 The socket may be an encrypting one (tls_socket.py), which behaves like a plain one.
 
 Back-pressure is derived from state: while more than `high_water` bytes wait to be written, the
-socket is not read, and frames that were read already wait (`takes_frames`). A peer that lets
-64 MiB of answers pile up beyond that does not read them and is closed. The bytes of an incomplete
-frame are accounted for in receive_buffer.py. Long because reading, waiting and writing are one
-state, and each is on the way of every message.
+socket is not read, and frames that were read already wait (`takes_frames`). A peer that lets 64 MiB
+of answers pile up beyond that does not read them and is closed. The bytes of an incomplete frame
+are accounted for in receive_buffer.py.
 """
 
 from __future__ import annotations
@@ -80,10 +79,7 @@ class Phase(enum.Enum):
 
 
 class Connection:
-    """One peer. Owned by: the loop's thread.
-
-    Many methods because reading, writing and closing depend on the same phase and queue of bytes.
-    """
+    """One peer. Owned by: the loop's thread."""
 
     __slots__ = (
         "_dirty",

@@ -4,8 +4,7 @@ Any thread may call invoke_sync, invoke_async and invoke_oneway; everything else
 client's own SelectorLoop thread, callbacks included: they must not block. A call waits in the
 response table under its opaque until its response, its deadline, or the end of its connection,
 whichever comes first; its callback runs exactly once. Knows no request code and no body. (Java:
-NettyRemotingClient.) Long because connecting, sending, expiry and closing of a call change the same
-two tables, by address and by opaque, on the loop's thread.
+NettyRemotingClient.)
 """
 
 from __future__ import annotations
@@ -96,7 +95,6 @@ class RemotingClient:
     """Calls to peers, and serves their requests. Owned by: its loop's thread.
 
     `routes` serves the requests that a peer sends over a connection we opened (40, 220, 307, ...).
-    Many methods because each step of a call and of a connection is one, and all share the tables.
     """
 
     def __init__(

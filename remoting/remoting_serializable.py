@@ -3,8 +3,6 @@
 fastjson writes a map key that is not a string without quotes: a bare integer, or a whole object.
 Standard JSON parsers reject that, so this module has its own small parser, bounded in depth and
 linear in time; the writers produce the same bytes as Java. remoting/body defines what a body means.
-
-Long because reader and writers of the one format stand beside each other.
 """
 
 from __future__ import annotations

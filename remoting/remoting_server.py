@@ -7,7 +7,7 @@ frame); everything else goes through RemotingCommand and the route table. Respon
 NettyRemotingAbstract.processRequestCommand. Knows no broker. Responses to errors, those that a fast
 route raises, too: RequestError -> its code and remark; any other exception -> SYSTEM_ERROR with the
 text (logged); unknown code -> REQUEST_CODE_NOT_SUPPORTED; a full pool -> SYSTEM_BUSY; a oneway
-request -> nothing. Long because accepting, cutting and routing are on the way of every frame.
+request -> nothing.
 """
 
 from __future__ import annotations

@@ -105,10 +105,7 @@ class Ticks:
 
 
 class SelectorLoop:
-    """One thread over one selector, with timers, a wake-up descriptor and end-of-turn functions.
-
-    Many methods because sockets, timers, calls and end-of-turn functions share the loop's one turn.
-    """
+    """One thread over one selector, with timers, a wake-up descriptor and end-of-turn functions."""
 
     def __init__(self, name: str, *, spin_us: int = 0) -> None:
         """spin_us: how long to poll for further events before sleeping, after a turn with events,

@@ -44,10 +44,7 @@ def find_first(
 
 
 class BatchConsumeQueue:
-    """State of one queue. Guarded by: the lock of ConsumeQueueTable.
-
-    Many methods because building, recovery and retention move the same start and end.
-    """
+    """State of one queue. Guarded by: the lock of ConsumeQueueTable."""
 
     __slots__ = (
         "_end",

@@ -5,8 +5,6 @@ table: a queue is of one kind or the other. It decides which: a record belongs h
 has queue.type=BatchCQ; when nothing is known of its topic, if it is an inner batch or the topic has
 batch queues. What a queue lacks after a crash is dispatched again. It must not know who reads the
 queues. Corresponds to the BatchCQ side of RocketMQ's ConsumeQueueStore.
-
-Long because every step in the life of the queues takes the lock that they share with the others.
 """
 
 from __future__ import annotations
@@ -48,10 +46,7 @@ Rebuild = Callable[[int, int, Callable[[RecordArrays], None]], None]
 
 
 class BatchConsumeQueueTable:
-    """The queues by (topic, queue_id). Guarded by: the lock of ConsumeQueueTable.
-
-    Many methods because every step in the life of the queues takes that lock.
-    """
+    """The queues by (topic, queue_id). Guarded by: the lock of ConsumeQueueTable."""
 
     def __init__(
         self,

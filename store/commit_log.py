@@ -8,9 +8,8 @@ batch, from a client's bytes): they take what needs no place but the one in its 
 bytes that `append` would (tests/test_architecture.py holds who calls them). Order of publication:
 append_end, bytes, max_phy_offset, bells. After a crash of the writer `open` zeroes [max_phy_offset,
 append_end), so that no unpublished record comes back to life. It knows no flush, no replica, no
-feature: whoever waits for those waits for offsets.
-Corresponds to CommitLog.asyncPutMessage / DefaultAppendMessageCallback of RocketMQ. Long because
-single records, batches and their publication share the log's end.
+feature: whoever waits for those waits for offsets. Corresponds to CommitLog.asyncPutMessage /
+DefaultAppendMessageCallback of RocketMQ.
 """
 
 from __future__ import annotations
@@ -134,10 +133,7 @@ def record_size(topic: TopicLog, record: Record) -> int:
 
 
 class CommitLog:
-    """The writing end of the commit log. Owned by: the one thread that puts and commits.
-
-    Many methods because each form in which records come is placed by its own.
-    """
+    """The writing end of the commit log. Owned by: the one thread that puts and commits."""
 
     def __init__(
         self,

@@ -7,8 +7,6 @@ every replica builds the same bytes. A unit that already exists is skipped; a qu
 follows keeps its position (RocketMQ shifts it). It must not know topics' settings, records beyond
 a unit's fields, or the control page.
 
-Long because building, recovery, retention and flushing of a queue move the same start and end.
-
 Corresponds to RocketMQ's ConsumeQueue.putMessagePositionInfo, recover, truncateDirtyLogicFiles,
 correctMinOffset.
 """
@@ -60,11 +58,7 @@ def _last_file(start: int, end: int, file_size: int) -> int:
 
 
 class ConsumeQueue:
-    """State of one queue. Guarded by: the lock of ConsumeQueueTable.
-
-    Many methods because building, recovery and retention move the same start and end, which no
-    other class may do.
-    """
+    """State of one queue. Guarded by: the lock of ConsumeQueueTable."""
 
     __slots__ = (
         "_end",

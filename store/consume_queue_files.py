@@ -47,10 +47,7 @@ def writers_open_files() -> int:
 
 
 class ConsumeQueueFiles:
-    """Reads and writes by (topic, queue_id, position).
-
-    Many methods because every system call on the queues' files is made here.
-    """
+    """Reads and writes by (topic, queue_id, position)."""
 
     def __init__(
         self,

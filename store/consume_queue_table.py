@@ -6,8 +6,6 @@ is sorted by queue once, so that each queue gets its units in one write. Changes
 the queue table after the bytes are in place. It must not know what a record looks like, or who
 reads the queues. Follows the consumeQueueTable of DefaultMessageStore and
 CommitLogDispatcherBuildConsumeQueue.
-
-Long because every step in the life of the queues takes the one lock of this table.
 """
 
 from __future__ import annotations
@@ -42,10 +40,7 @@ an orderly stop does not wait that long."""
 
 
 class ConsumeQueueTable:
-    """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method.
-
-    Many methods because every step in the life of the queues takes the one lock of this table.
-    """
+    """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 Constructs, opens, starts and stops the keeper of the mapped files: opening (store_opening.py),
 dispatch, flush, allocation, retention, closing (store_closing.py). It never appends to the commit
 log. Only broker/processes/store.py and tests use it. Corresponds to DefaultMessageStore.load /
-start / shutdown of RocketMQ. Long because all services of the process are put together here.
+start / shutdown of RocketMQ.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
     commands: `queue_deletion`, `log_start`, `log_repair`, `rebuild`, `scrub`, `scrubber` and
     `clean_commit_log` exist once it is open.
-
-    Many methods because each service is built, started and stopped here."""
+    """
 
     queue_deletion: QueueDeletion
     log_start: LogStart

@@ -65,10 +65,7 @@ def index_file_size(hash_slot_num: int, max_index_num: int) -> int:
 
 
 class IndexFile:
-    """One mapped index file. Owned by: the thread that dispatches, or one reader.
-
-    Many methods because nothing else reads or writes the header, slots and units of a file.
-    """
+    """One mapped index file. Owned by: the thread that dispatches, or one reader."""
 
     def __init__(
         self, path: Path, hash_slot_num: int, max_index_num: int, *, writable: bool

@@ -70,10 +70,7 @@ def _store_file(entry: os.DirEntry[str]) -> StoreFile | None:
 
 
 class MappedFileQueue:
-    """See the module. `file_size`: bytes of every file; files start at its multiples.
-
-    Many methods because everything works on the same sorted list of files, in a few lines each.
-    """
+    """See the module. `file_size`: bytes of every file; files start at its multiples."""
 
     def __init__(self, place: Path | LogDirectories, file_size: int, *, max_maps: int = 16) -> None:
         """`max_maps`: most files mapped at once."""

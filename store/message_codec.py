@@ -16,7 +16,7 @@ Pure functions over buffers, any thread; knows no file. All integers big-endian,
 Offsets behind bornHost grow by 12 for each host that is IPv6 (sysFlag 0x10 born, 0x20 store). A
 blank record fills a file to its end: int32 bytes left in the file, BLANK magic; the rest is any
 value. Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize, MessageDecoder,
-MessageExtEncoder. Long because nobody else may know where a field is.
+MessageExtEncoder.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """MessageStoreConfig: the settings of the store, with RocketMQ's names and defaults.
 
 Filled by `conf.config_loader`; replaced whole when an admin request changes a key. Plain values and
-what is derived from them (paths, parsed lists); `validate` finds contradictions. Long because each
-setting of the store is declared here.
-Kin: org.apache.rocketmq.store.config.MessageStoreConfig.
+what is derived from them (paths, parsed lists); `validate` finds contradictions. Kin:
+org.apache.rocketmq.store.config.MessageStoreConfig.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ def _default_root() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStoreConfig(CompactionConfig):
-    """Keys of MessageStoreConfig that this store honours.
-
-    Many methods because each file of the store has its path here.
-    """
+    """Keys of MessageStoreConfig that this store honours."""
 
     # Where things are.
     store_path_root_dir: str = setting(

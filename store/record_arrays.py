@@ -8,8 +8,6 @@ is a copy: the view of the mapped file is only borrowed for the call. It checks 
 (sizes, magic, physical offset, lengths that must add up) but not the body's CRC, as RocketMQ's
 reput does. It must not know what consume queues or index files look like. The record layout itself
 is in store/message_codec.py. Corresponds to RocketMQ's CommitLog.checkMessageAndReturnSize.
-
-Long because the two ways of parsing must give the same result and stand side by side.
 """
 
 from __future__ import annotations

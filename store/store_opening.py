@@ -5,8 +5,6 @@ the log before any writer exists (recovery.py finds its end), truncates the deri
 dispatches what they lack; a *rejoin* (this process alone was restarted) leaves the log to its
 living writer and continues where the control page says. Corresponds to
 DefaultMessageStore.load / recover of RocketMQ. It knows no services.
-
-Long because the order of the steps, each of which needs what the one before has left, is one.
 """
 
 from __future__ import annotations

@@ -84,10 +84,7 @@ class BrokerAddress:
 
 
 class AdminClient:
-    """Calls to name servers and brokers. Owned by: the command's thread.
-
-    Many methods because each kind of request that the commands make has one.
-    """
+    """Calls to name servers and brokers. Owned by: the command's thread."""
 
     def __init__(
         self,

@@ -72,10 +72,7 @@ MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class AdminOffsetProcessor(TableProcessor):
-    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343.
-
-    Many methods because each request code has one.
-    """
+    """Codes 29, 30, 31, 32, 43, 45, 208, 303, 308, 314, 317, 321 and, for mqadmin of 5.x, 343."""
 
     def __init__(
         self,

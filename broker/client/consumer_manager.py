@@ -161,10 +161,7 @@ class ConsumerGroupInfo:
 
 
 class ConsumerManager:
-    """Live consumer groups. Owned by: `_lock`.
-
-    Many methods because pulls, heartbeats and mqadmin each ask something else of one table.
-    """
+    """Live consumer groups. Owned by: `_lock`."""
 
     def __init__(self, clock: Clock, listener: ConsumerGroupListener) -> None:
         self._clock = clock

@@ -5,8 +5,6 @@ Until then, and whenever no master is known, everything is refused. A role is on
 newer than the one held, and never in an epoch older than the log's. Nobody leads twice in one
 epoch: what was not flushed may be gone, and other bytes would take its place under the same epoch.
 A master that finds its own, older mandate after a restart asks to be elected anew.
-
-Long because one state has one owner: identity, role and epochs change together.
 """
 
 from __future__ import annotations
@@ -115,10 +113,7 @@ class _Doing:
 
 
 class MemberCore:
-    """Owned by one thread, which gives it one event after the other.
-
-    Many methods because each answer and each change of role is one of its own.
-    """
+    """Owned by one thread, which gives it one event after the other."""
 
     def __init__(self, settings: MemberSettings, found: Found, register_check_code: str) -> None:
         """register_check_code: address;ms, made at this start, for an id that has to be asked."""

@@ -203,10 +203,7 @@ def _parser() -> Any:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Node]):
-    """Calls the functions of selector_nodes as the parser reduces.
-
-    Many methods because each rule of the grammar has one.
-    """
+    """Calls the functions of selector_nodes as the parser reduces."""
 
     def start(self, node: Node) -> Condition:
         return rules.as_condition(node)

@@ -82,10 +82,7 @@ class PullCounts:
 
 
 class HotPathStats:
-    """Counters of the send and the pull path. Owned by: the loop thread.
-
-    Many methods because sends, pulls and answers of all kinds are counted by the same turns.
-    """
+    """Counters of the send and the pull path. Owned by: the loop thread."""
 
     def __init__(
         self,

@@ -4,8 +4,7 @@ Runs on the dump's thread in the supervisor. Appends whole lines, closes a file 
 compresses closed files, finds the files of previous runs, and deletes files by age and total size.
 Brokers may share the directory: a file belongs to the broker whose cluster, name and id are in its
 path, and its writer holds a lock on it. Lines are opaque bytes here, except for the fields that
-distinguish the runs of a broker. Long because writing, compressing, deleting and finding share the
-names of files.
+distinguish the runs of a broker.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Plain data, used by the processes that count (each looks up its slots in ipc/met
 these names) and by the supervisor's collector. Metrics that RocketMQ 5.x also exports have its
 names, labels and units (BrokerMetricsConstant, DefaultStoreMetricsConstant,
 RemotingMetricsConstant), so that dashboards made for it work; the rest follows Prometheus' rules
-(base units, `_total`). Each section names the process that counts. Long because each metric is a
-row.
+(base units, `_total`). Each section names the process that counts.
 """
 
 from __future__ import annotations

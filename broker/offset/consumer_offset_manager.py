@@ -32,10 +32,7 @@ OffsetTable = Mapping[str, Mapping[int, int]]
 
 
 class ConsumerOffsetManager(JsonConfigManager):
-    """Offsets by topic@group and queue id.
-
-    Many methods because every change of the one table is made here.
-    """
+    """Offsets by topic@group and queue id."""
 
     def __init__(self, path: Path, own_groups: Collection[str] = ()) -> None:
         """own_groups: those whose offsets are the broker's own bookkeeping: only

@@ -50,10 +50,7 @@ MappingInfos = Callable[[Container[str]], Mapping[str, TopicQueueMappingInfo]]
 
 
 class BrokerRegistration:
-    """Keeps this broker registered. Guarded by: `_lock`.
-
-    Many methods because each of the four occasions to register has its own rhythm.
-    """
+    """Keeps this broker registered. Guarded by: `_lock`."""
 
     def __init__(
         self,

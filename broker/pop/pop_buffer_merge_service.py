@@ -9,8 +9,7 @@ message whose invisible time was changed is settled with its new check point.
 RocketMQ's service (off by default there) loses its buffer in a crash. Here each change is mirrored
 in PopJournal before the answer leaves: killed processes forget nothing, and what an OS crash takes
 stands before no committed offset, so it is handed out again. Times are ms of the wall clock, as in
-the handles. Knows no request. Long because each change of a check point must keep buffer, journal
-and offset in step, and that is seen in one place only.
+the handles. Knows no request.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ class BufferSettings(NamedTuple):
 
 
 class PopBufferMergeService:
-    """See the module. Owned by: the loop thread. Many methods because a check point's whole life,
-    from its pop to its offset, is here, in small steps."""
+    """See the module. Owned by: the loop thread."""
 
     def __init__(
         self,

@@ -3,8 +3,7 @@
 Runs on the loop thread of `remoting`, so a queue needs no lock. What is handed out is in the
 buffer's journal before the answer leaves; the log is not waited for. Checks, order of queues, codes
 and words are those of RocketMQ's PopMessageProcessor. A request that finds nothing may wait
-(PopWaiters) and is run again. Long because a pop is one path, from its checks to its answer,
-through all queues that it may take from.
+(PopWaiters) and is run again.
 """
 
 from __future__ import annotations
@@ -166,8 +165,7 @@ class PopParts:
 
 
 class PopMessageProcessor(TableProcessor):
-    """Answers pops. Owned by: the loop thread. Many methods because that path is cut into small
-    steps."""
+    """Answers pops. Owned by: the loop thread."""
 
     def __init__(self, settings: PopSettings, parts: PopParts, seed: int | None = None) -> None:
         super().__init__({RequestCode.POP_MESSAGE: self._serve})

@@ -15,7 +15,6 @@ A message that cannot be read now, or whose retry queue has no room, gets a chec
 due later (RocketMQ's intervals). While the log takes nothing, everything waits. The offset is saved
 once the copies are flushed, and noted once they are published (revive_progress.py). Formats follow
 PopReviveService of RocketMQ 5.
-Long because reading, matching, copying and the progress concern the same queues.
 """
 
 from __future__ import annotations
@@ -196,10 +195,7 @@ class _Copy:
 
 
 class PopReviveService:
-    """All queues of the revive topic. Owned by: the loop thread.
-
-    Many methods because each step of a check point is one, from its record to its progress.
-    """
+    """All queues of the revive topic. Owned by: the loop thread."""
 
     def __init__(
         self, settings: ReviveSettings, parts: ReviveParts, revive_topic: str, queue_num: int

@@ -3,8 +3,7 @@
 Runs on the loop thread of `remoting`. What a queue has is read by PullMessageReader, whose views of
 the mapped commit log are lent to the connection: no message is copied or joined here. What finds
 nothing may wait in PullRequestHoldService, as does what comes to a damaged unit, until the queue is
-rebuilt. Checks, statuses and codes are those of RocketMQ's PullMessageProcessor. Long because a
-pull is one path through shared state.
+rebuilt. Checks, statuses and codes are those of RocketMQ's PullMessageProcessor.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ _decode_frame: Final = msgspec.json.Decoder(PullFrame, strict=False).decode
 
 
 class PullMessageProcessor:
-    """Answers pulls. Owned by: the remoting loop thread. Many methods because a pull is one path
-    through shared state, cut into small steps."""
+    """Answers pulls. Owned by: the remoting loop thread."""
 
     def __init__(self, settings: PullSettings, parts: PullParts) -> None:
         units, cold = parts.units, parts.cold

@@ -3,9 +3,8 @@
 Runs on the loop thread of `remoting`. Reads the consume queue through CheckedUnits and lends views
 of the mapped commit log: no message is copied or joined here. Limits and statuses are those of
 RocketMQ's DefaultMessageStore.getMessage. Three ways to choose units (all, by tags, by properties)
-end in one way to take their records; a run of records that nothing stands in the way of is taken
-at once, which is what most pulls find. Knows no request. Long because the ways to choose share the
-blocks of units and the limits.
+end in one way to take their records; a run of records that nothing stands in the way of is taken at
+once, which is what most pulls find. Knows no request.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ and every refusal is here. Records get their place immediately; at the end of th
 log publishes them, and the responses are sent or wait for the flush and the replicas
 (DurabilityWaiters). SendRecords builds the records. Checks, their order, codes and texts follow
 RocketMQ's SendMessageProcessor.
-
-Long because the general path, the held sends and what the fast paths share are one state.
 """
 
 from __future__ import annotations
@@ -123,10 +121,7 @@ class _SendAppend:
 
 
 class SendMessageProcessor:
-    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread.
-
-    Many methods because the fast and the general path share the same held sends and templates.
-    """
+    """Puts messages into the log and answers their senders. Owned by: the remoting loop thread."""
 
     def __init__(
         self,

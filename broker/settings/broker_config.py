@@ -2,8 +2,7 @@
 
 Read by the processes of `broker`; filled by `conf.config_loader`, replaced whole when an admin
 request changes a key. Kin: org.apache.rocketmq.common.BrokerConfig. The fields are plain values:
-what they mean is the business of the services that get this object. Long because each setting of
-the broker's features is declared here.
+what they mean is the business of the services that get this object.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ master for the end of its log (28) every few seconds through the scheduled execu
 file. A poll shows two things: the current lag, and, later, whether the slave has reached the polled
 offset. A slave that is constantly some seconds behind also reaches it, and lacks those seconds if
 its master is lost. Messages that the master stores after the last poll are in no file. Demoting a
-master needs nothing here: the inspection compares the logs. Long because what is recorded and what
-is objected to are one rule.
+master needs nothing here: the inspection compares the logs.
 
     <root>/replica.json            ReplicaState as JSON, replaced whole
     <root>/replica.json.promoted   the last state, kept after a promotion

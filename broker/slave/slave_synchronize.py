@@ -29,8 +29,7 @@ by any thread. Follows SlaveSynchronize of RocketMQ, except for these rules:
 
 Limitations: it does not detect a topic that was deleted and recreated between two rounds, or
 deletions while this process was down or followed another master. Such queues are kept and logged,
-until mqadmin cleanUnusedTopic. Long because the four tables, whose rules above refer to each other,
-are copied in one round by one object.
+until mqadmin cleanUnusedTopic.
 """
 
 from __future__ import annotations
@@ -146,8 +145,6 @@ class _Followed:
 class SlaveSynchronize:
     """Guarded by: `_lock`, held during a round; the master's address and the statuses are replaced
     atomically.
-
-    Many methods because each of the four tables has its own way of being fetched and compared.
     """
 
     def __init__(

@@ -2,13 +2,12 @@
 
 It owns what must outlive a child (listening sockets, the store's lock, control page, queue table,
 bells, channels), starts the children from the main thread (forked the first time, while it is the
-only thread; as fresh interpreters when it starts one again), monitors that they
-are alive and send heartbeats (or, until they serve, make progress), restarts them with back-off,
-and stops everything in order. A child that ends with EXIT_REOPEN requests a change of the store's
-files that requires a closed store: all children but the name server stop in order and start again
-with a new control page, while the listening sockets stay open. Signal handlers only set a flag and
-wake the loop. It touches no message and no file of the store. Long because each step of a child's
-life is here, with its words for the operator.
+only thread; as fresh interpreters when it starts one again), monitors that they are alive and send
+heartbeats (or, until they serve, make progress), restarts them with back-off, and stops everything
+in order. A child that ends with EXIT_REOPEN requests a change of the store's files that requires a
+closed store: all children but the name server stop in order and start again with a new control
+page, while the listening sockets stay open. Signal handlers only set a flag and wake the loop. It
+touches no message and no file of the store.
 """
 
 from __future__ import annotations
@@ -71,10 +70,7 @@ _SIGBUS_CAUSE: Final = (
 
 
 class Supervisor:
-    """Starts, monitors, restarts and stops the children.
-
-    Many methods because each step in the life of a child is one, and all run in the one loop.
-    """
+    """Starts, monitors, restarts and stops the children."""
 
     def __init__(
         self,

@@ -7,8 +7,7 @@ closed, the rest. Several slots go out at a time, each for a share of the turn, 
 very many messages delays no other, and neither sends nor pulls. What cannot be put now is put
 later, until it is: a message leaves a slot only when it is in the log, or can never be. One whose
 queue has no room waits alone: it goes back to the timer topic for a later slot, as one that rolls.
-Corresponds to the dequeue services of RocketMQ's TimerMessageStore. Long because closed and
-open slots share each step and each outcome.
+Corresponds to the dequeue services of RocketMQ's TimerMessageStore.
 
 Progress: TimerProgress and EarlyDeliveries know at once what is in the log; TIMER_READ_TIME_MS, up
 to where `store` and slaves may take the timers for delivered, follows when a slot is closed and all
@@ -95,10 +94,7 @@ class _Delivery:
 
 
 class TimerDequeueService:
-    """See the module. Owned by: the loop thread.
-
-    Many methods because each outcome of a delivery has its own.
-    """
+    """See the module. Owned by: the loop thread."""
 
     def __init__(self, parts: DequeueParts, *, stopped: bool) -> None:
         """stopped: timerStopDequeue."""

@@ -5,8 +5,6 @@ and DataVersion are frozen and replaced as a whole. Changes are made under `_loc
 (automatic creation), pool threads (admin, heartbeats) and the scheduled executor (order topics);
 saving and calling listeners is done without the lock. Knows nothing of name servers: listeners
 register the changes.
-
-Long because every way of creating, changing and deleting a topic takes the one lock.
 """
 
 from __future__ import annotations
@@ -73,10 +71,7 @@ without the lock."""
 
 
 class TopicConfigManager(JsonConfigManager):
-    """Topic table and its DataVersion.
-
-    Many methods because every way of creating, changing and deleting a topic takes the one lock.
-    """
+    """Topic table and its DataVersion."""
 
     def __init__(
         self,

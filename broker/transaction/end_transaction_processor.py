@@ -9,8 +9,7 @@ The response waits for flush and replicas like that of a send, but their timeout
 success (as in RocketMQ's EndTransactionProcessor). A rollback appends the op only. A repeated end
 has no effect if the first one is known (HalfMessageStates). Java's producers end transactions
 oneway; the code of the response that they do not get is still counted. Most commits never come
-here: EndTransactionRoute serves those of young halves on the loop. Long because each outcome of an
-end has its own answer.
+here: EndTransactionRoute serves those of young halves on the loop.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ the master is (from registrations, or told by 906), whether the logs belong toge
 (SlaveSynchronize), the announcement of our link. On a master: who the group's brokers are, the
 offsets that consumers reached on slaves meanwhile, whether a slave holds what it claims. On both:
 requests of process `ha` are answered here, and its HA status is asked for. No policy of its own.
-Long because both roles are put together from the same parts.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ _PASS_TIMEOUT_MS: Final = 3_000
 
 
 class Replication:
-    """See the module. Owned by: the main thread of process `remoting`.
-
-    Many methods because each part is built by one and each request of process `ha` served by one.
-    """
+    """See the module. Owned by: the main thread of process `remoting`."""
 
     def __init__(
         self,

@@ -2,10 +2,9 @@
 
 Pure functions of bytes (msgspec and the standard library), called in the executors by the report's
 job and in one process by `mqreport verify`. A file's lines become *stretches* (the lines of one
-process life that are in one file); the stretches of a life on a date become its *record*, which
-the date's evidence keeps; records are joined over dates and lives. docs/metrics_dump.md defines
-the chain. Must not know where files lie or what lines mean. Long because the forms of a life, from
-lines to joined dates, are one rule.
+process life that are in one file); the stretches of a life on a date become its *record*, which the
+date's evidence keeps; records are joined over dates and lives. docs/metrics_dump.md defines the
+chain. Must not know where files lie or what lines mean.
 """
 
 from __future__ import annotations

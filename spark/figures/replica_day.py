@@ -3,8 +3,7 @@
 Runs in the executors, over the time that was laid out for the replica
 (spark/figures/replica_time.py) and its group's samples. Each figure's rule is in
 docs/sla_report.md. Rows are dictionaries by column (spark/figures/result_tables.py). Must not know
-objectives' criteria, stored results or pages. Long because all figures of a replica are taken from
-the same pieces of time, by one object.
+objectives' criteria, stored results or pages.
 """
 
 from __future__ import annotations

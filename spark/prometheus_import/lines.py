@@ -4,9 +4,7 @@ Plain Python, no Spark; knows the names of broker/metrics/metrics_table.py and d
 and no file. What Prometheus does not know is derived so that missing data stay missing
 (docs/nightly.md, "From Prometheus"): a boot is a process start or a counter that went back, `seq`
 counts the steps of the grid, so that a moment without a scrape is a hole. Scrapes that failed
-before a boot that follows, or before nothing at all, are lines of a master that serves no
-replica. Long because one object makes the lines of a broker and keeps, for each of their fields,
-what the previous step of the grid was.
+before a boot that follows, or before nothing at all, are lines of a master that serves no replica.
 """
 
 from __future__ import annotations

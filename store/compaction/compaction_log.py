@@ -32,10 +32,7 @@ Publish = Callable[[str, int, int, int], None]
 
 
 class CompactionLog:
-    """See the module.
-
-    Many methods because following, flushing, reading and compacting meet in the files of one queue.
-    """
+    """See the module."""
 
     def __init__(
         self,

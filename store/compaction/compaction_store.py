@@ -4,8 +4,7 @@ A thread of process `store`, the only writer of what is under compaction/. It fo
 queues of the topics as dispatch builds them, so that everything can be derived again from where a
 log ends, as long as the commit log has it; which is kept until the copy is on disk (`keep_from`). A
 compaction runs in slices between two looks at the queues. On a slave it does the same with the
-slave's own files. Long because following, flushing, compacting and deleting take turns over the
-same logs. Corresponds to RocketMQ's CompactionStore and CompactionService.
+slave's own files. Corresponds to RocketMQ's CompactionStore and CompactionService.
 """
 
 from __future__ import annotations
@@ -62,10 +61,7 @@ _Key = tuple[str, int]
 
 
 class CompactionStore(ServiceThread):
-    """See the module. Guarded by: `_lock`, held for a round; `keep_from` is read by any thread.
-
-    Many methods because following, flushing and compacting take turns over the same logs.
-    """
+    """See the module. Guarded by: `_lock`, held for a round; `keep_from` is read by any thread."""
 
     def __init__(
         self,

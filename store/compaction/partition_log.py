@@ -46,10 +46,7 @@ _STEP: Final = 1 << 20
 
 
 class PartitionLog:
-    """See the module.
-
-    Many methods because log and queue are opened, cut, written and flushed together.
-    """
+    """See the module."""
 
     def __init__(
         self, directories: CompactionDirectories, sizes: FileSizes, topic: str, queue_id: int

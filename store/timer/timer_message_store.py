@@ -53,10 +53,7 @@ _CLEAN_INTERVAL_MS: Final = 30_000
 
 
 class TimerMessageStore(ServiceThread):
-    """See the module. Owned by its thread; `keep_from` is read by any.
-
-    Many methods because entering, closing slots and counting take turns over the same few times.
-    """
+    """See the module. Owned by its thread; `keep_from` is read by any."""
 
     def __init__(
         self,

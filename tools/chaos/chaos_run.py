@@ -3,7 +3,6 @@
 One thread leads; producers, consumer and relay have their own. The order: start, first messages,
 the schedule, heal (every process runs, the link passes), lag 0, stop the clients, read everything,
 stop the brokers in order, compare the files. A violation is a sentence; none is the verdict "held".
-Long because it is the course of a run from its start to its verdict, in one place.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ Say = Callable[[str], None]
 
 
 class ChaosRun:
-    """See the module. Used once. Many methods because each step of a run is one."""
+    """See the module. Used once."""
 
     def __init__(self, directory: Path, seed: int, options: ChaosOptions, say: Say) -> None:
         """directory: empty, stays. say: takes a line of progress."""

@@ -3,8 +3,6 @@ createAcl, updateAcl, deleteAcl, getAcl, listAcl, copyAcl.
 
 A change goes to all brokers of a cluster, slaves included: each keeps users of its own. Only
 getUser and listUser show passwords, as in RocketMQ. (Java: the classes of tools.command.auth.)
-
-Long because the twelve share their options, columns and ways of asking.
 """
 
 from __future__ import annotations
