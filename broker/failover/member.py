@@ -483,7 +483,7 @@ class MemberCore:
             view = event.view
             self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
         else:
-            self._sync_state.refused(ask.ticket)
+            self._sync_state.failed(ask.ticket, event.code)
             self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
 
     def _move_offsets(self, log: LogEnds) -> None:

@@ -29,6 +29,8 @@ class MemberSettings:
     sync_broker_metadata_period_ms: int = 5_000
     check_sync_state_set_period_ms: int = 5_000
     ha_max_time_slave_not_catchup_ms: int = 15_000
+    election_priority: int = 2_147_483_647
+    """Of equally complete candidates the smallest is elected."""
     request_timeout_ms: int = 3_000
 
 
@@ -54,5 +56,6 @@ def member_settings(
         sync_broker_metadata_period_ms=config.sync_broker_metadata_period,
         check_sync_state_set_period_ms=config.check_sync_state_set_period,
         ha_max_time_slave_not_catchup_ms=config.ha_max_time_slave_not_catchup,
+        election_priority=config.broker_election_priority,
         request_timeout_ms=request_timeout_ms,
     )

@@ -9,10 +9,24 @@ refusal, or by a set of a newer epoch, after which the controller refuses it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.failover.messages import LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
 from ha.epochs import master_confirm_offset
+from remoting.response_code import ResponseCode
+
+_REFUSALS: Final = frozenset(
+    {
+        ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+        ResponseCode.CONTROLLER_INVALID_MASTER,
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+        ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        ResponseCode.CONTROLLER_INVALID_REPLICAS,
+        ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
+    }
+)
+"""Answers to 1001 of a controller that has not proposed the set."""
 
 
 @dataclass(slots=True)
@@ -59,9 +73,12 @@ class SyncState:
         """1001 is sent for this set."""
         self._unsettled[ticket] = wanted
 
-    def refused(self, ticket: int) -> None:
-        """The controller has answered that one with an error: it is not in force."""
-        self._unsettled.pop(ticket, None)
+    def failed(self, ticket: int, code: ResponseCode) -> None:
+        """The controller has answered that one with an error. A refusal says that it is not in
+        force; any other code decides nothing: a Java controller whose raft is slow answers 1, and
+        the set comes into force later."""
+        if code in _REFUSALS:
+            self._unsettled.pop(ticket, None)
 
     @property
     def unsettled(self) -> bool:

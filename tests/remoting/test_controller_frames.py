@@ -16,9 +16,8 @@ from remoting.errors import HeaderError
 from remoting.headers import controller, modes
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
-from tests.remoting.golden_frames import GOLDEN
+from tests.remoting.golden_controller import GoldenRow, decoded, golden_rows
 from tests.support.every_row import check_every_row
-from tests.support.frame_decoder import FrameDecoder
 
 SIGNATURE = {"AccessKey", "Signature"}
 HEADERS: dict[str, type[CommandCustomHeader]] = {
@@ -51,26 +50,7 @@ BODIES: dict[str, type[JsonBean]] = {
 OTHER_BODIES = {"1006 req": b'["cb"]'}
 
 
-def golden_rows() -> list[tuple[str, str, bytes]]:
-    """Code and side, number, frame."""
-    rows = []
-    for line in (GOLDEN / "controller-5.3.3" / "wire.txt").read_text().splitlines():
-        code, name, frame = line.split()
-        number, side = name.split(".")
-        rows.append((f"{code} {side}", number, bytes.fromhex(frame)))
-    return rows
-
-
-def decoded(frame: bytes) -> RemotingCommand:
-    decoder = FrameDecoder()
-    decoder.feed(frame)
-    command = decoder.next_command()
-    assert command is not None
-    assert decoder.buffered == 0
-    return command
-
-
-def assert_comes_back(row: tuple[str, str, bytes]) -> None:
+def assert_comes_back(row: GoldenRow) -> None:
     kind, _, frame = row
     command = decoded(frame)
     signed = {key: text for key, text in command.ext_fields.items() if key in SIGNATURE}

@@ -1,0 +1,118 @@
+"""Who the leader is, when controllers disagree, and what of their answers counts."""
+
+from __future__ import annotations
+
+from broker.failover.controller_client import ControllerClient
+from broker.failover.controller_names import ControllerNames
+from broker.failover.messages import Answered, Ask, Event, LeaderNamed
+from broker.failover.settings import MemberSettings
+from remoting.errors import RemotingTimeoutError
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseCallback
+from tests.support.manual_clock import ManualClock
+
+A, B, C = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
+
+
+class Calls:
+    """Keeps what is asked until the test answers it."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[str, int, ResponseCallback]] = []
+
+    def invoke_async(
+        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
+    ) -> None:
+        self.open.append((address, command.code, callback))
+
+    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        raise RemotingTimeoutError(address, "no connection")
+
+    def answer(self, address: str, code: int = 0, **fields: str) -> None:
+        (index,) = (n for n, one in enumerate(self.open) if one[0] == address)
+        _, _, callback = self.open.pop(index)
+        callback(RemotingCommand.request(1).response(code, None, fields), None)
+
+
+class World:
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.events: list[Event] = []
+        self.client = ControllerClient(
+            self.calls,
+            ControllerNames((A, B, C), all_addresses=False),
+            MemberSettings("C", "b", "127.0.0.1:10911"),
+            ManualClock(),
+            self.events.append,
+        )
+
+    def metadata(self, address: str, leader: str | None, *, leads: bool = False) -> None:
+        """The answer to 1005; Java leaves an unknown leader out."""
+        named = {} if leader is None else {"controllerLeaderAddress": leader}
+        self.calls.answer(address, isLeader="true" if leads else "false", **named)
+
+    def ask(self) -> Ask:
+        ask = Ask(7, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
+        self.client.ask(ask)
+        return ask
+
+
+def test_everybody_is_asked_and_the_leader_s_own_word_counts() -> None:
+    world = World()
+    world.client.find_leader()
+    assert [one[:2] for one in world.calls.open] == [(A, 1005), (B, 1005), (C, 1005)]
+    world.metadata(A, C)
+    assert world.client.leader == C, "a hint is better than nobody"
+    world.metadata(B, B, leads=True)
+    world.metadata(C, A)
+    assert world.client.leader == B, "who leads knows it best"
+    assert world.events == [LeaderNamed(C), LeaderNamed(B)]
+
+
+def test_the_next_round_may_name_another_one() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.client.find_leader()
+    world.calls.open = world.calls.open[-3:]
+    world.metadata(A, C)
+    assert world.client.leader == C
+
+
+def test_controllers_that_elect_name_nobody() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(A, None)
+    world.calls.answer(B, 1)
+    world.calls.answer(C, isLeader="true", controllerLeaderAddress="x" * 400)
+    assert (world.client.leader, world.events) == (None, [])
+
+
+def test_requests_go_to_the_leader_only() -> None:
+    world = World()
+    world.ask()
+    assert world.calls.open == [], "nobody to ask"
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    world.events.clear()
+    ask = world.ask()
+    assert [one[:2] for one in world.calls.open] == [(B, 1012)]
+    world.calls.answer(B, nextBrokerId="4")
+    assert world.events == [Answered(ask.ticket, ResponseCode.SUCCESS, next_broker_id=4)]
+
+
+def test_a_request_without_a_readable_answer_gives_no_event() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    world.events.clear()
+    world.ask()
+    world.calls.answer(B, nextBrokerId="four")
+    world.ask()
+    _, _, callback = world.calls.open.pop()
+    callback(None, RemotingTimeoutError(B, "no response"))
+    assert world.events == []
