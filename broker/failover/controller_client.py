@@ -24,7 +24,12 @@ from broker.failover.messages import Ask, Event, LeaderNamed, SendHeartbeat
 from broker.failover.settings import MemberSettings
 from ipc.clock import Clock
 from remoting.command_custom_header import decode_header
-from remoting.errors import RemotingError, RequestError
+from remoting.errors import (
+    RemotingConnectError,
+    RemotingError,
+    RemotingSendRequestError,
+    RequestError,
+)
 from remoting.headers.controller import GetMetaDataResponseHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
@@ -32,6 +37,8 @@ from remoting.response_table import ResponseCallback
 
 log = logging.getLogger(__name__)
 
+PROBE_MS: Final = 3_000
+"""RocketMQ's pause between two looks at whether a controller can be reached."""
 _MAX_NAME: Final = 300
 """Characters of a leader's address; a host name has 253 at most."""
 
@@ -71,6 +78,10 @@ class ControllerClient:
         self._leader: str | None = None
         self._failing: set[str] = set()
         """Controllers whose last request failed; it is logged as a warning once."""
+        self._reached: set[str] = set()
+        """Controllers that have answered, and were not found gone since. One that is only silent
+        stays: what it reads when it goes on says that this broker lived."""
+        self._probed_ms: dict[str, int] = {}
 
     @property
     def leader(self) -> str | None:
@@ -81,12 +92,16 @@ class ControllerClient:
         """1005 to every controller."""
         self._round += 1
         for address in self._names.known():
-            self._calls.invoke_async(
-                address,
-                find_leader_command(),
-                self._settings.request_timeout_ms,
-                functools.partial(self._metadata, self._round, address),
-            )
+            self._ask_metadata(address)
+
+    def _ask_metadata(self, address: str) -> None:
+        self._probed_ms[address] = self._clock.monotonic_ms()
+        self._calls.invoke_async(
+            address,
+            find_leader_command(),
+            self._settings.request_timeout_ms,
+            functools.partial(self._metadata, self._round, address),
+        )
 
     def ask(self, ask: Ask) -> None:
         """One request to the leader."""
@@ -102,8 +117,14 @@ class ControllerClient:
         )
 
     def send_heartbeat(self, beat: SendHeartbeat) -> None:
-        """904 to every controller."""
+        """904 to every controller that is reached; 1005 to the others, from time to time: one that
+        comes back hears of this broker before it has to judge who is alive."""
+        now_ms = self._clock.monotonic_ms()
         for address in self._names.known():
+            if address not in self._reached:
+                if now_ms - self._probed_ms.get(address, -PROBE_MS) >= PROBE_MS:
+                    self._ask_metadata(address)
+                continue
             command = heartbeat_command(beat, self._settings)
             try:
                 self._calls.invoke_oneway(address, command, self._settings.request_timeout_ms)
@@ -168,11 +189,14 @@ class ControllerClient:
         self._deliver(answer)
 
     def _failed(self, address: str, error: object) -> None:
+        if isinstance(error, RemotingConnectError | RemotingSendRequestError):
+            self._reached.discard(address)
         level = logging.DEBUG if address in self._failing else logging.WARNING
         self._failing.add(address)
         log.log(level, "controller %s does not answer: %s", address, error)
 
     def _works(self, address: str) -> None:
+        self._reached.add(address)
         if address in self._failing:
             self._failing.discard(address)
             log.info("controller %s answers again", address)

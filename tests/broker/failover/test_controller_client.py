@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from broker.failover.controller_client import ControllerClient
 from broker.failover.controller_names import ControllerNames
-from broker.failover.messages import Answered, Ask, Event, LeaderNamed
+from broker.failover.messages import Answered, Ask, Event, LeaderNamed, SendHeartbeat
 from broker.failover.settings import MemberSettings
-from remoting.errors import RemotingTimeoutError
+from remoting.errors import (
+    RemotingConnectError,
+    RemotingError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+)
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -21,6 +26,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.open: list[tuple[str, int, ResponseCallback]] = []
+        self.heartbeats: list[str] = []
 
     def invoke_async(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
@@ -28,23 +34,31 @@ class Calls:
         self.open.append((address, command.code, callback))
 
     def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        raise RemotingTimeoutError(address, "no connection")
+        assert command.code == RequestCode.BROKER_HEARTBEAT
+        self.heartbeats.append(address)
 
     def answer(self, address: str, code: int = 0, **fields: str) -> None:
-        (index,) = (n for n, one in enumerate(self.open) if one[0] == address)
-        _, _, callback = self.open.pop(index)
+        callback = self._taken(address)
         callback(RemotingCommand.request(1).response(code, None, fields), None)
+
+    def fail(self, error: RemotingError) -> None:
+        self._taken(error.address)(None, error)
+
+    def _taken(self, address: str) -> ResponseCallback:
+        (index,) = (n for n, one in enumerate(self.open) if one[0] == address)
+        return self.open.pop(index)[2]
 
 
 class World:
     def __init__(self) -> None:
         self.calls = Calls()
         self.events: list[Event] = []
+        self.clock = ManualClock()
         self.client = ControllerClient(
             self.calls,
             ControllerNames((A, B, C), all_addresses=False),
             MemberSettings("C", "b", "127.0.0.1:10911"),
-            ManualClock(),
+            self.clock,
             self.events.append,
         )
 
@@ -52,6 +66,12 @@ class World:
         """The answer to 1005; Java leaves an unknown leader out."""
         named = {} if leader is None else {"controllerLeaderAddress": leader}
         self.calls.answer(address, isLeader="true" if leads else "false", **named)
+
+    def beat(self) -> list[str]:
+        """Who gets a heartbeat now."""
+        self.calls.heartbeats.clear()
+        self.client.send_heartbeat(SendHeartbeat(1, 1, 0, 0))
+        return self.calls.heartbeats
 
     def ask(self) -> Ask:
         ask = Ask(7, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
@@ -116,3 +136,29 @@ def test_a_request_without_a_readable_answer_gives_no_event() -> None:
     _, _, callback = world.calls.open.pop()
     callback(None, RemotingTimeoutError(B, "no response"))
     assert world.events == []
+
+
+def test_heartbeats_go_to_every_controller_that_is_reached() -> None:
+    world = World()
+    world.client.find_leader()
+    assert world.beat() == []
+    world.metadata(A, B)
+    world.metadata(B, B, leads=True)
+    world.calls.fail(RemotingConnectError(C, "refused"))
+    assert world.beat() == [A, B]
+    assert world.calls.open == [], "a controller that is gone is not connected to each second"
+    world.clock.advance(3_000)
+    assert world.beat() == [A, B]
+    world.metadata(C, B)
+    assert world.beat() == [A, B, C]
+
+
+def test_a_silent_controller_goes_on_getting_heartbeats_and_a_dead_one_does_not() -> None:
+    world = World()
+    world.client.find_leader()
+    for address in (A, B, C):
+        world.metadata(address, B)
+    world.client.find_leader()
+    world.calls.fail(RemotingTimeoutError(A, "no response"))
+    world.calls.fail(RemotingSendRequestError(B, "connection reset"))
+    assert world.beat() == [A, C]
