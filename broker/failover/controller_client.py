@@ -56,7 +56,8 @@ class Calls(Protocol):
 
 
 class ControllerClient:
-    """See the module. `_leader` and `_round_of_leader` are written by the client's loop only."""
+    """See the module. `_round` and `_probed_ms` are the member's thread's, the rest is written by
+    the client's loop; of the sets the member's thread takes out what it cannot send to."""
 
     def __init__(
         self,
@@ -82,6 +83,8 @@ class ControllerClient:
         """Controllers that have answered, and were not found gone since. One that is only silent
         stays: what it reads when it goes on says that this broker lived."""
         self._probed_ms: dict[str, int] = {}
+        self._last_codes: dict[int, int] = {}
+        """Of the last answer to each request."""
 
     @property
     def leader(self) -> str | None:
@@ -178,7 +181,14 @@ class ControllerClient:
                 bad,
             )
             return
-        if response.code != ResponseCode.SUCCESS:
+        self._log_code(ask, address, response)
+        self._deliver(answer)
+
+    def _log_code(self, ask: Ask, address: str, response: RemotingCommand) -> None:
+        """Once, however often the same request gets the same refusal."""
+        before = self._last_codes.get(ask.code, ResponseCode.SUCCESS)
+        self._last_codes[ask.code] = response.code
+        if response.code not in (ResponseCode.SUCCESS, before):
             log.info(
                 "controller %s: %s answered with code %s, %s",
                 address,
@@ -186,7 +196,6 @@ class ControllerClient:
                 response.code,
                 response.remark,
             )
-        self._deliver(answer)
 
     def _failed(self, address: str, error: object) -> None:
         if isinstance(error, RemotingConnectError | RemotingSendRequestError):

@@ -87,6 +87,10 @@ class Broker:
         self.executor.start()
         self.member.start(self.executor)
 
+    def fall_silent(self) -> None:
+        """To the controller it is a stopped machine: the connections stay, and say nothing."""
+        self.service.shutdown()
+
     def end(self) -> None:
         """To the controller it is a kill: the connections end without a word."""
         if self.has_ended:
@@ -239,6 +243,17 @@ def test_a_lone_master_that_comes_back_leads_in_a_new_epoch(start: Start, info: 
     found = info("restarted")
     assert found is not None
     assert (found.master_epoch, found.master_address) == (epoch, again.port.address)
+
+
+def test_a_lone_master_comes_back_while_it_is_taken_for_alive(start: Start) -> None:
+    """The controller names it master of the old epoch, and refuses it a new one until it has been
+    silent for its heartbeat timeout."""
+    one = start("1", "hidden", 100)
+    one.wait_for(Lead(1))
+    one.fall_silent()
+    again = start("1", "hidden", 100)
+    wait_until(lambda: again.status.is_master, "master again", _WAIT_S)
+    assert again.status.master_epoch > 1
 
 
 def test_a_slave_joins_takes_over_and_is_followed(start: Start, info: Info) -> None:
