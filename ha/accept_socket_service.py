@@ -23,16 +23,14 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ha.ha_config import HaConfig
-from ha.handshake import HandshakeError, OwnIdentity, SlaveHello
+from ha.ha_environment import HaEnvironment, LinkIdentity
+from ha.handshake import HandshakeError, SlaveHello
 from ha.pending_peer import PROOF_MS, PendingPeer, local_ip
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
-from ha.selector_factory import EVENT_READ, SelectorFactory
+from ha.selector_factory import EVENT_READ
 from ha.transport import Transport, open_transport
-from ha.trusted_peers import TrustedPeers
-from ipc.clock import Clock
-from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import ServiceThread
 
 log = logging.getLogger(__name__)
 
@@ -66,39 +64,31 @@ class AcceptSocketService(ServiceThread):
 
     def __init__(
         self,
+        environment: HaEnvironment,
         listening: socket.socket,
-        config: HaConfig,
-        trusted: TrustedPeers,
+        identity: LinkIdentity,
         refusals: RefusalLog,
         admit: Admit,
-        clock: Clock,
-        tls: ssl.SSLContext | None,
-        *,
-        own: OwnIdentity,
         bounds: Callable[[], tuple[int, int]],
-        new_selector: SelectorFactory,
+        *,
         lobby_size: int = LOBBY_SIZE,
-        on_failure: FailureHandler | None = None,
     ) -> None:
-        """`listening` stays the caller's and becomes non-blocking. `own` and `bounds` (the log's
-        min and max phy offset now) are what the handshake tells."""
-        super().__init__("AcceptSocketService", on_failure=on_failure)
+        """`listening` stays the caller's and becomes non-blocking. `bounds` (the log's min and max
+        phy offset now) is what the handshake tells, beside who we are."""
+        super().__init__("AcceptSocketService", on_failure=environment.on_failure)
         listening.setblocking(False)
         self._listening = listening
-        self._housekeeping_ms: Final = config.ha_housekeeping_interval
-        self._trusted = trusted
+        self._housekeeping_ms: Final = environment.config.ha_housekeeping_interval
+        self._identity = identity
         self._refusals = refusals
         self._admit = admit
-        self._clock = clock
-        self._tls = tls
-        self._own = own
+        self._clock = environment.clock
         self._bounds = bounds
-        self._can_prove: Final = own.secret is not None or tls is not None
         self._lobby_size = lobby_size
         self._lobby: dict[PendingPeer, None] = {}
         """In order of arrival, oldest first."""
         self._accept_again_ms: int | None = None
-        self._selector = new_selector()
+        self._selector = environment.new_selector()
         self._selector.register(listening, EVENT_READ)
         self._wake_lock: Final = threading.Lock()
         """Guards `_wake_fd`, which `finish` closes."""
@@ -160,13 +150,13 @@ class AcceptSocketService(ServiceThread):
         self._accept_again_ms = self._clock.monotonic_ms() + _LONGEST_SLEEP_MS
 
     def _welcome(self, sock: socket.socket, ip: str, remote: str) -> None:
-        is_trusted = self._trusted.is_trusted(ip, local_ip(sock))
-        if not is_trusted and not self._can_prove:
+        is_trusted = self._identity.trusted.is_trusted(ip, local_ip(sock))
+        if not is_trusted and not self._identity.can_prove:
             self._refusals.refused(remote, RefusalReason.UNKNOWN_PEER, _NO_WAY_IN, at_the_door=True)
             sock.close()
             return
         try:
-            transport = open_transport(sock, self._tls, server_side=True)
+            transport = open_transport(sock, self._identity.tls, server_side=True)
         except OSError as error:
             text = f"connection lost: {error}"
             self._refusals.refused(remote, RefusalReason.NETWORK, text, at_the_door=True)
@@ -175,7 +165,7 @@ class AcceptSocketService(ServiceThread):
         peer = PendingPeer(
             transport,
             remote,
-            self._own,
+            self._identity.own,
             self._bounds,
             is_trusted=is_trusted,
             now_ms=self._clock.monotonic_ms(),

@@ -1,22 +1,22 @@
 """HAClient: the slave's thread that finds the master and follows its log.
 
 Thread of process `ha` on a slave, owner of the ReplicaLog. One round: check whether our log is a
-prefix of the master's (MasterInspection), connect (master_connector.py: who is it, and can it prove
+prefix of the master's (inspect_master), connect (master_connector.py: who is it, and can it prove
 that?), report at once where to continue, then receive until the link is closed (master_link.py);
 from time to time the master is inspected again while the link is open (renewed_inspection.py).
 After a failure it waits for haReconnectInterval, but for a second at most after a link that lasted
 that long and while the master is silent. Failures of the environment (no descriptors, a missing
 file) end a round, never the process. All sleeps are in client_selector.py. It knows no remoting
-protocol and no other process: those are callables (inspection.py). Corresponds to HAClient /
-DefaultHAClient of RocketMQ.
+protocol and no other process: it asks OtherProcesses. Corresponds to HAClient / DefaultHAClient of
+RocketMQ.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,27 +24,23 @@ from ha.async_call import AsyncCall
 from ha.client_selector import ClientSelector
 from ha.divergence import Divergence, LogEnds, find_divergence
 from ha.ha_client_info import HAClientInfo, HAClientState
-from ha.ha_config import HaConfig
-from ha.handshake import OwnIdentity
-from ha.inspection import Inspection, LogBeginner, MasterInspection, ResyncRequester, Verdict
+from ha.ha_environment import HaEnvironment, LinkIdentity
+from ha.inspection import Inspection, Verdict
 from ha.last_error import LastError
 from ha.link_errors import LinkClosedError
 from ha.master_connector import MasterConnector
 from ha.master_hello import MasterHello
 from ha.master_link import MasterLink
+from ha.other_processes import OtherProcesses
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.renewed_inspection import RenewedInspection
 from ha.repair_proof import RepairProof, UnprovedError
 from ha.replica_log_start import ReplicaLogStart, as_master_says
-from ha.selector_factory import SelectorFactory
 from ha.transport import Transport
-from ha.trusted_peers import TrustedPeers
 from ha.uncompared_end import UncomparedEnd
 from ha.wait_notify_object import WaitNotifyObject
-from ipc.clock import Clock
-from ipc.control_page import ControlPage
-from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import ServiceThread
 from store.errors import StoreError
 from store.replica_log import ReplicaLog
 
@@ -59,6 +55,14 @@ _RETRY_SOON_MS: Final = 1_000
 more often, so that sends waiting for this slave succeed soon after its start."""
 
 
+@dataclass(frozen=True, slots=True)
+class MasterChecks:
+    """How what a master sends is judged."""
+
+    validators: RecordValidators
+    uncompared: UncomparedEnd
+
+
 class HAClient(ServiceThread):
     """See the module. Others only call `update_master_address`, `snapshot`, `named_broker` and
     `shutdown`.
@@ -66,48 +70,39 @@ class HAClient(ServiceThread):
 
     def __init__(
         self,
-        page: ControlPage,
+        environment: HaEnvironment,
         replica_log: ReplicaLog,
-        config: HaConfig,
-        clock: Clock,
+        identity: LinkIdentity,
         refusals: RefusalLog,
         wait_notify: WaitNotifyObject,
-        own: OwnIdentity,
-        trusted: TrustedPeers,
-        *,
-        inspect: MasterInspection,
-        request_resync: ResyncRequester,
-        begin_log: LogBeginner,
-        tls: ssl.SSLContext | None,
-        on_connected: Callable[[str, str], None],
-        validators: RecordValidators,
-        uncompared: UncomparedEnd,
-        on_named: Callable[[], None] = lambda: None,
-        new_selector: SelectorFactory,
-        on_failure: FailureHandler | None = None,
+        others: OtherProcesses,
+        checks: MasterChecks,
+        link_changed: Callable[[], None],
     ) -> None:
         """replica_log: opened and closed by this thread. wait_notify: the one of the process.
-        on_connected(our end, the master's HA address): on this thread, when a link was opened; it
-        must be quick and not raise; so must on_named(): `named_broker` has changed."""
-        super().__init__("HAClient", on_failure=on_failure)
-        self._page = page
+        link_changed: on this thread, when a link was opened or `named_broker` has changed; it must
+        be quick and not raise."""
+        super().__init__("HAClient", on_failure=environment.on_failure)
         self._log = replica_log
-        self._config = config
-        self._clock = clock
+        self._config = environment.config
+        self._clock = environment.clock
         self._refusals = refusals
-        self._inspect_master = inspect
-        self._request_resync = request_resync
-        self._on_connected = on_connected
-        self._on_named = on_named
-        self._validators = validators
+        self._others = others
+        self._link_changed = link_changed
+        self._checks = checks
         self._selector = ClientSelector(
-            wait_notify, clock, new_selector=new_selector, is_stopping=lambda: self.stopped
+            wait_notify,
+            environment.clock,
+            new_selector=environment.new_selector,
+            is_stopping=lambda: self.stopped,
         )
         self._connector = MasterConnector(
-            self._selector, clock, tls, own, trusted, config.ha_master_address
+            self._selector, environment.clock, identity, self._config.ha_master_address
         )
-        self._proof = RepairProof(self._connector, trusted)
-        self._log_start = ReplicaLogStart(replica_log, self._selector, clock, begin_log)
+        self._proof = RepairProof(self._connector, identity.trusted)
+        self._log_start = ReplicaLogStart(
+            replica_log, self._selector, environment.clock, others.begin_log
+        )
         self._updated_address: str | None = None
         """The last one given to `update_master_address`."""
         self._state = HAClientState.WAITING_FOR_ADDRESS
@@ -120,7 +115,7 @@ class HAClient(ServiceThread):
         self._checked_address: str | None = None
         """The HA port of a master of ours: one that cannot be asked is taken for the same, and its
         frames are checked, until it says that it is none."""
-        self._uncompared = uncompared
+        self._uncompared = checks.uncompared
         self._asked = 0
         """Which end of ours the inspection is about that is under way beside the link."""
         self._passing_at = -1
@@ -128,7 +123,7 @@ class HAClient(ServiceThread):
         self._last_read_ms = self._last_write_ms = 0
         self._received = 0
         """Over the links that are closed."""
-        self._last_error = LastError(clock)
+        self._last_error = LastError(self._clock)
         self._last_inspection: str | None = None
         self._last_inspection_ms: int | None = None
         self._resync_trouble: str | None = None
@@ -236,7 +231,7 @@ class HAClient(ServiceThread):
             # Another one's word on each of the places would not count.
             asked = position if is_anothers else self._uncompared.question(position, low)
             try:
-                found = self._selector.call(partial(self._inspect_master, asked, low))
+                found = self._selector.call(partial(self._others.inspect_master, asked, low))
             except StoreError as error:
                 text = f"could not inspect the master's log: {error}"
                 raise LinkClosedError(None, text) from error
@@ -303,7 +298,7 @@ class HAClient(ServiceThread):
 
     def _resync(self, action: str, offset: int, text: str) -> None:
         try:
-            self._request_resync(action, offset, text)
+            self._others.request_resync(action, offset, text)
         except StoreError as error:
             trouble = f"{text}; {action} cannot be prepared: {error}"
             self._last_error.note(trouble)
@@ -329,10 +324,10 @@ class HAClient(ServiceThread):
             link = MasterLink(
                 transport,
                 self._log,
-                self._page,
+                self._log.page,
                 self._config,
                 self._clock,
-                self._validators,
+                self._checks.validators,
                 is_checked=connected.is_checked,
                 report_key=connected.report_key,
             )
@@ -343,7 +338,7 @@ class HAClient(ServiceThread):
             self._last_error.end()
             self._state = HAClientState.TRANSFER
             log.info("master %s: connected, continuing at %s", address, self._log.position)
-            self._on_connected(transport.local, address)
+            self._link_changed()
             began_ms = self._clock.monotonic_ms()
             try:
                 self._transfer(link, self._renewed_inspection(found))
@@ -371,7 +366,7 @@ class HAClient(ServiceThread):
         self._hello = hello
         if hello.broker_address is not None and hello.broker_address != self._named_broker:
             self._named_broker = hello.broker_address
-            self._on_named()
+            self._link_changed()
 
     def _transfer(self, link: MasterLink, renewed: RenewedInspection) -> None:
         def has_work() -> bool:
@@ -402,7 +397,7 @@ class HAClient(ServiceThread):
         def inspect() -> AsyncCall[Inspection]:
             low = self._log.min_phy_offset
             asked = self._asked = self._uncompared.question(self._log.max_phy_offset, low)
-            return AsyncCall(lambda: self._inspect_master(asked, low), self._selector.wake)
+            return AsyncCall(lambda: self._others.inspect_master(asked, low), self._selector.wake)
 
         interval_ms = 2 * self._config.ha_send_heartbeat_interval
         return RenewedInspection(first, self._log.max_phy_offset, interval_ms, self._clock, inspect)

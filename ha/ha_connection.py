@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ha.accept_socket_service import Objection
 from ha.flow_monitor import FlowMonitor
-from ha.ha_config import HaConfig
+from ha.ha_environment import HaEnvironment
 from ha.handshake import SlaveHello
 from ha.read_socket_service import ReadSocketService
 from ha.refusal_log import RefusalLog
@@ -23,13 +23,11 @@ from ha.refusals import RefusalReason
 from ha.replica_verifier import Answer, ReplicaVerifier
 from ha.report_ceiling import ReportCeiling
 from ha.reports import Reports
-from ha.selector_factory import SelectorFactory
+from ha.served_link import ServedLink
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ha.transport import Transport
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource, WriteSocketService
-from ipc.clock import Clock
-from ipc.service_thread import FailureHandler
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 
 if TYPE_CHECKING:
@@ -118,33 +116,27 @@ class HAConnections:
 
     def __init__(
         self,
-        config: HaConfig,
+        environment: HaEnvironment,
         source: LogSource,
         group_transfer: GroupTransferService,
         wait_notify: WaitNotifyObject,
         refusals: RefusalLog,
         verifier: ReplicaVerifier,
-        clock: Clock,
         *,
-        new_selector: SelectorFactory,
         name_link: Callable[[str, SlaveHello], None] = lambda _remote, _slave: None,
-        on_failure: FailureHandler | None = None,
     ) -> None:
         """The store is ready. `name_link("ip:port", what the slave said)` is called before it is
-        served. `on_failure` gets the services that died of a bug."""
-        self._config = config
+        served."""
+        self._environment = environment
         self._source = source
         self._counters = source.page.counters
         self._group_transfer = group_transfer
         self._wait_notify = wait_notify
-        self._flow = FlowMonitor(config.ha_flow_control)
+        self._flow = FlowMonitor(environment.config.ha_flow_control)
         self._report_ceiling = ReportCeiling(source.page)
         self._refusals = refusals
         self._verifier = verifier
-        self._clock = clock
-        self._new_selector = new_selector
         self._name_link = name_link
-        self._on_failure = on_failure
         self._lock: Final = threading.Lock()
         self._connections: list[HAConnection] = []
         self._closed = False
@@ -170,8 +162,8 @@ class HAConnections:
             remote,
             first_report,
             start_offset_for(first_report, low),
-            now_ms=self._clock.monotonic_ms(),
-            wall_ms=self._clock.now_ms(),
+            now_ms=self._environment.clock.monotonic_ms(),
+            wall_ms=self._environment.clock.now_ms(),
             reports_flushed=slave is not None and slave.reports_flushed,
         )
         objection = self._unproven(progress.ip, first_report)
@@ -179,7 +171,10 @@ class HAConnections:
             return objection
         connection = HAConnection(transport, progress)
         with self._lock:
-            if self._closed or len(self._connections) >= self._config.ha_max_connections:
+            if (
+                self._closed
+                or len(self._connections) >= self._environment.config.ha_max_connections
+            ):
                 return Objection(
                     RefusalReason.TOO_MANY_CONNECTIONS,
                     "too many slaves at once; raise haMaxConnections if they are yours",
@@ -215,33 +210,24 @@ class HAConnections:
     def _services_of(
         self, connection: HAConnection, slave: SlaveHello | None
     ) -> tuple[ReadSocketService, WriteSocketService]:
+        link = ServedLink(
+            connection.transport, connection.progress, connection.end, connection.thread_finished
+        )
         reader = ReadSocketService(
-            connection.transport,
-            connection.progress,
-            self._config,
-            self._clock,
+            self._environment,
+            link,
             Reports(None if slave is None else slave.report_key),
             acknowledged=self._group_transfer.notify_transfer_some,
             log_end=lambda: self._source.page.counters[MAX_PHY_OFFSET],
-            end=connection.end,
-            finished=connection.thread_finished,
-            new_selector=self._new_selector,
-            on_failure=self._on_failure,
         )
         writer = WriteSocketService(
-            connection.transport,
-            connection.progress,
+            self._environment,
+            link,
             self._source,
-            self._config,
             self._flow,
             self._wait_notify,
-            self._clock,
             self._report_ceiling,
             is_checked=slave is not None,
-            end=connection.end,
-            finished=connection.thread_finished,
-            new_selector=self._new_selector,
-            on_failure=self._on_failure,
         )
         return reader, writer
 

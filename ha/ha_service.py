@@ -18,9 +18,10 @@ from ha.accept_socket_service import AcceptSocketService
 from ha.exposure_marks import ExposureMarks
 from ha.group_members_service import GroupMembersService
 from ha.group_transfer_service import GroupTransferService
-from ha.ha_client import HAClient
-from ha.ha_config import HaAckLevel, HaConfig
+from ha.ha_client import HAClient, MasterChecks
+from ha.ha_config import HaAckLevel
 from ha.ha_connection import HAConnections
+from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
 from ha.handshake import OwnIdentity, SlaveHello
@@ -31,7 +32,6 @@ from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
 from ha.replica_verifier import ReplicaVerifier
 from ha.replication_lag import ReplicationLag
-from ha.selector_factory import SelectorFactory
 from ha.slave_progress import ReplicaState, SlaveProgress
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, describe_proof
@@ -39,8 +39,7 @@ from ha.uncompared_end import UncomparedEnd, uncompared_path
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.bell import Bell
-from ipc.clock import Clock
-from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.log_directories import LogDirectories
@@ -70,49 +69,47 @@ class Bells:
     """A slave's log has grown: wakes everybody who follows max_phy_offset."""
 
 
+@dataclass(frozen=True, slots=True)
+class SlaveSide:
+    """What a slave has beside the master's side."""
+
+    link_changed: Callable[[], None]
+    """`link`, `named_broker` or `master_hello` may have changed; quick, never raises."""
+    queue_offsets: QueueOffsets
+    """(topic, queueId) to min and max offset in the consume queues, (0, 0) for none."""
+
+
 class HAService:
     """See the module. Owned by: the main thread of process `ha`."""
 
     def __init__(
         self,
+        environment: HaEnvironment,
         listening: socket.socket,
         source: LogSource,
         bells: Bells,
         own: OwnIdentity,
         others: OtherProcesses,
-        config: HaConfig,
-        clock: Clock,
-        *,
-        is_slave: bool,
-        link_changed: Callable[[], None],
-        queue_offsets: QueueOffsets,
-        new_selector: SelectorFactory,
-        on_failure: FailureHandler | None = None,
+        slave: SlaveSide | None,
     ) -> None:
-        """link_changed: `link` may have changed; quick, never raises. queue_offsets: a slave's
-        (topic, queueId) to min and max offset in its consume queues, (0, 0) for none.
-
-        Raises HaTlsError, ValueError: settings that cannot be used.
-        """
+        """slave: None on a master. Raises HaTlsError, ValueError: settings that cannot be used."""
+        config, clock = environment.config, environment.clock
+        self._environment = environment
         self._listening = listening
         self._source = source
         self._page = source.page
         self._bells = bells
         self._own = own
         self._others = others
-        self._link_changed = link_changed
-        self._queue_offsets = queue_offsets
         self._config = config
         self._clock = clock
-        self._new_selector = new_selector
-        self._on_failure = on_failure
         self._counters = source.page.counters
         self._trusted = TrustedPeers.of(config)
         self._refusals = RefusalCounters(source.page)
         self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
         self._marks: Final = ExposureMarks()
         self._build_master_side()
-        self._client = self._build_client() if is_slave else None
+        self._client = None if slave is None else self._build_client(slave)
         self._services: list[ServiceThread] = [
             *(self._transfer, self._members, self._verifier, self._accept)
         ]
@@ -136,78 +133,67 @@ class HAService:
             self.registry,
             self._marks,
             self._bells.ring_remoting,
-            on_failure=self._on_failure,
+            on_failure=self._environment.on_failure,
         )
         self._wait_notify = WaitNotifyObject(self._bells.own)
         self._refusal_log = RefusalLog(self._refusals, clock)
         self._verifier = ReplicaVerifier(
-            self._others.verify_replica, clock, on_failure=self._on_failure
+            self._others.verify_replica, clock, on_failure=self._environment.on_failure
         )
         self._connections = HAConnections(
-            config,
+            self._environment,
             self._source,
             self._transfer,
             self._wait_notify,
             self._refusal_log,
             self._verifier,
-            clock,
-            new_selector=self._new_selector,
             name_link=self._name_link,
-            on_failure=self._on_failure,
         )
         self._members = GroupMembersService(
             self._others.fetch_members,
             lambda members: self.registry.set_members(self._own.broker_name, members),
             clock,
-            on_failure=self._on_failure,
+            on_failure=self._environment.on_failure,
         )
         self._accept = AcceptSocketService(
+            self._environment,
             self._listening,
-            config,
-            self._trusted,
+            self._identity(server_side=True),
             self._refusal_log,
             self._connections.admit,
-            clock,
-            make_tls_context(config, server_side=True),
-            own=self._own,
-            bounds=lambda: (self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]),
-            new_selector=self._new_selector,
-            on_failure=self._on_failure,
+            lambda: (self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]),
         )
 
-    def _build_client(self) -> HAClient:
+    def _identity(self, *, server_side: bool) -> LinkIdentity:
+        tls = make_tls_context(self._config, server_side=server_side)
+        return LinkIdentity(self._own, self._trusted, tls)
+
+    def _build_client(self, slave: SlaveSide) -> HAClient:
         # Needs numpy, which a master does without.
         from ha.queue_ends import make_queue_ends
         from ha.record_validator import RecordValidators
 
-        source, others = self._source, self._others
+        source = self._source
         replica_log = ReplicaLog(
             source.place, source.file_size, source.page, self._bells.ring_readers
         )
         return HAClient(
-            source.page,
+            self._environment,
             replica_log,
-            self._config,
-            self._clock,
+            self._identity(server_side=False),
             self._refusal_log,
             self._wait_notify,
-            self._own,
-            self._trusted,
-            inspect=others.inspect_master,
-            request_resync=others.request_resync,
-            begin_log=others.begin_log,
-            tls=make_tls_context(self._config, server_side=False),
-            on_connected=lambda _local, _master: self._link_changed(),
-            on_named=self._link_changed,
-            validators=RecordValidators(
-                source.file_size,
-                make_queue_ends(self._queue_offsets, source.page),
-                self._clock,
-                check_crc=self._config.ha_ack_level is not HaAckLevel.received,
+            self._others,
+            MasterChecks(
+                RecordValidators(
+                    source.file_size,
+                    make_queue_ends(slave.queue_offsets, source.page),
+                    self._clock,
+                    check_crc=self._config.ha_ack_level is not HaAckLevel.received,
+                ),
+                UncomparedEnd(uncompared_path(LogDirectories.of(source.place).first)),
             ),
-            uncompared=UncomparedEnd(uncompared_path(LogDirectories.of(source.place).first)),
-            new_selector=self._new_selector,
-            on_failure=self._on_failure,
+            slave.link_changed,
         )
 
     def _reader(self) -> CommitLogReader:

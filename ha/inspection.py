@@ -8,7 +8,6 @@ thread of process `ha`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -49,18 +48,3 @@ class Inspection:
     """AHEAD and DIVERGED: the end of the last record that both have; -1: there is none."""
     ha_protocol: int = 0
     """The version of our handshake that the master speaks (handshake.py); 0: none, or unknown."""
-
-
-MasterInspection = Callable[[int, int], Inspection]
-"""(max_phy_offset, min_phy_offset) -> finds the master and compares its log with ours, which is
-[min_phy_offset, max_phy_offset). May take seconds; called on a thread of its own. Raises
-StoreError: the comparison could not be requested."""
-
-ResyncRequester = Callable[[str, int, str], None]
-"""(action, offset, reason): have our log changed in a way that only a closed store allows
-(store/replica_resync.py). action: "start_over" (all files are moved aside; offset: the master's
-minimum) or "truncate" (back to offset). Ends this process soon. Raises StoreError."""
-
-LogBeginner = Callable[[int], None]
-"""(phy_offset): tells the `store` process where our empty log starts, at the start of a file
-(store/log_start.py). Raises StoreError."""

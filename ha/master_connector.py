@@ -12,18 +12,17 @@ import dataclasses
 import errno
 import os
 import socket
-import ssl
 from typing import Any, Final, NamedTuple
 
 from ha.client_selector import ClientSelector
-from ha.handshake import HandshakeError, OwnIdentity, SlaveHandshake
+from ha.ha_environment import LinkIdentity
+from ha.handshake import HandshakeError, SlaveHandshake
 from ha.link_errors import TLS_WAY_OUT, LinkClosedError
 from ha.master_hello import MasterHello
 from ha.own_end import own_end
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import Transport, open_transport
-from ha.trusted_peers import TrustedPeers
 from ipc.clock import Clock
 
 CONNECT_MS: Final = 5_000
@@ -57,17 +56,15 @@ class MasterConnector:
         self,
         selector: ClientSelector,
         clock: Clock,
-        tls: ssl.SSLContext | None,
-        own: OwnIdentity,
-        trusted: TrustedPeers,
+        identity: LinkIdentity,
         named_address: str | None,
     ) -> None:
-        """tls: None for plain connections. named_address: haMasterAddress."""
+        """named_address: haMasterAddress."""
         self._selector = selector
         self._clock = clock
-        self._tls = tls
-        self._own = own
-        self._trusted = trusted
+        self._tls = identity.tls
+        self._own = identity.own
+        self._trusted = identity.trusted
         self._named_address = named_address
 
     def connect(self, address: str, *, speaks_handshake: bool) -> Connected:

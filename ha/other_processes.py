@@ -23,11 +23,15 @@ class OtherProcesses(Protocol):
         be asked. Never raises."""
 
     def inspect_master(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
-        """See ha/inspection.py, MasterInspection. Raises StoreError."""
+        """Find the master and compare its log with ours, which is [min_phy_offset, max_phy_offset).
+        Raises StoreError: the comparison could not be requested."""
         ...
 
     def begin_log(self, phy_offset: int) -> None:
-        """See ha/inspection.py, LogBeginner. Raises StoreError."""
+        """Tell process `store` where our empty log starts, at the start of a file
+        (store/log_start.py). Raises StoreError."""
 
     def request_resync(self, action: str, offset: int, reason: str) -> None:
-        """See ha/inspection.py, ResyncRequester. Raises StoreError."""
+        """Have our log changed in a way that only a closed store allows (store/replica_resync.py).
+        action: "start_over" (all files are moved aside; offset: the master's minimum) or
+        "truncate" (back to offset). Ends this process soon. Raises StoreError."""

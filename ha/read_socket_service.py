@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ha.ha_config import HaConfig
+from ha.ha_environment import HaEnvironment
 from ha.refusals import RefusalReason
 from ha.reports import DamagedReportError, Reports
-from ha.selector_factory import EVENT_READ, SelectorFactory
+from ha.selector_factory import EVENT_READ
+from ha.served_link import ServedLink
 from ha.slave_progress import SlaveProgress
-from ha.transport import Transport
-from ha.write_socket_service import EndLink
-from ipc.clock import Clock
-from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import ServiceThread
 
 _READ_SIZE: Final = 4096
 
@@ -30,34 +28,29 @@ class ReadSocketService(ServiceThread):
 
     def __init__(
         self,
-        transport: Transport,
-        progress: SlaveProgress,
-        config: HaConfig,
-        clock: Clock,
+        environment: HaEnvironment,
+        link: ServedLink,
         reports: Reports,
         *,
         acknowledged: Callable[[SlaveProgress, int], None],
         log_end: Callable[[], int],
-        end: EndLink,
-        finished: Callable[[], None],
-        new_selector: SelectorFactory,
-        on_failure: FailureHandler | None = None,
     ) -> None:
         """`acknowledged` is called after each good report, with the end of the log that `log_end`
-        told before it; `finished` last, both on this thread."""
-        super().__init__(f"ReadSocketService {transport.remote}", on_failure=on_failure)
+        told before it, on this thread."""
+        transport, clock = link.transport, environment.clock
+        super().__init__(f"ReadSocketService {transport.remote}", on_failure=environment.on_failure)
         self._transport = transport
-        self._progress = progress
-        self._housekeeping_ms: Final = config.ha_housekeeping_interval
+        self._progress = link.progress
+        self._housekeeping_ms: Final = environment.config.ha_housekeeping_interval
         self._clock = clock
         self._reports = reports
         self._acknowledged = acknowledged
         self._log_end = log_end
-        self._end = end
-        self._finished = finished
+        self._end = link.end
+        self._finished = link.finished
         self._rest = b""
         self._last_read_ms = clock.monotonic_ms()
-        self._selector = new_selector()
+        self._selector = environment.new_selector()
         self._selector.register(transport.fileno(), EVENT_READ)
 
     def step(self) -> None:

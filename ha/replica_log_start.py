@@ -8,11 +8,12 @@ knows no frames and no master.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from ha.client_selector import ClientSelector
-from ha.inspection import Inspection, LogBeginner
+from ha.inspection import Inspection
 from ha.link_errors import LinkClosedError
 from ha.master_hello import MasterHello
 from ha.refusals import RefusalReason
@@ -42,7 +43,7 @@ class ReplicaLogStart:
         replica_log: ReplicaLog,
         selector: ClientSelector,
         clock: Clock,
-        start_in_store: LogBeginner,
+        start_in_store: Callable[[int], None],
     ) -> None:
         """start_in_store: tells process `store`; runs on a thread of its own."""
         self._log = replica_log

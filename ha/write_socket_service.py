@@ -12,7 +12,6 @@ HAConnection.WriteSocketService of RocketMQ. It knows no records and judges no r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,16 +20,14 @@ from crc32c import crc32c
 
 from ha.flow_monitor import FlowMonitor
 from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, pack_checked_header
-from ha.ha_config import HaConfig
+from ha.ha_environment import HaEnvironment
 from ha.refusals import RefusalReason
 from ha.report_ceiling import ReportCeiling
-from ha.selector_factory import EVENT_WRITE, SelectorFactory
-from ha.slave_progress import SlaveProgress
-from ha.transport import Transport
+from ha.selector_factory import EVENT_WRITE
+from ha.served_link import ServedLink
 from ha.wait_notify_object import WaitNotifyObject
-from ipc.clock import Clock
 from ipc.control_page import ControlPage
-from ipc.service_thread import FailureHandler, ServiceThread
+from ipc.service_thread import ServiceThread
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
@@ -41,9 +38,6 @@ SENDFILE_FROM: Final = 64 << 10
 cheaper than the two calls."""
 _LOOK_AGAIN_MS: Final = 1000
 """No sleep is longer while a slave does not read: its file may be deleted meanwhile."""
-
-EndLink = Callable[[RefusalReason, str], None]
-"""Ends the connection (any thread, once): the transport is shut, both services stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +55,21 @@ class WriteSocketService(ServiceThread):
 
     def __init__(
         self,
-        transport: Transport,
-        progress: SlaveProgress,
+        environment: HaEnvironment,
+        link: ServedLink,
         source: LogSource,
-        config: HaConfig,
         flow: FlowMonitor,
         wait_notify: WaitNotifyObject,
-        clock: Clock,
         report_ceiling: ReportCeiling,
         *,
         is_checked: bool = False,
-        end: EndLink,
-        finished: Callable[[], None],
-        new_selector: SelectorFactory,
-        on_failure: FailureHandler | None = None,
     ) -> None:
-        """Sends from progress.sent_offset on, in the checked form or RocketMQ's (frame.py).
-        `finished` is called last, on this thread."""
-        super().__init__(f"WriteSocketService {transport.remote}", on_failure=on_failure)
+        """Sends from progress.sent_offset on, in the checked form or RocketMQ's (frame.py)."""
+        transport, progress = link.transport, link.progress
+        config, clock = environment.config, environment.clock
+        super().__init__(
+            f"WriteSocketService {transport.remote}", on_failure=environment.on_failure
+        )
         self._transport = transport
         self._progress = progress
         self._counters = source.page.counters
@@ -86,8 +77,8 @@ class WriteSocketService(ServiceThread):
         self._flow = flow
         self._clock = clock
         self._report_ceiling = report_ceiling
-        self._end = end
-        self._finished = finished
+        self._end = link.end
+        self._finished = link.finished
         self._heartbeat_ms: Final = config.ha_send_heartbeat_interval
         self._largest = min(config.ha_transfer_batch_size, MAX_FRAME_BODY)
         if flow.is_limited:
@@ -107,7 +98,7 @@ class WriteSocketService(ServiceThread):
         self._last_write_ms = clock.monotonic_ms()
 
         # Last what a failure would leave open: a selector goes with its last reference.
-        self._idle, self._blocked = new_selector(), new_selector()
+        self._idle, self._blocked = environment.new_selector(), environment.new_selector()
         self._blocked.register(transport.fileno(), EVENT_WRITE)
         self._waiter = wait_notify.new_waiter()
         self._waiter.register(self._idle)

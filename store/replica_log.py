@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -37,7 +38,7 @@ class ReplicaLog:
         `on_publish` rings the readers' bells; called by `ring`."""
         self.file_size = file_size
         self._directories = LogDirectories.of(place)
-        self._page = page
+        self.page: Final = page
         self._counters = page.counters
         self._on_publish = on_publish
         self._file: LogFile | None = None
@@ -49,7 +50,7 @@ class ReplicaLog:
 
     def open(self) -> None:
         """Start writing at MAX_PHY_OFFSET; zero what a dead writer left. Raises StoreError."""
-        zero_unpublished(self._directories, self.file_size, self._page)
+        zero_unpublished(self._directories, self.file_size, self.page)
         self.position = self._counters[MAX_PHY_OFFSET]
 
     def close(self) -> None:
@@ -64,7 +65,7 @@ class ReplicaLog:
         """Go back to what is published; bytes behind it become zero. Raises StoreError: a file is
         gone; call it again before anything is written."""
         if self._counters[APPEND_END] > self._counters[MAX_PHY_OFFSET]:
-            zero_unpublished(self._directories, self.file_size, self._page)
+            zero_unpublished(self._directories, self.file_size, self.page)
         self.position = self._counters[MAX_PHY_OFFSET]
 
     # -- where the log begins ------------------------------------------------------------------
@@ -159,7 +160,7 @@ class ReplicaLog:
         return self._file.view()
 
     def _open_file(self, file_start: int) -> None:
-        following = open_for_writing(self._directories, file_start, self.file_size, self._page)
+        following = open_for_writing(self._directories, file_start, self.file_size, self.page)
         self._let_go()
         self._file = following
         self._file_start, self._file_end = following.start_offset, following.end_offset

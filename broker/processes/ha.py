@@ -27,7 +27,8 @@ from ha.control_slots import (
     REPLICATED_OFFSET,
 )
 from ha.ha_config import HaAckLevel
-from ha.ha_service import Bells, HAService
+from ha.ha_environment import HaEnvironment
+from ha.ha_service import Bells, HAService, SlaveSide
 from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, Verdict
 from ha.replica_memory import FILE_NAME as MEMORY_NAME
@@ -82,7 +83,7 @@ class BrokerProcesses:
         self._options = options
 
     def inspect_master(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
-        """MasterInspection: by process remoting."""
+        """By process remoting."""
         try:
             found = self._remoting.call(
                 "inspect_master",
@@ -117,14 +118,14 @@ class BrokerProcesses:
         return None if verified is None else bool(verified)
 
     def begin_log(self, phy_offset: int) -> None:
-        """LogBeginner: by process store."""
+        """By process store."""
         try:
             self._store.call("begin_log", _STORE_TIMEOUT_MS, phy_offset=phy_offset)
         except CommandError as error:
             raise ProcessUnreachableError(str(error)) from error
 
     def request_resync(self, action: str, offset: int, reason: str) -> None:
-        """ResyncRequester: store the request, then reopen the store."""
+        """Store the request, then reopen the store."""
         request = ResyncRequest(action=ResyncAction(action), offset=offset, reason=reason)
         root = self._options.store.root
         try:
@@ -257,19 +258,16 @@ def _build(
         own.ring()
 
     log_files = options.store
+    environment = HaEnvironment(options.ha, clock, new_selector, _FAILED)
+    slave = SlaveSide(reporter.wakeup, QueueTableReader(child.boot.queue_table_fd).offsets)
     return HAService(
+        environment,
         child.socket("listen", "ha"),
         LogSource(log_files.log_directories, log_files.mapped_file_size_commit_log, child.page),
         Bells(own, child.bell("remoting").ring if waits else ring_nobody, ring_readers),
         _own_identity(options),
         others,
-        options.ha,
-        clock,
-        is_slave=log_files.is_slave,
-        link_changed=reporter.wakeup,
-        queue_offsets=QueueTableReader(child.boot.queue_table_fd).offsets,
-        new_selector=new_selector,
-        on_failure=_FAILED,
+        slave if log_files.is_slave else None,
     )
 
 

@@ -68,7 +68,7 @@ class BatchSendRoute:
             frame = decode_batch_frame(header) if is_json else decode_binary_frame(header)
         except (msgspec.DecodeError, UnicodeError):
             return False
-        return frame.extFields.m and self.take(connection, frame, body)
+        return frame.extFields.is_batch and self.take(connection, frame, body)
 
     def take(self, connection: Connection, frame: SendFrame, body: memoryview) -> bool:
         """Store and answer a batch (m=true) of any send code; False: nothing has happened."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,19 +26,18 @@ from broker.append.send_properties import (
 )
 from broker.processor.table_processor import TableProcessor
 from broker.send.rules import REPLY, Checked, SendRules, check_light_room
+from broker.send.send_header import SendHeader, send_header_of
 from broker.send.send_topic import HOST_BITS, PeerHost, TopicNature
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
-from remoting.command_custom_header import decode_header, encode_header
+from remoting.command_custom_header import encode_header
 from remoting.errors import RemotingError, RequestError
 from remoting.headers.send_message import (
     MSG_REGION,
     TRACE_SWITCH,
     ReplyMessageRequestHeader,
-    SendMessageRequestHeader,
     SendMessageResponseHeader,
-    send_header_class,
 )
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -122,9 +121,9 @@ class ReplyMessageProcessor(TableProcessor):
 
     def reply(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         """324, 325; returns None if the loop sends the response."""
-        header = decode_header(send_header_class(request.code), request.ext_fields)
+        header = send_header_of(request)
         try:
-            header = replace(header, properties=admitted_properties(header.properties or ""))
+            header.i = admitted_properties(header.i)
             queue_id = self._check(connection, request, header)
             failure = self._push(connection, request, header)
         except RequestError as error:
@@ -142,7 +141,7 @@ class ReplyMessageProcessor(TableProcessor):
     # -- pool thread ---------------------------------------------------------------------------
 
     def _check(
-        self, connection: ConnectionLike, request: RemotingCommand, header: SendMessageRequestHeader
+        self, connection: ConnectionLike, request: RemotingCommand, header: SendHeader
     ) -> int:
         """Validate like a send; returns the queue to store in."""
         accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
@@ -151,24 +150,25 @@ class ReplyMessageProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {accepts_from_ms}"
             )
         config = self._parts.topics.prepare_for_send(
-            header.topic,
-            header.default_topic,
-            header.default_topic_queue_nums,
+            header.b,
+            header.c,
+            header.d,
             unit_mode=header.unit_mode,
             remote=connection.remote_address,
         )
-        self._parts.new_topics.wait((header.topic,))
+        self._parts.new_topics.wait((header.b,))
         queues = max(config.read_queue_nums, config.write_queue_nums)
-        if header.queue_id >= queues:
+        queue_id = int(header.e)
+        if queue_id >= queues:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{header.queue_id}] is illegal, topic {header.topic} has "
+                f"request queueId[{queue_id}] is illegal, topic {header.b} has "
                 f"{queues} queues, producer {connection.remote_address}",
             )
-        text = header.properties or ""
+        text = header.i
         nature = TopicNature.of(config)
-        self._parts.rules.check(Checked(REPLY, text, header.sys_flag, nature))
-        check_light_room(self._parts.commit_log.lmq, header.topic, (text.encode(),))
+        self._parts.rules.check(Checked(REPLY, text, header.f, nature))
+        check_light_room(self._parts.commit_log.lmq, header.b, (text.encode(),))
         properties = len(text.encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:
@@ -178,15 +178,15 @@ class ReplyMessageProcessor(TableProcessor):
                 f"{self._settings.max_message_size}), properties of {properties} bytes "
                 f"(limit {PROPERTIES_LIMIT})",
             )
-        if header.queue_id >= 0:
-            return header.queue_id
+        if queue_id >= 0:
+            return queue_id
         return random.randrange(max(config.write_queue_nums, 1))
 
     def _push(
-        self, connection: ConnectionLike, request: RemotingCommand, header: SendMessageRequestHeader
+        self, connection: ConnectionLike, request: RemotingCommand, header: SendHeader
     ) -> str:
         """Push the reply; returns why that failed, or an empty text."""
-        client_id = find_property(header.properties or "", _REPLY_TO_CLIENT)
+        client_id = find_property(header.i, _REPLY_TO_CLIENT)
         if not client_id:
             return f"reply message properties[{_REPLY_TO_CLIENT}] is null"
         target = self._parts.find_connection(client_id)
@@ -207,21 +207,21 @@ class ReplyMessageProcessor(TableProcessor):
         return ""
 
     def _push_header(
-        self, connection: ConnectionLike, header: SendMessageRequestHeader
+        self, connection: ConnectionLike, header: SendHeader
     ) -> ReplyMessageRequestHeader:
         now_ms = self._parts.clock.now_ms()
-        properties = without_property(header.properties or "", "PUSH_REPLY_TIME")
+        properties = without_property(header.i, "PUSH_REPLY_TIME")
         return ReplyMessageRequestHeader(
-            producer_group=header.producer_group,
-            topic=header.topic,
-            default_topic=header.default_topic,
-            default_topic_queue_nums=header.default_topic_queue_nums,
-            queue_id=header.queue_id,
-            sys_flag=header.sys_flag,
-            born_timestamp=header.born_timestamp,
-            flag=header.flag,
+            producer_group=header.a,
+            topic=header.b,
+            default_topic=header.c,
+            default_topic_queue_nums=header.d,
+            queue_id=int(header.e),
+            sys_flag=header.f,
+            born_timestamp=header.g,
+            flag=header.h,
             properties=append_pairs(properties, f"PUSH_REPLY_TIME\x01{now_ms}"),
-            reconsume_times=header.reconsume_times,
+            reconsume_times=header.j,
             unit_mode=header.unit_mode,
             born_host=connection.remote_address,
             store_host=self._settings.store_host,
@@ -230,24 +230,24 @@ class ReplyMessageProcessor(TableProcessor):
 
     # -- loop thread ---------------------------------------------------------------------------
 
-    def _store(self, asked: _Request, header: SendMessageRequestHeader, queue_id: int) -> None:
+    def _store(self, asked: _Request, header: SendHeader, queue_id: int) -> None:
         commit_log = self._parts.commit_log
-        text = header.properties or ""
+        text = header.i
         host, _, port = asked.connection.remote_address.rpartition(":")
         peer = PeerHost(host.strip("[]"), int(port))
         try:
-            topic = commit_log.topic(header.topic)
+            topic = commit_log.topic(header.b)
         except MessageIllegalError as error:
             log.warning("reply not stored: %s", error)
             self._answer(asked)
             return
         record = Record(
             queue_id=queue_id,
-            flag=header.flag,
-            sys_flag=header.sys_flag & ~HOST_BITS | peer.sys_flag | commit_log.store_host_flag,
-            born_timestamp=header.born_timestamp,
+            flag=header.h,
+            sys_flag=header.f & ~HOST_BITS | peer.sys_flag | commit_log.store_host_flag,
+            born_timestamp=header.g,
             born_host=peer.host,
-            reconsume_times=header.reconsume_times or 0,
+            reconsume_times=header.j,
             prepared_transaction_offset=0,
             body=asked.command.body,
             properties=text.encode(),

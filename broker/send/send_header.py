@@ -1,7 +1,8 @@
-"""The header of a send: its short wire names, its frame (JSON or binary), and code 10's long names.
+"""The header of a send or a reply: its letters, its frame (JSON or binary), and the long names.
 
-Pure data and its decoders, used by SendMessageProcessor on the loop thread of `remoting`. Follows
-SendMessageRequestHeader and SendMessageRequestHeaderV2 of RocketMQ.
+Pure data and its decoders, any thread. The one shape behind every form of a send (10, 310, 320,
+JSON or binary) and of a reply (324, 325). Follows SendMessageRequestHeader and
+SendMessageRequestHeaderV2 of RocketMQ.
 """
 
 from __future__ import annotations
@@ -36,8 +37,12 @@ V1_NAMES: Final = {
     "bname": "n",
 }
 SEND_NUMBERS: Final = "defghjl"
+SEND_FLAGS: Final = "km"
+Flag = Literal["true", "false"]
+"""A frame with another spelling is left to the general path, which reads it as Java does."""
 LEAST_VERSION_WITH_RECONSUME_LIMIT: Final = 121
 """MQVersion of 3.4.9: older clients send a limit with a different meaning."""
+_LONG_NAME_CODES: Final = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
 V2_NAMES: Final = {short: long for long, short in V1_NAMES.items()}
 
 
@@ -55,11 +60,23 @@ class SendHeader(msgspec.Struct, gc=False):
     h: Int32
     i: str = ""
     j: Int32 = 0
-    k: bool = False
+    k: Flag = "false"
+    """unitMode"""
     l: Int32 | msgspec.UnsetType = msgspec.UNSET  # noqa: E741
-    m: bool = False
+    m: Flag = "false"
+    """batch"""
     reportDurability: str = ""  # noqa: N815
     """remoting/headers/durability.py"""
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the body holds several messages."""
+        return self.m == "true"
+
+    @property
+    def unit_mode(self) -> bool:
+        """Of a topic that the send creates."""
+        return self.k == "true"
 
 
 class SendFrame(msgspec.Struct, gc=False):
@@ -112,9 +129,9 @@ def decode_binary_frame(header: bytes) -> BinarySendFrame:
 
 
 def send_header_of(request: RemotingCommand) -> SendHeader:
-    """The header of any form of a send. Raises HeaderError."""
+    """The header of any form of a send or reply. Raises HeaderError."""
     fields: Mapping[str, Any] = request.ext_fields
-    if request.code == RequestCode.SEND_MESSAGE:
+    if request.code in _LONG_NAME_CODES:
         # Letters count for nothing here: RequestGuard judged the long names.
         fields = {V1_NAMES[name]: text for name, text in fields.items() if name in V1_NAMES}
     for name in "abcdefgh":
@@ -122,6 +139,9 @@ def send_header_of(request: RemotingCommand) -> SendHeader:
             raise HeaderError("SendMessageRequestHeader", V2_NAMES[name], "is missing")
     known = {name: value for name, value in fields.items() if name in V2_NAMES}
     fields = plain_numbers("SendMessageRequestHeader", known, SEND_NUMBERS, shown=V2_NAMES)
+    fields |= {
+        name: str(fields[name].lower() == "true").lower() for name in SEND_FLAGS if name in fields
+    }
     try:
         return msgspec.convert(fields, SendHeader, strict=False)
     except msgspec.ValidationError as error:

@@ -249,7 +249,7 @@ class SendMessageProcessor:
         """came_ns: when it arrived, if it has waited for its topic; otherwise 0."""
         try:
             header = send_header_of(request)
-            check_text(header.i, is_batch=header.m)
+            check_text(header.i, is_batch=header.is_batch)
             header.i = self._admitted(header)
             mapped = map_send(self._mappings, header, request.ext_fields)
             topic = self._check(connection, request, header)
@@ -277,7 +277,7 @@ class SendMessageProcessor:
         return None
 
     def _admitted(self, header: SendHeader) -> str:
-        may_recall = self._settings.recall_by_property and not header.m
+        may_recall = self._settings.recall_by_property and not header.is_batch
         return admitted_properties(header.i, recall_of=header.b if may_recall else None)
 
     def _hold(
@@ -320,7 +320,7 @@ class SendMessageProcessor:
                 header.b,
                 header.c,
                 header.d,
-                unit_mode=header.k,
+                unit_mode=header.unit_mode,
                 remote=connection.remote_address,
             )
             topic = SendTopic(config, self._log.topic(header.b))

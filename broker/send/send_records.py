@@ -132,7 +132,7 @@ class SendRecords:
         if header.b.startswith(RETRY_GROUP_TOPIC_PREFIX):
             # First of all: the rules are those of the topic that the message goes to.
             topic, queue_id = self._retry_or_dlq(request, header, topic, queue_id)
-        kind = BATCH if header.m else SINGLE
+        kind = BATCH if header.is_batch else SINGLE
         self._rules.check(Checked(kind, header.i, header.f, topic.nature))
         stored = self._stored(request, header, topic, queue_id, peer)
         all_properties = (record.properties for record in stored.records)
@@ -150,10 +150,10 @@ class SendRecords:
         sys_flag = self._sys_flag(header, topic, peer)
         message_type = "fifo" if WORDS[FIFO] in header.i else "normal"
         place = Diversion(topic.entry.name, queue_id, sys_flag, "")
-        if header.m and topic.nature.batch_queues and (key := find_unique_key(header.i)):
+        if header.is_batch and topic.nature.batch_queues and (key := find_unique_key(header.i)):
             record, messages = self._inner_batch(request, header, place, peer, topic.nature)
             return StoredSend(topic.entry, [record], message_type, queue_id, messages, key)
-        if header.m:
+        if header.is_batch:
             records = self._batch(request, header, place, peer, topic.nature)
             return StoredSend(topic.entry, records, message_type, queue_id, len(records))
         diversion = self._placement.divert(header.i, place)

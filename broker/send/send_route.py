@@ -120,7 +120,7 @@ class SendRoute:
                 break
             fields = astuple(frame.extFields)
             _, name, _, _, queue, bits, born_ms, flag, text, times, _, _, is_batch, safety = fields
-            if is_batch:
+            if is_batch == "true":
                 if not self._batches.take(connection, frame, memoryview(body)):
                     break
                 taken += 1

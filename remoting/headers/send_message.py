@@ -1,7 +1,6 @@
 """Headers of sending: 10, 310, 320, 36, 324, 325, 326, 370 and their answers.
 
-Pure data, any thread. SEND_MESSAGE_V2 is SEND_MESSAGE with one letter for each key; both are read
-into the same attributes, so a processor needs to know only SendMessageRequestHeader.
+Pure data, any thread.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from remoting.command_custom_header import CommandCustomHeader, Int32, Int64, RpcRequestHeader
-from remoting.request_code import RequestCode
 
 MSG_REGION: Final = "MSG_REGION"
 """Ext field of every send answer: the broker's regionId."""
@@ -19,35 +17,14 @@ MSG_REGION: Final = "MSG_REGION"
 TRACE_SWITCH: Final = "TRACE_ON"
 """Ext field of every send answer: "true" when the client should send traces."""
 
-_LONG_NAME_CODES: Final = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessageRequestHeader(RpcRequestHeader):
-    """SEND_MESSAGE (10) and SEND_REPLY_MESSAGE (324): long names.
+class SendMessageRequestHeaderV2(RpcRequestHeader):
+    """SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320), as our own clients send them.
 
     A negative queue_id lets the broker choose; `batch`, not the code, says that the body holds
-    several messages.
+    several messages. What a broker reads: broker/send/send_header.py.
     """
-
-    producer_group: str
-    topic: str
-    default_topic: str
-    default_topic_queue_nums: Int32
-    queue_id: Int32
-    sys_flag: Int32
-    born_timestamp: Int64
-    flag: Int32
-    properties: str | None = None
-    reconsume_times: Int32 | None = None
-    unit_mode: bool = False
-    max_reconsume_times: Int32 | None = None
-    batch: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessageRequestHeaderV2(SendMessageRequestHeader):
-    """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325): the letters."""
 
     WIRE_NAMES: ClassVar[Mapping[str, str]] = {
         "producer_group": "a",
@@ -65,6 +42,20 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader):
         "batch": "m",
         "bname": "n",
     }
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool = False
+    max_reconsume_times: Int32 | None = None
+    batch: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +120,3 @@ class ReplyMessageRequestHeader(CommandCustomHeader):
     born_host: str
     store_host: str
     store_timestamp: Int64
-
-
-def send_header_class(code: int) -> type[SendMessageRequestHeader]:
-    """The class that reads the header of a send request: long names or letters."""
-    if code in _LONG_NAME_CODES:
-        return SendMessageRequestHeader
-    return SendMessageRequestHeaderV2

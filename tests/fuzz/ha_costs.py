@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ha.frame import FRAME_HEADER, REPORT
 from ha.ha_config import HaAckLevel, HaConfig
+from ha.ha_environment import HaEnvironment
 from ha.handshake import HandshakeError, OwnIdentity, SlaveHandshake
 from ha.link_errors import LinkClosedError
 from ha.master_link import MasterLink
@@ -25,6 +26,7 @@ from ha.queue_ends import make_queue_ends
 from ha.read_socket_service import ReadSocketService
 from ha.record_validator import RecordValidators
 from ha.reports import Reports
+from ha.served_link import ServedLink
 from ha.slave_progress import SlaveProgress
 from ipc.clock import SystemClock
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
@@ -129,16 +131,13 @@ class HaCosts:
         progress = SlaveProgress("10.0.0.9:5", 0, 0, now_ms=10_000, wall_ms=10_000)
         progress.sent(_LOG_END, _LOG_END, 10_000)
         reader = ReadSocketService(
-            transport,
-            progress,
-            HaConfig(),
-            self._clock,
+            HaEnvironment(HaConfig(), self._clock, _Ready),  # type: ignore[arg-type]
+            ServedLink(
+                transport, progress, lambda _reason, _text: transport.shutdown(), lambda: None
+            ),
             peer.reports,
-            log_end=lambda: _LOG_END,
             acknowledged=self._note,
-            end=lambda _reason, _text: transport.shutdown(),
-            finished=lambda: None,
-            new_selector=_Ready,  # type: ignore[arg-type]
+            log_end=lambda: _LOG_END,
         )
         while transport.data and not transport.is_shut:
             before = len(transport.data)

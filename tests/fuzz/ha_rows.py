@@ -14,6 +14,7 @@ from crc32c import crc32c
 
 from ha.frame import FRAME_HEADER, REPORT, pack_checked_header
 from ha.ha_config import HaAckLevel, HaConfig
+from ha.ha_environment import HaEnvironment
 from ha.handshake import HandshakeError, OwnIdentity, SlaveHandshake
 from ha.link_errors import LinkClosedError
 from ha.master_link import MasterLink
@@ -22,6 +23,7 @@ from ha.queue_ends import make_queue_ends
 from ha.read_socket_service import ReadSocketService
 from ha.record_validator import RecordValidators
 from ha.reports import Reports
+from ha.served_link import ServedLink
 from ha.slave_progress import SlaveProgress, first_report_objection, start_offset_for
 from ipc.clock import SystemClock
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
@@ -130,16 +132,13 @@ class _Master:
         progress = SlaveProgress("10.0.0.9:5", first, start, now_ms=10_000, wall_ms=10_000)
         progress.sent(start + _SENT, _SENT, 10_000)
         reader = ReadSocketService(
-            transport,
-            progress,
-            HaConfig(),
-            self._clock,
+            HaEnvironment(HaConfig(), self._clock, _Ready),  # type: ignore[arg-type]
+            ServedLink(
+                transport, progress, lambda _reason, _text: transport.shutdown(), lambda: None
+            ),
             reports,
             acknowledged=lambda _progress, _log_end: None,
             log_end=lambda: 0,
-            end=lambda _reason, _text: transport.shutdown(),
-            finished=lambda: None,
-            new_selector=_Ready,  # type: ignore[arg-type]
         )
         while transport.data and not transport.is_shut:
             reader.step()

@@ -18,6 +18,7 @@ from ha.accept_socket_service import LOBBY_SIZE, AcceptSocketService
 from ha.frame import CHECKED_HEADER, FRAME_HEADER
 from ha.ha_config import HaConfig
 from ha.ha_connection import HAConnections
+from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.handshake import VERSION, OwnIdentity, SlaveHandshake, SlaveHello
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters, RefusalReason
@@ -148,33 +149,26 @@ class MasterWorld:
         self.trusted = TrustedPeers.of(config)
         self.failures: list[Exception] = []
         self.named: list[tuple[str, SlaveHello]] = []
+        environment = HaEnvironment(config, clock, new_selector, self._failed)
         self.connections = HAConnections(
-            config,
+            environment,
             LogSource(self.log.directory, file_size, self.page),
             self.group_transfer,
             WaitNotifyObject(self.bell),
             refusals,
             self.verifier,
-            clock,
-            new_selector=new_selector,
             name_link=lambda *link: self.named.append(link),
-            on_failure=self._failed,
         )
         self.listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.address: tuple[str, int] = self.listening.getsockname()
         self.accept = AcceptSocketService(
+            environment,
             self.listening,
-            config,
-            self.trusted,
+            LinkIdentity(own, self.trusted, tls),
             refusals,
             self.connections.admit,
-            clock,
-            tls,
-            own=own,
-            bounds=lambda: (self.page.counters[MIN_PHY_OFFSET], self.page.counters[MAX_PHY_OFFSET]),
-            new_selector=new_selector,
+            lambda: (self.page.counters[MIN_PHY_OFFSET], self.page.counters[MAX_PHY_OFFSET]),
             lobby_size=lobby_size,
-            on_failure=self._failed,
         )
         self.verifier.start()
         self.accept.start()

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ha.ha_client import HAClient
+from ha.ha_client import HAClient, MasterChecks
 from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_config import HaAckLevel, HaConfig
+from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.handshake import OwnIdentity
 from ha.inspection import Inspection, Verdict
 from ha.queue_ends import make_queue_ends
@@ -120,24 +121,20 @@ class SlaveWorld:
     def _new_client(self) -> HAClient:
         clock = SystemClock()
         return HAClient(
-            self.page,
+            HaEnvironment(self.config, clock, new_selector, self._fail),
             ReplicaLog(self.directory, self.file_size, self.page, self._ring),
-            self.config,
-            clock,
+            LinkIdentity(self.own, TrustedPeers.of(self.config), self.tls),
             RefusalLog(RefusalCounters(self.page), clock),
             WaitNotifyObject(self.bell()),
-            self.own,
-            TrustedPeers.of(self.config),
-            inspect=self._inspect,
-            request_resync=self._request_resync,
-            begin_log=self._begin_log,
-            tls=self.tls,
-            on_connected=lambda *ends: self.connected.append(ends),
-            validators=self.new_validators(),
-            uncompared=UncomparedEnd(uncompared_path(self.directory)),
-            new_selector=new_selector,
-            on_failure=self._fail,
+            self,
+            MasterChecks(self.new_validators(), UncomparedEnd(uncompared_path(self.directory))),
+            self._note_link,
         )
+
+    def _note_link(self) -> None:
+        info = self.client.snapshot()
+        if info.local_address is not None and info.state is HAClientState.TRANSFER:
+            self.connected.append((info.local_address, info.master_address))
 
     def new_validators(self) -> RecordValidators:
         kind = RecordValidators if self.judges_records else _BelievingValidators
@@ -170,7 +167,7 @@ class SlaveWorld:
 
     # -- what it is told -----------------------------------------------------------------------
 
-    def _inspect(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
+    def inspect_master(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
         self.inspected.append((max_phy_offset, min_phy_offset))
         self.before_inspection()
         found = self.inspection
@@ -178,7 +175,7 @@ class SlaveWorld:
             raise found
         return found
 
-    def _request_resync(self, action: str, offset: int, reason: str) -> None:
+    def request_resync(self, action: str, offset: int, reason: str) -> None:
         self.resyncs.append((action, offset, reason))
         if self.resync_fails is not None:
             raise self.resync_fails
@@ -194,7 +191,7 @@ class SlaveWorld:
         create_allocated(self.directory / file_name(start), self.file_size)
         self.counters[ALLOCATED_END] = start + self.file_size
 
-    def _begin_log(self, phy_offset: int) -> None:
+    def begin_log(self, phy_offset: int) -> None:
         self.begun.append(phy_offset)
         self.before_begin()
         if self.begin_fails is not None:

@@ -6,13 +6,13 @@ import logging
 import socket
 import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ha.ha_config import HaConfig
 from ha.refusals import RefusalReason
-from remoting.selector_seam import new_selector
 from tests.ha.master_world import FILE_SIZE, FakeSlave, MasterWorld
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
@@ -106,12 +106,14 @@ def test_a_writer_without_descriptors_costs_one_slave(
         def no_selector() -> None:
             raise OSError(24, "Too many open files")
 
-        monkeypatch.setattr(world.connections, "_new_selector", no_selector)
+        environment = world.connections._environment
+        poor = replace(environment, new_selector=no_selector)
+        monkeypatch.setattr(world.connections, "_environment", poor)
         with FakeSlave(world.address, 0) as slave:
             assert slave.is_closed_by_master()
             world.wait_for_refusal(RefusalReason.NETWORK)
         assert world.group_transfer.added == []
-        monkeypatch.setattr(world.connections, "_new_selector", new_selector)
+        monkeypatch.setattr(world.connections, "_environment", environment)
         with FakeSlave(world.address, 0) as slave:
             slave.read_up_to(end)
 

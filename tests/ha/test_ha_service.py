@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from ha.ha_config import HaConfig
+from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells, HAService
 from ha.handshake import OwnIdentity
 from ha.slave_progress import ReplicaState, SlaveProgress
@@ -46,17 +47,13 @@ class _World:
         self.verified: list[tuple[str, int]] = []
         config = HaConfig(ha_slave_fallbehind_max=1000)
         self.service = HAService(
+            HaEnvironment(config, SystemClock(), new_selector),
             self.listening,
             LogSource(self.log.directory, FILE_SIZE, self.page),
             Bells(bell, lambda: None, lambda: None),
             OwnIdentity("b", 0, "127.0.0.1:10911"),
             self,
-            config,
-            SystemClock(),
-            is_slave=False,
-            link_changed=_not_for_a_master,
-            queue_offsets=_not_for_a_master,
-            new_selector=new_selector,
+            None,
         )
 
     def fetch_members(self) -> None:

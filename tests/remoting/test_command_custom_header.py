@@ -183,31 +183,6 @@ def test_java_numbers_and_booleans() -> None:
     assert (header.queue_id, header.unit_mode) == (5, False)
 
 
-def test_letters_and_long_names_give_the_same_attributes() -> None:
-    header = send_message.SendMessageRequestHeader(
-        producer_group="g",
-        topic="t",
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=-1,
-        sys_flag=0,
-        born_timestamp=1,
-        flag=0,
-        bname="b",
-    )
-    long_names = encode_header(header)
-    assert long_names["producerGroup"] == "g"
-    letters = dict(zip("abcdefghkmn", [*long_names.values()], strict=True))
-    cls = send_message.send_header_class(310)
-    read = decode_header(cls, letters)
-    assert cls is send_message.SendMessageRequestHeaderV2
-    assert send_message.send_header_class(10) is send_message.SendMessageRequestHeader
-    assert send_message.send_header_class(324) is send_message.SendMessageRequestHeader
-    assert send_message.send_header_class(320) is send_message.SendMessageRequestHeaderV2
-    assert encode_header(read) == letters
-    assert (read.producer_group, read.bname, read.batch) == ("g", "b", False)
-
-
 @pytest.mark.parametrize(
     "module",
     [admin, broker, consumer, namesrv, pull_message, query, send_message, topic, transaction],

@@ -1044,8 +1044,6 @@ def test_long_names_are_the_only_ones_of_code_10(
         ("flag", "-2147483649"),
         ("reconsume_times", "many"),
         ("max_reconsume_times", ""),
-        ("unit_mode", "perhaps"),
-        ("batch", "perhaps"),
     ],
 )
 def test_a_field_that_is_no_number_or_out_of_range(
@@ -1054,6 +1052,19 @@ def test_a_field_that_is_no_number_or_out_of_range(
     world.client().call(send_request())
     fields: dict[str, Any] = {name: text}
     refused(world, send_request(**fields), 1, "")
+
+
+@pytest.mark.parametrize("serialize", [JSON, BINARY])
+@pytest.mark.parametrize(("text", "messages"), [("TRUE", 2), ("True", 2), ("1", 1), ("yes", 1)])
+def test_flags_are_read_as_java_reads_them(
+    world: HotPathWorld, client: Client, text: str, messages: int, serialize: SerializeType
+) -> None:
+    """Boolean.parseBoolean: `true` in any case, everything else is false."""
+    body = batch_body((0, b"one", b""), (0, b"two", b""))
+    for _ in range(2):
+        request = send_request(body, batch=text, unit_mode=text, serialize=serialize)
+        assert client.call(request).code == 0
+    assert len(world.records()) == 2 * messages
 
 
 # -- oneway --------------------------------------------------------------------------------------
