@@ -66,7 +66,7 @@ def test_what_java_brokers_sent_comes_back_byte_for_byte(path: Path) -> None:
 
 
 def test_there_are_streams_of_both_masters_and_of_new_slaves() -> None:
-    assert len(STREAMS) == 5
+    assert len(STREAMS) == 6
 
 
 def test_the_learner_of_two_epochs() -> None:
