@@ -197,7 +197,9 @@ def _take_slave_frame(buffer: bytearray) -> tuple[SlaveFrame, int] | None:
         _, from_last_file, learner, broker_id = layout.unpack_from(buffer)
         if broker_id < 1:
             raise AutoSwitchFrameError(f"broker id {broker_id} of a slave; they begin at 1")
-        return SlaveHandshakeFrame(broker_id, from_last_file == 1, learner == 1), layout.size
+        if from_last_file not in (0, 1) or learner not in (0, 1):
+            raise AutoSwitchFrameError(f"flags {from_last_file} and {learner}, which are 0 or 1")
+        return SlaveHandshakeFrame(broker_id, bool(from_last_file), bool(learner)), layout.size
     _, max_offset = layout.unpack_from(buffer)
     if max_offset < 0:
         raise AutoSwitchFrameError(f"a report of {max_offset}")

@@ -173,6 +173,8 @@ def test_bytes_of_no_master(data: bytes, named: str) -> None:
         pytest.param(stream("ha-default-protocol", "c2s"), "state 0", id="another protocol"),
         pytest.param(struct.pack(">ihhq", 1, 0, 0, 0), "broker id 0", id="a master's id"),
         pytest.param(struct.pack(">ihhq", 1, 0, 0, -9), "broker id -9", id="a negative id"),
+        pytest.param(struct.pack(">ihhq", 1, 2, 0, 5), "flags 2 and 0", id="a flag that is none"),
+        pytest.param(struct.pack(">ihhq", 1, 0, -1, 5), "flags 0 and -1", id="another one"),
         pytest.param(struct.pack(">iq", 2, -1), "report of -1", id="a negative report"),
         pytest.param(struct.pack(">iq", 4, 0), "state 4", id="SHUTDOWN"),
     ],
