@@ -20,7 +20,13 @@ from broker.failover.controller_messages import (
     heartbeat_command,
 )
 from broker.failover.controller_names import ControllerNames
-from broker.failover.messages import Ask, Event, LeaderNamed, SendHeartbeat
+from broker.failover.messages import (
+    Ask,
+    Event,
+    LeaderNamed,
+    RoleNotified,
+    SendHeartbeat,
+)
 from broker.failover.settings import MemberSettings
 from ipc.clock import Clock
 from remoting.command_custom_header import decode_header
@@ -32,11 +38,14 @@ from remoting.errors import (
 )
 from remoting.headers.controller import GetMetaDataResponseHeader
 from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseCallback
 
 log = logging.getLogger(__name__)
 
+NO_TICKET: Final = 0
+"""The member's begin at 1."""
 PROBE_MS: Final = 3_000
 """RocketMQ's pause between two looks at whether a controller can be reached."""
 _MAX_NAME: Final = 300
@@ -83,6 +92,9 @@ class ControllerClient:
         """Controllers that have answered, and were not found gone since. One that is only silent
         stays: what it reads when it goes on says that this broker lived."""
         self._probed_ms: dict[str, int] = {}
+        self._look_wanted = False
+        """Somebody has sent 1008 since the last question for roles."""
+        self._looking = False
         self._last_codes: dict[int, int] = {}
         """Of the last answer to each request."""
 
@@ -117,6 +129,25 @@ class ControllerClient:
             ask_command(ask, self._settings, self._clock.now_ms()),
             self._settings.request_timeout_ms,
             functools.partial(self._answered, ask, address),
+        )
+
+    def look_at_roles(self) -> None:
+        """1004 to the leader, because somebody says that roles have changed (1008): what it answers
+        is delivered as RoleNotified. Any thread; one such question at a time (two threads at once
+        may ask twice)."""
+        self._look_wanted = True
+        leader = self._leader
+        address = None if leader is None else self._names.find(leader)
+        if address is None or self._looking:
+            return
+        self._looking = True
+        self._look_wanted = False
+        ask = Ask(NO_TICKET, RequestCode.CONTROLLER_GET_REPLICA_INFO)
+        self._calls.invoke_async(
+            address,
+            ask_command(ask, self._settings, self._clock.now_ms()),
+            self._settings.request_timeout_ms,
+            functools.partial(self._looked, ask, address),
         )
 
     def send_heartbeat(self, beat: SendHeartbeat) -> None:
@@ -163,6 +194,8 @@ class ControllerClient:
             log.info("controllers: %s leads, was %s, says %s", leader, self._leader, address)
             self._leader = leader
         self._deliver(LeaderNamed(leader))
+        if self._look_wanted:
+            self.look_at_roles()
 
     def _answered(
         self, ask: Ask, address: str, response: RemotingCommand | None, error: Exception | None
@@ -183,6 +216,26 @@ class ControllerClient:
             return
         self._log_code(ask, address, response)
         self._deliver(answer)
+
+    def _looked(
+        self, ask: Ask, address: str, response: RemotingCommand | None, error: Exception | None
+    ) -> None:
+        self._looking = False
+        if response is None or response.code != ResponseCode.SUCCESS:
+            # The next leader that is named is asked.
+            self._look_wanted = True
+            if response is None:
+                self._failed(address, error)
+            return
+        try:
+            view = answer_of(ask, response).view
+        except RequestError as bad:
+            log.warning("controller %s: its answer to 1004 counts for nothing: %s", address, bad)
+            return
+        if view is not None:
+            self._deliver(RoleNotified(view))
+        if self._look_wanted:
+            self.look_at_roles()
 
     def _log_code(self, ask: Ask, address: str, response: RemotingCommand) -> None:
         """Once, however often the same request gets the same refusal."""

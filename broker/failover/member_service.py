@@ -24,6 +24,7 @@ from broker.failover.messages import (
     Ready,
     RegisterAtNameServers,
     Role,
+    RoleNotified,
     Send,
     SendHeartbeat,
     Step,
@@ -116,6 +117,19 @@ class MemberService(ServiceThread):
         """One more event. Any thread; does not block."""
         self._events.put(event)
         self.wakeup()
+
+    def notified(self, notice: RoleNotified, remote: str) -> None:
+        """1008 came from `remote` ("ip:port"). Any thread; does not block.
+
+        Anybody may have sent it, so that it changes no role: the leader is asked, at once instead
+        of at the next poll, and its answer counts.
+        """
+        epoch = notice.view.master_epoch
+        client = self._client
+        if client is None or epoch <= self.status.master_epoch:
+            return
+        log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
+        client.look_at_roles()
 
     def step(self) -> None:
         """All events there are, then a tick if it is time."""

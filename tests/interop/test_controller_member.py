@@ -101,12 +101,13 @@ class Broker:
         self.client.shutdown()
         self.port.stop()
 
-    def _served(self, _connection: PeerConnection, command: RemotingCommand) -> None:
+    def _served(self, connection: PeerConnection, command: RemotingCommand) -> None:
         assert command.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED
         notice = role_notice_of(command.ext_fields, command.body)
         assert notice is not None
         self.notices.append(notice)
-        self.service.deliver(notice)
+        host, port = connection.sock.getpeername()
+        self.service.notified(notice, f"{host}:{port}")
 
     # The member's host
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from broker.failover.controller_client import ControllerClient
 from broker.failover.controller_names import ControllerNames
-from broker.failover.messages import Answered, Ask, Event, LeaderNamed, SendHeartbeat
+from broker.failover.messages import (
+    Answered,
+    Ask,
+    Event,
+    GroupView,
+    LeaderNamed,
+    RoleNotified,
+    SendHeartbeat,
+)
 from broker.failover.settings import MemberSettings
 from remoting.errors import (
     RemotingConnectError,
@@ -162,3 +170,46 @@ def test_a_silent_controller_goes_on_getting_heartbeats_and_a_dead_one_does_not(
     world.calls.fail(RemotingTimeoutError(A, "no response"))
     world.calls.fail(RemotingSendRequestError(B, "connection reset"))
     assert world.beat() == [A, C]
+
+
+def view(epoch: int) -> dict[str, str]:
+    return {"masterBrokerId": "2", "masterAddress": "b2", "masterEpoch": str(epoch)}
+
+
+def test_a_notice_without_a_leader_is_looked_into_when_one_is_named() -> None:
+    world = World()
+    world.client.look_at_roles()
+    assert world.calls.open == []
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    assert [one[:2] for one in world.calls.open] == [(A, 1005), (C, 1005), (B, 1004)]
+    world.calls.answer(B, **view(3))
+    assert world.events[-1] == RoleNotified(GroupView(2, "b2", 3, frozenset(), 0))
+
+
+def test_many_notices_are_one_question_and_one_more() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    for _ in range(100):
+        world.client.look_at_roles()
+    assert [one[:2] for one in world.calls.open] == [(B, 1004)]
+    world.calls.answer(B, **view(3))
+    assert [one[:2] for one in world.calls.open] == [(B, 1004)], "the answer may be older"
+    world.calls.answer(B, **view(4))
+    assert world.calls.open == []
+
+
+def test_a_leader_that_leads_no_more_says_nothing_of_roles() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    world.events.clear()
+    world.client.look_at_roles()
+    world.calls.answer(B, ResponseCode.CONTROLLER_NOT_LEADER, **view(9))
+    assert world.events == []
+    world.client.find_leader()
+    world.metadata(C, C, leads=True)
+    assert (C, 1004) in [one[:2] for one in world.calls.open]

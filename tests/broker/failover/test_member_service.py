@@ -14,11 +14,13 @@ from broker.failover.messages import (
     CutHalfRecord,
     FlushLog,
     Follow,
+    GroupView,
     Lead,
     LogEnds,
     NameServersAnswered,
     RegisterAtNameServers,
     Role,
+    RoleNotified,
     Step,
     StopReplication,
 )
@@ -105,7 +107,9 @@ class World:
         clock = SystemClock()
         self.executor = ScheduledExecutor(clock, threads=1)
         self.member: Member = build_member(
-            ControllerModeConfig(controller_addr=f"{OTHER};{CONTROLLER}"),
+            ControllerModeConfig(
+                controller_addr=f"{OTHER};{CONTROLLER}", sync_broker_metadata_period=600_000
+            ),
             BrokerConfig(
                 broker_cluster_name="CtlCluster", broker_name="cb", broker_heartbeat_interval=20
             ),
@@ -206,6 +210,44 @@ def test_a_restart_keeps_its_id_and_follows(tmp_path: Path) -> None:
         assert Follow(2, "127.0.0.1:24420", 2) in world.host.done
     finally:
         world.end()
+
+
+def _notice(epoch: int) -> RoleNotified:
+    return RoleNotified(GroupView(2, "127.0.0.1:24420", epoch, frozenset((2,)), 3))
+
+
+def test_a_notice_makes_the_leader_say_who_leads(first_start: World) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING)
+    world.controllers.answers[1004] = RemotingCommand.request(1004).response(
+        0,
+        None,
+        {"masterBrokerId": "2", "masterAddress": "127.0.0.1:24420", "masterEpoch": "2"},
+        b'{"syncStateSet":[2],"syncStateSetEpoch":3}',
+    )
+    world.member.service.notified(_notice(2), "10.0.0.1:5")
+    wait_until(lambda: Follow(2, "127.0.0.1:24420", 2) in world.host.done)
+
+
+@pytest.mark.parametrize("epoch", [2, 2**31 - 1])
+def test_a_forged_notice_changes_no_role(first_start: World, epoch: int) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING and 1004 in world.controllers.codes)
+    asked = world.controllers.codes.count(1004)
+    world.member.service.notified(_notice(epoch), "10.0.0.66:5")
+    assert world.controllers.codes.count(1004) > asked, "the controller was asked"
+    world.wait_for_heartbeats(2)
+    status = world.member.service.status
+    assert (status.is_master, status.master_epoch, status.master_broker_id) == (True, 1, 1)
+
+
+def test_a_notice_of_an_old_epoch_asks_nobody(first_start: World) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING and 1004 in world.controllers.codes)
+    before = world.controllers.codes.count(1004)
+    for epoch in (-1, 0, 1):
+        world.member.service.notified(_notice(epoch), "10.0.0.66:5")
+    assert world.controllers.codes.count(1004) == before
 
 
 def test_a_broker_that_finds_no_leader_waits_without_a_role(tmp_path: Path) -> None:
