@@ -16,6 +16,7 @@ from broker.failover.settings import MemberSettings
 from remoting.body.controller import ElectMasterResponseBody
 from remoting.body.sync_state_set import SyncStateSet
 from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
+from remoting.errors import BodyError
 from remoting.headers.controller import (
     AlterSyncStateSetRequestHeader,
     AlterSyncStateSetResponseHeader,
@@ -36,6 +37,7 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
 _CODES: Final = frozenset(ResponseCode)
+_FIRST_ID: Final = 1
 
 
 # To the controller
@@ -129,18 +131,38 @@ def answer_of(ask: Ask, response: RemotingCommand) -> Answered:
     fields = response.ext_fields
     match ask.code:
         case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID:
-            offer = decode_header(GetNextBrokerIdResponseHeader, fields)
-            return Answered(ask.ticket, code, next_broker_id=offer.next_broker_id or 0)
+            offered = decode_header(GetNextBrokerIdResponseHeader, fields).next_broker_id
+            if offered is None or offered < _FIRST_ID:
+                raise BodyError("GetNextBrokerIdResponseHeader", f"nextBrokerId is {offered}")
+            return Answered(ask.ticket, code, next_broker_id=offered)
         case RequestCode.CONTROLLER_APPLY_BROKER_ID:
             return Answered(ask.ticket, code)
         case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
-            return Answered(ask.ticket, code, _altered_view(ask, response))
+            return Answered(ask.ticket, code, _checked(_altered_view(ask, response)))
         case RequestCode.CONTROLLER_ELECT_MASTER:
-            return Answered(ask.ticket, code, _elected_view(response))
+            return Answered(ask.ticket, code, _checked(_elected_view(response)))
         case RequestCode.CONTROLLER_REGISTER_BROKER:
-            return Answered(ask.ticket, code, _registered_view(response))
+            return Answered(ask.ticket, code, _checked(_registered_view(response)))
         case _:
-            return Answered(ask.ticket, code, _replica_view(response))
+            return Answered(ask.ticket, code, _checked(_replica_view(response)))
+
+
+def _checked(view: GroupView | None) -> GroupView | None:
+    """A group as no controller describes it would have SEND_OK wait for the wrong ones, or for
+    nobody. Raises BodyError, which names what is wrong."""
+    if view is None:
+        return None
+    members, master = view.sync_state_set, view.master_broker_id
+    wrong = None
+    if any(broker_id < _FIRST_ID for broker_id in members):
+        wrong = f"broker ids {sorted(members)} in the SyncStateSet; they begin at {_FIRST_ID}"
+    elif master is not None and master not in members:
+        wrong = f"master {master} outside its SyncStateSet {sorted(members)}"
+    elif view.master_epoch < 0 or view.sync_state_set_epoch < 0:
+        wrong = f"epochs {view.master_epoch} and {view.sync_state_set_epoch}"
+    if wrong is not None:
+        raise BodyError("SyncStateSet", wrong)
+    return view
 
 
 def _altered_view(ask: Ask, response: RemotingCommand) -> GroupView:

@@ -13,6 +13,7 @@ from broker.failover.controller_messages import (
 )
 from broker.failover.messages import Answered, Ask, GroupView, RoleNotified, SendHeartbeat
 from broker.failover.settings import MemberSettings
+from remoting.body.sync_state_set import SyncStateSet
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -176,11 +177,34 @@ def test_other_answers(code: RequestCode, answer: RemotingCommand, expected: Ans
         (NEXT_ID, response(0, {"nextBrokerId": "9" * 30})),
         (REPLICA_INFO, response(0, {"masterEpoch": "1"}, b'{"syncStateSet":["x"]}')),
         (ELECT, response(0, {"masterEpoch": "1"}, b"[]")),
+        (NEXT_ID, response(0, {"nextBrokerId": "0"})),
+        (NEXT_ID, response(0)),
     ],
 )
 def test_what_cannot_be_read_is_no_answer(code: RequestCode, answer: RemotingCommand) -> None:
     with pytest.raises(RequestError):
         answer_of(Ask(5, code, 1), answer)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "members", "named"),
+    [
+        # An empty set would have SEND_OK wait for nobody.
+        (ALTER, {"newSyncStateSetEpoch": "2"}, [], "master 1 outside its SyncStateSet \\[\\]"),
+        (ALTER, {"newSyncStateSetEpoch": "2"}, [2, 3], "master 1 outside"),
+        (ALTER, {"newSyncStateSetEpoch": "2"}, [1, 0], "broker ids \\[0, 1\\]"),
+        (REPLICA_INFO, {"masterBrokerId": "2", "masterEpoch": "1"}, [1], "master 2 outside"),
+        (REPLICA_INFO, {"masterBrokerId": "1", "masterEpoch": "-1"}, [1], "epochs -1"),
+        (REPLICA_INFO, {"masterEpoch": "1"}, [-4], "broker ids \\[-4\\]"),
+        (REGISTER, {"masterBrokerId": "1", "masterEpoch": "3"}, [], "master 1 outside"),
+    ],
+)
+def test_a_group_as_no_controller_describes_it(
+    code: RequestCode, fields: dict[str, str], members: list[int], named: str
+) -> None:
+    body = SyncStateSet(sync_state_set=members, sync_state_set_epoch=1).to_json_bytes()
+    with pytest.raises(RequestError, match=named):
+        answer_of(Ask(5, code, 1), response(0, fields, body))
 
 
 def test_a_member_asks_nothing_else() -> None:

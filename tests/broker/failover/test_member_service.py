@@ -260,3 +260,28 @@ def test_a_broker_that_finds_no_leader_waits_without_a_role(tmp_path: Path) -> N
         wait_until(lambda: world.stage is Stage.RUNNING)
     finally:
         world.end()
+
+
+def test_a_file_that_cannot_be_written_ends_the_service(tmp_path: Path) -> None:
+    """Going on would be to apply for an id that a restart knows nothing of."""
+    failures: list[Exception] = []
+    world = World(tmp_path, FIRST_START)
+    world.member = build_member(
+        ControllerModeConfig(
+            controller_addr=CONTROLLER, store_path_broker_identity=f"{tmp_path}/gone/brokerIdentity"
+        ),
+        BrokerConfig(broker_cluster_name="CtlCluster", broker_name="cb"),
+        MemberPlace("127.0.0.1:24410", tmp_path, 1, 0),
+        world.host,
+        world.controllers,
+        SystemClock(),
+        on_failure=lambda _service, error: failures.append(error),
+    )
+    (tmp_path / "gone").write_bytes(b"no directory")
+    world.start()
+    try:
+        wait_until(lambda: failures)
+        assert isinstance(failures[0], OSError)
+        assert 1013 not in world.controllers.codes
+    finally:
+        world.end()
