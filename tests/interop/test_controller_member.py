@@ -1,13 +1,14 @@
 """Our member of a group under a 5.3.3 controller: identity, election, set, failover, restart.
 
 One controller for all tests; each test has a group of its own. The member is ours down to its
-files and its connections; around it is a log that only has ends, as the HA link of this mode is not
-wired. What counts is what the controller says: the body of its answer to 1006, which mqadmin's
-getSyncStateSet prints.
+files and its connections; around it is a log that only has ends, or the bytes of a Java master, as
+the HA link of this mode is not wired. What counts is what the controller says: the body of its
+answer to 1006, which mqadmin's getSyncStateSet prints.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from broker.failover.member_parts import MemberPlace, build_member
 from broker.failover.member_service import MemberService, MemberStatus
 from broker.failover.messages import (
     Follow,
+    FrameTaken,
     HangUp,
     Lead,
     LogEnds,
@@ -34,6 +36,8 @@ from broker.failover.messages import (
 )
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.controller_mode_config import ControllerModeConfig
+from ha.autoswitch_frame import MasterFrame, MasterHandshakeFrame, SlaveHandshakeFrame
+from ha.autoswitch_slave import AutoSwitchSlave
 from ha.epoch_file import decode_epochs
 from ha.epochs import EpochList
 from ipc.clock import SystemClock
@@ -282,3 +286,82 @@ def test_a_slave_joins_takes_over_and_is_followed(start: Start, info: Info) -> N
     again.follow(two, connection=1)
     assert again.epochs == two.epochs
     wait_until(lambda: members(info("pair")) == {1, 2}, "back in the set", _WAIT_S)
+
+
+class Link:
+    """An HA connection of our member to a Java master: its bytes, kept in memory."""
+
+    def __init__(self, member: Broker, ha_port: int) -> None:
+        self._member = member
+        self._socket = socket.create_connection(("127.0.0.1", ha_port))
+        self._socket.settimeout(0.1)
+        self._clock = SystemClock()
+        broker_id = member.status.broker_id
+        assert broker_id is not None
+        self._end = AutoSwitchSlave(SlaveHandshakeFrame(broker_id), report_interval_ms=5_000)
+        self._socket.sendall(self._end.hello())
+        self.log = b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def read(self) -> None:
+        """What comes within a tenth of a second."""
+        try:
+            data = self._socket.recv(1 << 16)
+        except TimeoutError:
+            return
+        assert data, "the master has closed the connection"
+        for frame in self._end.receive(data):
+            self._take(frame)
+        self._socket.sendall(self._end.due_report(len(self.log), self._clock.monotonic_ms()))
+
+    def _take(self, frame: MasterFrame) -> None:
+        member = self._member
+        if isinstance(frame, MasterHandshakeFrame):
+            epoch = member.status.master_epoch
+            member.service.deliver(MasterHello(epoch, frame.epochs, frame.max_offset))
+            wait_until(lambda: isinstance(member.roles[-1], Transfer), "the handshake", _WAIT_S)
+            self._socket.sendall(self._end.follow(0, self._clock.monotonic_ms()))
+        else:
+            self.log += frame.body
+            member.log_end = len(self.log)
+            member.service.deliver(FrameTaken(frame.confirm_offset))
+
+
+@pytest.mark.slow
+def test_a_member_follows_a_java_master_and_takes_over(
+    start: Start, info: Info, controller: harness.Controller, tmp_path: Path
+) -> None:
+    """From the controller's word to the master's bytes, all of it is Java's but the member."""
+    settings = {
+        "brokerClusterName": CLUSTER,
+        "brokerRole": "SLAVE",
+        "brokerId": "-1",
+        "enableControllerMode": "true",
+        "controllerAddr": controller.address,
+        "allAckInSyncStateSet": "true",
+        "mappedFileSizeCommitLog": str(1 << 20),
+    }
+    java = harness.broker("java-5.3", tmp_path / "java", None, name="mixed", conf=settings).start()
+    try:
+        with java.client() as client:
+            sent = [client.send("T", 0, b"%d" % number) for number in range(20)]
+        ours = start("ours", "mixed")
+        ours.wait_for(Follow(1, java.address, 1))
+        link = Link(ours, java.port + 1)
+
+        def has_joined() -> bool:
+            link.read()
+            return members(info("mixed")) == {1, 2}
+
+        wait_until(has_joined, "our member in the set of a Java master", _WAIT_S)
+        assert 0 < sent[-1].phy_offset < len(link.log)
+        first, *_ = sorted((java.store_dir / "commitlog").iterdir())
+        assert first.read_bytes()[: len(link.log)] == link.log
+    finally:
+        java.kill()
+    ours.wait_for(Lead(2))
+    link.close()
+    assert ours.epochs.entries == ((1, 0), (2, len(link.log)))
+    assert members(info("mixed")) == {2}
