@@ -15,6 +15,7 @@ from typing import Final
 
 from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
+from broker.settings.controller_mode_config import ControllerModeConfig
 from broker.settings.startup_options import StartupOptions
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.command_line import (
@@ -30,6 +31,7 @@ from conf.command_line import (
     require_home,
     unused_variables,
 )
+from conf.config_fields import field_specs
 from conf.config_loader import (
     KeySpace,
     LoadedSettings,
@@ -68,6 +70,7 @@ KEYS: Final = KeySpace(
         MessageStoreConfig,
         AuthConfig,
         HaConfig,
+        ControllerModeConfig,
         SupervisorConfig,
         LoggingConfig,
         FilePermissionConfig,
@@ -140,6 +143,7 @@ def check_settings(
         options = StartupOptions.from_settings(_resolve(loaded.values))
         _validate(options.store, loaded.sources)
         _validate_replication(options.ha, loaded.sources)
+        _validate_controller_mode(options, loaded.sources)
         _validate_access(options, loaded.sources)
         _validate_tls(options)
     except ConfigError as error:
@@ -157,6 +161,7 @@ def check_settings(
             *unused_variables(environment),
             *loaded.warnings,
             *role_warnings,
+            *_useless_controller_keys(options.controller_mode, loaded.sources),
             *options.tls.warnings(),
             *_useless_lookups(options.broker, has_namesrv_addr=bool(namesrv)),
             *_shut_out(options, embeds_namesrv=not has_namesrv),
@@ -209,6 +214,18 @@ def _validate_replication(config: HaConfig, sources: Mapping[str, str]) -> None:
         raise ConfigError([with_source(sources.get("haMasterAddress"), problem)])
 
 
+def _validate_controller_mode(options: StartupOptions, sources: Mapping[str, str]) -> None:
+    """Check what a member of a group with a controller needs; all problems are named at once."""
+    problems = options.controller_mode.problems_of(
+        cluster_name=options.broker.broker_cluster_name,
+        broker_name=options.broker.broker_name,
+        heartbeat_interval_ms=options.broker.broker_heartbeat_interval,
+    )
+    if problems:
+        named = [with_source(sources.get(key), f"{key}: {problem}") for key, problem in problems]
+        raise ConfigError(named)
+
+
 def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> None:
     """Check what would otherwise fail later, in process `remoting` or when files are created;
     errors in files name the line."""
@@ -259,6 +276,17 @@ def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[s
     if config.fetch_name_srv_addr_by_dns_lookup and not has_namesrv_addr:
         return ("fetchNameSrvAddrByDnsLookup has no effect without namesrvAddr",)
     return ()
+
+
+def _useless_controller_keys(
+    config: ControllerModeConfig, sources: Mapping[str, str]
+) -> tuple[str, ...]:
+    """At most one warning about settings that only a member of a group with a controller reads."""
+    keys = [spec.key for spec in field_specs(ControllerModeConfig) if spec.key in sources]
+    useless = [f"{key} ({sources[key]})" for key in keys if key != "enableControllerMode"]
+    if config.enable_controller_mode or not useless:
+        return ()
+    return (f"these settings have no effect without enableControllerMode: {', '.join(useless)}",)
 
 
 def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ...]:

@@ -46,8 +46,7 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
-    "enableControllerMode": _only("false", "controller mode is not available"),
-    "enableControllerInNamesrv": _only("false", "controller mode is not available"),
+    "enableControllerInNamesrv": _only("false", "there is no controller here yet"),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -71,23 +70,18 @@ _ACCESS_CONTROL = _keys(
     """
 )
 
-# Stores and high-availability modes that are not available: DLedger, controller, RocksDB, tiered.
+# Stores and high-availability modes that are not available: DLedger, RocksDB, tiered.
 _OTHER_STORES = _keys(
     """
-    allAckInSyncStateSet asyncLearner brokerElectionPriority checkSyncStateSetPeriod
     cleanRocksDBDirtyCQIntervalMin commitLogRollingInterval commitLogRollingMinimumSize
-    configManagerVersion controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
-    dLegerSelfId enableAutoInSyncReplicas enableBatchPush enableControllerMode
-    enableDLegerCommitLog enableRocksDBLog
-    fetchControllerAddrByDnsLookup haMaxTimeSlaveNotCatchup inBrokerContainer isEnableBatchPush
-    memTableFlushIntervalMs minInSyncReplicas objectStoreAccessKey objectStoreBucket
-    objectStoreEndpoint objectStoreSecretKey preferredLeaderId readAheadCacheEnable
-    readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
-    readAheadMessageSizeThreshold realTimePersistRocksDBConfig recordGetMessageResult
-    replicasPerDiskPartition rocksdbCQDoubleWriteEnable rocksdbCompressionType
-    rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold skipPreOnline
-    statRocksDBCQIntervalSec storePathBrokerIdentity storePathEpochFile storeType
-    syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
+    configManagerVersion dLegerGroup dLegerPeers dLegerSelfId enableAutoInSyncReplicas
+    enableBatchPush enableDLegerCommitLog enableRocksDBLog inBrokerContainer isEnableBatchPush
+    memTableFlushIntervalMs objectStoreAccessKey objectStoreBucket objectStoreEndpoint
+    objectStoreSecretKey preferredLeaderId readAheadCacheEnable readAheadCacheExpireDuration
+    readAheadCacheSizeThresholdRate readAheadMessageCountThreshold readAheadMessageSizeThreshold
+    realTimePersistRocksDBConfig recordGetMessageResult replicasPerDiskPartition
+    rocksdbCQDoubleWriteEnable rocksdbCompressionType rocksdbFlushWalFrequency
+    rocksdbWalFileRollingThreshold skipPreOnline statRocksDBCQIntervalSec storeType
     tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
     tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable
     tieredStoreDeleteFileEnable tieredStoreDeleteFileInterval tieredStoreFilePath
@@ -234,7 +228,7 @@ _NAMESRV = _keys(
 
 IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
     "access control of 5.x: no caches, tables in config/": _ACCESS_CONTROL,
-    "DLedger, controller, RocksDB, tiered store": _OTHER_STORES,
+    "DLedger, RocksDB, tiered store, pre-online": _OTHER_STORES,
     "thread pools and their queues: requests run on the loop": _THREADS_AND_QUEUES,
     "sockets: there is no Netty, and buffers are left to the kernel": _SOCKETS,
     "pop, timer wheel, light queues, compaction": _POP_AND_TIMER,

@@ -64,7 +64,7 @@ WINGS: dict[str, set[str]] = {
     },
     "timer": {"append", "out", "processor", "topic"},
     "pop": {"append", "filter", "processor", "settings", "topic"},
-    "failover": set(),
+    "failover": {"settings"},
     "slave": {
         *("offset", "out", "processor", "schedule", "settings", "subscription", "topic"),
     },
@@ -188,7 +188,7 @@ MANY_METHODS = {
     "broker.out.broker_registration.BrokerRegistration": 23,
     "broker.pop.pop_buffer_merge_service.PopBufferMergeService": 43,
     "broker.pop.pop_message_processor.PopMessageProcessor": 23,
-    "broker.pop.pop_revive_service.PopReviveService": 29,
+    "broker.pop.pop_revive_service.PopReviveService": 30,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,
     "broker.send.send_message_processor.SendMessageProcessor": 22,
     "broker.slave.slave_synchronize.SlaveSynchronize": 31,

@@ -70,10 +70,6 @@ from remoting.response_code import ResponseCode
 MASTER_ID: Final = 0
 """A master's brokerId at the name servers and for clients."""
 REFUSED_IDS_BEFORE_ALARM: Final = 3
-_NOT_TAKEN: Final = frozenset(
-    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
-)
-"""A set is refused for one of its members, who is not known, or not alive, to the controller."""
 
 
 class Stage(Enum):
@@ -498,7 +494,7 @@ class MemberCore:
             view = event.view
             self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
         else:
-            self._sync_state.refused(ask.ticket, for_newcomers=event.code in _NOT_TAKEN)
+            self._sync_state.failed(ask.ticket, event.code)
             self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
 
     def _move_offsets(self, log: LogEnds) -> None:

@@ -9,10 +9,26 @@ refusal, or by a set of a newer epoch, after which the controller refuses it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.failover.messages import LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
 from ha.epochs import master_confirm_offset
+from remoting.response_code import ResponseCode
+
+_NOT_TAKEN: Final = frozenset(
+    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
+)
+"""A set is refused for one of its members, who is not known, or not alive, to the controller."""
+_REFUSALS: Final = _NOT_TAKEN | frozenset(
+    {
+        ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+        ResponseCode.CONTROLLER_INVALID_MASTER,
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+        ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+    }
+)
+"""Answers to 1001 of a controller that has not proposed the set."""
 
 
 @dataclass(slots=True)
@@ -65,11 +81,14 @@ class SyncState:
         """1001 is sent for this set."""
         self._unsettled[ticket] = wanted
 
-    def refused(self, ticket: int, *, for_newcomers: bool) -> None:
-        """The controller has answered that one with an error: it is not in force. for_newcomers:
-        because it does not take one of those who would join."""
+    def failed(self, ticket: int, code: ResponseCode) -> None:
+        """The controller has answered that one with an error. A refusal says that it is not in
+        force; any other code decides nothing: a Java controller whose raft is slow answers 1, and
+        the set comes into force later."""
+        if code not in _REFUSALS:
+            return
         wanted = self._unsettled.pop(ticket, None)
-        if wanted is not None and for_newcomers:
+        if wanted is not None and code in _NOT_TAKEN:
             for broker_id in sorted((wanted - self.members) & self._replicas.keys()):
                 self._turned_away.pop(broker_id, None)
                 self._turned_away[broker_id] = None

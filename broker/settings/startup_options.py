@@ -13,6 +13,7 @@ from typing import Self
 
 from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
+from broker.settings.controller_mode_config import ControllerModeConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_loader import build, describe
 from conf.file_permissions import FilePermissionConfig
@@ -41,6 +42,7 @@ class StartupOptions:
     files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
+    controller_mode: ControllerModeConfig = field(default_factory=ControllerModeConfig)
     config_file: Path | None = None
     namesrv_addresses: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -59,13 +61,14 @@ class StartupOptions:
             files=build(FilePermissionConfig, settings),
             tls=build(TlsConfig, settings),
             auth=build(AuthConfig, settings),
+            controller_mode=build(ControllerModeConfig, settings),
         )
 
     def settings(self, *, important_only: bool = False) -> dict[str, str]:
         """Every key with its text, in the order printed by -p; without TLS keys, which RocketMQ
         never shows, since one is a password, and the secrets of `auth`."""
         parts = (self.broker, self.server, self.client, self.store, self.auth)
-        own = (self.ha, self.supervisor, self.logging, self.files)
+        own = (self.ha, self.controller_mode, self.supervisor, self.logging, self.files)
         shown = describe(*parts, *own, important_only=important_only)
         return {key: text for key, text in shown.items() if key not in SECRET_KEYS}
 

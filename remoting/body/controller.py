@@ -1,15 +1,24 @@
 """Bodies of the answers of a controller of 5.x, and of brokers that have one: 1002, 1006, 1007; of
 354.
 
-Pure data, any thread. Of mqadmin, for Java's; this broker refuses the first two.
+Pure data, any thread.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from remoting.body.broker_member_group import BrokerMemberGroup
 from remoting.body.json_bean import JsonBean
 from remoting.command_custom_header import Int32, Int64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectMasterResponseBody(JsonBean):
+    """Answer to CONTROLLER_ELECT_MASTER (1002). Without the group if the master stays (2011)."""
+
+    broker_member_group: BrokerMemberGroup | None = None
+    sync_state_set: list[Int64] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

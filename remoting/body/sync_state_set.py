@@ -1,4 +1,4 @@
-"""Body of 1008: SyncStateSet, the replicas that a controller counts as in sync. Pure data."""
+"""Body of 1001, 1008 and the answers to 1001, 1003, 1004: the replicas in sync. Pure data."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from broker.container import container_startup
 from broker.container.container_config import BrokerContainerConfig
 from broker.settings.auth_config import AuthConfig
 from broker.settings.broker_config import BrokerConfig
+from broker.settings.controller_mode_config import ControllerModeConfig
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.config_fields import FieldSpec, field_specs
 from conf.config_loader import KeySpace
@@ -54,6 +55,7 @@ TITLES: Final[Mapping[type, str]] = {
     MessageStoreConfig: "Store",
     AuthConfig: "Users and ACLs of 5.x",
     HaConfig: "Replication",
+    ControllerModeConfig: "Member of a group with a controller",
     SupervisorConfig: "Processes, metrics and dumps",
     LoggingConfig: "Log files",
     FilePermissionConfig: "Files",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.broker_startup import load_startup_options
+from broker.settings.controller_mode_config import ControllerModeConfig
 from broker.settings.startup_options import StartupOptions
 from conf.errors import StartupExitError
 
@@ -160,6 +161,84 @@ def test_trusted_addresses_reach_process_ha_and_an_empty_value_is_unset(
     assert options.ha.ha_trusted_addresses == trusted
     again = StartupOptions.from_settings(options.child_settings())
     assert again.ha.ha_trusted_addresses == trusted
+
+
+MEMBER = "enableControllerMode=true\ncontrollerAddr=c1:9878;c2:9878\n"
+REFUSAL = "b.conf:1: enableControllerMode: controller mode is not available yet"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        pytest.param(MEMBER, [REFUSAL], id="all is well but for the mode"),
+        pytest.param(
+            "enableControllerMode=true\n",
+            ["controllerAddr: enableControllerMode needs it; expected host:port", REFUSAL],
+            id="no controllers",
+        ),
+        pytest.param(
+            "enableControllerMode=true\ncontrollerAddr= ; ;\n",
+            ["b.conf:2: controllerAddr: enableControllerMode needs it"],
+            id="an empty list",
+        ),
+        pytest.param(
+            "controllerAddr=c1:9878;c2\n",
+            ["b.conf:1: controllerAddr: 'c2': expected host:port of each controller"],
+            id="a name without a port, even without the mode",
+        ),
+        pytest.param("controllerAddr=c1:0\n", ["controllerAddr: 'c1:0'"], id="a port that is none"),
+        pytest.param("controllerAddr=c1:65536\n", ["'c1:65536'"], id="a port that is too large"),
+        pytest.param("controllerAddr=c 1:1\n", ["'c 1:1'"], id="a name that is none"),
+        pytest.param(
+            f"{MEMBER}controllerHeartBeatTimeoutMills=1500\n",
+            ["b.conf:3: controllerHeartBeatTimeoutMills: 1500 is less than twice brokerHeartbeat"],
+            id="a timeout within a lost heartbeat",
+        ),
+        pytest.param(
+            f"{MEMBER}brokerName=a#b\n",
+            ["b.conf:3: brokerName: 'a#b' holds '#'"],
+            id="a name that an identity cannot hold",
+        ),
+        pytest.param(
+            f"{MEMBER}storePathEpochFile=/s/x\nstorePathBrokerIdentity=/s/x\n",
+            ["storePathEpochFile: storePathBrokerIdentity names the same file"],
+            id="one file for two things",
+        ),
+        pytest.param(
+            "minInSyncReplicas=0\n",
+            ["b.conf:1: minInSyncReplicas = 0: expected a whole number"],
+            id="a value outside its range",
+        ),
+    ],
+)
+def test_a_member_of_a_group_with_a_controller_is_refused_for_now(
+    tmp_path: Path, text: str, problems: list[str]
+) -> None:
+    with pytest.raises(StartupExitError) as caught:
+        load(tmp_path, text)
+    assert caught.value.exit_code == 255
+    assert [problem for problem in problems if problem not in caught.value.text] == []
+
+
+def test_settings_of_controller_mode_without_it(tmp_path: Path) -> None:
+    text = "enableControllerMode=false\nallAckInSyncStateSet=true\ncontrollerAddr= a.b:1;[::1]:2;\n"
+    options = load(tmp_path, text)
+    assert options.controller_mode.controllers == ("a.b:1", "[::1]:2")
+    again = StartupOptions.from_settings(options.child_settings())
+    assert again.controller_mode == options.controller_mode
+    (warning,) = options.warnings
+    assert warning.startswith("these settings have no effect without enableControllerMode: ")
+    assert "allAckInSyncStateSet" in warning
+    assert "b.conf:3)" in warning
+
+
+def test_files_of_a_member() -> None:
+    root = Path("/store")
+    usual = ControllerModeConfig()
+    assert usual.epoch_file(root) == root / "epochFileCheckpoint"
+    assert usual.identity_file(root) == root / "brokerIdentity"
+    elsewhere = ControllerModeConfig(store_path_epoch_file="/e", store_path_broker_identity="/i")
+    assert (elsewhere.epoch_file(root), elsewhere.identity_file(root)) == (Path("/e"), Path("/i"))
 
 
 def test_the_secret_of_the_group(tmp_path: Path) -> None:

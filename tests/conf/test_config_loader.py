@@ -39,7 +39,7 @@ class Second:
     size: int = setting(7, "s", unit="bytes", key="mappedFileSizeCommitLog")
 
 
-KEYS = KeySpace((First, Second), frozenset({"javaOnly", "enableControllerMode"}))
+KEYS = KeySpace((First, Second), frozenset({"javaOnly", "enableDLegerCommitLog"}))
 
 
 def at(line: int, key: str, text: str) -> Setting:
@@ -105,17 +105,17 @@ def test_unknown_key_names_the_nearest(key: str, nearest: str) -> None:
 
 def test_ignored_keys_warn_once_together() -> None:
     loaded = load_settings(
-        KEYS, file=[at(1, "javaOnly", "1"), at(2, "enableControllerMode", "false")]
+        KEYS, file=[at(1, "javaOnly", "1"), at(2, "enableDLegerCommitLog", "false")]
     )
     assert loaded.values == {}
     (warning,) = loaded.warnings
-    assert "javaOnly (x.conf:1), enableControllerMode (x.conf:2)" in warning
+    assert "javaOnly (x.conf:1), enableDLegerCommitLog (x.conf:2)" in warning
 
 
 def test_a_key_that_must_not_be_ignored_stops() -> None:
-    refusal = r"x\.conf:2: enableControllerMode = true: controller mode is not"
+    refusal = r"x\.conf:2: enableDLegerCommitLog = true: DLedger is not"
     with pytest.raises(ConfigError, match=refusal):
-        load_settings(KEYS, file=[at(2, "enableControllerMode", "true")])
+        load_settings(KEYS, file=[at(2, "enableDLegerCommitLog", "true")])
 
 
 def test_alias_sets_the_key_and_must_not_contradict_it() -> None:

@@ -20,6 +20,8 @@ MODULES: Final = {
     "ha-reports": "ha_rows",
     "ha-frames": "ha_rows",
     "ha-hello": "ha_rows",
+    "ha-controller-mode": "member_rows",
+    "member": "member_rows",
     "properties": "file_rows",
     "yaml": "file_rows",
     "plain-acl": "file_rows",

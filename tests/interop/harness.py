@@ -26,6 +26,7 @@ KINDS = ("ours", "java-4.9", "java-5.3")
 
 _BROKER_READY = r"The broker\[([^,\]]+), ([0-9.]+):(\d+)\] boot success"
 _NAMESRV_READY = r"The Name Server boot success"
+_CONTROLLER_READY = r"The Controller Server boot success"
 _PROXY_READY = r"rocketmq-proxy startup successfully"
 _DISK_FLAGS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
@@ -54,6 +55,7 @@ _LOGBACK_NAMES = (
     "logback_namesrv.xml",
     "logback_tools.xml",
     "rmq.broker.logback.xml",
+    "rmq.controller.logback.xml",
     "rmq.namesrv.logback.xml",
     "rmq.proxy.logback.xml",
 )
@@ -224,6 +226,54 @@ def broker(
     own = {"ROCKETMQ_HOME": str(home), **(env or {})}
     process = ServerProcess(label, command, log, _BROKER_READY, own)
     return Broker(kind, process, name, port, store, namesrv)
+
+
+class Controller:
+    """A controller of 5.3.3, of the DLedger kind, one node. What outlives it is its store."""
+
+    def __init__(self, process: ServerProcess, port: int) -> None:
+        self._process = process
+        self._port = port
+
+    @property
+    def address(self) -> str:
+        """Of the peer's port, which brokers and admins use, too."""
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> Controller:
+        self._process.start()
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: its orderly stop takes ten seconds."""
+        self._process.kill()
+
+    def log_tail(self) -> str:
+        return self._process.log_tail()
+
+
+def controller(directory: Path, settings: Mapping[str, str] | None = None) -> Controller:
+    """A controller with its files under `directory`. settings: more of them."""
+    port, unused = free_port(), free_port()
+    keys = {
+        "listenPort": str(unused),
+        "controllerDLegerGroup": "group1",
+        "controllerDLegerPeers": f"n0-127.0.0.1:{port}",
+        "controllerDLegerSelfId": "n0",
+        "controllerStorePath": str(directory / "store"),
+        "mappedFileSize": "16777216",
+        **(settings or {}),
+    }
+    conf = _write_properties(directory / "controller.conf", keys)
+    home = _java_home(directory)
+    main = "org.apache.rocketmq.controller.ControllerStartup"
+    flags = (*QUICK_JVM, "-Xms64m", "-Xmx256m", f"-Drocketmq.home.dir={home}")
+    command = java_command(
+        _server_classpath("java-5.3"), main, home, jvm=flags, args=["-c", str(conf)]
+    )
+    log = directory / "controller.log"
+    own = {"ROCKETMQ_HOME": str(home)}
+    return Controller(ServerProcess("controller", command, log, _CONTROLLER_READY, own), port)
 
 
 class Proxy:

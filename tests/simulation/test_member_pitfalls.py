@@ -99,6 +99,20 @@ def test_p18_p19_a_refused_set_is_asked_for_and_the_next_check_goes_on() -> None
     lone.asked(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET)
 
 
+@pytest.mark.parametrize("code", [1, 2, 2015])
+def test_a_set_counts_while_nobody_knows_whether_it_was_taken(code: int) -> None:
+    """A Java controller whose raft is slow answers 1, and the wanted set comes into force later."""
+    lone = Lone()
+    lone.lead()
+    lone.step(ReplicaConnected(1, 2))
+    lone.step(ReplicaReported(1, 0))
+    lone.answer(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, code)
+    assert lone.core.sync_state_set == {1, 2}
+    lone.log = LogEnds(100, 100)
+    lone.step(ReplicaReported(1, 60))
+    assert lone.core.acknowledged_offset == 60
+
+
 def test_p23_a_slave_that_does_not_follow_leaves_the_set() -> None:
     lone = Lone()
     lone.lead()

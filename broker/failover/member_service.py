@@ -1,0 +1,213 @@
+"""MemberService: the thread of a member of a group with a controller.
+
+It gives MemberCore one event after the other, with the time and the log's ends, and does what
+`Ready` says in its order: steps, each durable before the next, the role, requests. Any thread
+delivers events. What the log, the roles and the name servers are it does not know: `MemberHost`
+does. A step that fails ends the process, as any service that fails does; its start goes on where
+the files say.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from typing import Final, NamedTuple, Protocol
+
+from broker.failover.controller_client import ControllerClient
+from broker.failover.member import MemberCore, Stage
+from broker.failover.member_files import MemberFiles
+from broker.failover.messages import (
+    Ask,
+    Event,
+    FindLeader,
+    LogEnds,
+    Ready,
+    RegisterAtNameServers,
+    Role,
+    RoleNotified,
+    Send,
+    SendHeartbeat,
+    Step,
+    Tick,
+    WriteEpochs,
+    WriteIdentity,
+    WriteTemporaryIdentity,
+)
+from ipc.clock import Clock
+from ipc.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+MAX_TICK_MS: Final = 1_000
+
+
+class MemberHost(Protocol):
+    """The broker around the member. Called by the member's thread."""
+
+    def log_ends(self) -> LogEnds:
+        """The own log now."""
+
+    def do(self, step: Step) -> None:
+        """One step with the log or the connections, durable when this returns."""
+
+    def take_role(self, role: Role) -> None:
+        """Lead, follow, or wait for a master."""
+
+    def register(self, registration: RegisterAtNameServers) -> None:
+        """Register soon; whoever does it delivers NameServersAnswered. Does not block."""
+
+
+class MemberStatus(NamedTuple):
+    """How the member stands; replaced as a whole after each event."""
+
+    stage: Stage
+    broker_id: int | None
+    is_master: bool
+    master_broker_id: int | None
+    master_epoch: int
+    sync_state_set: frozenset[int]
+    """On a master: whoever may be in it."""
+    confirm_offset: int
+    acknowledged_offset: int
+    """SEND_OK up to here."""
+    trouble: str | None
+
+
+class MemberTimes(NamedTuple):
+    """Periods in ms."""
+
+    tick_ms: int
+    """Between heartbeats (brokerHeartbeatInterval); at most MAX_TICK_MS."""
+    find_leader_ms: int
+    """Between questions for the leader, while one is known (syncControllerMetadataPeriod)."""
+
+
+class MemberService(ServiceThread):
+    """See the module. Any thread reads `status` and calls `deliver`."""
+
+    def __init__(
+        self,
+        core: MemberCore,
+        host: MemberHost,
+        files: MemberFiles,
+        clock: Clock,
+        times: MemberTimes,
+        *,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        super().__init__("MemberService", on_failure=on_failure)
+        self._core = core
+        self._host = host
+        self._files = files
+        self._clock = clock
+        self._tick_ms = min(times.tick_ms, MAX_TICK_MS)
+        self._find_leader_ms = times.find_leader_ms
+        self._client: ControllerClient | None = None
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._next_tick_ms = 0
+        self._asked_leader_ms = clock.monotonic_ms()
+        self.status = self._status()
+
+    def start_with(self, client: ControllerClient) -> None:
+        """Start the thread. client: its answers are delivered to this service."""
+        self._client = client
+        self.start()
+
+    def deliver(self, event: Event) -> None:
+        """One more event. Any thread; does not block."""
+        self._events.put(event)
+        self.wakeup()
+
+    def notified(self, notice: RoleNotified, remote: str) -> None:
+        """1008 came from `remote` ("ip:port"). Any thread; does not block.
+
+        Anybody may have sent it, so that it changes no role: the leader is asked, at once instead
+        of at the next poll, and its answer counts.
+        """
+        epoch = notice.view.master_epoch
+        client = self._client
+        if client is None or epoch <= self.status.master_epoch:
+            return
+        log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
+        client.look_at_roles()
+
+    def step(self) -> None:
+        """All events there are, then a tick if it is time."""
+        while not self.stopped:
+            try:
+                event = self._events.get_nowait()
+            except queue.Empty:
+                break
+            self._take(event)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + self._tick_ms
+            self._take(Tick())
+            if now_ms - self._asked_leader_ms >= self._find_leader_ms:
+                self._send(FindLeader())
+        self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
+
+    def _take(self, event: Event) -> None:
+        ready = self._core.step(event, self._clock.monotonic_ms(), self._host.log_ends())
+        self._do(ready)
+        before, self.status = self.status, self._status()
+        _log_change(before, self.status)
+
+    def _do(self, ready: Ready) -> None:
+        for step in ready.steps:
+            match step:
+                case WriteTemporaryIdentity():
+                    self._files.write_temporary_identity(step.data)
+                case WriteIdentity():
+                    self._files.write_identity(step.data)
+                case WriteEpochs():
+                    self._files.write_epochs(step.epochs)
+                case _:
+                    self._host.do(step)
+        if ready.role is not None:
+            self._host.take_role(ready.role)
+        for send in ready.sends:
+            self._send(send)
+
+    def _send(self, send: Send) -> None:
+        client = self._client
+        assert client is not None
+        match send:
+            case Ask():
+                client.ask(send)
+            case SendHeartbeat():
+                client.send_heartbeat(send)
+            case FindLeader():
+                self._asked_leader_ms = self._clock.monotonic_ms()
+                client.find_leader()
+            case RegisterAtNameServers():
+                self._host.register(send)
+
+    def _status(self) -> MemberStatus:
+        core = self._core
+        return MemberStatus(
+            core.stage,
+            core.broker_id,
+            core.is_master,
+            core.master_broker_id,
+            core.master_epoch,
+            core.sync_state_set,
+            core.confirm_offset,
+            core.acknowledged_offset,
+            core.trouble,
+        )
+
+
+def _log_change(before: MemberStatus, now: MemberStatus) -> None:
+    if before.trouble != now.trouble and now.trouble is not None:
+        log.error("member of the group: %s", now.trouble)
+    if (before.stage, before.master_epoch) != (now.stage, now.master_epoch):
+        log.info(
+            "member of the group: id %s, %s; master %s in epoch %s",
+            now.broker_id,
+            now.stage.value,
+            now.master_broker_id,
+            now.master_epoch,
+        )
+    if before.sync_state_set != now.sync_state_set and now.is_master:
+        log.info("member of the group: SyncStateSet %s", sorted(now.sync_state_set))

@@ -1,0 +1,216 @@
+"""Who the leader is, when controllers disagree, and what of their answers counts."""
+
+from __future__ import annotations
+
+from broker.failover.controller_client import ControllerClient
+from broker.failover.controller_names import ControllerNames
+from broker.failover.messages import (
+    Answered,
+    Ask,
+    Event,
+    GroupView,
+    LeaderNamed,
+    RoleNotified,
+    SendHeartbeat,
+)
+from broker.failover.settings import MemberSettings
+from remoting.errors import (
+    RemotingConnectError,
+    RemotingError,
+    RemotingSendRequestError,
+    RemotingTimeoutError,
+)
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from remoting.response_code import ResponseCode
+from remoting.response_table import ResponseCallback
+from tests.support.manual_clock import ManualClock
+
+A, B, C = "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"
+
+
+class Calls:
+    """Keeps what is asked until the test answers it."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[str, int, ResponseCallback]] = []
+        self.heartbeats: list[str] = []
+
+    def invoke_async(
+        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
+    ) -> None:
+        self.open.append((address, command.code, callback))
+
+    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        assert command.code == RequestCode.BROKER_HEARTBEAT
+        self.heartbeats.append(address)
+
+    def answer(self, address: str, code: int = 0, **fields: str) -> None:
+        callback = self._taken(address)
+        callback(RemotingCommand.request(1).response(code, None, fields), None)
+
+    def fail(self, error: RemotingError) -> None:
+        self._taken(error.address)(None, error)
+
+    def _taken(self, address: str) -> ResponseCallback:
+        (index,) = (n for n, one in enumerate(self.open) if one[0] == address)
+        return self.open.pop(index)[2]
+
+
+class World:
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.events: list[Event] = []
+        self.clock = ManualClock()
+        self.client = ControllerClient(
+            self.calls,
+            ControllerNames((A, B, C), all_addresses=False),
+            MemberSettings("C", "b", "127.0.0.1:10911"),
+            self.clock,
+            self.events.append,
+        )
+
+    def metadata(self, address: str, leader: str | None, *, leads: bool = False) -> None:
+        """The answer to 1005; Java leaves an unknown leader out."""
+        named = {} if leader is None else {"controllerLeaderAddress": leader}
+        self.calls.answer(address, isLeader="true" if leads else "false", **named)
+
+    def beat(self) -> list[str]:
+        """Who gets a heartbeat now."""
+        self.calls.heartbeats.clear()
+        self.client.send_heartbeat(SendHeartbeat(1, 1, 0, 0))
+        return self.calls.heartbeats
+
+    def ask(self) -> Ask:
+        ask = Ask(7, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
+        self.client.ask(ask)
+        return ask
+
+
+def test_everybody_is_asked_and_the_leader_s_own_word_counts() -> None:
+    world = World()
+    world.client.find_leader()
+    assert [one[:2] for one in world.calls.open] == [(A, 1005), (B, 1005), (C, 1005)]
+    world.metadata(A, C)
+    assert world.client.leader == C, "a hint is better than nobody"
+    world.metadata(B, B, leads=True)
+    world.metadata(C, A)
+    assert world.client.leader == B, "who leads knows it best"
+    assert world.events == [LeaderNamed(C), LeaderNamed(B)]
+
+
+def test_the_next_round_may_name_another_one() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.client.find_leader()
+    world.calls.open = world.calls.open[-3:]
+    world.metadata(A, C)
+    assert world.client.leader == C
+
+
+def test_controllers_that_elect_name_nobody() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(A, None)
+    world.calls.answer(B, 1)
+    world.calls.answer(C, isLeader="true", controllerLeaderAddress="x" * 400)
+    assert (world.client.leader, world.events) == (None, [])
+
+
+def test_requests_go_to_the_leader_only() -> None:
+    world = World()
+    world.ask()
+    assert world.calls.open == [], "nobody to ask"
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    world.events.clear()
+    ask = world.ask()
+    assert [one[:2] for one in world.calls.open] == [(B, 1012)]
+    world.calls.answer(B, nextBrokerId="4")
+    assert world.events == [Answered(ask.ticket, ResponseCode.SUCCESS, next_broker_id=4)]
+
+
+def test_a_request_without_a_readable_answer_gives_no_event() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    world.events.clear()
+    world.ask()
+    world.calls.answer(B, nextBrokerId="four")
+    world.ask()
+    _, _, callback = world.calls.open.pop()
+    callback(None, RemotingTimeoutError(B, "no response"))
+    assert world.events == []
+
+
+def test_heartbeats_go_to_every_controller_that_is_reached() -> None:
+    world = World()
+    world.client.find_leader()
+    assert world.beat() == []
+    world.metadata(A, B)
+    world.metadata(B, B, leads=True)
+    world.calls.fail(RemotingConnectError(C, "refused"))
+    assert world.beat() == [A, B]
+    assert world.calls.open == [], "a controller that is gone is not connected to each second"
+    world.clock.advance(3_000)
+    assert world.beat() == [A, B]
+    world.metadata(C, B)
+    assert world.beat() == [A, B, C]
+
+
+def test_a_silent_controller_goes_on_getting_heartbeats_and_a_dead_one_does_not() -> None:
+    world = World()
+    world.client.find_leader()
+    for address in (A, B, C):
+        world.metadata(address, B)
+    world.client.find_leader()
+    world.calls.fail(RemotingTimeoutError(A, "no response"))
+    world.calls.fail(RemotingSendRequestError(B, "connection reset"))
+    assert world.beat() == [A, C]
+
+
+def view(epoch: int) -> dict[str, str]:
+    """Of a group without a master, which needs no body."""
+    return {"masterEpoch": str(epoch)}
+
+
+def test_a_notice_without_a_leader_is_looked_into_when_one_is_named() -> None:
+    world = World()
+    world.client.look_at_roles()
+    assert world.calls.open == []
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    assert [one[:2] for one in world.calls.open] == [(A, 1005), (C, 1005), (B, 1004)]
+    world.calls.answer(B, **view(3))
+    assert world.events[-1] == RoleNotified(GroupView(None, None, 3, frozenset(), 0))
+
+
+def test_many_notices_are_one_question_and_one_more() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    for _ in range(100):
+        world.client.look_at_roles()
+    assert [one[:2] for one in world.calls.open] == [(B, 1004)]
+    world.calls.answer(B, **view(3))
+    assert [one[:2] for one in world.calls.open] == [(B, 1004)], "the answer may be older"
+    world.calls.answer(B, **view(4))
+    assert world.calls.open == []
+
+
+def test_a_leader_that_leads_no_more_says_nothing_of_roles() -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    world.events.clear()
+    world.client.look_at_roles()
+    world.calls.answer(B, ResponseCode.CONTROLLER_NOT_LEADER, **view(9))
+    assert world.events == []
+    world.client.find_leader()
+    world.metadata(C, C, leads=True)
+    assert (C, 1004) in [one[:2] for one in world.calls.open]

@@ -1,0 +1,93 @@
+"""The files of a member: Java's bytes, and what cannot be used is named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.failover.identity import Identity, encode_identity
+from broker.failover.member_files import MemberFileError, MemberFiles
+from ha.epochs import EpochList, epoch_list
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "controller-5.3.3"
+CHECK_CODE = "127.0.0.1:24410;1795391110917"
+
+
+class Store:
+    """A store's root with a member's files."""
+
+    def __init__(self, root: Path) -> None:
+        self.identity, self.temporary = root / "brokerIdentity", root / "brokerIdentity-temp"
+        self.epochs = root / "epochFileCheckpoint"
+        self.files = MemberFiles(self.identity, self.epochs)
+
+    def read(self) -> tuple[Identity | None, Identity | None, EpochList]:
+        found = self.files.read("CtlCluster", "cb", 7)
+        assert found.confirm_offset == 7
+        return found.temporary, found.identity, found.epochs
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_an_empty_store(store: Store) -> None:
+    assert store.read() == (None, None, EpochList())
+
+
+def test_files_that_java_left(store: Store) -> None:
+    shutil.copy(GOLDEN / "cb1-brokerIdentity", store.identity)
+    shutil.copy(GOLDEN / "cb1-epochFileCheckpoint", store.epochs)
+    _, identity, epochs = store.read()
+    assert identity == Identity("CtlCluster", "cb", 2)
+    assert epochs.entries[:2] == ((1, 0), (2, 693))
+
+
+def test_a_damaged_list_of_epochs_is_read_from_its_backup(store: Store) -> None:
+    shutil.copy(GOLDEN / "after-cut-epochFileCheckpoint.bak", f"{store.epochs}.bak")
+    store.epochs.write_bytes(b"1\n5\n1-0\n")
+    backup = (GOLDEN / "after-cut-epochFileCheckpoint.bak").read_text().splitlines()[2:]
+    assert [f"{epoch}-{start}" for epoch, start in store.read()[2].entries] == backup
+
+
+def test_an_id_that_is_applied_for_and_then_held(store: Store) -> None:
+    applied = Identity("CtlCluster", "cb", 3, CHECK_CODE)
+    store.files.write_temporary_identity(encode_identity(applied))
+    assert store.read()[:2] == (applied, None)
+    store.files.write_identity(b"CtlCluster#cb#3")
+    assert store.read()[:2] == (None, Identity("CtlCluster", "cb", 3))
+    assert store.identity.read_bytes() == b"CtlCluster#cb#3"
+    assert not store.temporary.exists()
+
+
+def test_a_list_is_read_back_and_the_one_before_it_is_kept(store: Store) -> None:
+    first, second = epoch_list([(1, 0)]), epoch_list([(1, 0), (2, 693)])
+    store.files.write_epochs(first)
+    assert store.epochs.read_bytes() == b"1\n1725254278\n1-0\n", "as Java wrote this one"
+    store.files.write_epochs(second)
+    assert store.read()[2] == second
+    store.epochs.write_bytes(b"")
+    assert store.read()[2] == first
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "named"),
+    [
+        ("brokerIdentity", b"CtlCluster#other#1", "the identity of other in CtlCluster"),
+        ("brokerIdentity", b"", "not an identity"),
+        ("brokerIdentity", b"CtlCluster#cb#1#a;1", "not what belongs into this file"),
+        ("brokerIdentity-temp", b"CtlCluster#cb#1", "not what belongs into this file"),
+        ("brokerIdentity-temp", b"CtlCluster#cb#0#a;1", "not an identity"),
+        ("epochFileCheckpoint", b"1\n5\n1-0\n", "is a list of epochs"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(
+    store: Store, name: str, data: bytes, named: str
+) -> None:
+    (store.identity.parent / name).write_bytes(data)
+    with pytest.raises(MemberFileError, match=named) as caught:
+        store.read()
+    assert str(store.identity.parent / name) in str(caught.value)

@@ -1,0 +1,287 @@
+"""The member's thread, with controllers that answer what a 5.3.3 controller answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from broker.failover.member import Stage
+from broker.failover.member_parts import Member, MemberPlace, build_member
+from broker.failover.messages import (
+    CutHalfRecord,
+    FlushLog,
+    Follow,
+    GroupView,
+    Lead,
+    LogEnds,
+    NameServersAnswered,
+    RegisterAtNameServers,
+    Role,
+    RoleNotified,
+    Step,
+    StopReplication,
+)
+from broker.settings.broker_config import BrokerConfig
+from broker.settings.controller_mode_config import ControllerModeConfig
+from ipc.clock import SystemClock
+from ipc.scheduled_executor import ScheduledExecutor
+from remoting.errors import RemotingConnectError
+from remoting.remoting_command import RemotingCommand
+from remoting.response_table import ResponseCallback
+from tests.remoting.golden_controller import golden_command
+from tests.support.deadline import wait_until
+
+CONTROLLER, OTHER = "127.0.0.1:24401", "127.0.0.1:24402"
+Answers = Mapping[int, RemotingCommand]
+FIRST_START: Answers = {
+    1005: golden_command("1005 resp", "01"),
+    1012: golden_command("1012 resp", "01"),
+    1013: golden_command("1013 resp", "01"),
+    1003: golden_command("1003 resp", "01"),
+    1002: golden_command("1002 resp", "01"),
+    1004: golden_command("1004 resp", "01"),
+}
+RESTARTED_AS_SLAVE: Answers = {**FIRST_START, 1003: golden_command("1003 resp", "03")}
+NO_ANSWER = RemotingConnectError(OTHER, "refused")
+
+
+class Controllers:
+    """A RemotingClient in front of controllers of which one is reached."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = dict(answers)
+        self.asked: list[tuple[str, int]] = []
+        self.heartbeats: list[tuple[str, dict[str, str]]] = []
+
+    def invoke_async(
+        self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
+    ) -> None:
+        self.asked.append((address, command.code))
+        if address == CONTROLLER and command.code in self.answers:
+            callback(self.answers[command.code], None)
+        else:
+            callback(None, NO_ANSWER)
+
+    def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        if address != CONTROLLER:
+            raise NO_ANSWER
+        self.heartbeats.append((address, command.ext_fields))
+
+    @property
+    def codes(self) -> list[int]:
+        """What was asked, without questions for the leader."""
+        return [code for _, code in self.asked if code != 1005]
+
+
+class Host:
+    """A broker with a log of 693 bytes."""
+
+    def __init__(self) -> None:
+        self.done: list[Step | Role | RegisterAtNameServers] = []
+        self.threads: set[str] = set()
+
+    def log_ends(self) -> LogEnds:
+        self.threads.add(threading.current_thread().name)
+        return LogEnds(693, 693)
+
+    def do(self, step: Step) -> None:
+        self.done.append(step)
+
+    def take_role(self, role: Role) -> None:
+        self.done.append(role)
+
+    def register(self, registration: RegisterAtNameServers) -> None:
+        self.done.append(registration)
+
+
+class World:
+    """One member, its controllers and its broker."""
+
+    def __init__(self, root: Path, answers: Answers) -> None:
+        self.root = root
+        self.controllers = Controllers(answers)
+        self.host = Host()
+        clock = SystemClock()
+        self.executor = ScheduledExecutor(clock, threads=1)
+        self.member: Member = build_member(
+            ControllerModeConfig(
+                controller_addr=f"{OTHER};{CONTROLLER}", sync_broker_metadata_period=600_000
+            ),
+            BrokerConfig(
+                broker_cluster_name="CtlCluster", broker_name="cb", broker_heartbeat_interval=20
+            ),
+            MemberPlace("127.0.0.1:24410", root, 1, 0),
+            self.host,
+            self.controllers,
+            clock,
+        )
+
+    def start(self) -> None:
+        self.executor.start()
+        self.member.start(self.executor)
+
+    def end(self) -> None:
+        self.member.service.shutdown()
+        self.executor.shutdown(5_000)
+
+    @property
+    def stage(self) -> Stage:
+        return self.member.service.status.stage
+
+    def wait_for_heartbeats(self, count: int) -> None:
+        """So many ticks go by."""
+        goal = len(self.controllers.heartbeats) + count
+        wait_until(lambda: len(self.controllers.heartbeats) >= goal)
+
+    def bytes_of(self, name: str) -> bytes | None:
+        path = self.root / name
+        return path.read_bytes() if path.exists() else None
+
+
+@pytest.fixture
+def first_start(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, FIRST_START)
+    world.start()
+    yield world
+    world.end()
+
+
+def test_a_first_start_becomes_master_in_java_s_order(first_start: World) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING)
+    assert world.controllers.codes[:4] == [1012, 1013, 1003, 1002]
+    assert world.bytes_of("brokerIdentity") == b"CtlCluster#cb#1"
+    assert world.bytes_of("brokerIdentity-temp") is None
+    assert world.bytes_of("epochFileCheckpoint") is not None
+    status = world.member.service.status
+    assert (status.broker_id, status.is_master, status.master_epoch) == (1, True, 1)
+    assert status.sync_state_set == {1}
+    assert world.member.client.leader == CONTROLLER
+    wait_until(lambda: RegisterAtNameServers(0, 1) in world.host.done)
+    assert [type(each) for each in world.host.done[:4]] == [
+        *(StopReplication, CutHalfRecord, FlushLog, Lead)
+    ]
+    assert Lead(1) in world.host.done
+    assert world.host.threads <= {"MemberService"}
+
+
+def test_heartbeats_carry_what_an_election_needs(first_start: World) -> None:
+    world = first_start
+    wait_until(lambda: any(beat["epoch"] == "1" for _, beat in world.controllers.heartbeats))
+    _, beat = next(one for one in world.controllers.heartbeats if one[1]["epoch"] == "1")
+    assert beat == {
+        "clusterName": "CtlCluster",
+        "brokerName": "cb",
+        "brokerAddr": "127.0.0.1:24410",
+        "brokerId": "1",
+        "epoch": "1",
+        "maxOffset": "693",
+        "confirmOffset": "693",
+        "heartbeatTimeoutMills": "10000",
+        "electionPriority": "2147483647",
+    }
+
+
+def test_the_registration_is_repeated_until_it_is_taken(first_start: World) -> None:
+    world = first_start
+    taken = RegisterAtNameServers(0, 1)
+    wait_until(lambda: world.host.done.count(taken) >= 2)
+    world.member.service.deliver(NameServersAnswered(1))
+    world.wait_for_heartbeats(2)
+    before = world.host.done.count(taken)
+    world.wait_for_heartbeats(3)
+    assert world.host.done.count(taken) == before
+
+
+def test_a_restart_keeps_its_id_and_follows(tmp_path: Path) -> None:
+    (tmp_path / "brokerIdentity").write_bytes(b"CtlCluster#cb#1")
+    (tmp_path / "epochFileCheckpoint").write_bytes(b"1\n1725254278\n1-0\n")
+    world = World(tmp_path, RESTARTED_AS_SLAVE)
+    world.start()
+    try:
+        wait_until(lambda: world.stage is Stage.RUNNING)
+        assert world.controllers.codes[0] == 1003
+        assert 1012 not in world.controllers.codes
+        status = world.member.service.status
+        assert (status.is_master, status.master_broker_id, status.master_epoch) == (False, 2, 2)
+        assert Follow(2, "127.0.0.1:24420", 2) in world.host.done
+    finally:
+        world.end()
+
+
+def _notice(epoch: int) -> RoleNotified:
+    return RoleNotified(GroupView(2, "127.0.0.1:24420", epoch, frozenset((2,)), 3))
+
+
+def test_a_notice_makes_the_leader_say_who_leads(first_start: World) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING)
+    world.controllers.answers[1004] = RemotingCommand.request(1004).response(
+        0,
+        None,
+        {"masterBrokerId": "2", "masterAddress": "127.0.0.1:24420", "masterEpoch": "2"},
+        b'{"syncStateSet":[2],"syncStateSetEpoch":3}',
+    )
+    world.member.service.notified(_notice(2), "10.0.0.1:5")
+    wait_until(lambda: Follow(2, "127.0.0.1:24420", 2) in world.host.done)
+
+
+@pytest.mark.parametrize("epoch", [2, 2**31 - 1])
+def test_a_forged_notice_changes_no_role(first_start: World, epoch: int) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING and 1004 in world.controllers.codes)
+    asked = world.controllers.codes.count(1004)
+    world.member.service.notified(_notice(epoch), "10.0.0.66:5")
+    assert world.controllers.codes.count(1004) > asked, "the controller was asked"
+    world.wait_for_heartbeats(2)
+    status = world.member.service.status
+    assert (status.is_master, status.master_epoch, status.master_broker_id) == (True, 1, 1)
+
+
+def test_a_notice_of_an_old_epoch_asks_nobody(first_start: World) -> None:
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING and 1004 in world.controllers.codes)
+    before = world.controllers.codes.count(1004)
+    for epoch in (-1, 0, 1):
+        world.member.service.notified(_notice(epoch), "10.0.0.66:5")
+    assert world.controllers.codes.count(1004) == before
+
+
+def test_a_broker_that_finds_no_leader_waits_without_a_role(tmp_path: Path) -> None:
+    world = World(tmp_path, {})
+    world.start()
+    try:
+        wait_until(lambda: (CONTROLLER, 1005) in world.controllers.asked)
+        assert world.stage is Stage.ASKING_ID
+        world.controllers.answers = dict(FIRST_START)
+        wait_until(lambda: world.stage is Stage.RUNNING)
+    finally:
+        world.end()
+
+
+def test_a_file_that_cannot_be_written_ends_the_service(tmp_path: Path) -> None:
+    """Going on would be to apply for an id that a restart knows nothing of."""
+    failures: list[Exception] = []
+    world = World(tmp_path, FIRST_START)
+    world.member = build_member(
+        ControllerModeConfig(
+            controller_addr=CONTROLLER, store_path_broker_identity=f"{tmp_path}/gone/brokerIdentity"
+        ),
+        BrokerConfig(broker_cluster_name="CtlCluster", broker_name="cb"),
+        MemberPlace("127.0.0.1:24410", tmp_path, 1, 0),
+        world.host,
+        world.controllers,
+        SystemClock(),
+        on_failure=lambda _service, error: failures.append(error),
+    )
+    (tmp_path / "gone").write_bytes(b"no directory")
+    world.start()
+    try:
+        wait_until(lambda: failures)
+        assert isinstance(failures[0], OSError)
+        assert 1013 not in world.controllers.codes
+    finally:
+        world.end()
