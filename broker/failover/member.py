@@ -68,10 +68,6 @@ from remoting.response_code import ResponseCode
 MASTER_ID: Final = 0
 """A master's brokerId at the name servers and for clients."""
 REFUSED_IDS_BEFORE_ALARM: Final = 3
-_NOT_TAKEN: Final = frozenset(
-    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
-)
-"""A set is refused for one of its members, who is not known, or not alive, to the controller."""
 
 
 class Stage(Enum):
@@ -137,9 +133,8 @@ class MemberCore:
             self.stage = Stage.ASKING_ID
         self._asking = Asking(settings.request_timeout_ms)
         self._leader_known = False
-        self._silent = False
-        self._unfit = False
-        """It was elected and cannot lead: it sends no heartbeats, so that another one is."""
+        self._silent = self._unfit = False
+        """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -464,8 +459,7 @@ class MemberCore:
         state = self._sync_state
         if state is None or len(state.acks) < len(state.members):
             return
-        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=False)
-        if wanted > state.members:
+        if state.wanted(now_ms, log, self.confirm_offset, tries_again=False) > state.members:
             self._check_set(now_ms, log, doing)
 
     def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
@@ -496,7 +490,7 @@ class MemberCore:
             view = event.view
             self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
         else:
-            self._sync_state.refused(ask.ticket, for_newcomers=event.code in _NOT_TAKEN)
+            self._sync_state.refused(ask.ticket, event.code)
             self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
 
     def _move_offsets(self, log: LogEnds) -> None:

@@ -9,10 +9,17 @@ refusal, or by a set of a newer epoch, after which the controller refuses it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.failover.messages import LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
 from ha.epochs import master_confirm_offset
+from remoting.response_code import ResponseCode
+
+_NOT_TAKEN: Final = frozenset(
+    {ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE}
+)
+"""A set is refused for one who would join: not known, or not alive, to the controller."""
 
 
 @dataclass(slots=True)
@@ -65,11 +72,10 @@ class SyncState:
         """1001 is sent for this set."""
         self._unsettled[ticket] = wanted
 
-    def refused(self, ticket: int, *, for_newcomers: bool) -> None:
-        """The controller has answered that one with an error: it is not in force. for_newcomers:
-        because it does not take one of those who would join."""
+    def refused(self, ticket: int, code: ResponseCode) -> None:
+        """The controller has answered that one with an error: it is not in force."""
         wanted = self._unsettled.pop(ticket, None)
-        if wanted is not None and for_newcomers:
+        if wanted is not None and code in _NOT_TAKEN:
             for broker_id in sorted((wanted - self.members) & self._replicas.keys()):
                 self._turned_away.pop(broker_id, None)
                 self._turned_away[broker_id] = None
