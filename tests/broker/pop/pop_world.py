@@ -266,6 +266,7 @@ class Offsets(PlainOffsets):
             end = queue_ends(topic, queue_id)
             if end is not None and offset > end:
                 self.table[group, topic, queue_id] = end
+        self.save()
 
     def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.resets.pop((group, topic, queue_id), None)
@@ -422,6 +423,7 @@ class PopWorld:
         )
         self.order.load()
         self.order.limit_to(self.log.next_offset)
+        self.order.save_if_changed()
         self._build_processors(limits)
         self.progress = ReviveProgress(self.root / "progress", boot_id, 8)
         self._build_revival()
@@ -509,6 +511,9 @@ class PopWorld:
 
     def turn(self) -> None:
         """The rest of a turn: what waited gets its place, the log is published, answers leave."""
+        soon, self.loop.soon = self.loop.soon, []
+        for function in soon:
+            function()
         self.appends.retry()
         self.log.commit()
         decoder = FrameDecoder()
@@ -519,9 +524,6 @@ class PopWorld:
             assert command is not None
             self._answers[command.opaque] = command
         self.socket.waiting.clear()
-        soon, self.loop.soon = self.loop.soon, []
-        for function in soon:
-            function()
 
     def services(self) -> None:
         """The timer delivers, the buffer and the revival look at what is due; tables are saved,
