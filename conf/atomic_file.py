@@ -1,8 +1,9 @@
 """Atomic writes of whole files: write a temporary file, fsync, rename, fsync the directory.
 
-For small state files (config/*.json, settings, pid files). Any thread; the caller ensures that a
-file has one writer at a time (the temporary file has a fixed name, so that crashes do not leave
-more than one behind). Does not know what it writes.
+For small state files (config/*.json, settings, pid files, what the store tells its next start).
+Any thread; the caller ensures that a file has one writer at a time (the temporary file has a fixed
+name, so that crashes do not leave more than one behind). Does not know what it writes. Open to the
+rooms that write files and may not import `conf`: it needs the standard library only.
 
 Files of `path`: `path.tmp` is being written, `path.bak.tmp` is briefly a second link to the old
 content, `path.bak` has the content before the last write.
@@ -14,13 +15,21 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | None = None) -> None:
-    """Replaces the file's content; creates missing parent directories. Raises OSError.
+    """`replace_file`, in a directory that is created, with its parents, if it is missing."""
+    make_directory(path.resolve().parent)
+    replace_file(path, data, backup=backup, mode=mode)
+
+
+def replace_file(path: Path, data: bytes, *, backup: bool = False, mode: int | None = None) -> None:
+    """Replaces the file's content; durable when it returns, a failure leaves what was there. Raises
+    OSError.
 
     `mode`: permission bits of the new file, also while it is being written (files that hold keys);
     the backup loses those that are not in it. None: the process's default.
@@ -31,7 +40,6 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     that it names is replaced, not the link.
     """
     target = path.resolve()
-    _make_directory(target.parent)
     temporary = _beside(target, ".tmp")
     _write_synced(temporary, data, mode)
     old = _keep_old(target, mode) if backup else None
@@ -41,28 +49,33 @@ def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     sync_directory(target.parent)
 
 
-def _make_directory(directory: Path) -> None:
-    """With the parents that it lacks; their names survive a power loss, too."""
-    if directory.is_dir():
-        return
-    if directory.parent != directory:
-        _make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
-    sync_directory(directory.parent)
-
-
 def backup_path(path: Path) -> Path:
-    """Where `write_atomic(backup=True)` keeps the previous content."""
+    """Where `backup` keeps the previous content."""
     return _beside(path, ".bak")
 
 
-def sync_directory(directory: Path) -> None:
-    """Makes renames, creations and deletions in `directory` durable. Raises OSError."""
+def sync_directory(directory: Path, sync: Callable[[int], None] | None = None) -> None:
+    """Makes renames, creations and deletions in `directory` durable. Raises OSError.
+
+    sync: is called with its descriptor in place of os.fsync, by callers that turn a failed fsync
+    into an error of their own.
+    """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        (sync or os.fsync)(fd)
     finally:
         os.close(fd)
+
+
+def make_directory(directory: Path, sync: Callable[[Path], None] = sync_directory) -> None:
+    """Creates it with the parents that it lacks; their names survive a power loss, too. One that is
+    there costs nothing. `sync` makes the names in a directory durable. Raises OSError."""
+    if directory.is_dir():
+        return
+    if directory.parent != directory:
+        make_directory(directory.parent, sync)
+    directory.mkdir(exist_ok=True)
+    sync(directory.parent)
 
 
 def _keep_old(target: Path, mode: int | None) -> Path | None:

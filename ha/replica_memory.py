@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from conf.atomic_file import replace_file
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
-from store.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class ReplicaMemory(ServiceThread):
                 asdict(_without_end(each) if each.left_ms is None else each) for each in replicas
             ],
         }
-        atomic_write(self._path, json.dumps(value, indent=1).encode())
+        replace_file(self._path, json.dumps(value, indent=1).encode())
 
     def _take_back(self, found: Sequence[KnownReplica]) -> None:
         """From now on they may receive more: a kill must not leave exact values behind."""

@@ -20,8 +20,8 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from conf.atomic_file import replace_file
 from ha.inspection import Inspection, Verdict
-from store.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class UncomparedEnd:
         try:
             if places:
                 text = json.dumps({_OFFSETS: places, _OFFSET: places[0]})
-                atomic_write(self._path, text.encode())
+                replace_file(self._path, text.encode())
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:

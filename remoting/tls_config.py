@@ -40,58 +40,36 @@ class ClientAuth(enum.StrEnum):
 class TlsConfig:
     """All TLS keys except useTLS (tls.enable), which is in RemotingClientConfig."""
 
-    tls_server_mode: str = setting(
-        "permissive",
-        "disabled, permissive or enforcing; others mean permissive",
-        key="tls.server.mode",
-    )
-    tls_config_file: str = setting(
-        DEFAULT_TLS_CONFIG_FILE,
-        "properties file with the keys below; takes precedence",
-        key="tls.config.file",
-    )
-    tls_test_mode_enable: bool = setting(
-        True,
-        "no files: servers make a certificate, clients trust anyone",
-        key="tls.test.mode.enable",
-    )
-    tls_server_need_client_auth: str = setting(
-        "none", "client certificates: none, optional or require", key="tls.server.need.client.auth"
-    )
-    tls_server_key_path: str | None = setting(
-        None, "PEM file: the server's private key", key="tls.server.keyPath"
-    )
-    tls_server_key_password: str | None = setting(
-        None, "password of the server's private key", key="tls.server.keyPassword"
-    )
-    tls_server_cert_path: str | None = setting(
-        None, "PEM file: the server's certificate chain", key="tls.server.certPath"
-    )
-    tls_server_auth_client: bool = setting(
-        False, "verify the certificate that a client presents", key="tls.server.authClient"
-    )
-    tls_server_trust_cert_path: str | None = setting(
-        None,
-        "PEM file: authorities of clients; unset: the system's",
-        key="tls.server.trustCertPath",
-    )
-    tls_client_key_path: str | None = setting(
-        None, "PEM file: the client's private key", key="tls.client.keyPath"
-    )
-    tls_client_key_password: str | None = setting(
-        None, "password of the client's private key", key="tls.client.keyPassword"
-    )
-    tls_client_cert_path: str | None = setting(
-        None, "PEM file: the client's certificate chain", key="tls.client.certPath"
-    )
-    tls_client_auth_server: bool = setting(
-        False, "verify the server's certificate (not its host name)", key="tls.client.authServer"
-    )
-    tls_client_trust_cert_path: str | None = setting(
-        None,
-        "PEM file: authorities of servers; unset: the system's",
-        key="tls.client.trustCertPath",
-    )
+    # fmt: off
+    tls_server_mode: str = setting("permissive",
+        "disabled, permissive or enforcing; others mean permissive", key="tls.server.mode")
+    tls_config_file: str = setting(DEFAULT_TLS_CONFIG_FILE,
+        "properties file with the keys below; takes precedence", key="tls.config.file")
+    tls_test_mode_enable: bool = setting(True,
+        "no files: servers make a certificate, clients trust anyone", key="tls.test.mode.enable")
+    tls_server_need_client_auth: str = setting("none",
+        "client certificates: none, optional or require", key="tls.server.need.client.auth")
+    tls_server_key_path: str | None = setting(None,
+        "PEM file: the server's private key", key="tls.server.keyPath")
+    tls_server_key_password: str | None = setting(None,
+        "password of the server's private key", key="tls.server.keyPassword")
+    tls_server_cert_path: str | None = setting(None,
+        "PEM file: the server's certificate chain", key="tls.server.certPath")
+    tls_server_auth_client: bool = setting(False,
+        "verify the certificate that a client presents", key="tls.server.authClient")
+    tls_server_trust_cert_path: str | None = setting(None,
+        "PEM file: authorities of clients; unset: the system's", key="tls.server.trustCertPath")
+    tls_client_key_path: str | None = setting(None,
+        "PEM file: the client's private key", key="tls.client.keyPath")
+    tls_client_key_password: str | None = setting(None,
+        "password of the client's private key", key="tls.client.keyPassword")
+    tls_client_cert_path: str | None = setting(None,
+        "PEM file: the client's certificate chain", key="tls.client.certPath")
+    tls_client_auth_server: bool = setting(False,
+        "verify the server's certificate (not its host name)", key="tls.client.authServer")
+    tls_client_trust_cert_path: str | None = setting(None,
+        "PEM file: authorities of servers; unset: the system's", key="tls.client.trustCertPath")
+    # fmt: on
 
     @property
     def mode(self) -> TlsMode:

@@ -10,7 +10,6 @@ queues. Corresponds to the BatchCQ side of RocketMQ's ConsumeQueueStore.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -20,12 +19,12 @@ from store.batch_consume_queue import BatchConsumeQueue
 from store.batch_topics import BatchTopics
 from store.batch_units import BatchUnit
 from store.consume_queue import ConsumeQueue
-from store.consume_queue_files import ConsumeQueueFiles, is_safe_topic
+from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.log_fences import LogFences
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
 from store.record_arrays import RecordArrays
-from store.resync_request import is_backup_name
+from store.stored_queue_table import StoredQueueTable
 from store.unit_check import FencedLog, is_right
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PAGE: Final = 4096
-_LARGEST_QUEUE_ID: Final = (1 << 31) - 1
-_LONGEST_QUEUE_ID: Final = 10
 _LOOK_MS: Final = 1_000
 _MOST_WRONG: Final = 100
 _NOWHERE: Final = (1 << 63) - 1
@@ -45,8 +41,8 @@ Rebuild = Callable[[int, int, Callable[[RecordArrays], None]], None]
 """(start, end, dispatcher): the records of [start, end) of the log, once more."""
 
 
-class BatchConsumeQueueTable:
-    """The queues by (topic, queue_id). Guarded by: the lock of ConsumeQueueTable."""
+class BatchConsumeQueueTable(StoredQueueTable[BatchConsumeQueue]):
+    """See the module and StoredQueueTable. `lock` is that of ConsumeQueueTable."""
 
     def __init__(
         self,
@@ -59,15 +55,12 @@ class BatchConsumeQueueTable:
     ) -> None:
         """simple: whose lock is used, and whose queues go when a topic turns out to have batch
         queues: those are then built by `rebuild`. now_ms: monotonic."""
-        self._files = files
-        self._publisher = publisher
+        super().__init__(files, publisher, simple.lock)
         self._simple = simple
-        self._lock = simple.lock
         self._topics = topics
         self._rebuild = rebuild
         self._now_ms = now_ms
         self._looked_ms = -_LOOK_MS
-        self._queues: dict[tuple[str, int], BatchConsumeQueue] = {}
         self._seen: set[bytes] = set()
         """Topics that were judged since the last look at the topics' settings."""
         self._must_convert = False
@@ -75,28 +68,20 @@ class BatchConsumeQueueTable:
         self._unfinished: Collection[bytes] = ()
         """Topics whose queues `convert` builds: what they hold is not published yet."""
 
-    def __len__(self) -> int:
-        return len(self._queues)
-
-    def __iter__(self) -> Iterator[BatchConsumeQueue]:
-        return iter(list(self._queues.values()))
-
-    def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """The queue; None if it has never had a unit."""
-        return self._queues.get((topic, queue_id))
+    def _new(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        return BatchConsumeQueue(self._files, topic, queue_id)
 
     # -- life ----------------------------------------------------------------------------------
 
     def recover(self, max_phy_offset: int, source: FencedLog) -> None:
         """Load what is on disk; drop the units of records that do not end before `max_phy_offset`,
         and last ones that do not name their record. Raises WrongFileSizeError, OSError."""
-        with self._lock:
-            for topic, queue_id in _directories(str(self._files.root)):
-                queue = BatchConsumeQueue(self._files, topic, queue_id)
+        with self.lock:
+            self._add_stored()
+            for queue in self:
                 queue.recover()
                 queue.truncate(max_phy_offset)
                 _drop_wrong_end(queue, source)
-                self._queues[topic, queue_id] = queue
             self._topics.refresh()
         if self._queues:
             log.info("%s batch consume queues", len(self._queues))
@@ -104,7 +89,7 @@ class BatchConsumeQueueTable:
     def drop_torn_units(self, start: int, fences: LogFences) -> None:
         """After a crash, of records from `start` on, which are dispatched again unless they are
         inside of a fence: the last unit of a queue may have been written in part."""
-        with self._lock:
+        with self.lock:
             for queue in self:
                 unit = queue.last_unit
                 if unit is None or fences.find(unit.phy_offset) is not None:
@@ -116,16 +101,14 @@ class BatchConsumeQueueTable:
     def drop_unpublished(self, published: Callable[[str, int], tuple[int, int]]) -> None:
         """Drop the units behind `published` (min and max offset of a queue): they are built
         again."""
-        with self._lock:
+        with self.lock:
             for queue in self:
                 queue.truncate_to_offset(published(queue.topic, queue.queue_id)[1])
 
     def dispatch_doubtful(self, end: int, low: int) -> None:
         """Have the units that recovery may have lost made again, from the records in [low, end)."""
-        doubtful = {queue: queue.doubtful_from for queue in self if queue.doubtful_from is not None}
+        doubtful = self.take_doubtful()
         start = max(min(doubtful.values(), default=end), low)
-        for queue in doubtful:
-            queue.doubtful_from = None
         if start < end:
             log.warning("%s batch queues: looking for units from %s on", len(doubtful), start)
             self._rebuild(start, end, lambda records: self._dispatch(records, doubtful))
@@ -134,7 +117,7 @@ class BatchConsumeQueueTable:
         """After the dispatch of a start, with nobody reading: queues that got units behind missing
         ones (their files were deleted) are built from the start of the log, but for those where a
         fence says why."""
-        with self._lock:
+        with self.lock:
             for queue in self:
                 if queue.gap is not None and not _is_explained(queue.gap, fences):
                     queue.empty()
@@ -144,9 +127,9 @@ class BatchConsumeQueueTable:
     def empty_late_starters(self, min_phy_offset: int) -> None:
         """Units are missing: queues that lack their first files are emptied, to be built from the
         log's start. Those without a record in the log keep their place."""
-        with self._lock:
+        with self.lock:
             for queue in self:
-                if queue.lacks_first_file and not queue.is_expired(min_phy_offset):
+                if queue.bounds.start > 0 and not queue.is_expired(min_phy_offset):
                     queue.empty()
 
     def convert(self, end: int) -> None:
@@ -164,7 +147,7 @@ class BatchConsumeQueueTable:
         wrong = [queue for queue in self if self._topics.says_simple(queue.topic)]
         if not wrong:
             return
-        with self._lock:
+        with self.lock:
             starts = {queue: queue.singles_from() for queue in wrong}
         begun = {queue: start for queue, start in starts.items() if start is not None}
         log.warning("%s: queue.type is SimpleCQ: deleted, but for single messages", wrong)
@@ -173,7 +156,7 @@ class BatchConsumeQueueTable:
         if start < end:
             self._rebuild(start, end, lambda records: self._dispatch_singles(records, made))
             self._simple.flush(0)
-        with self._lock:
+        with self.lock:
             self._destroy(wrong)
         self._simple.publish_anew([(queue.topic, queue.queue_id) for queue in wrong])
 
@@ -197,18 +180,17 @@ class BatchConsumeQueueTable:
         # A power failure must not take both kinds: what is older is not dispatched again.
         self.flush(0)
         self._simple.give_up(simple)
-        with self._lock:
+        with self.lock:
             self._unfinished = ()
             for queue in self._of_topics(only):
                 queue.emptied = False
-                self._publish(queue)
-                if queue.row >= 0:
-                    self._publisher.renew(queue.row)
+                self._published.publish(queue)
+                self._published.renew(queue)
 
     def _begin_anew(self, topics: Collection[bytes]) -> int:
         """Empty the queues of `topics`; the log position of the first record that had a unit."""
         first = _NOWHERE
-        with self._lock:
+        with self.lock:
             for queue in self._of_topics(topics):
                 unit = queue.first_unit
                 first = min(first, unit.phy_offset if unit is not None else 0)
@@ -218,33 +200,16 @@ class BatchConsumeQueueTable:
     def _of_topics(self, topics: Collection[bytes]) -> list[BatchConsumeQueue]:
         return [queue for queue in self if queue.topic.encode() in topics]
 
-    def max_phy_offset(self) -> int:
-        """End of the newest record that has a unit in any queue; 0: there is none."""
-        with self._lock:
-            return max((queue.max_phy_offset for queue in self), default=0)
-
     @property
     def unit_count(self) -> int:
         """Units of all queues."""
-        with self._lock:
+        with self.lock:
             return sum(queue.unit_count for queue in self)
 
     @property
     def lacks_all(self) -> bool:
         """Whether there are topics with batch queues, but not one queue."""
         return bool(self._topics.names) and not self._queues
-
-    def publish_all(self, *, min_phy_offset: int) -> None:
-        """After recovery: correct every min offset and publish all queues."""
-        with self._lock:
-            for queue in self:
-                queue.correct_min_offset(min_phy_offset)
-                self._publish(queue)
-
-    def close(self) -> None:
-        """Close all files; idempotent. Flush before."""
-        with self._lock:
-            self._files.close()
 
     # -- building ------------------------------------------------------------------------------
 
@@ -293,17 +258,17 @@ class BatchConsumeQueueTable:
                 if only_topics is not None and name not in only_topics:
                     continue
                 topic = str(name, "utf-8", "replace")
-                with self._lock:
+                with self.lock:
                     if only_queues is not None and self.find(topic, queue_id) not in only_queues:
                         continue
                     queue = self._find_or_create(topic, queue_id)
                     if queue is not None and queue.append(unit):
                         moved[queue] = None
         finally:
-            if only_topics is None:
-                with self._lock:
-                    for queue in moved:
-                        self._publish(queue)
+            with self.lock:
+                self._dirty.update(moved)
+                if only_topics is None:
+                    self._publish_moved(moved)
 
     def _mark(self, records: RecordArrays) -> bool:
         """Set records.in_batch_queues; whether there are any."""
@@ -330,92 +295,28 @@ class BatchConsumeQueueTable:
         records.in_batch_queues = marks
         return True
 
-    def _find_or_create(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        queue = self._queues.get((topic, queue_id))
-        if queue is not None:
-            return queue
-        if not is_safe_topic(topic) or not 0 <= queue_id <= _LARGEST_QUEUE_ID:
-            log.error("not building a batch queue for topic %r, queue %s", topic, queue_id)
-            return None
-        queue = self._queues[topic, queue_id] = BatchConsumeQueue(self._files, topic, queue_id)
-        return queue
-
-    def _publish(self, queue: BatchConsumeQueue) -> None:
-        publisher = self._publisher
-        if queue.row < 0:
-            row = publisher.row(queue.topic, queue.queue_id)
-            if row is None:
-                return  # It is built, and read once there is room.
-            queue.row = row
-        if queue.emptied:
-            publisher.reset(queue.row)
-            queue.emptied = False
-        publisher.set_offsets(queue.row, queue.min_offset, queue.max_offset)
-        publisher.mark_moved(queue.row)
-
     # -- deletion ------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str) -> int:
-        """Delete all queues of `topic`; returns their number."""
-        with self._lock:
+        """See StoredQueueTable."""
+        deleted = super().delete_topic(topic)
+        with self.lock:
             self._seen.discard(topic.encode())
-            return self._destroy([queue for queue in self if queue.topic == topic])
+        return deleted
 
-    def delete_expired_queues(self, min_phy_offset: int) -> int:
-        """Delete queues (306) whose last record is before `min_phy_offset`; returns their
-        number."""
-        with self._lock:
-            return self._destroy([queue for queue in self if queue.is_expired(min_phy_offset)])
-
-    def _destroy(self, queues: Collection[BatchConsumeQueue]) -> int:
-        for queue in queues:
-            log.info("%r: deleted", queue)
-            queue.destroy()
-            self._publish(queue)
-            del self._queues[queue.topic, queue.queue_id]
-        return len(queues)
-
-    def clean_queue(self, queue: BatchConsumeQueue, min_phy_offset: int) -> bool:
-        """See QueuesToClean."""
-        with self._lock:
-            if self._queues.get((queue.topic, queue.queue_id)) is not queue:
-                return False
-            if queue.topic.encode() in self._unfinished:
-                return False
-            deleted = queue.delete_first_expired(min_phy_offset)
-            if queue.correct_min_offset(min_phy_offset) or deleted:
-                self._publish(queue)
-            return deleted
+    def _is_unfinished(self, queue: BatchConsumeQueue) -> bool:
+        return queue.topic.encode() in self._unfinished
 
     # -- flushing ------------------------------------------------------------------------------
 
     def write_again(self, phy_offset: int) -> None:
         """The units of all records from `phy_offset` on are written again and due to be flushed.
         Raises DiskFullError, StoreError."""
-        with self._lock:
+        with self.lock:
             for queue in self:
                 queue.write_again(phy_offset)
-
-    def flush(self, least_pages: int) -> int:
-        """Bring units to disk: of queues with at least `least_pages` new pages; 0 = of all.
-        Returns how many queues were flushed. Raises FlushFailedError. Any one thread."""
-        with self._lock:
-            due = [
-                (queue, queue.dirty_files(), queue.end, queue.generation, queue.names_unsynced)
-                for queue in self
-                if queue.is_dirty and (queue.end - queue.flushed) // _PAGE >= least_pages
-            ]
-            for queue, *_ in due:
-                queue.names_unsynced = False
-        for queue, starts, _, _, names_unsynced in due:
-            for start in starts:
-                self._files.sync(queue.topic, queue.queue_id, start)
-            if names_unsynced:
-                self._files.sync_names(queue.topic, queue.queue_id)
-        with self._lock:
-            for queue, _, end, generation, _ in due:
-                queue.mark_flushed(end, generation)
-        return len(due)
+                if queue.is_dirty:
+                    self._dirty[queue] = None
 
 
 def _units(records: RecordArrays) -> Iterator[tuple[bytes, int, BatchUnit]]:
@@ -461,18 +362,3 @@ def _drop_wrong_end(queue: BatchConsumeQueue, source: FencedLog) -> None:
         queue.doubtful_from = 0
     if dropped:
         log.error("%r: wrong units at the end were dropped: %s", queue, dropped)
-
-
-def _directories(root: str) -> Iterator[tuple[str, int]]:
-    """Topic and queue id of the directories below `root`."""
-    if not os.path.isdir(root):
-        return
-    for topic in sorted(os.listdir(root)):
-        if is_backup_name(topic) or not os.path.isdir(f"{root}/{topic}"):
-            continue
-        for name in sorted(os.listdir(f"{root}/{topic}")):
-            is_id = name.isascii() and name.isdecimal() and len(name) <= _LONGEST_QUEUE_ID
-            if is_id and str(int(name)) == name and int(name) <= _LARGEST_QUEUE_ID:
-                yield topic, int(name)
-            else:
-                log.warning("batchconsumequeue: %s/%s ignored: no queue id", topic, name)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.mapped_file import make_directory, sync_directory
 from store.mapped_file_queue import MappedFileQueue
 
@@ -49,7 +49,7 @@ def create_abort(path: Path) -> None:
     """Record that the store is open, in this boot; on disk when it returns. Raises
     FlushFailedError, OSError."""
     make_directory(path.parent)
-    atomic_write(path, boot_id().encode("ascii"))
+    replace_file(path, boot_id().encode("ascii"))
 
 
 def delete_abort(path: Path) -> None:
@@ -120,7 +120,7 @@ def describe_exit(
 
 def write_clean_exit(path: Path, word: CleanExit) -> None:
     """Whole, and on disk when it returns. Raises OSError."""
-    atomic_write(path, json.dumps(asdict(word), indent=1).encode())
+    replace_file(path, json.dumps(asdict(word), indent=1).encode())
 
 
 def remove_clean_exit(path: Path) -> None:

@@ -147,7 +147,10 @@ class ConsumeQueueFiles:
                     fd = self._cache.get(key)
                 except FileNotFoundError:
                     fd, created = self._create(key), True
-                written = os.pwrite(fd, data[: self.file_size - at], at)
+                room = self.file_size - at
+                written = os.pwrite(fd, data if len(data) <= room else data[:room], at)
+                if written == len(data):
+                    break
                 data, position = data[written:], position + written
         except OSError as error:
             raise _write_error(topic, queue_id, position, error) from error

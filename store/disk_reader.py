@@ -15,8 +15,9 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from store.closing import Closing
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ _ALIGNMENT: Final = 4096
 """Of place, length and memory of a direct read: no disk has larger blocks."""
 
 
-class DiskReader:
+class DiskReader(Closing):
     """A window that moves over the file. Owned by one thread."""
 
     def __init__(self, path: Path, on_read: Callable[[int], None] = lambda size: None) -> None:
@@ -53,17 +54,6 @@ class DiskReader:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _load(self, position: int, end: int) -> None:
         base = position - position % _ALIGNMENT

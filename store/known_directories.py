@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.errors import StoreError
 from store.log_directories import LogDirectories
 from store.mapped_file import find_start_offset, sync_directory
@@ -114,6 +114,6 @@ class KnownDirectories:
             return
         try:
             if newest != self._read():
-                atomic_write(self._path, json.dumps({"directories": newest}, indent=1).encode())
+                replace_file(self._path, json.dumps({"directories": newest}, indent=1).encode())
         except OSError as error:
             log.warning("%s: cannot be written: %s", self._path, error)

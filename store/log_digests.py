@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.errors import StoreError
 from store.mapped_file import file_name, find_start_offset, make_directory
 
@@ -129,7 +129,7 @@ class LogDigests:
     def save(self, digests: FileDigests) -> None:
         """Whole, and on disk when it returns. Raises OSError."""
         make_directory(self.directory)
-        atomic_write(self._path(digests.start), json.dumps(digests.to_json()).encode())
+        replace_file(self._path(digests.start), json.dumps(digests.to_json()).encode())
 
     def drop(self, start: int) -> None:
         """Forget a file. Raises OSError."""

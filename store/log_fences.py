@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ def save_fences(path: Path, fences: LogFences) -> None:
         }
         for fence in fences
     ]
-    atomic_write(path, json.dumps({"fences": rows}, indent=1).encode())
+    replace_file(path, json.dumps({"fences": rows}, indent=1).encode())
 
 
 def _fence_of(row: dict[str, Any]) -> Fence:

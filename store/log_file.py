@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from store.closing import Closing
 from store.errors import StoreError, WrongFileSizeError
 from store.mapped_file import MappedFile
 
 
-class LogFile:
+class LogFile(Closing):
     """See the module. Owned by one thread."""
 
     __slots__ = ("_fd", "_mapped", "_size", "end_offset", "path", "start_offset")
@@ -83,14 +83,3 @@ class LogFile:
         mapped, self._mapped = self._mapped, None
         if mapped is not None:
             mapped.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

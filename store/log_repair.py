@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.careful_dispatch import dispatch_piece
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
@@ -133,7 +133,7 @@ class LogRepair:
             position = phy_offset % self._file_size
             with (self._directories.path_of(phy_offset - position)).open("rb") as file:
                 pieces.append(os.pread(file.fileno(), len(piece), position))
-        atomic_write(path, b"".join(pieces))
+        replace_file(path, b"".join(pieces))
 
     def _write(self, phy_offset: int, piece: memoryview) -> None:
         position = phy_offset % self._file_size

@@ -14,9 +14,11 @@ import errno
 import mmap
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
+from conf.atomic_file import make_directory as _make_directory
+from conf.atomic_file import sync_directory as _sync_directory
+from store.closing import Closing
 from store.errors import DiskFullError, FlushFailedError, StoreError
 
 NAME_DIGITS: Final = 20
@@ -68,24 +70,13 @@ def create_allocated(path: Path, size: int) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """fsync a directory: names created and removed in it survive a power loss. Raises
-    FlushFailedError, OSError."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _sync(fd, directory)
-    finally:
-        os.close(fd)
+    """As conf.atomic_file, but a failed fsync is a FlushFailedError. Raises it, OSError."""
+    _sync_directory(directory, lambda fd: _sync(fd, directory))
 
 
 def make_directory(directory: Path) -> None:
-    """Create a directory with the parents that it lacks; the new names survive a power loss. One
-    that is there costs nothing. Raises FlushFailedError, OSError."""
-    if directory.is_dir():
-        return
-    if directory.parent != directory:
-        make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
-    sync_directory(directory.parent)
+    """As conf.atomic_file, but a failed fsync is a FlushFailedError. Raises it, OSError."""
+    _make_directory(directory, sync_directory)
 
 
 def _sync(fd: int, path: Path) -> None:
@@ -161,7 +152,7 @@ def data_ranges(path: Path, start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-class MappedFile:
+class MappedFile(Closing):
     """A mapped file. A lent view stays readable after `close`, but keeps the pages alive."""
 
     __slots__ = ("_map", "_view", "path", "size", "start_offset")
@@ -223,14 +214,3 @@ class MappedFile:
         except BufferError:
             # Views are still out: the mapping ends with the last reference to it.
             return
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -35,7 +35,7 @@ class QueueJumps:
         """Whether the queue may get `count` units from `queue_offset` on, which lies ahead of its
         end; first_end: where the first one's record ends in the log."""
         missing = queue_offset - queue.max_offset
-        fits = (missing + 1) * MIN_RECORD_SIZE <= first_end - queue.max_phy_offset
+        fits = (missing + 1) * MIN_RECORD_SIZE <= first_end - queue.bounds.max_phy_offset
         before = self._left_out.pop(queue, None)
         if fits and not queue.begins_anew_at(queue_offset):
             return True

@@ -25,8 +25,9 @@ from typing import Final
 
 import msgspec
 
-from store.atomic_write import atomic_write
-from store.consume_queue import ConsumeQueue, QueueState
+from conf.atomic_file import replace_file
+from store.consume_queue import ConsumeQueue
+from store.queue_recovery import QueueRecovery, QueueState
 
 log = logging.getLogger(__name__)
 
@@ -59,9 +60,11 @@ def save_queue_states(path: Path, queues: Iterable[ConsumeQueue], min_phy_offset
     logged: the next start takes longer."""
     states = QueueStates(min_phy_offset=min_phy_offset)
     for queue in queues:
-        states.queues.setdefault(queue.topic, {})[queue.queue_id] = queue.state(min_phy_offset)
+        states.queues.setdefault(queue.topic, {})[queue.queue_id] = QueueRecovery(queue).state(
+            min_phy_offset
+        )
     try:
-        atomic_write(path, msgspec.json.encode(states))
+        replace_file(path, msgspec.json.encode(states))
         deleted_path(path).unlink(missing_ok=True)
     except OSError as error:
         log.warning("%s: not written (%s); the next start reads all consume queues", path, error)

@@ -227,7 +227,7 @@ class RebuildConsumeQueueService(ServiceThread):
             begin, end = wrong[at], wrong[last] + 1
             low, high = self._counters[MIN_PHY_OFFSET], self._counters[DISPATCHED_OFFSET]
             with self._table.lock:
-                generation = queue.generation
+                generation = queue.bounds.generation
                 if begin > queue.start_offset:
                     low = max(low, queue.record_end(begin - 1))
                 following = queue.read_units(end, 1)
@@ -283,9 +283,9 @@ class RebuildConsumeQueueService(ServiceThread):
             return
         at = (begin - run.queue_offset) * CQ_UNIT_SIZE
         with self._table.lock:
-            if gap.queue.generation != gap.generation:
+            if gap.queue.bounds.generation != gap.generation:
                 return
-            gap.queue.rewrite(begin, run.units[at : at + (end - begin) * CQ_UNIT_SIZE])
+            gap.queue.repair.rewrite(begin, run.units[at : at + (end - begin) * CQ_UNIT_SIZE])
         gap.found[begin - gap.begin : end - gap.begin] = True
 
     def _finish_gaps(self, gaps: list[_Gap]) -> None:
@@ -313,13 +313,13 @@ class RebuildConsumeQueueService(ServiceThread):
         with self._table.lock:
             units = queue.read_units(queue_offset, 1)
             is_blank = len(units) > 0 and int(units[0]["size"]) == PRE_BLANK_SIZE
-            if is_blank or queue.generation != gap.generation:
+            if is_blank or queue.bounds.generation != gap.generation:
                 return False
             phy_offset = 0
             if queue_offset > queue.start_offset:
                 before = queue.read_units(queue_offset - 1, 1)
                 phy_offset = int(before[0]["phy_offset"]) if len(before) else 0
-            queue.rewrite(queue_offset, CQ_UNIT.pack(phy_offset, PRE_BLANK_SIZE, 0))
+            queue.repair.rewrite(queue_offset, CQ_UNIT.pack(phy_offset, PRE_BLANK_SIZE, 0))
         return True
 
     def _publish(self, queues: dict[ConsumeQueue, None]) -> None:

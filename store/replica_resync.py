@@ -31,7 +31,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.clean_exit import remove_clean_exit
 from store.cut_backup import Beat, backup_of, copy_from, make_directory
 from store.errors import StoreError
@@ -166,7 +166,7 @@ def _move_small(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        atomic_write(target, source.read_bytes())
+        replace_file(target, source.read_bytes())
         source.unlink()
 
 

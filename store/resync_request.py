@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.errors import StoreError
 from store.mapped_file import sync_directory
 
@@ -163,4 +163,4 @@ def _text_of(path: Path) -> str:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write `path` whole and durably. Raises OSError."""
-    atomic_write(path, json.dumps(value, indent=1).encode())
+    replace_file(path, json.dumps(value, indent=1).encode())

@@ -16,8 +16,8 @@ import logging
 from pathlib import Path
 from typing import Final
 
+from conf.atomic_file import replace_file
 from ipc.clock import Clock
-from store.atomic_write import atomic_write
 from store.clean_exit import boot_id
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class RetentionClock:
         self._saved_ms = self._clock.monotonic_ms()
         found = {"time_ms": self._time_ms, "boot": self._boot, "monotonic_ms": self._seen_ms}
         try:
-            atomic_write(self._path, json.dumps(found).encode())
+            replace_file(self._path, json.dumps(found).encode())
         except OSError as error:
             log.warning("%s: not written: %s", self._path, error)
 

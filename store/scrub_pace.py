@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from conf.atomic_file import replace_file
 from ipc.clock import Clock
-from store.atomic_write import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -94,4 +94,4 @@ def save_progress(path: Path, progress: ScrubProgress) -> None:
     """Whole, and on disk when it returns. Raises OSError."""
     fields = asdict(progress)
     tree = {key: fields[field] for field, key in _KEYS.items()}
-    atomic_write(path, json.dumps(tree).encode())
+    replace_file(path, json.dumps(tree).encode())

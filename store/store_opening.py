@@ -244,7 +244,7 @@ class StoreOpening:
         dispatched again from there."""
         source = self._derived.source
         topic, dropped = queue.topic.encode(), 0
-        while queue.end and dropped < _MOST_WRONG:
+        while queue.bounds.end and dropped < _MOST_WRONG:
             units = queue.read_units(queue.max_offset - 1, 1)
             if not len(units):
                 break
@@ -265,7 +265,7 @@ class StoreOpening:
         """A write cut short by SIGKILL ends at a page boundary, perhaps within a unit: a last unit
         across such a boundary is dropped if the dispatch from `start` on builds it again."""
         for queue in self._queues:
-            end = queue.end
+            end = queue.bounds.end
             if not end or end % _PAGE_SIZE >= CQ_UNIT_SIZE or end % _PAGE_SIZE == 0:
                 continue
             units = queue.read_units(queue.max_offset - 1, 1)

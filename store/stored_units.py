@@ -76,6 +76,21 @@ class StoredUnits:
             position -= size
         return 0
 
+    def find_min(self, start: int, end: int, min_phy_offset: int) -> int | None:
+        """Position of the first unit in [start, end) whose record is still in a log that begins at
+        `min_phy_offset`; `end`: there is none. None: wrong units would hide right ones."""
+        if start == end:
+            return end
+        data = self._files.read(self._topic, self._queue_id, start, CQ_UNIT_SIZE)
+        if len(data) == CQ_UNIT_SIZE:
+            phy_offset, size, _ = CQ_UNIT.unpack(data)
+            if phy_offset >= min_phy_offset and size != PRE_BLANK_SIZE:
+                return start  # As it nearly always is.
+        position = self.find_first(start, end, min_phy_offset)
+        if not self.is_plausible_around(position, start, end):
+            return None
+        return self.skip_blanks(position, end)
+
     def skip_blanks(self, position: int, end: int) -> int:
         """Position of the first unit in [position, end) that is not blank; `end`: none."""
         while position < end:

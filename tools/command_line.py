@@ -1,7 +1,8 @@
 """What all commands of mqadmin share: common options, confirmation before data is lost, repetition.
 
 Runs once per command in the main thread. A command is a plain function from an AdminClient and
-its own options to reports; `command` makes a click command of it. It must not know any request.
+its own options, which its parameters declare (tools/options.py), to reports; `command` makes a
+click command of it. It must not know any request.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -24,12 +25,15 @@ from tools.admin_client import AdminClient, NameServers
 from tools.command_table import COMMANDS
 from tools.errors import AdminError
 from tools.message_text import second_text
+from tools.options import FLAG, options_of
 from tools.report import Report, Reports, print_reports, safe_line
+from tools.targets import place_text
 from tools.tls import find_tls
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _CANNOT_REDRAW: Final = ("", "dumb", "unknown")
 """What TERM says of a terminal without cursor movements."""
+_NAME_SERVERS: Final = "Name servers, host:port;host:port [default: $NAMESRV_ADDR, 127.0.0.1:9876]."
 COMMAND_ERRORS: Final = (AdminError, RemotingError, RequestError)
 """Errors that may end a command; each has a message of one line."""
 
@@ -50,82 +54,82 @@ class CommandContext:
 
 @dataclass(frozen=True, slots=True)
 class _Common:
-    """The values of the common options."""
+    """The common options and their values; `_interval` declares the interval."""
 
-    name_servers: str | None
-    as_json: bool
+    name_servers: Annotated[str | None, "-n --namesrvAddr ADDRESSES", _NAME_SERVERS]
+    as_json: Annotated[bool, "--json", "Print one line of JSON.", FLAG]
     interval: float | None
-    yes: bool
+    yes: Annotated[bool, "--yes", "Do it without asking.", FLAG] = False
 
 
 def command(
     name: str,
     *,
-    asks: Callable[..., str | None] | None = None,
+    asks: str | Callable[..., str | None] | None = None,
     every_s: float | None = None,
     is_view: bool = False,
 ) -> Callable[[Callable[..., Reports]], click.Command]:
     """A click command called `name` out of a function(admin, **options) that gives reports.
 
-    `asks` makes the question to confirm from the options; None: nothing is lost with these options.
-    `every_s` is the interval of a command that repeats by default. `is_view`: each round reads the
-    same thing; it is shown with its time, and a terminal shows only the latest.
+    `asks` is the question to confirm, with the options in it, `{place}` for -b and -c; or it makes
+    one from the options; None: nothing is lost with these options. `every_s` is the interval of a
+    command that repeats by default. `is_view`: each round reads the same thing; it is shown with
+    its time, and a terminal shows only the latest.
     """
 
     def decorate(function: Callable[..., Reports]) -> click.Command:
-        @functools.wraps(function)
-        def callback(**options: Any) -> None:
-            common = _Common(
-                options.pop("name_servers"),
-                options.pop("as_json"),
-                options.pop("interval"),
-                options.pop("yes", False),
-            )
-            question = None if asks is None or common.yes else asks(**options)
-            if question is not None:
-                _ask(question)
-            _run(name, functools.partial(function, **options), common, is_view=is_view)
-
-        decorated = _common_options(callback, every_s, asks is not None)
-        return click.command(
-            name,
-            help=COMMANDS[name].description + ".",
-            short_help=COMMANDS[name].description,
-            context_settings=CONTEXT_SETTINGS,
-        )(decorated)
+        own = options_of(function)
+        return command_of(name, function, own, asks=asks, every_s=every_s, is_view=is_view)
 
     return decorate
 
 
-def _common_options(
-    function: Callable[..., None], every_s: float | None, asks: bool
-) -> Callable[..., None]:
-    """The options of all commands; -i repeats unless the command uses that letter itself."""
-    own = getattr(function, "__click_params__", [])
-    taken = {name for parameter in own for name in parameter.opts}
-    options = [
-        click.option(
-            "-n",
-            "--namesrvAddr",
-            "name_servers",
-            metavar="ADDRESSES",
-            help="Name servers, host:port;host:port [default: $NAMESRV_ADDR, 127.0.0.1:9876].",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print one line of JSON."),
-        click.option(
-            *(["--interval"] if "-i" in taken else ["-i", "--interval"]),
-            "interval",
-            type=click.FloatRange(min=0.1),
-            metavar="SECONDS",
-            default=every_s,
-            help="Repeat every SECONDS" + ("." if every_s is None else f" [{every_s:g}]."),
-        ),
-    ]
-    if asks:
-        options.append(click.option("--yes", is_flag=True, help="Do it without asking."))
-    for option in reversed(options):
-        function = option(function)
-    return function
+def command_of(
+    name: str,
+    function: Callable[..., Reports],
+    own: Sequence[click.Option],
+    *,
+    asks: str | Callable[..., str | None] | None = None,
+    every_s: float | None = None,
+    is_view: bool = False,
+) -> click.Command:
+    """As `command`, with the options of the function."""
+    name_servers, as_json, yes = options_of(_Common)
+    shared = [name_servers, as_json, _interval(own, every_s), *([] if asks is None else [yes])]
+
+    def callback(**options: Any) -> None:
+        common = _Common(**{str(option.name): options.pop(str(option.name)) for option in shared})
+        question = None if common.yes else _question(asks, options)
+        if question is not None:
+            _ask(question)
+        _run(name, functools.partial(function, **options), common, is_view=is_view)
+
+    return click.Command(
+        name,
+        params=[*shared, *own],
+        callback=callback,
+        help=COMMANDS[name].description + ".",
+        short_help=COMMANDS[name].description,
+        context_settings=CONTEXT_SETTINGS,
+    )
+
+
+def _question(asks: str | Callable[..., str | None] | None, options: dict[str, Any]) -> str | None:
+    if asks is None or callable(asks):
+        return asks and asks(**options)
+    return asks.format(**options, place=place_text(options.get("address"), options.get("cluster")))
+
+
+def _interval(own: Sequence[click.Option], every_s: float | None) -> click.Option:
+    """-i repeats unless the command uses that letter itself."""
+    taken = any("-i" in option.opts for option in own)
+    return click.Option(
+        [*([] if taken else ["-i"]), "--interval"],
+        type=click.FloatRange(min=0.1),
+        metavar="SECONDS",
+        default=every_s,
+        help="Repeat every SECONDS" + ("." if every_s is None else f" [{every_s:g}]."),
+    )
 
 
 def _ask(question: str) -> None:

@@ -12,7 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -46,17 +46,42 @@ class Column:
     """At least this wide; for tables whose rows are printed one at a time."""
 
 
+class Cell(NamedTuple):
+    """A cell that people read otherwise than programs."""
+
+    text: str
+    value: Any
+
+
+def columns(text: str) -> tuple[Column, ...]:
+    """Columns in one text: "heading key | heading key >", the arrow where numbers go right."""
+    found = []
+    for part in text.split(" | "):
+        heading, key = part.removesuffix(" >").rsplit(" ", 1)
+        found.append(Column(heading, key, right=part.endswith(" >")))
+    return tuple(found)
+
+
 def table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Report:
     """A table as wide as its cells; its JSON is a list of objects."""
-    cells = [[safe_line(str(cell)) for cell in row] for row in rows]
+    cells = [[safe_line(_shown(cell)) for cell in row] for row in rows]
     widths = [
         max([column.width, len(column.heading), *(display_width(row[i]) for row in cells)])
         for i, column in enumerate(columns)
     ]
     lines = [format_row(columns, widths, [column.heading for column in columns])]
     lines += [format_row(columns, widths, row) for row in cells]
-    data = [{column.key: row[i] for i, column in enumerate(columns)} for row in rows]
+    keys = [column.key for column in columns]
+    data = [dict(zip(keys, map(_value, row), strict=True)) for row in rows]
     return Report("\n".join(lines), data)
+
+
+def _shown(cell: object) -> str:
+    return cell.text if isinstance(cell, Cell) else str(cell)
+
+
+def _value(cell: object) -> object:
+    return cell.value if isinstance(cell, Cell) else cell
 
 
 def format_row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
@@ -71,8 +96,8 @@ def format_row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence
 def row_report(columns: Sequence[Column], row: Sequence[object]) -> Report:
     """One row of a table that grows while the command works; widths are the columns' own."""
     widths = [max(column.width, len(column.heading)) for column in columns]
-    cells = [safe_line(str(cell)) for cell in row]
-    data = {column.key: cell for column, cell in zip(columns, row, strict=True)}
+    cells = [safe_line(_shown(cell)) for cell in row]
+    data = {column.key: _value(cell) for column, cell in zip(columns, row, strict=True)}
     return Report(format_row(columns, widths, cells), data)
 
 

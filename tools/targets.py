@@ -6,11 +6,15 @@ here both or neither is a usage error. (Java: CommandUtil.)
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
 
 from tools.admin_client import MASTER_ID, AdminClient
 
-ADDRESS_OPTION = click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
+Address = Annotated[str | None, "-b --brokerAddr", "Broker address, host:port."]
+Members = Annotated[str | None, "-c --clusterName", "All brokers of this cluster."]
+Masters = Annotated[str | None, "-c --clusterName", "All masters of this cluster."]
 
 
 def need_one(address: str | None, cluster: str | None) -> None:

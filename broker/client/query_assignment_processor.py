@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.client.allocate_message_queue_strategy import STRATEGIES, allocate_for_pop
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
+from broker.settings.broker_config import BrokerConfig
 from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from broker.topic.table_protocols import FindGroup, FindTopic
@@ -38,15 +39,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentSettings:
-    """The settings used here."""
-
-    server_load_balancer_enable: bool
-    default_mode: MessageRequestMode
-    default_pop_share_queue_num: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentParts:
     """The collaborators of this processor."""
@@ -63,7 +55,7 @@ class AssignmentParts:
 class QueryAssignmentProcessor(TableProcessor):
     """See the module. The collaborators are thread-safe."""
 
-    def __init__(self, settings: AssignmentSettings, parts: AssignmentParts) -> None:
+    def __init__(self, settings: BrokerConfig, parts: AssignmentParts) -> None:
         super().__init__(
             {
                 RequestCode.QUERY_ASSIGNMENT: self.query_assignment,
@@ -96,7 +88,7 @@ class QueryAssignmentProcessor(TableProcessor):
 
     def _default(self, topic: str, group: str) -> SetMessageRequestModeRequestBody:
         settings = self._settings
-        mode, share = settings.default_mode, 0
+        mode, share = settings.default_message_request_mode, 0
         if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             mode = MessageRequestMode.PULL
         elif mode is MessageRequestMode.POP:

@@ -22,61 +22,38 @@ def default_auto_directory() -> str:
 class BrokerContainerConfig:
     """The keys of BrokerContainerConfig that this container honours, and its own."""
 
+    # fmt: off
     rocketmq_home: str | None = setting(None, "install directory", env="ROCKETMQ_HOME")
-    namesrv_addr: str | None = setting(
-        None,
+    namesrv_addr: str | None = setting(None,
         "name servers of every broker, as ip:port, separated by ';'",
-        env="NAMESRV_ADDR",
-        important=True,
-    )
-    broker_container_ip: str = setting(
-        computed(local_address, "this host's address"),
+        env="NAMESRV_ADDR", important=True)
+    broker_container_ip: str = setting(computed(local_address, "this host's address"),
         "address of the container that its boot line shows",
-        key="brokerContainerIP",
-        important=True,
-    )
-    broker_config_paths: str | None = setting(
-        None, "settings files of the brokers that are started, separated by ':'"
-    )
-    config_black_list: str = setting(
-        "configBlackList;brokerConfigPaths",
-        "keys that request 25 must not change, separated by ';'",
-    )
+        key="brokerContainerIP", important=True)
+    broker_config_paths: str | None = setting(None,
+        "settings files of the brokers that are started, separated by ':'")
+    config_black_list: str = setting("configBlackList;brokerConfigPaths",
+        "keys that request 25 must not change, separated by ';'")
     # Not of RocketMQ.
-    admin_allowed_addresses: str = setting(
-        "127.0.0.0/8,::1",
+    admin_allowed_addresses: str = setting("127.0.0.0/8,::1",
         "where brokers may be added and removed, and settings changed, from: addresses, networks, "
-        "10.1.*.*, 10.1.2.3-50, separated by commas",
-        important=True,
-    )
-    register_allowed_addresses: str = setting(
-        "",
+        "10.1.*.*, 10.1.2.3-50, separated by commas", important=True)
+    register_allowed_addresses: str = setting("",
         "of the embedded name server: peers that may register brokers at addresses other than "
-        "their own, in the same syntax; * for everybody",
-    )
+        "their own, in the same syntax; * for everybody")
     embedded_namesrv_enable: bool = setting(True, "start a name server if none is configured")
-    embedded_namesrv_port: int = setting(
-        9876, "port of the embedded name server; 0: any free port", ge=0, le=65535
-    )
-    support_acting_master: bool = setting(
-        False, "of the embedded name server: show an acting slave as its group's id 0 in routes"
-    )
-    notify_min_broker_id_changed: bool = setting(
-        False, "of the embedded name server: tell brokers when their group's smallest id changes"
-    )
-    process_hang_timeout_millis: int = setting(
-        30_000,
+    embedded_namesrv_port: int = setting(9876,
+        "port of the embedded name server; 0: any free port", ge=0, le=65535)
+    support_acting_master: bool = setting(False,
+        "of the embedded name server: show an acting slave as its group's id 0 in routes")
+    notify_min_broker_id_changed: bool = setting(False,
+        "of the embedded name server: tell brokers when their group's smallest id changes")
+    process_hang_timeout_millis: int = setting(30_000,
         "an embedded name server without a heartbeat for this long is restarted",
-        unit="ms",
-        ge=1000,
-    )
-    broker_cpu_pinning_enable: bool = setting(
-        False,
+        unit="ms", ge=1000)
+    broker_cpu_pinning_enable: bool = setting(False,
         "each broker's processes stay on its own pair of cores; a change counts for brokers that "
-        "are added from then on",
-        changeable=NOW,
-    )
-    auto_broker_directory: str = setting(
-        computed(default_auto_directory, "~/brokercontainer"),
-        "where --auto keeps its brokers' settings files and stores",
-    )
+        "are added from then on", changeable=NOW)
+    auto_broker_directory: str = setting(computed(default_auto_directory, "~/brokercontainer"),
+        "where --auto keeps its brokers' settings files and stores")
+    # fmt: on

@@ -7,9 +7,9 @@ PollingInfoProcessor share, in their order and words; and where the next pop of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from broker.settings.broker_config import BrokerConfig
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
@@ -30,22 +30,12 @@ class QueueOffsets(Protocol):
         """(min, max) offset of a queue; (0, 0) for one that was never written."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeekingSettings:
-    """The settings used here."""
-
-    is_readable: bool
-    broker_ip: str
-    enable_retry_topic_v2: bool
-    retrieve_message_from_pop_retry_topic_v1: bool
-
-
 class PeekingCheck:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
         self,
-        settings: PeekingSettings,
+        settings: BrokerConfig,
         find_topic: FindTopic,
         find_group: FindGroup,
         table: QueueOffsets,
@@ -57,7 +47,7 @@ class PeekingCheck:
         self._table = table
         self._pop_offset = pop_offset
 
-    def use(self, settings: PeekingSettings) -> None:
+    def use(self, settings: BrokerConfig) -> None:
         """Follow other settings from now on."""
         self._settings = settings
 
@@ -65,10 +55,10 @@ class PeekingCheck:
         self, connection: ConnectionLike, topic: str, group: str, queue_id: int
     ) -> TopicConfig:
         """The topic's configuration. Raises RequestError."""
-        if not self._settings.is_readable:
+        if not self._settings.broker_permission & _PERM_READ:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"the broker[{self._settings.broker_ip}] peeking message is forbidden",
+                f"the broker[{self._settings.broker_ip1}] peeking message is forbidden",
             )
         found = self._find_topic(topic)
         if found is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from broker.pop.buffered_pops import (
     OffsetQueue,
@@ -33,6 +33,7 @@ from broker.pop.pop_check_point import PopCheckPoint, stored_point
 from broker.pop.pop_journal import JournalQueue, JournalRow, PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.revive_records import Refused, Stored
+from broker.settings.broker_config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
@@ -69,34 +70,22 @@ class GroupOffsets(Protocol):
         """The stored offset."""
 
 
-class BufferSettings(NamedTuple):
-    """Times in ms."""
-
-    enabled: bool
-    stay_ms: int
-    """popCkStayBufferTime: after so long a check point is stored."""
-    stay_timeout_ms: int
-    """popCkStayBufferTimeOut: and so long before its messages become visible again."""
-    max_queue_size: int
-    """popCkOffsetMaxQueueSize: pops of one queue that wait for the offset to move."""
-    limits: PopLimits
-    """What a row of the journal may hold."""
-
-
 class PopBufferMergeService:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
         self,
-        settings: BufferSettings,
+        settings: BrokerConfig,
+        limits: PopLimits,
         journal: PopJournal,
         records: StoresCheckPoints,
         offsets: GroupOffsets,
         now_ms: Callable[[], int],
         flushed_offset: Callable[[], int],
     ) -> None:
-        """now_ms: wall clock. flushed_offset: of the commit log."""
-        self._settings = settings
+        """limits: what a row of the journal may hold. now_ms: wall clock. flushed_offset: of the
+        commit log."""
+        self.use(settings, limits)
         self._journal = journal
         self._records = records
         self._offsets = offsets
@@ -140,9 +129,10 @@ class PopBufferMergeService:
         """(group, topic) of the pops of late. Any thread."""
         return {(group, topic) for topic, group, _ in list(self._queues)}
 
-    def use(self, settings: BufferSettings) -> None:
+    def use(self, settings: BrokerConfig, limits: PopLimits) -> None:
         """Follow other settings from now on."""
         self._settings = settings
+        self._limits = limits
 
     # -- recovery ------------------------------------------------------------------------------
 
@@ -226,7 +216,7 @@ class PopBufferMergeService:
     def _point_of(self, row: JournalRow, now_ms: int) -> CheckPoint:
         """What a row says. No check point can wait for the times of some that older brokers took
         from clients, and every offset would wait for it: their messages come again at once."""
-        limits, point = self._settings.limits, row.point
+        limits, point = self._limits, row.point
         if (
             limits.fits_time(point.pop_time_ms, point.invisible_time_ms, now_ms)
             and 0 <= point.revive_queue_id < limits.revive_queue_num
@@ -258,7 +248,7 @@ class PopBufferMergeService:
     def can_add(self, topic: str, group: str, queue_id: int) -> bool:
         """Whether a pop of the queue has room here."""
         queue = self._queues.get((topic, group, queue_id))
-        return queue is None or len(queue.waits) < self._settings.max_queue_size
+        return queue is None or len(queue.waits) < self._settings.pop_ck_offset_max_queue_size
 
     def add(self, point: CheckPoint) -> bool:
         """A pop took messages, or found that none matches; False: they must not be handed out,
@@ -312,14 +302,17 @@ class PopBufferMergeService:
     def _is_buffered(self, point: CheckPoint) -> bool:
         settings = self._settings
         left_ms = point.revive_time_ms - self._now_ms()
-        return settings.enabled and left_ms >= settings.stay_timeout_ms + _MIN_BUFFERED_MS
+        return (
+            settings.enable_pop_buffer_merge
+            and left_ms >= settings.pop_ck_stay_buffer_time_out + _MIN_BUFFERED_MS
+        )
 
     def _schedule(self, wrapper: PopCheckPointWrapper, *, at_once: bool) -> None:
         settings, point = self._settings, wrapper.point
         # A pop time may be ahead of a clock that was set back, or be a client's.
         due_ms = min(
-            min(point.pop_time_ms, self._now_ms()) + settings.stay_ms,
-            point.revive_time_ms - settings.stay_timeout_ms,
+            min(point.pop_time_ms, self._now_ms()) + settings.pop_ck_stay_buffer_time,
+            point.revive_time_ms - settings.pop_ck_stay_buffer_time_out,
         )
         self._due.push(0 if at_once else due_ms, wrapper)
         self.on_work()
@@ -480,7 +473,7 @@ class PopBufferMergeService:
         self._leaving += 1
         left = [diff for index, diff in enumerate(point.diffs) if not wrapper.bits >> index & 1]
         self._records.put_check_point(
-            stored_point(point._replace(diffs=tuple(left)), self._settings.limits.broker_name),
+            stored_point(point._replace(diffs=tuple(left)), self._limits.broker_name),
             point.revive_queue_id,
             lambda end: self._on_stored(wrapper, end),
             lambda remark: self._on_refused(wrapper, remark),

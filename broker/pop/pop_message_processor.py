@@ -40,6 +40,7 @@ from broker.pop.retry_record import under_asked_topics
 from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
+from broker.settings.broker_config import BrokerConfig
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
@@ -71,6 +72,7 @@ from store.get_message_status import (
     OFFSET_OVERFLOW_BADLY,
     OFFSET_TOO_SMALL,
 )
+from store.message_store_config import MessageStoreConfig
 
 POP_PREFIX: Final = b'{"code":200050,'
 POLLING_FULL: Final = ResponseCode(209)
@@ -118,27 +120,6 @@ class PopStats(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PopSettings:
-    """The settings of this processor."""
-
-    is_readable: bool
-    broker_ip: str
-    broker_name: str
-    timer_wheel_enable: bool
-    max_invisible_ms: int
-    """For how long a check point can wait in the timer."""
-    is_slave: bool
-    revive_queue_num: int
-    pop_from_retry_probability: int
-    enable_retry_topic_v2: bool
-    retrieve_message_from_pop_retry_topic_v1: bool
-    pop_response_return_actual_retry_topic: bool
-    init_pop_offset_by_check_msg_in_mem: bool
-    enable_pop_message_threshold: bool
-    pop_inflight_message_threshold: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PopParts:
     """The collaborators of this processor."""
 
@@ -167,18 +148,27 @@ class PopParts:
 class PopMessageProcessor(TableProcessor):
     """Answers pops. Owned by: the loop thread."""
 
-    def __init__(self, settings: PopSettings, parts: PopParts, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        broker: BrokerConfig,
+        store: MessageStoreConfig,
+        parts: PopParts,
+        seed: int | None = None,
+    ) -> None:
         super().__init__({RequestCode.POP_MESSAGE: self._serve})
-        self._settings = settings
+        self.use(broker, store)
         self._parts = parts
         self._random = random.Random(seed)
         self._check_points = itertools.count()
         self._tags = TagExpressions()
         self._filters = FilterFactory()
 
-    def use(self, settings: PopSettings) -> None:
-        """Follow other settings from now on."""
-        self._settings = settings
+    def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
+        """Follow these settings from now on."""
+        self._settings = broker
+        self._is_readable = bool(broker.broker_permission & _PERM_READ) and not store.is_slave
+        self._max_invisible_ms = store.timer_max_delay_ms
+        self._has_timers = store.timer_wheel_enable
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -274,10 +264,10 @@ class PopMessageProcessor(TableProcessor):
 
     def _check_broker(self, header: PopHeader, sent_ms: int) -> None:
         settings = self._settings
-        broker = f"the broker[{settings.broker_ip}]"
+        broker = f"the broker[{settings.broker_ip1}]"
         if self._parts.clock.age_ms(sent_ms) - header.pollTime > _LATE_MS:
             raise RequestError(POLLING_TIMEOUT, f"{broker} pop message is timeout too much")
-        if not settings.is_readable or settings.is_slave:
+        if not self._is_readable:
             raise RequestError(ResponseCode.NO_PERMISSION, f"{broker} pop message is forbidden")
         if header.maxMsgNums > MAX_POP_MESSAGES:
             raise RequestError(
@@ -287,13 +277,13 @@ class PopMessageProcessor(TableProcessor):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"{broker} pop message's num is {header.maxMsgNums}"
             )
-        if not 0 <= header.invisibleTime <= settings.max_invisible_ms:
+        if not 0 <= header.invisibleTime <= self._max_invisible_ms:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"{broker} invisibleTime {header.invisibleTime} ms is not one of 0 to "
-                f"{settings.max_invisible_ms} (timerMaxDelaySec)",
+                f"{self._max_invisible_ms} (timerMaxDelaySec)",
             )
-        if not settings.timer_wheel_enable:
+        if not self._has_timers:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"{broker} pop message is forbidden because timerWheelEnable is false",

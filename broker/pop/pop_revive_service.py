@@ -36,6 +36,7 @@ from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_queue import ReviveQueue
 from broker.pop.revive_records import Refused, Stored
 from broker.pop.revived_record import revived_record
+from broker.settings.broker_config import BrokerConfig
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
@@ -138,16 +139,6 @@ class CountsRevival(Protocol):
         """A message was copied to its retry topic, or the log did not take it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReviveSettings:
-    """The settings used here."""
-
-    interval_ms: int
-    enable_retry_topic_v2: bool
-    skip_when_put_again_reach_max_times: bool
-    broker_name: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviveParts:
     """The collaborators of the service."""
@@ -198,7 +189,7 @@ class PopReviveService:
     """All queues of the revive topic. Owned by: the loop thread."""
 
     def __init__(
-        self, settings: ReviveSettings, parts: ReviveParts, revive_topic: str, queue_num: int
+        self, settings: BrokerConfig, parts: ReviveParts, revive_topic: str, queue_num: int
     ) -> None:
         self._settings = settings
         self._parts = parts
@@ -217,7 +208,7 @@ class PopReviveService:
         self._left = 0
         """Of _PER_LOOK."""
 
-    def use(self, settings: ReviveSettings) -> None:
+    def use(self, settings: BrokerConfig) -> None:
         """Follow other settings from now on."""
         self._settings = settings
 
@@ -233,7 +224,7 @@ class PopReviveService:
             self._queues.append(ReviveQueue(queue_id, min(offset, end - 1)))
         self._loop = loop
         self._running = True
-        loop.call_at_multiple(self._settings.interval_ms, self._look)
+        loop.call_at_multiple(self._settings.revive_interval, self._look)
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
@@ -265,7 +256,7 @@ class PopReviveService:
             # The queue that used up the turn comes last in the next one.
             self._queues.append(self._queues.pop(0))
             return _BUSY_MS
-        return self._settings.interval_ms
+        return self._settings.revive_interval
 
     def behind(self, now_ms: int) -> list[tuple[int, int, int]]:
         """Of each queue: its id, the records that are not handled yet, and the age (ms) of the
@@ -486,7 +477,7 @@ class PopReviveService:
     ) -> None:
         """The message gets a check point of its own, which is due later."""
         old, times = point.point, point.put_again_times
-        gives_up = may_give_up and self._settings.skip_when_put_again_reach_max_times
+        gives_up = may_give_up and self._settings.skip_when_ck_re_put_reach_max_times
         if gives_up and times >= len(PUT_AGAIN_S):
             log.error("pop: message %s of %s is given up after %s times", offset, old, times)
             self._settled(point)

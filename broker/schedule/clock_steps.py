@@ -29,8 +29,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
+from conf.atomic_file import replace_file
 from ipc.clock import Clock
-from store.atomic_write import atomic_write
 from store.clean_exit import boot_id
 
 log = logging.getLogger(__name__)
@@ -170,6 +170,6 @@ class ClockSteps:
         steps = {key: [astuple(step) for step in kept] for key, kept in self._steps.items() if kept}
         found = {"boot": boot_id(), "ahead_ms": self._ahead_ms, "steps": steps}
         try:
-            atomic_write(self._path, json.dumps(found).encode())
+            replace_file(self._path, json.dumps(found).encode())
         except OSError as error:
             log.warning("%s: not written: %s", self._path, error)

@@ -21,6 +21,7 @@ from broker.append.send_properties import append_pairs, find_property, without_p
 from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
 from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
+from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_protocols import MessageReader
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import (
@@ -46,6 +47,7 @@ from store.inner_batch import inner_batch_objection
 from store.message import Message
 from store.message_codec import STORE_HOST_V6_FLAG, decode_record, encode_message_id
 from store.message_properties import PROPERTIES_LIMIT
+from store.message_store_config import MessageStoreConfig
 from store.record import Record, one_time_more
 
 if TYPE_CHECKING:
@@ -76,16 +78,6 @@ class SendBackParts:
     """The topic's configuration; None if it does not exist."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendBackSettings:
-    """The settings of this processor."""
-
-    is_slave: bool
-    broker_permission: int
-    broker_ip1: str
-    max_delay_level: int
-
-
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """A copy to be stored in `topic`; `delayed`: via the schedule topic."""
@@ -107,14 +99,18 @@ class _Request:
 class ConsumerSendMsgBackProcessor(TableProcessor):
     """Code 36. The tables are thread-safe; the log and the append queue belong to the loop."""
 
-    def __init__(self, parts: SendBackParts, settings: SendBackSettings) -> None:
+    def __init__(
+        self, parts: SendBackParts, broker: BrokerConfig, store: MessageStoreConfig
+    ) -> None:
         self._parts = parts
-        self._settings = settings
+        self.use(broker, store)
         super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back})
 
-    def use(self, settings: SendBackSettings) -> None:
+    def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Replace the settings. Any thread."""
-        self._settings = settings
+        self._settings = broker
+        self._is_slave = store.is_slave
+        self._max_delay_level = len(store.delay_level_ms)
 
     def send_back(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -153,7 +149,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
     # -- checks, in RocketMQ's order (pool thread) -------------------------------------------
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
-        if self._settings.is_slave:
+        if self._is_slave:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 "this broker is a slave: send the message back to its master",
@@ -203,7 +199,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         if objection is not None:
             # Consumers then send their one message of it to the retry topic themselves.
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"MESSAGE_ILLEGAL: {objection}")
-        found = delay_level(text, sys_flag, self._settings.max_delay_level)
+        found = delay_level(text, sys_flag, self._max_delay_level)
         if found:
             topic, queue_id, sys_flag, text = divert_delayed(topic, queue_id, sys_flag, text, found)
         properties = text.encode("utf-8", "surrogateescape")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from broker.append.admitted_properties import is_value
 from broker.append.append_queue import Refusal
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.processor.table_processor import TableProcessor
+from broker.settings.broker_config import BrokerConfig
 from broker.timer.recall_message_handle import RecallMessageHandle, decode_handle
 from broker.timer.timer_hook import TIMER_DELETE_KEY
 from broker.timer.timer_put import TimerPut
@@ -29,6 +29,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
+from store.message_store_config import MessageStoreConfig
 
 RECALL_TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
@@ -38,26 +39,13 @@ _UNSET_REMARK: Final = "not set any response code"
 _UNAVAILABLE: Final = "recall failed, broker service not available"
 
 
-@dataclass(frozen=True, slots=True)
-class RecallSettings:
-    """The settings of this processor."""
-
-    enabled: bool
-    broker_name: str
-    region_id: str
-    broker_permission: int
-    allow_when_not_writeable: bool
-    start_accept_send_request_timestamp_ms: int
-    is_slave: bool
-    max_delay_ms: int
-
-
 class RecallMessageProcessor(TableProcessor):
     """See the module. Owned by: the loop thread."""
 
     def __init__(
         self,
-        settings: RecallSettings,
+        broker: BrokerConfig,
+        store: MessageStoreConfig,
         find_topic: FindTopic,
         timer_put: TimerPut,
         waiters: DurabilityWaiters,
@@ -66,16 +54,18 @@ class RecallMessageProcessor(TableProcessor):
     ) -> None:
         """find_refusal: why nothing may be stored in a topic (AppendQueue)."""
         super().__init__({RequestCode.RECALL_MESSAGE: self.recall_message})
-        self._settings = settings
+        self.use(broker, store)
         self._find_topic = find_topic
         self._timer_put = timer_put
         self._waiters = waiters
         self._clock = clock
         self._find_refusal = find_refusal
 
-    def use(self, settings: RecallSettings) -> None:
+    def use(self, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         """Settings were changed."""
-        self._settings = settings
+        self._settings = broker
+        self._is_slave = store.is_slave
+        self._max_delay_ms = store.timer_max_delay_ms
 
     def recall_message(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -124,18 +114,21 @@ class RecallMessageProcessor(TableProcessor):
         if handle.broker_name != self._settings.broker_name:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, _UNAVAILABLE)
         deliver_ms = int(handle.deliver_ms) if _NUMBER.fullmatch(handle.deliver_ms) else -1
-        if not 0 < deliver_ms - self._clock.now_ms() < self._settings.max_delay_ms:
+        if not 0 < deliver_ms - self._clock.now_ms() < self._max_delay_ms:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         return handle
 
     def _check_broker(self) -> None:
         settings = self._settings
-        if not settings.enabled:
+        if not settings.recall_message_enable:
             raise RequestError(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
-        if settings.is_slave:
+        if self._is_slave:
             raise RequestError(ResponseCode.SLAVE_NOT_AVAILABLE, _UNAVAILABLE)
-        writeable = settings.broker_permission & PERM_WRITE or settings.allow_when_not_writeable
-        starts_ms = settings.start_accept_send_request_timestamp_ms
+        writeable = (
+            settings.broker_permission & PERM_WRITE
+            or settings.allow_recall_when_broker_not_writeable
+        )
+        starts_ms = settings.start_accept_send_request_time_stamp
         if self._clock.now_ms() < starts_ms or not writeable:
             raise RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
         if (refusal := self._find_refusal(TIMER_TOPIC)) is not None:

@@ -28,6 +28,7 @@ from broker.processor.table_processor import TableProcessor
 from broker.send.rules import REPLY, Checked, SendRules, check_light_room
 from broker.send.send_header import SendHeader, send_header_of
 from broker.send.send_topic import HOST_BITS, PeerHost, TopicNature
+from broker.settings.broker_config import BrokerConfig
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.table_protocols import PutStats, SentTopics
 from ipc.clock import Clock
@@ -49,6 +50,7 @@ from store.message_codec import (
     encode_message_id,
 )
 from store.message_properties import PROPERTIES_LIMIT
+from store.message_store_config import MessageStoreConfig
 from store.record import Record
 
 log = logging.getLogger(__name__)
@@ -82,18 +84,8 @@ class ReplyParts:
     new_topics: HeldForTopics
     stores_replies: Callable[[], bool]
     """storeReplyMessageEnable, and this broker is not a slave."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplySettings:
-    """The settings of this processor."""
-
-    region_id: str
-    trace_on: bool
     store_host: str
     """As "ip:port"."""
-    start_accept_send_request_timestamp_ms: int
-    max_message_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +101,10 @@ class _Request:
 class ReplyMessageProcessor(TableProcessor):
     """Codes 324 and 325; pool threads push, the loop stores and responds."""
 
-    def __init__(self, parts: ReplyParts, settings: ReplySettings) -> None:
+    def __init__(self, parts: ReplyParts, broker: BrokerConfig, store: MessageStoreConfig) -> None:
         self._parts = parts
-        self._settings = settings
+        self._settings = broker
+        self._max_message_size = store.max_message_size
         super().__init__(
             {
                 RequestCode.SEND_REPLY_MESSAGE: self.reply,
@@ -144,7 +137,7 @@ class ReplyMessageProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand, header: SendHeader
     ) -> int:
         """Validate like a send; returns the queue to store in."""
-        accepts_from_ms = self._settings.start_accept_send_request_timestamp_ms
+        accepts_from_ms = self._settings.start_accept_send_request_time_stamp
         if self._parts.clock.now_ms() < accepts_from_ms:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {accepts_from_ms}"
@@ -171,11 +164,11 @@ class ReplyMessageProcessor(TableProcessor):
         check_light_room(self._parts.commit_log.lmq, header.b, (text.encode(),))
         properties = len(text.encode())
         size = len(request.body)
-        if properties > PROPERTIES_LIMIT or size > self._settings.max_message_size:
+        if properties > PROPERTIES_LIMIT or size > self._max_message_size:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the message is illegal: body of {size} bytes (maxMessageSize "
-                f"{self._settings.max_message_size}), properties of {properties} bytes "
+                f"{self._max_message_size}), properties of {properties} bytes "
                 f"(limit {PROPERTIES_LIMIT})",
             )
         if queue_id >= 0:
@@ -224,7 +217,7 @@ class ReplyMessageProcessor(TableProcessor):
             reconsume_times=header.j,
             unit_mode=header.unit_mode,
             born_host=connection.remote_address,
-            store_host=self._settings.store_host,
+            store_host=self._parts.store_host,
             store_timestamp=now_ms,
         )
 

@@ -23,52 +23,37 @@ _AUTHORIZATION: Final = "org.apache.rocketmq.auth.authorization."
 class AuthConfig:
     """The keys of AuthConfig that this broker honours (docs/users_and_acls.md)."""
 
-    authentication_enabled: bool = setting(
-        False, "require signatures of users (access control of 5.x)", important=True
-    )
+    # fmt: off
+    authentication_enabled: bool = setting(False,
+        "require signatures of users (access control of 5.x)", important=True)
     authentication_provider: str = setting("", "DefaultAuthenticationProvider, or empty for it")
-    authentication_metadata_provider: str = setting(
-        "",
+    authentication_metadata_provider: str = setting("",
         "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider: "
-        "keep users in config/users.json; empty: there are no users",
-    )
-    authentication_strategy: str = setting(
-        "",
+        "keep users in config/users.json; empty: there are no users")
+    authentication_strategy: str = setting("",
         "StatelessAuthenticationStrategy or StatefulAuthenticationStrategy; every request is "
-        "checked with either",
-    )
-    authentication_whitelist: str = setting(
-        "", "request codes that need no signature, separated by commas"
-    )
-    init_authentication_user: str = setting(
-        "", 'SUPER user to create at the start: {"username":"…","password":"…"}; never shown'
-    )
-    inner_client_authentication_credentials: str = setting(
-        "",
+        "checked with either")
+    authentication_whitelist: str = setting("",
+        "request codes that need no signature, separated by commas")
+    init_authentication_user: str = setting("",
+        'SUPER user to create at the start: {"username":"…","password":"…"}; never shown')
+    inner_client_authentication_credentials: str = setting("",
         "account of this broker at name servers and other brokers, instead of conf/tools.yml, and "
-        'SUPER user to create at the start: {"accessKey":"…","secretKey":"…"}; never shown',
-    )
-    authorization_enabled: bool = setting(
-        False, "let users do what their ACLs allow (access control of 5.x)", important=True
-    )
+        'SUPER user to create at the start: {"accessKey":"…","secretKey":"…"}; never shown')
+    authorization_enabled: bool = setting(False,
+        "let users do what their ACLs allow (access control of 5.x)", important=True)
     authorization_provider: str = setting("", "DefaultAuthorizationProvider, or empty for it")
-    authorization_metadata_provider: str = setting(
-        "",
+    authorization_metadata_provider: str = setting("",
         "org.apache.rocketmq.auth.authorization.provider.LocalAuthorizationMetadataProvider: keep "
-        "ACLs in config/acls.json; empty: there are none",
-    )
-    authorization_strategy: str = setting(
-        "",
-        "StatelessAuthorizationStrategy or StatefulAuthorizationStrategy; every request is "
-        "checked with either",
-    )
-    authorization_whitelist: str = setting(
-        "", "request codes that need no right, separated by commas"
-    )
-    migrate_auth_from_v1_enabled: bool = setting(
-        False,
-        "at the start, make users and ACLs of the accounts in plain_acl.yml that are no users yet",
-    )
+        "ACLs in config/acls.json; empty: there are none")
+    authorization_strategy: str = setting("",
+        "StatelessAuthorizationStrategy or StatefulAuthorizationStrategy; every request is checked "
+        "with either")
+    authorization_whitelist: str = setting("",
+        "request codes that need no right, separated by commas")
+    migrate_auth_from_v1_enabled: bool = setting(False,
+        "at the start, make users and ACLs of the accounts in plain_acl.yml that are no users yet")
+    # fmt: on
 
     @property
     def keeps_users(self) -> bool:

@@ -20,41 +20,30 @@ _OFF: Final = ("", "none")
 class SupervisorConfig:
     """The supervisor's own ports (one that is in use stops the start), metrics and dumps."""
 
-    metrics_port: int = setting(
-        5557, "port of /metrics, /healthz and /readyz; 0: any free port", ge=0, le=65535
-    )
-    metrics_address: str | None = setting(
-        None, "address on which metricsPort listens; unset: bindAddress"
-    )
-    metrics_max_series: int = setting(
-        10_000, "most series of one metric; the rest is counted as __overflow__", ge=1, le=100_000
-    )
-    ready_needs_replicas: bool = setting(
-        False, "/readyz of a master fails without inSyncReplicas - 1 (at least 1) slaves in sync"
-    )
-    metrics_dump_path: str = setting(
-        f"{_STORE_ROOT}/metrics", "directory of the metrics dumps; empty or none: no dumps"
-    )
-    metrics_dump_interval_seconds: int = setting(
-        5, "interval between the lines of a dump", unit="s", ge=1, le=3600
-    )
-    metrics_dump_max_megabytes: int = setting(
-        512, "disk space for this broker's dumps; the oldest files go first", unit="MiB", ge=1
-    )
-    metrics_dump_keep_days: int = setting(
-        40, "age at which a dump file is deleted", unit="days", ge=1
-    )
+    # fmt: off
+    metrics_port: int = setting(5557,
+        "port of /metrics, /healthz and /readyz; 0: any free port", ge=0, le=65535)
+    metrics_address: str | None = setting(None,
+        "address on which metricsPort listens; unset: bindAddress")
+    metrics_max_series: int = setting(10_000,
+        "most series of one metric; the rest is counted as __overflow__", ge=1, le=100_000)
+    ready_needs_replicas: bool = setting(False,
+        "/readyz of a master fails without inSyncReplicas - 1 (at least 1) slaves in sync")
+    metrics_dump_path: str = setting(f"{_STORE_ROOT}/metrics",
+        "directory of the metrics dumps; empty or none: no dumps")
+    metrics_dump_interval_seconds: int = setting(5,
+        "interval between the lines of a dump", unit="s", ge=1, le=3600)
+    metrics_dump_max_megabytes: int = setting(512,
+        "disk space for this broker's dumps; the oldest files go first", unit="MiB", ge=1)
+    metrics_dump_keep_days: int = setting(40,
+        "age at which a dump file is deleted", unit="days", ge=1)
     embedded_namesrv_enable: bool = setting(True, "start a name server if none is configured")
-    embedded_namesrv_port: int = setting(
-        9876, "port of the embedded name server; 0: any free port", ge=0, le=65535
-    )
-    process_hang_timeout_millis: int = setting(
-        30_000,
-        "a process without a heartbeat for this long has its stacks dumped and is restarted; "
-        "while it starts, at least 30 s apply",
-        unit="ms",
-        ge=1000,
-    )
+    embedded_namesrv_port: int = setting(9876,
+        "port of the embedded name server; 0: any free port", ge=0, le=65535)
+    process_hang_timeout_millis: int = setting(30_000,
+        "a process without a heartbeat for this long has its stacks dumped and is restarted; while "
+        "it starts, at least 30 s apply", unit="ms", ge=1000)
+    # fmt: on
 
     def dump_directory(self, store_root: Path) -> Path | None:
         """The directory of the metrics dumps, None without dumps. store_root: the store's."""

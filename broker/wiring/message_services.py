@@ -35,8 +35,6 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import (
     fast_failure_settings,
-    reply_settings,
-    send_back_settings,
     send_settings,
 )
 from broker.wiring.store_side import StoreSide
@@ -109,7 +107,7 @@ class MessageServices:
 
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them. Loop thread."""
-        self.send_back.use(send_back_settings(options))
+        self.send_back.use(options.broker, options.store)
         self.timers.use(options)
 
     def block_topic(self, topic: str) -> int:
@@ -217,7 +215,8 @@ class MessageServices:
                 is_compacted=self._is_compacted,
                 find_topic=self._tables.topics.find,
             ),
-            send_back_settings(self._options),
+            self._options.broker,
+            self._options.store,
         )
 
     def _is_compacted(self, topic: str) -> bool:
@@ -240,8 +239,10 @@ class MessageServices:
                 on_loop=self._loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
                 stores_replies=lambda: broker.store_reply_message_enable and not store.is_slave,
+                store_host=f"{broker.broker_ip1}:{self._options.server.listen_port}",
             ),
-            reply_settings(self._options),
+            broker,
+            store,
         )
 
     def _make_schedule(self) -> ScheduleMessageService:

@@ -14,7 +14,6 @@ from typing import Final
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.client.query_assignment_processor import (
     AssignmentParts,
-    AssignmentSettings,
     QueryAssignmentProcessor,
 )
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
@@ -92,11 +91,7 @@ class Outside:
         )
         self._is_slave: Final = options.store.is_slave
         self.assignments: Final = QueryAssignmentProcessor(
-            AssignmentSettings(
-                options.broker.server_load_balancer_enable,
-                options.broker.default_message_request_mode,
-                options.broker.default_pop_share_queue_num,
-            ),
+            options.broker,
             AssignmentParts(
                 modes=tables.request_modes,
                 subscribe_info=TopicRouteInfoManager(api, resources.clock).subscribe_info,

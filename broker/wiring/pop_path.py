@@ -13,11 +13,11 @@ from broker.metrics.pop_metrics import PopMetrics
 from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.pop_acks import PopAcks
-from broker.pop.pop_buffer_merge_service import SCAN_MS, BufferSettings, PopBufferMergeService
+from broker.pop.pop_buffer_merge_service import SCAN_MS, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal, read_boot_id
 from broker.pop.pop_limits import PopLimits
-from broker.pop.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
+from broker.pop.pop_message_processor import PopMessageProcessor, PopParts
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.pop_request import OrderInfo, PopWaiters
@@ -70,7 +70,8 @@ class PopPath:
             self._options.store.pop_journal_path, broker.pop_ck_max_buffer_size, read_boot_id()
         )
         self.buffer: Final = PopBufferMergeService(
-            self._buffer_settings(),
+            broker,
+            self._handle_limits(),
             self._journal,
             self.records,
             tables.offsets,
@@ -142,8 +143,8 @@ class PopPath:
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""
         self._options = options
-        self.pop.use(_pop_settings(options))
-        self.buffer.use(self._buffer_settings())
+        self.pop.use(options.broker, options.store)
+        self.buffer.use(options.broker, self._handle_limits())
         self._queues.use(self._handle_limits())
 
     def drain(self) -> None:
@@ -174,7 +175,8 @@ class PopPath:
     ) -> PopMessageProcessor:
         tables = self._tables
         return PopMessageProcessor(
-            _pop_settings(self._options),
+            self._options.broker,
+            self._options.store,
             PopParts(
                 reader=self.reader,
                 buffer=self.buffer,
@@ -193,20 +195,10 @@ class PopPath:
             ),
         )
 
-    def _buffer_settings(self) -> BufferSettings:
-        broker = self._options.broker
-        return BufferSettings(
-            enabled=broker.enable_pop_buffer_merge,
-            stay_ms=broker.pop_ck_stay_buffer_time,
-            stay_timeout_ms=broker.pop_ck_stay_buffer_time_out,
-            max_queue_size=broker.pop_ck_offset_max_queue_size,
-            limits=self._handle_limits(),
-        )
-
     def _handle_limits(self) -> PopLimits:
         return PopLimits(
             revive_queue_num=self.revive_queues,
-            max_invisible_ms=_max_invisible_ms(self._options),
+            max_invisible_ms=self._options.store.timer_max_delay_ms,
             broker_name=self._options.broker.broker_name,
         )
 
@@ -239,27 +231,3 @@ class PopPath:
         return self._tables.topics.find(topic) is not None and (
             self._tables.groups.find(group) is not None
         )
-
-
-def _max_invisible_ms(options: StartupOptions) -> int:
-    return options.store.timer_max_delay_sec * 1000
-
-
-def _pop_settings(options: StartupOptions) -> PopSettings:
-    broker, store = options.broker, options.store
-    return PopSettings(
-        is_readable=bool(broker.broker_permission & 4),
-        broker_ip=broker.broker_ip1,
-        broker_name=broker.broker_name,
-        timer_wheel_enable=store.timer_wheel_enable,
-        max_invisible_ms=_max_invisible_ms(options),
-        is_slave=store.is_slave,
-        revive_queue_num=broker.revive_queue_num,
-        pop_from_retry_probability=broker.pop_from_retry_probability,
-        enable_retry_topic_v2=broker.enable_retry_topic_v2,
-        retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
-        pop_response_return_actual_retry_topic=broker.pop_response_return_actual_retry_topic,
-        init_pop_offset_by_check_msg_in_mem=broker.init_pop_offset_by_check_msg_in_mem,
-        enable_pop_message_threshold=broker.enable_pop_message_threshold,
-        pop_inflight_message_threshold=broker.pop_inflight_message_threshold,
-    )

@@ -16,7 +16,7 @@ from broker.metrics.broker_gauges import SAMPLING_MS
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.pop.notification_processor import NotificationProcessor
 from broker.pop.peek_message_processor import PeekMessageProcessor
-from broker.pop.peeking_check import PeekingCheck, PeekingSettings
+from broker.pop.peeking_check import PeekingCheck
 from broker.pop.polling_info_processor import PollingInfoProcessor
 from broker.pop.pop_journal import read_boot_id
 from broker.pop.pop_long_polling_service import (
@@ -25,7 +25,7 @@ from broker.pop.pop_long_polling_service import (
     PopLongPollingService,
 )
 from broker.pop.pop_request import PopRequest
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.pop_revive_service import PopReviveService, ReviveParts
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
 from broker.processor.held_rights import HoldRights
@@ -79,7 +79,7 @@ class PopServices:
             hold_rights,
         )
         self._check = PeekingCheck(
-            _peeking_settings(self._options),
+            self._options.broker,
             store.batch_queues.find_poppable,
             tables.groups.find_or_create,
             store.table,
@@ -138,8 +138,8 @@ class PopServices:
         """Follow changed settings."""
         self._options = options
         self.path.use(options)
-        self._check.use(_peeking_settings(options))
-        self._revive.use(_revive_settings(options))
+        self._check.use(options.broker)
+        self._revive.use(options.broker)
 
     def drain(self) -> None:
         """An orderly stop: who waits is answered, the log takes the last records."""
@@ -186,7 +186,7 @@ class PopServices:
         store, tables, counters = self._store, self._tables, self._page.counters
         broker = self._options.broker
         return PopReviveService(
-            _revive_settings(self._options),
+            self._options.broker,
             ReviveParts(
                 commit_log=store.log,
                 append_queue=messages.append_queue,
@@ -218,24 +218,4 @@ def _polling_limits(options: StartupOptions) -> PollingLimits:
         requests_of_a_key=broker.pop_polling_size,
         keys=broker.pop_polling_map_size,
         requests=broker.max_pop_polling_size,
-    )
-
-
-def _peeking_settings(options: StartupOptions) -> PeekingSettings:
-    broker = options.broker
-    return PeekingSettings(
-        is_readable=bool(broker.broker_permission & _PERM_READ),
-        broker_ip=broker.broker_ip1,
-        enable_retry_topic_v2=broker.enable_retry_topic_v2,
-        retrieve_message_from_pop_retry_topic_v1=broker.retrieve_message_from_pop_retry_topic_v1,
-    )
-
-
-def _revive_settings(options: StartupOptions) -> ReviveSettings:
-    broker = options.broker
-    return ReviveSettings(
-        interval_ms=broker.revive_interval,
-        enable_retry_topic_v2=broker.enable_retry_topic_v2,
-        skip_when_put_again_reach_max_times=broker.skip_when_ck_re_put_reach_max_times,
-        broker_name=broker.broker_name,
     )

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from broker.latency.broker_fast_failure import FastFailureSettings
 from broker.pull.pull_settings import PullSettings
-from broker.send.consumer_send_msg_back_processor import SendBackSettings
-from broker.send.reply_message_processor import ReplySettings
 from broker.send.send_settings import SendSettings
 from broker.settings.startup_options import StartupOptions
 
@@ -62,27 +60,4 @@ def pull_settings(options: StartupOptions, memory_limit: int) -> PullSettings:
         memory_limit=memory_limit,
         enable_property_filter=broker.enable_property_filter,
         filter_support_retry=broker.filter_support_retry,
-    )
-
-
-def reply_settings(options: StartupOptions) -> ReplySettings:
-    """Of the processor of request-reply."""
-    broker, store = options.broker, options.store
-    return ReplySettings(
-        region_id=broker.region_id,
-        trace_on=broker.trace_on,
-        store_host=f"{broker.broker_ip1}:{options.server.listen_port}",
-        start_accept_send_request_timestamp_ms=(broker.start_accept_send_request_time_stamp),
-        max_message_size=store.max_message_size,
-    )
-
-
-def send_back_settings(options: StartupOptions) -> SendBackSettings:
-    """Of the send-back processor."""
-    broker, store = options.broker, options.store
-    return SendBackSettings(
-        is_slave=store.is_slave,
-        broker_permission=broker.broker_permission,
-        broker_ip1=broker.broker_ip1,
-        max_delay_level=len(store.delay_level_ms),
     )

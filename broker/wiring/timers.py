@@ -12,7 +12,7 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.room_waits import RoomWaits
 from broker.metrics.runtime_info import TimerInfo
-from broker.send.recall_message_processor import RecallMessageProcessor, RecallSettings
+from broker.send.recall_message_processor import RecallMessageProcessor
 from broker.settings.startup_options import StartupOptions
 from broker.timer.dequeue_parts import DequeueParts, DequeueStats
 from broker.timer.early_deliveries import EarlyDeliveries
@@ -68,7 +68,8 @@ class Timers:
         self.hook: Final = TimerHook(self._hook_settings(options), wheel.num, clock, topics)
         self.put: Final = TimerPut(self.hook, store.log, append_queue)
         self.recall: Final = RecallMessageProcessor(
-            recall_settings(options),
+            options.broker,
+            options.store,
             topics.find,
             self.put,
             waiters,
@@ -108,7 +109,7 @@ class Timers:
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them."""
         self.hook.use(self._hook_settings(options))
-        self.recall.use(recall_settings(options))
+        self.recall.use(options.broker, options.store)
         self._dequeue.use(stopped=options.store.timer_stop_dequeue)
         self._counters[TIMER_STOP_ENQUEUE] = options.store.timer_stop_enqueue
 
@@ -178,21 +179,6 @@ class Timers:
         return TimerSettings(
             enabled=self._is_enabled,
             precision_ms=self._precision_ms,
-            max_delay_ms=store.timer_max_delay_sec * 1000,
+            max_delay_ms=store.timer_max_delay_ms,
             congest_num=store.timer_congest_num_each_slot,
         )
-
-
-def recall_settings(options: StartupOptions) -> RecallSettings:
-    """Of 370."""
-    broker, store = options.broker, options.store
-    return RecallSettings(
-        enabled=broker.recall_message_enable,
-        broker_name=broker.broker_name,
-        region_id=broker.region_id,
-        broker_permission=broker.broker_permission,
-        allow_when_not_writeable=broker.allow_recall_when_broker_not_writeable,
-        start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
-        is_slave=store.is_slave,
-        max_delay_ms=store.timer_max_delay_sec * 1000,
-    )

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.errors import StoreError
 from store.mapped_file import file_name, make_directory, sync_directory
 from store.mapped_file_queue import list_store_files
@@ -156,7 +156,7 @@ def decide_replacement(
     decision = {"old": old, "new": new, "position": position}
     path = directories.compacting.log / _DECISION
     try:
-        atomic_write(path, json.dumps(decision).encode())
+        replace_file(path, json.dumps(decision).encode())
     except OSError:
         # It may have got its name: who gives up must not find it.
         path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from store.atomic_write import atomic_write
+from conf.atomic_file import replace_file
 from store.mapped_file import make_directory
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class PositionCheckpoint:
         text = json.dumps(table, indent="\t", separators=(",", ":"), ensure_ascii=False)
         try:
             make_directory(self._path.parent)
-            atomic_write(self._path, text.encode())
+            replace_file(self._path, text.encode())
         except OSError as error:
             log.warning(
                 "%s: cannot be written, records will be checked again: %s", self._path, error

@@ -14,9 +14,10 @@ from broker.filter.unit_marks import UnitMarks
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import CK_TAG
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.pop_revive_service import PopReviveService, ReviveParts
 from broker.pop.retry_record import under_asked_topics
 from broker.pop.revive_progress import ReviveProgress
+from broker.settings.broker_config import BrokerConfig
 from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.topic.system_topics import TRANS_HALF_TOPIC
 from ha.record_columns import read_fields
@@ -366,10 +367,10 @@ class Revival:
             published_offset=lambda: world.counters[MAX_PHY_OFFSET],
             flushed_offset=lambda: world.counters[MAX_PHY_OFFSET],
         )
-        settings = ReviveSettings(
-            interval_ms=100,
+        settings = BrokerConfig(
+            revive_interval=100,
             enable_retry_topic_v2=False,
-            skip_when_put_again_reach_max_times=True,
+            skip_when_ck_re_put_reach_max_times=True,
             broker_name="b",
         )
         service = PopReviveService(settings, parts, self.TOPIC, 1)

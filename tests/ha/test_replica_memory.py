@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from conf.atomic_file import replace_file
 from ha.replica_memory import (
     FILE_NAME,
     WRITE_EVERY_MS,
@@ -19,7 +20,6 @@ from ha.replica_memory import (
     ReplicaMemory,
 )
 from ipc.clock import SystemClock
-from store.atomic_write import atomic_write
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
 
@@ -62,9 +62,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
     def counting(path: Path, data: bytes) -> None:
         world.writes += 1
-        atomic_write(path, data)
+        replace_file(path, data)
 
-    monkeypatch.setattr("ha.replica_memory.atomic_write", counting)
+    monkeypatch.setattr("ha.replica_memory.replace_file", counting)
     monkeypatch.setattr(world.memory, "wait_for_running", world.slept.append)
     return world
 
@@ -218,7 +218,7 @@ class TestTheLastWord:
         def full(_path: Path, _data: bytes) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr("ha.replica_memory.atomic_write", full)
+        monkeypatch.setattr("ha.replica_memory.replace_file", full)
         assert world.again() == [gone]
         assert "No space left" in caplog.text
         assert world.again() == []

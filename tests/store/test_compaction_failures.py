@@ -120,9 +120,9 @@ def test_a_decision_that_fails_is_none(world: World, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
 
         def sync(directory: Path) -> None:
-            raise FlushFailedError("injected")
+            raise OSError("injected")
 
-        patch.setattr("store.atomic_write.sync_directory", sync)
+        patch.setattr("conf.atomic_file.sync_directory", sync)
         with pytest.raises(OSError, match="injected"):
             world.compact()
     before = sorted(path.name for path in world.directories.log.glob("0*"))

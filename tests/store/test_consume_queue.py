@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.errors import WrongFileSizeError
+from store.queue_recovery import QueueRecovery
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
 FILE_SIZE = 200
@@ -29,7 +30,7 @@ def new_queue(root: Path) -> ConsumeQueue:
 
 def reopened(root: Path) -> ConsumeQueue:
     queue = new_queue(root)
-    queue.recover()
+    QueueRecovery(queue).recover()
     return queue
 
 
@@ -47,7 +48,7 @@ def put(queue: ConsumeQueue, queue_offset: int, phy_offset: int, count: int = 1)
 def phys(queue: ConsumeQueue) -> list[int | None]:
     """phy_offset of every unit from offset 0 or the first file; None for blanks."""
     found: list[int | None] = []
-    at = queue._start // 20
+    at = queue.start_offset
     while at < queue.max_offset:
         units = queue.read_units(at, 1000)
         found += [
@@ -149,7 +150,7 @@ def test_recovery_finds_the_end(tmp_path: Path, count: int) -> None:
     else:
         queue = new_queue(tmp_path)
         (tmp_path / "T" / "3").mkdir(parents=True)
-        queue.recover()
+        QueueRecovery(queue).recover()
     assert (queue.max_offset, queue.max_phy_offset) == (count, count * SIZE)
     assert put(queue, count, count * SIZE)
     assert phys(queue) == [n * SIZE for n in range(count + 1)]
@@ -281,12 +282,15 @@ def test_destroy_removes_the_directories(tmp_path: Path) -> None:
 def test_dirty_files(tmp_path: Path) -> None:
     queue = new_queue(tmp_path)
     put(queue, 0, 0, 25)
-    assert queue.dirty_files() == [0, 200, 400]
-    queue.mark_flushed(400, queue.generation)
-    assert queue.dirty_files() == [400]
+    starts, names_unsynced, mark = queue.begin_flush()
+    assert (list(starts), names_unsynced) == ([0, 200, 400], True)
+    put(queue, 25, 2500)
+    queue.bounds.mark_flushed(mark)
+    starts, names_unsynced, mark = queue.begin_flush()
+    assert (list(starts), names_unsynced) == ([400], False)
     queue.empty()
-    queue.mark_flushed(500, queue.generation - 1)
-    assert queue.flushed == 0
+    queue.bounds.mark_flushed(mark)
+    assert queue.bounds.flushed == 0
 
 
 # -- damaged records ---------------------------------------------------------------------------
@@ -295,16 +299,16 @@ def test_dirty_files(tmp_path: Path) -> None:
 def test_units_of_records_that_cannot_be_read_are_blank_and_come_back(tmp_path: Path) -> None:
     queue = new_queue(tmp_path)
     put(queue, 0, 0, 12)
-    assert queue.blank_out(250, 500) == 5
-    assert queue.blank_out(250, 500) == 5
-    assert queue.blank_out(1200, 9999) == 0
+    assert queue.repair.blank_out(250, 500) == 5
+    assert queue.repair.blank_out(250, 500) == 5
+    assert queue.repair.blank_out(1200, 9999) == 0
     expected = [0, 100, 200, None, None, *range(500, 1200, 100)]
     assert phys(queue) == expected
-    assert queue.blank_out(1100, 1200) == 12
+    assert queue.repair.blank_out(1100, 1200) == 12
     assert (queue.max_offset, queue.max_phy_offset) == (12, 1100)
     assert phys(reopened(tmp_path)) == [*expected[:-1], None]
-    assert queue.fill_blank(11, 1100, SIZE, 7)
-    assert not queue.fill_blank(10, 5, SIZE, 7)
+    assert queue.repair.fill_blank(11, 1100, SIZE, 7)
+    assert not queue.repair.fill_blank(10, 5, SIZE, 7)
     assert phys(queue) == expected
     assert queue.max_phy_offset == 1200
 

@@ -235,6 +235,24 @@ def test_flush_keeps_what_is_dirty(tmp_path: Path) -> None:
     assert table.flush(0) == 0
 
 
+def test_units_that_change_while_a_file_is_flushed_are_flushed_again(tmp_path: Path) -> None:
+    """The fdatasync runs beside the lock: what is written after it is not on disk by it."""
+    table, _, log = filled(tmp_path)
+    synced: list[bytes] = []
+    changes = iter([lambda: table.blank_out(0, len(log.data))])
+
+    def sync(topic: str, queue_id: int, start: int) -> None:
+        synced.append((tmp_path / topic / str(queue_id) / f"{start:020d}").read_bytes())
+        for change in changes:
+            change()
+
+    table._files.sync = sync  # type: ignore[method-assign]
+    table.flush(0)
+    table.flush(0)
+    on_disk = set(synced)
+    assert {each.read_bytes() for each in tmp_path.glob("*/*/0*")} <= on_disk
+
+
 def test_a_full_disk_half_way_is_caught_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MemoryCommitLog()
     for n in range(30):

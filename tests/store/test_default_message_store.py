@@ -19,7 +19,6 @@ from ipc.service_thread import ServiceThread
 from store.clean_commit_log_service import RetentionRules
 from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
-from store.consume_queue import ConsumeQueue
 from store.consume_queue_reader import ConsumeQueueReader
 from store.control_slots import (
     ALLOCATED_END,
@@ -37,6 +36,7 @@ from store.index_service import IndexReader
 from store.mapped_file import file_name
 from store.message_codec import encode_host
 from store.message_store_config import FlushDiskType, MessageStoreConfig
+from store.queue_recovery import QueueRecovery
 from store.record import Record
 from store.store_checker import check_store
 from store.stored_units import CQ_UNIT
@@ -384,13 +384,13 @@ def test_a_wrong_file_size_stops_the_opening(tmp_path: Path) -> None:
 def reads_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Topics whose queues are read from now on."""
     topics: list[str] = []
-    recover = ConsumeQueue.recover
+    recover = QueueRecovery.recover
 
-    def noted(queue: ConsumeQueue, complete_until_ms: int = 0) -> None:
-        topics.append(queue.topic)
-        recover(queue, complete_until_ms)
+    def noted(recovery: QueueRecovery, complete_until_ms: int = 0) -> None:
+        topics.append(recovery.queue.topic)
+        recover(recovery, complete_until_ms)
 
-    monkeypatch.setattr(ConsumeQueue, "recover", noted)
+    monkeypatch.setattr(QueueRecovery, "recover", noted)
     return topics
 
 

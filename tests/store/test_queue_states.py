@@ -9,6 +9,7 @@ import pytest
 
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
+from store.queue_recovery import QueueRecovery
 from store.queue_states import QueueStates, load_queue_states, save_queue_states
 from tests.store.test_consume_queue import FILE_SIZE, SIZE, phys, put
 
@@ -42,9 +43,9 @@ def written(root: Path, count: int = 15) -> ConsumeQueue:
 
 def test_a_queue_comes_back_as_it_was_without_a_read(tmp_path: Path) -> None:
     before = written(tmp_path)
-    state = before.state(0)
+    state = QueueRecovery(before).state(0)
     queue, opened = queue_of(tmp_path)
-    assert queue.restore(state, 0)
+    assert QueueRecovery(queue).restore(state, 0)
     assert (queue.min_offset, queue.max_offset) == (0, 15)
     assert queue.max_phy_offset == 15 * SIZE
     assert not queue.is_dirty
@@ -56,18 +57,18 @@ def test_a_queue_comes_back_as_it_was_without_a_read(tmp_path: Path) -> None:
 
 
 def test_a_queue_whose_log_begins_elsewhere_now_looks_for_its_minimum(tmp_path: Path) -> None:
-    state = written(tmp_path).state(0)
+    state = QueueRecovery(written(tmp_path)).state(0)
     queue, _ = queue_of(tmp_path)
-    assert queue.restore(state, 0)
+    assert QueueRecovery(queue).restore(state, 0)
     assert queue.correct_min_offset(4 * SIZE)
     assert (queue.min_offset, queue.max_offset) == (4, 15)
 
 
 def test_a_minimum_of_another_log_start_is_not_remembered(tmp_path: Path) -> None:
-    state = written(tmp_path).state(4 * SIZE)
+    state = QueueRecovery(written(tmp_path)).state(4 * SIZE)
     assert state.min == -1
     queue, _ = queue_of(tmp_path)
-    assert queue.restore(state, 4 * SIZE)
+    assert QueueRecovery(queue).restore(state, 4 * SIZE)
     assert queue.correct_min_offset(4 * SIZE)
     assert queue.min_offset == 4
 
@@ -75,9 +76,9 @@ def test_a_minimum_of_another_log_start_is_not_remembered(tmp_path: Path) -> Non
 def test_an_empty_queue_is_remembered(tmp_path: Path) -> None:
     (tmp_path / "T" / "3").mkdir(parents=True)
     queue, _ = queue_of(tmp_path)
-    state = queue.state(0)
+    state = QueueRecovery(queue).state(0)
     again, _ = queue_of(tmp_path)
-    assert again.restore(state, 0)
+    assert QueueRecovery(again).restore(state, 0)
     assert (again.min_offset, again.max_offset) == (0, 0)
 
 
@@ -98,10 +99,10 @@ def delete_the_last_file(root: Path) -> None:
 
 @pytest.mark.parametrize("touch", [touch_last_file, add_a_file, delete_the_last_file])
 def test_a_queue_that_was_touched_is_not_restored(tmp_path: Path, touch) -> None:  # type: ignore[no-untyped-def]
-    state = written(tmp_path).state(0)
+    state = QueueRecovery(written(tmp_path)).state(0)
     touch(tmp_path)
     queue, _ = queue_of(tmp_path)
-    assert not queue.restore(state, 0)
+    assert not QueueRecovery(queue).restore(state, 0)
     assert (queue.max_offset, queue.max_phy_offset) == (0, 0)
 
 
@@ -111,7 +112,7 @@ def test_times_in_whole_seconds_do_not_tell(tmp_path: Path) -> None:
     [last, *_] = sorted((tmp_path / "T" / "3").iterdir(), reverse=True)
     os.utime(last, ns=(0, 5_000_000_000))
     queue, _ = queue_of(tmp_path)
-    assert not queue.restore(before.state(0), 0)
+    assert not QueueRecovery(queue).restore(QueueRecovery(before).state(0), 0)
 
 
 def test_states_are_found_again(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_states_are_found_again(tmp_path: Path) -> None:
     save_queue_states(path, [queue], 0)
     states = load_queue_states(path)
     assert states.min_phy_offset == 0
-    assert states.find("T", 3) == queue.state(0)
+    assert states.find("T", 3) == QueueRecovery(queue).state(0)
     assert states.find("T", 4) is None
     assert states.find("U", 3) is None
 

@@ -8,9 +8,7 @@ UpdateGlobalWhiteAddrSubCommand.)
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import click
+from typing import Annotated, Final
 
 from remoting.body.data_version import DataVersion
 from remoting.command_custom_header import decode_header, encode_header
@@ -24,56 +22,36 @@ from remoting.headers.acl import (
 from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
+from tools.broker_changes import MEMBERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.message_text import second_text
-from tools.report import Column, Report, safe_line, table
-from tools.targets import ADDRESS_OPTION, master_targets, member_targets, place_text
+from tools.report import Cell, Report, columns, safe_line, table
+from tools.targets import Address, Masters, master_targets
 
-VERSION_COLUMNS: Final = (
-    Column("#Cluster Name", "clusterName"),
-    Column("#Broker Name", "brokerName"),
-    Column("#Broker Addr", "brokerAddr"),
-    Column("#AclFilePath", "aclFilePath"),
-    Column("#AclConfigVersionNum", "aclConfigVersionNum"),
-    Column("#AclLastUpdateTime", "aclLastUpdateTime"),
+VERSION_COLUMNS: Final = columns(
+    "#Cluster Name clusterName | #Broker Name brokerName | #Broker Addr brokerAddr | "
+    "#AclFilePath aclFilePath | #AclConfigVersionNum aclConfigVersionNum | "
+    "#AclLastUpdateTime aclLastUpdateTimestamp"
 )
 
-_MEMBERS = click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
-_ACCESS_KEY = click.option("-a", "--accessKey", "access_key", required=True, help="The account.")
+_WHITE_HELP: Final = "Addresses that may do everything: 10.10.103.*,192.168.0.*"
+_AccessKey = Annotated[str, "-a --accessKey", "The account."]
 
 
-@command("updateAclConfig")
-@ADDRESS_OPTION
-@_MEMBERS
-@_ACCESS_KEY
-@click.option("-s", "--secretKey", "secret_key", required=True, help="Its secret.")
-@click.option("-w", "--whiteRemoteAddress", "white", help="Addresses that need no signature.")
-@click.option("-i", "--defaultTopicPerm", "topic_perm", help="DENY, PUB, SUB or PUB|SUB.")
-@click.option("-u", "--defaultGroupPerm", "group_perm", help="DENY or SUB.")
-@click.option("-t", "--topicPerms", "topic_perms", help="topicA=DENY,topicD=SUB")
-@click.option("-g", "--groupPerms", "group_perms", help="groupA=DENY,groupD=SUB")
-@click.option(
-    "-m",
-    "--admin",
-    "is_admin",
-    type=bool,
-    default=False,
-    help="Whether the account is an administrator (true|false).",
-)
+@change("updateAclConfig", MEMBERS, "create or update plain access config to {} success.")
 def update_acl_config(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    access_key: str,
-    secret_key: str,
-    white: str | None,
-    topic_perm: str | None,
-    group_perm: str | None,
-    topic_perms: str | None,
-    group_perms: str | None,
-    is_admin: bool,
-) -> Report:
+    access_key: _AccessKey,
+    secret_key: Annotated[str, "-s --secretKey", "Its secret."],
+    white: Annotated[str | None, "-w --whiteRemoteAddress", "Addresses that need no signature."],
+    topic_perm: Annotated[str | None, "-i --defaultTopicPerm", "DENY, PUB, SUB or PUB|SUB."],
+    group_perm: Annotated[str | None, "-u --defaultGroupPerm", "DENY or SUB."],
+    topic_perms: Annotated[str | None, "-t --topicPerms", "topicA=DENY,topicD=SUB"],
+    group_perms: Annotated[str | None, "-g --groupPerms", "groupA=DENY,groupD=SUB"],
+    is_admin: Annotated[
+        bool, "-m --admin", "Whether the account is an administrator (true|false)."
+    ] = False,
+) -> Change:
     """Create or change an account at one broker or at all brokers of a cluster."""
     header = CreateAccessConfigRequestHeader(
         access_key=access_key,
@@ -85,92 +63,57 @@ def update_acl_config(
         topic_perms=topic_perms,
         group_perms=group_perms,
     )
-    targets = member_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, header)
-        lines.append(f"create or update plain access config to {target} success.")
     shown = {name: text for name, text in encode_header(header).items() if name != "secretKey"}
     facts = ", ".join(f"{name}={text}" for name, text in shown.items())
-    lines.append(safe_line(f"PlainAccessConfig [{facts}]"))
-    data = {"brokerAddrs": targets, "plainAccessConfig": shown | {"admin": is_admin}}
-    return Report("\n".join(lines), data)
+    return Change(
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        header,
+        data={"plainAccessConfig": shown | {"admin": is_admin}},
+        lines=(safe_line(f"PlainAccessConfig [{facts}]"),),
+    )
 
 
-def _delete_question(address: str | None, cluster: str | None, access_key: str) -> str:
-    return f"Delete account {access_key} from {place_text(address, cluster)}?"
-
-
-@command("deleteAclConfig", asks=_delete_question)
-@ADDRESS_OPTION
-@_MEMBERS
-@_ACCESS_KEY
-def delete_acl_config(
-    admin: AdminClient, address: str | None, cluster: str | None, access_key: str
-) -> Report:
+@change(
+    "deleteAclConfig",
+    MEMBERS,
+    "delete plain access config account from {} success.",
+    asks="Delete account {access_key} from {place}?",
+)
+def delete_acl_config(access_key: _AccessKey) -> Change:
     """Delete an account at one broker or at all brokers of a cluster."""
     header = DeleteAccessConfigRequestHeader(access_key=access_key)
-    targets = member_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.DELETE_ACL_CONFIG, header)
-        lines.append(f"delete plain access config account from {target} success.")
-    lines.append(f"account's accesskey is:{access_key}")
-    return Report("\n".join(lines), {"brokerAddrs": targets, "accessKey": access_key})
+    lines = (f"account's accesskey is:{access_key}",)
+    return Change(
+        RequestCode.DELETE_ACL_CONFIG, header, data={"accessKey": access_key}, lines=lines
+    )
 
 
-@command("updateGlobalWhiteAddr")
-@ADDRESS_OPTION
-@_MEMBERS
-@click.option(
-    "-g",
-    "--globalWhiteRemoteAddresses",
-    "addresses",
-    required=True,
-    help="Addresses that may do everything: 10.10.103.*,192.168.0.*",
-)
-@click.option("-p", "--aclFileFullPath", "path", help="Which of the broker's files.")
+@change("updateGlobalWhiteAddr", MEMBERS, "update global white remote addresses to {} success.")
 def update_global_white_addr(
-    admin: AdminClient, address: str | None, cluster: str | None, addresses: str, path: str | None
-) -> Report:
+    addresses: Annotated[str, "-g --globalWhiteRemoteAddresses", _WHITE_HELP],
+    path: Annotated[str | None, "-p --aclFileFullPath", "Which of the broker's files."],
+) -> Change:
     """Replace the list at one broker or at all brokers of a cluster."""
     header = UpdateGlobalWhiteAddrsConfigRequestHeader(
         global_white_addrs=addresses, acl_file_full_path=path
     )
-    targets = member_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header)
-        lines.append(f"update global white remote addresses to {target} success.")
-    data = {
-        "brokerAddrs": targets,
-        "globalWhiteRemoteAddresses": addresses.split(","),
-        "aclFileFullPath": path,
-    }
-    return Report("\n".join(lines), data)
+    data = {"globalWhiteRemoteAddresses": addresses.split(","), "aclFileFullPath": path}
+    return Change(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, header, data=data)
 
 
 @command("clusterAclConfigVersion")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
-def cluster_acl_config_version(
-    admin: AdminClient, address: str | None, cluster: str | None
-) -> Report:
+def cluster_acl_config_version(admin: AdminClient, address: Address, cluster: Masters) -> Report:
     """Each access control file of each broker with its version."""
-    rows, data = [], []
+    rows = []
     for target in master_targets(admin, address, cluster):
         header = _acl_info(admin, target)
         for path, version in _versions(target, header.all_acl_file_version).items():
-            facts = [header.cluster_name, header.broker_name, header.broker_addr, path]
-            facts.append(str(version.counter))
-            rows.append([*facts, second_text(version.timestamp)])
-            keys = [column.key for column in VERSION_COLUMNS[:4]]
-            item: dict[str, Any] = dict(zip(keys, facts, strict=False))
-            item |= {"aclConfigVersionNum": version.counter}
-            data.append(item | {"aclLastUpdateTimestamp": version.timestamp})
+            time = Cell(second_text(version.timestamp), version.timestamp)
+            where = (header.cluster_name, header.broker_name, header.broker_addr, path)
+            rows.append((*where, version.counter, time))
     whose = "cluster's" if address is None else "broker's"
-    text = table(VERSION_COLUMNS, rows).text
-    return Report(f"{text}\nget {whose} plain access config version success.", data)
+    found = table(VERSION_COLUMNS, rows)
+    return Report(f"{found.text}\nget {whose} plain access config version success.", found.data)
 
 
 def _acl_info(admin: AdminClient, target: str) -> GetBrokerAclConfigResponseHeader:

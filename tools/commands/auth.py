@@ -8,7 +8,7 @@ getUser and listUser show passwords, as in RocketMQ. (Java: the classes of tools
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import click
 
@@ -24,77 +24,57 @@ from remoting.headers.auth import (
 from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
+from tools.broker_changes import MEMBERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.report import Column, Report, safe_line, table
-from tools.targets import ADDRESS_OPTION, master_targets, member_targets, place_text
+from tools.report import Report, columns, safe_line, table
+from tools.targets import Address, master_targets, place_text
 
 InfoT = TypeVar("InfoT")
 
-USER_COLUMNS: Final = (
-    Column("#UserName", "username"),
-    Column("#Password", "password"),
-    Column("#UserType", "userType"),
-    Column("#UserStatus", "userStatus"),
+USER_COLUMNS: Final = columns(
+    "#UserName username | #Password password | #UserType userType | #UserStatus userStatus"
 )
-ACL_COLUMNS: Final = (
-    Column("#Subject", "subject"),
-    Column("#PolicyType", "policyType"),
-    Column("#Resource", "resource"),
-    Column("#Actions", "actions"),
-    Column("#SourceIp", "sourceIps"),
-    Column("#Decision", "decision"),
+ACL_COLUMNS: Final = columns(
+    "#Subject subject | #PolicyType policyType | #Resource resource | #Actions actions | "
+    "#SourceIp sourceIps | #Decision decision"
 )
 
-_MEMBERS = click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
-_MASTERS = click.option("-c", "--clusterName", "cluster", help="The masters of this cluster.")
-_USERNAME = click.option("-u", "--username", "username", required=True, help="The user.")
-_USER_TYPE = click.option("-t", "--userType", "user_type", help="Super or Normal.")
-_SUBJECT = click.option("-s", "--subject", "subject", required=True, help="User:NAME.")
-_FROM = click.option("-f", "--fromBroker", "source", required=True, help="Copy from, host:port.")
-_TO = click.option("-t", "--toBroker", "target", required=True, help="Copy to, host:port.")
+_Masters = Annotated[str | None, "-c --clusterName", "The masters of this cluster."]
+_Username = Annotated[str, "-u --username", "The user."]
+_UserType = Annotated[str | None, "-t --userType", "Super or Normal."]
+_Subject = Annotated[str, "-s --subject", "User:NAME."]
+_Resources = Annotated[str, "-r --resources", "Topic:t*,Group:g"]
+_Actions = Annotated[str, "-a --actions", "Pub,Sub,Get… or All."]
+_Sources = Annotated[str | None, "-i --sourceIp", "192.168.0.1,10.0.0.0/8; else: from all."]
+_Decision = Annotated[str, "-d --decision", "Allow or Deny."]
+_From = Annotated[str, "-f --fromBroker", "Copy from, host:port."]
+_To = Annotated[str, "-t --toBroker", "Copy to, host:port."]
 
 
 # -- users -------------------------------------------------------------------------------------
 
 
-@command("createUser")
-@ADDRESS_OPTION
-@_MEMBERS
-@_USERNAME
-@click.option("-p", "--password", "password", required=True, help="The user's secret key.")
-@_USER_TYPE
+@change("createUser", MEMBERS, "create user to {} success.")
 def create_user(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    username: str,
-    password: str,
-    user_type: str | None,
-) -> Report:
+    username: _Username,
+    password: Annotated[str, "-p --password", "The user's secret key."],
+    user_type: _UserType,
+) -> Change:
     """Create a user at one broker or at all brokers of a cluster."""
     info = UserInfo(
         username=username.strip(), password=password.strip(), user_type=_stripped(user_type)
     )
-    return _change_user(admin, RequestCode.AUTH_CREATE_USER, "create", address, cluster, info)
+    return _user_change(RequestCode.AUTH_CREATE_USER, info)
 
 
-@command("updateUser")
-@ADDRESS_OPTION
-@_MEMBERS
-@_USERNAME
-@click.option("-p", "--password", "password", help="A new secret key.")
-@_USER_TYPE
-@click.option("-s", "--userStatus", "user_status", help="enable or disable.")
+@change("updateUser", MEMBERS, "update user to {} success.")
 def update_user(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    username: str,
-    password: str | None,
-    user_type: str | None,
-    user_status: str | None,
-) -> Report:
+    username: _Username,
+    password: Annotated[str | None, "-p --password", "A new secret key."],
+    user_type: _UserType,
+    user_status: Annotated[str | None, "-s --userStatus", "enable or disable."],
+) -> Change:
     """Change password, type or status of a user at one broker or at all brokers of a cluster."""
     if password is None and user_type is None and user_status is None:
         raise click.UsageError("one of -p PASSWORD, -t TYPE and -s STATUS is needed")
@@ -106,52 +86,30 @@ def update_user(
         user_type=_stripped(user_type),
         user_status=_stripped(user_status),
     )
-    return _change_user(admin, RequestCode.AUTH_UPDATE_USER, "update", address, cluster, info)
+    return _user_change(RequestCode.AUTH_UPDATE_USER, info)
 
 
-def _change_user(
-    admin: AdminClient,
-    code: RequestCode,
-    verb: str,
-    address: str | None,
-    cluster: str | None,
-    info: UserInfo,
-) -> Report:
+def _user_change(code: RequestCode, info: UserInfo) -> Change:
     header = UserRequestHeader(username=info.username)
-    targets = member_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, code, header, info.to_json_bytes())
-        lines.append(f"{verb} user to {target} success.")
-    return Report("\n".join(lines), {"brokerAddrs": targets, "username": info.username})
+    return Change(code, header, info.to_json_bytes(), data={"username": info.username})
 
 
-def _delete_user_question(address: str | None, cluster: str | None, username: str) -> str:
-    return f"Delete user {username} with its ACL from {place_text(address, cluster)}?"
-
-
-@command("deleteUser", asks=_delete_user_question)
-@ADDRESS_OPTION
-@_MEMBERS
-@_USERNAME
-def delete_user(
-    admin: AdminClient, address: str | None, cluster: str | None, username: str
-) -> Report:
+@change(
+    "deleteUser",
+    MEMBERS,
+    "delete user to {} success.",
+    asks="Delete user {username} with its ACL from {place}?",
+)
+def delete_user(username: _Username) -> Change:
     """Delete a user and its ACL at one broker or at all brokers of a cluster."""
     header = UserRequestHeader(username=username.strip())
-    targets = member_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.AUTH_DELETE_USER, header)
-        lines.append(f"delete user to {target} success.")
-    return Report("\n".join(lines), {"brokerAddrs": targets, "username": username.strip()})
+    return Change(RequestCode.AUTH_DELETE_USER, header, data={"username": header.username})
 
 
 @command("getUser")
-@ADDRESS_OPTION
-@_MASTERS
-@_USERNAME
-def get_user(admin: AdminClient, address: str | None, cluster: str | None, username: str) -> Report:
+def get_user(
+    admin: AdminClient, address: Address, cluster: _Masters, username: _Username
+) -> Report:
     """Show a user of one broker, or of the first master of a cluster that has it."""
     for target in master_targets(admin, address, cluster):
         info = _find_user(admin, target, username.strip())
@@ -161,11 +119,11 @@ def get_user(admin: AdminClient, address: str | None, cluster: str | None, usern
 
 
 @command("listUser")
-@ADDRESS_OPTION
-@_MASTERS
-@click.option("-f", "--filter", "part", help="A part of the names.")
 def list_user(
-    admin: AdminClient, address: str | None, cluster: str | None, part: str | None
+    admin: AdminClient,
+    address: Address,
+    cluster: _Masters,
+    part: Annotated[str | None, "-f --filter", "A part of the names."],
 ) -> Report:
     """List the users of one broker, or of the first master of a cluster that has some."""
     for target in master_targets(admin, address, cluster):
@@ -179,10 +137,12 @@ def list_user(
 
 
 @command("copyUser")
-@_FROM
-@_TO
-@click.option("-u", "--usernames", "usernames", help="Only these, separated by commas.")
-def copy_user(admin: AdminClient, source: str, target: str, usernames: str | None) -> Report:
+def copy_user(
+    admin: AdminClient,
+    source: _From,
+    target: _To,
+    usernames: Annotated[str | None, "-u --usernames", "Only these, separated by commas."],
+) -> Report:
     """Create or update users of one broker at another."""
     if usernames and usernames.strip():
         named = [_find_user(admin, source, name) for name in _words(usernames)]
@@ -215,57 +175,52 @@ def _user_table(infos: Sequence[UserInfo]) -> Report:
 # -- ACLs --------------------------------------------------------------------------------------
 
 
-def _acl_options(function: Callable[..., Report]) -> Callable[..., Report]:
-    """Of createAcl and updateAcl."""
-    for option in (
-        click.option("-d", "--decision", "decision", required=True, help="Allow or Deny."),
-        click.option("-i", "--sourceIp", "sources", help="192.168.0.1,10.0.0.0/8; else: from all."),
-        click.option("-a", "--actions", "actions", required=True, help="Pub,Sub,Get… or All."),
-        click.option("-r", "--resources", "resources", required=True, help="Topic:t*,Group:g"),
-        _SUBJECT,
-        _MEMBERS,
-        ADDRESS_OPTION,
-    ):
-        function = option(function)
-    return function
-
-
-@command("createAcl")
-@_acl_options
-def create_acl(admin: AdminClient, **options: Any) -> Report:
+@change("createAcl", MEMBERS, "create acl to {} success.")
+def create_acl(
+    subject: _Subject,
+    resources: _Resources,
+    actions: _Actions,
+    sources: _Sources,
+    decision: _Decision,
+) -> Change:
     """Give a user rights, or deny them, at one broker or at all brokers of a cluster."""
-    return _change_acl(admin, RequestCode.AUTH_CREATE_ACL, "create", options)
+    policy = _policy(resources, actions, sources, decision)
+    return _acl_change(RequestCode.AUTH_CREATE_ACL, subject, policy)
 
 
-@command("updateAcl")
-@_acl_options
-def update_acl(admin: AdminClient, **options: Any) -> Report:
+@change("updateAcl", MEMBERS, "update acl to {} success.")
+def update_acl(
+    subject: _Subject,
+    resources: _Resources,
+    actions: _Actions,
+    sources: _Sources,
+    decision: _Decision,
+) -> Change:
     """Change rights of a user at one broker or at all brokers of a cluster."""
-    return _change_acl(admin, RequestCode.AUTH_UPDATE_ACL, "update", options)
+    policy = _policy(resources, actions, sources, decision)
+    return _acl_change(RequestCode.AUTH_UPDATE_ACL, subject, policy)
 
 
-def _change_acl(
-    admin: AdminClient, code: RequestCode, verb: str, options: dict[str, Any]
-) -> Report:
-    sources = None if options["sources"] is None else _words(options["sources"])
-    if sources is not None and not sources:
+def _policy(resources: str, actions: str, sources: str | None, decision: str) -> PolicyInfo:
+    source_ips = None if sources is None else _words(sources)
+    if source_ips is not None and not source_ips:
         raise click.UsageError("-i names no address; leave it out to allow all")
     entries = [
         PolicyEntryInfo(
             resource=resource,
-            actions=_words(options["actions"]),
-            source_ips=sources,
-            decision=options["decision"].strip(),
+            actions=_words(actions),
+            source_ips=source_ips,
+            decision=decision.strip(),
         )
-        for resource in _words(options["resources"])
+        for resource in _words(resources)
     ]
-    info = AclInfo(subject=options["subject"].strip(), policies=[PolicyInfo(entries=entries)])
-    targets = member_targets(admin, options["address"], options["cluster"])
-    lines = []
-    for target in targets:
-        admin.call(target, code, AclRequestHeader(subject=info.subject), info.to_json_bytes())
-        lines.append(f"{verb} acl to {target} success.")
-    return Report("\n".join(lines), {"brokerAddrs": targets, "acl": info.to_json()})
+    return PolicyInfo(entries=entries)
+
+
+def _acl_change(code: RequestCode, subject: str, policy: PolicyInfo) -> Change:
+    info = AclInfo(subject=subject.strip(), policies=[policy])
+    header = AclRequestHeader(subject=info.subject)
+    return Change(code, header, info.to_json_bytes(), data={"acl": info.to_json()})
 
 
 def _delete_acl_question(
@@ -275,33 +230,18 @@ def _delete_acl_question(
     return f"Delete {what} of {subject} from {place_text(address, cluster)}?"
 
 
-@command("deleteAcl", asks=_delete_acl_question)
-@ADDRESS_OPTION
-@_MEMBERS
-@_SUBJECT
-@click.option("-r", "--resources", "resource", help="One resource; else the whole ACL.")
+@change("deleteAcl", MEMBERS, "delete acl to {} success.", asks=_delete_acl_question)
 def delete_acl(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    subject: str,
-    resource: str | None,
-) -> Report:
+    subject: _Subject,
+    resource: Annotated[str | None, "-r --resources", "One resource; else the whole ACL."],
+) -> Change:
     """Delete rights of a user at one broker or at all brokers of a cluster."""
     header = DeleteAclRequestHeader(subject=subject.strip(), resource=resource)
-    targets = member_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.AUTH_DELETE_ACL, header)
-        lines.append(f"delete acl to {target} success.")
-    return Report("\n".join(lines), {"brokerAddrs": targets, "subject": header.subject})
+    return Change(RequestCode.AUTH_DELETE_ACL, header, data={"subject": header.subject})
 
 
 @command("getAcl")
-@ADDRESS_OPTION
-@_MASTERS
-@_SUBJECT
-def get_acl(admin: AdminClient, address: str | None, cluster: str | None, subject: str) -> Report:
+def get_acl(admin: AdminClient, address: Address, cluster: _Masters, subject: _Subject) -> Report:
     """Show the ACL of a user at one broker or at the masters of a cluster."""
     targets = master_targets(admin, address, cluster)
     found = [_find_acl(admin, target, subject.strip()) for target in targets]
@@ -309,16 +249,12 @@ def get_acl(admin: AdminClient, address: str | None, cluster: str | None, subjec
 
 
 @command("listAcl")
-@ADDRESS_OPTION
-@_MASTERS
-@click.option("-s", "--subject", "subject", help="A part of the subjects.")
-@click.option("-r", "--resource", "resource", help="A part of the resources.")
 def list_acl(
     admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    subject: str | None,
-    resource: str | None,
+    address: Address,
+    cluster: _Masters,
+    subject: Annotated[str | None, "-s --subject", "A part of the subjects."],
+    resource: Annotated[str | None, "-r --resource", "A part of the resources."],
 ) -> Report:
     """List the ACLs of one broker or of the masters of a cluster."""
     header = ListAclsRequestHeader(subject_filter=subject, resource_filter=resource)
@@ -329,10 +265,12 @@ def list_acl(
 
 
 @command("copyAcl")
-@_FROM
-@_TO
-@click.option("-s", "--subjects", "subjects", help="Only these, separated by commas.")
-def copy_acl(admin: AdminClient, source: str, target: str, subjects: str | None) -> Report:
+def copy_acl(
+    admin: AdminClient,
+    source: _From,
+    target: _To,
+    subjects: Annotated[str | None, "-s --subjects", "Only these, separated by commas."],
+) -> Report:
     """Merge ACLs of one broker into those of another; their users must be there."""
     if subjects and subjects.strip():
         named = [_find_acl(admin, source, subject) for subject in _words(subjects)]

@@ -7,8 +7,7 @@ CleanExpiredCQSubCommand, CleanUnusedTopicCommand, DeleteExpiredCommitLogSubComm
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -17,17 +16,24 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import SettingKey, SettingValue
 from tools.properties_text import parse_lines, properties_lines, setting_body
-from tools.report import Report, Reports, safe_line
-from tools.targets import ADDRESS_OPTION, headed_targets, master_targets, member_targets
+from tools.report import Report, safe_line
+from tools.targets import (
+    Address,
+    Masters,
+    Members,
+    headed_targets,
+    master_targets,
+    member_targets,
+    place_text,
+)
 
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 @command("brokerStatus")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
-def broker_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
+def broker_status(admin: AdminClient, address: Address, cluster: Members) -> Report:
     """All runtime statistics of one broker or of all brokers of a cluster."""
     targets = member_targets(admin, address, cluster)
     tables = {target: admin.runtime_info(target) for target in targets}
@@ -52,9 +58,7 @@ def _json_value(key: str, text: str) -> Any:
 
 
 @command("getBrokerConfig")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All brokers of this cluster.")
-def get_broker_config(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
+def get_broker_config(admin: AdminClient, address: Address, cluster: Members) -> Report:
     """The settings that are in force."""
     lines, data = [], {}
     for target, heading in headed_targets(admin, address, cluster).items():
@@ -65,20 +69,13 @@ def get_broker_config(admin: AdminClient, address: str | None, cluster: str | No
 
 
 @command("updateBrokerConfig")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
-@click.option("-k", "--key", required=True, help="Setting.")
-@click.option("-v", "--value", required=True, help="Its new value.")
-@click.option(
-    "-a", "--updateAllBroker", "with_slaves", type=bool, default=False, help="Slaves, too."
-)
 def update_broker_config(
     admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    key: str,
-    value: str,
-    with_slaves: bool,
+    address: Address,
+    cluster: Masters,
+    key: SettingKey,
+    value: SettingValue,
+    with_slaves: Annotated[bool, "-a --updateAllBroker", "Slaves, too."] = False,
 ) -> Report:
     """Change a setting; a refusal by one broker of a cluster does not stop the others."""
     body = setting_body(key, value)
@@ -103,22 +100,21 @@ def update_broker_config(
     return Report("\n".join(lines), data)
 
 
-def _question(what: str) -> Callable[..., str]:
-    def question(address: str | None, cluster: str | None) -> str:
-        if address is not None:
-            return f"{what} at broker {address}?"
-        return f"{what} at {'every cluster' if cluster is None else f'cluster {cluster}'}?"
-
-    return question
-
-
 def _clean(name: str, code: RequestCode, what: str) -> click.Command:
     """A command that has one broker, a cluster, or all clusters clean up."""
 
-    @command(name, asks=_question(what))
-    @ADDRESS_OPTION
-    @click.option("-c", "--cluster", "cluster", help="Cluster name; all clusters without -b, -c.")
-    def clean(admin: AdminClient, address: str | None, cluster: str | None) -> Reports:
+    def question(address: str | None, cluster: str | None) -> str:
+        where = "every cluster" if address is cluster is None else place_text(address, cluster)
+        return f"{what} at {where}?"
+
+    @command(name, asks=question)
+    def clean(
+        admin: AdminClient,
+        address: Address,
+        cluster: Annotated[
+            str | None, "-c --cluster", "Cluster name; all clusters without -b, -c."
+        ],
+    ) -> Report:
         targets = admin.targets(address, cluster)
         for target in targets:
             admin.call(target, code)

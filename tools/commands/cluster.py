@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import click
+from typing import Annotated, Any, Final
 
 from remoting.errors import RemotingError
 from tools.admin_client import AdminClient, BrokerAddress
 from tools.broker_numbers import first_number, number, out_tps_key
 from tools.command_line import command, print_error
 from tools.errors import AdminError
-from tools.report import Column, Report, table
+from tools.options import FLAG
+from tools.report import Report, columns, table
 
-COLUMNS = (
-    Column("#Cluster Name", "clusterName"),
-    Column("#Broker Name", "brokerName"),
-    Column("#BID", "brokerId"),
-    Column("#Addr", "brokerAddr"),
-    Column("#Version", "version"),
-    Column("#InTPS(LOAD)", "inTps", right=True),
-    Column("#OutTPS(LOAD)", "outTps", right=True),
-    Column("#PCWait(ms)", "pageCacheLockTimeMills", right=True),
-    Column("#Hour", "hour", right=True),
-    Column("#SPACE", "space", right=True),
+COLUMNS: Final = columns(
+    "#Cluster Name clusterName | #Broker Name brokerName | #BID brokerId | #Addr brokerAddr | "
+    "#Version version | #InTPS(LOAD) inTps > | #OutTPS(LOAD) outTps > | "
+    "#PCWait(ms) pageCacheLockTimeMills > | #Hour hour > | #SPACE space >"
 )
 UNKNOWN = "-"
-MORE_COLUMNS = (
-    Column("#Cluster Name", "clusterName"),
-    Column("#Broker Name", "brokerName"),
-    Column("#InTotalYest", "inTotalYest", right=True),
-    Column("#OutTotalYest", "outTotalYest", right=True),
-    Column("#InTotalToday", "inTotalToday", right=True),
-    Column("#OutTotalToday", "outTotalToday", right=True),
+MORE_COLUMNS: Final = columns(
+    "#Cluster Name clusterName | #Broker Name brokerName | #InTotalYest inTotalYest > | "
+    "#OutTotalYest outTotalYest > | #InTotalToday inTotalToday > | #OutTotalToday outTotalToday >"
 )
 
 
 @command("clusterList")
-@click.option("-m", "--moreStats", "more", is_flag=True, help="Print totals instead of rates.")
-@click.option("-c", "--clusterName", "cluster", help="Only this cluster.")
-def cluster_list(admin: AdminClient, more: bool, cluster: str | None) -> Report:
+def cluster_list(
+    admin: AdminClient,
+    more: Annotated[bool, "-m --moreStats", "Print totals instead of rates.", FLAG],
+    cluster: Annotated[str | None, "-c --clusterName", "Only this cluster."],
+) -> Report:
     """One row for each broker; a broker that cannot be reached has its row too."""
     brokers = admin.brokers(cluster)
     rows = [(broker, _runtime_info(admin, broker)) for broker in brokers]

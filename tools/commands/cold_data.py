@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
-from remoting.errors import RemotingError
 from remoting.remoting_serializable import JsonError, loads_body
 from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
+from tools.broker_changes import MASTERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.properties_text import setting_body
 from tools.report import Report, safe_line
-from tools.targets import ADDRESS_OPTION, headed_targets, master_targets
+from tools.targets import Address, Members, headed_targets
 
 _LAST_MS: Final = 253_402_300_800_000
 """The year 10000: no date that can be shown."""
@@ -29,74 +28,40 @@ _TIMES: Final = {
     "lastColdReadTimeMills": "lastColdReadTimeFormat",
     "createTimeMills": "createTimeFormat",
 }
+_Group = Annotated[str, "-g --consumerGroup", "Consumer group."]
 _MODE_FIELD: Final = "READ_AHEAD_MODE"
-_CLUSTER_OPTION: Final = click.option(
-    "-c", "--clusterName", "cluster", help="All masters of this cluster."
-)
-_ALL_OPTION: Final = click.option(
-    "-c", "--clusterName", "cluster", help="All brokers of this cluster."
-)
 
 
-@command("updateColdDataFlowCtrGroupConfig")
-@ADDRESS_OPTION
-@_CLUSTER_OPTION
-@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
-@click.option("-v", "--threshold", required=True, help="Bytes that it may read in 5 seconds.")
+@change(
+    "updateColdDataFlowCtrGroupConfig",
+    MASTERS,
+    "updateColdDataFlowCtrGroupConfig success, {}",
+    goes_on=True,
+)
 def update_cold_data_flow_ctr_group_config(
-    admin: AdminClient, address: str | None, cluster: str | None, group: str, threshold: str
-) -> Report:
+    group: _Group,
+    threshold: Annotated[str, "-v --threshold", "Bytes that it may read in 5 seconds."],
+) -> Change:
     """Limit how much old data a group reads."""
-    body = setting_body(group, threshold)
     code = RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG
-    done = _each_master(admin, address, cluster, lambda target: admin.call(target, code, body=body))
-    lines = [f"updateColdDataFlowCtrGroupConfig success, {target}" for target in done]
-    data = {"brokerAddrs": done, "consumerGroup": group, "threshold": threshold}
-    return Report("\n".join(lines), data)
+    data = {"consumerGroup": group, "threshold": threshold}
+    return Change(code, body=setting_body(group, threshold), data=data)
 
 
-@command("removeColdDataFlowCtrGroupConfig")
-@ADDRESS_OPTION
-@_CLUSTER_OPTION
-@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group.")
-def remove_cold_data_flow_ctr_group_config(
-    admin: AdminClient, address: str | None, cluster: str | None, group: str
-) -> Report:
+@change(
+    "removeColdDataFlowCtrGroupConfig",
+    MASTERS,
+    "remove broker cold read threshold success, {}",
+    goes_on=True,
+)
+def remove_cold_data_flow_ctr_group_config(group: _Group) -> Change:
     """Remove a group's own limit; the limit for all groups counts again."""
-    body = group.strip().encode()
     code = RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG
-    done = _each_master(admin, address, cluster, lambda target: admin.call(target, code, body=body))
-    lines = [f"remove broker cold read threshold success, {target}" for target in done]
-    return Report("\n".join(lines), {"brokerAddrs": done, "consumerGroup": group})
-
-
-def _each_master(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    ask: Callable[[str], object],
-) -> list[str]:
-    """Ask each; a refusal by one does not stop the others. Raises AdminError at the end."""
-    done, failures = [], []
-    for target in master_targets(admin, address, cluster):
-        try:
-            ask(target)
-        except (RemotingError, AdminError) as error:
-            failures.append(str(error))
-        else:
-            done.append(target)
-    if failures:
-        succeeded = f"succeeded at brokers: {', '.join(done)}; failed: " if done else ""
-        raise AdminError(succeeded + "; ".join(failures))
-    return done
+    return Change(code, body=group.strip().encode(), data={"consumerGroup": group})
 
 
 @command("getColdDataFlowCtrInfo")
-@ADDRESS_OPTION
-@_ALL_OPTION
-def get_cold_data_flow_ctr_info(
-    admin: AdminClient, address: str | None, cluster: str | None
-) -> Report:
+def get_cold_data_flow_ctr_info(admin: AdminClient, address: Address, cluster: Members) -> Report:
     """Show which groups have read old data in the last minute, and the limits."""
     lines, data = [], {}
     for target, heading in headed_targets(admin, address, cluster).items():
@@ -141,18 +106,16 @@ def _row(row: Any) -> Any:
 
 
 @command("setCommitLogReadAheadMode")
-@ADDRESS_OPTION
-@_ALL_OPTION
-@click.option(
-    "-m",
-    "--commitLogReadAheadMode",
-    "mode",
-    required=True,
-    type=click.Choice(["0", "1"]),
-    help="0: the kernel reads ahead, the default; 1: it does not.",
-)
 def set_commit_log_read_ahead_mode(
-    admin: AdminClient, address: str | None, cluster: str | None, mode: str
+    admin: AdminClient,
+    address: Address,
+    cluster: Members,
+    mode: Annotated[
+        str,
+        "-m --commitLogReadAheadMode",
+        "0: the kernel reads ahead, the default; 1: it does not.",
+        click.Choice(["0", "1"]),
+    ],
 ) -> Report:
     """Let the kernel read ahead in the commit log, or not."""
     lines, data = [], {}

@@ -10,9 +10,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
-
-import click
+from typing import Annotated, Final
 
 from tools.admin_client import AdminClient
 from tools.command_line import command
@@ -27,8 +25,9 @@ _BLANK_MAGIC: Final = 0xCBD43194
 
 
 @command("dumpCompactionLog")
-@click.option("-f", "--file", "path", help="A file of a compaction log.")
-def dump_compaction_log(admin: AdminClient, path: str | None) -> Reports:
+def dump_compaction_log(
+    admin: AdminClient, path: Annotated[str | None, "-f --file", "A file of a compaction log."]
+) -> Reports:
     """Print the messages of the file."""
     if path is None:
         raise AdminError("miss dump log file name")

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import click
+from typing import Annotated, Any, Final
 
 from remoting.body.client_connection import Connection, ProducerInfo, ProducerTableInfo
 from remoting.mq_version import version_name
@@ -15,24 +13,20 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
-from tools.report import Column, Report, safe_line, table
+from tools.report import Cell, Column, Report, columns, safe_line, table
 
-CONSUMER_COLUMNS = (
-    Column("#ClientId", "clientId"),
-    Column("#ClientAddr", "clientAddr"),
-    Column("#Language", "language"),
-    Column("#Version", "version"),
+CONSUMER_COLUMNS: Final = columns(
+    "#ClientId clientId | #ClientAddr clientAddr | #Language language | #Version version"
 )
-SUBSCRIPTION_COLUMNS = (
-    Column("#Topic", "topic"),
-    Column("#SubExpression", "subExpression"),
-)
+SUBSCRIPTION_COLUMNS: Final = columns("#Topic topic | #SubExpression subExpression")
 
 
 @command("consumerConnection")
-@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group name.")
-@click.option("-b", "--brokerAddr", "address", help="Ask this broker (host:port).")
-def consumer_connection(admin: AdminClient, group: str, address: str | None) -> Report:
+def consumer_connection(
+    admin: AdminClient,
+    group: Annotated[str, "-g --consumerGroup", "Consumer group name."],
+    address: Annotated[str | None, "-b --brokerAddr", "Ask this broker (host:port)."],
+) -> Report:
     """The live members of a group and what they subscribe to."""
     found = admin.find_consumer_connection(group, address)
     if found is None:
@@ -64,24 +58,26 @@ def _client_row(client: Connection) -> tuple[str, str, str, str]:
 
 
 @command("producerConnection")
-@click.option("-g", "--producerGroup", "group", required=True, help="Producer group name.")
-@click.option(
-    "-t", "--topic", required=True, help="A topic that they send to; selects the broker to ask."
-)
-def producer_connection(admin: AdminClient, group: str, topic: str) -> Report:
+def producer_connection(
+    admin: AdminClient,
+    group: Annotated[str, "-g --producerGroup", "Producer group name."],
+    topic: Annotated[str, "-t --topic", "A topic that they send to; selects the broker to ask."],
+) -> Report:
     """The live members of a producer group, numbered."""
     clients = sorted(
         admin.producer_connection(group, topic).connection_set, key=lambda client: client.client_id
     )
-    columns = (Column("#No", "number"), *CONSUMER_COLUMNS)
-    rows = [(i, *_client_row(client)) for i, client in enumerate(clients, start=1)]
-    text = table(columns, [(f"{i:04d}", *row) for i, *row in rows]).text
-    return Report(text, table(columns, rows).data)
+    shown = (Column("#No", "number"), *CONSUMER_COLUMNS)
+    rows = [
+        (Cell(f"{i:04d}", i), *_client_row(client)) for i, client in enumerate(clients, start=1)
+    ]
+    return table(shown, rows)
 
 
 @command("producer")
-@click.option("-b", "--broker", "address", required=True, help="Broker address, host:port.")
-def producer(admin: AdminClient, address: str) -> Report:
+def producer(
+    admin: AdminClient, address: Annotated[str, "-b --broker", "Broker address, host:port."]
+) -> Report:
     """A line for each producer of each group at one broker."""
     body = admin.call(address, RequestCode.GET_ALL_PRODUCER_INFO).body
     groups = ProducerTableInfo.from_json_bytes(body).data

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -22,39 +22,30 @@ from tools.admin_client import RETRY_PREFIX, AdminClient
 from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_text import second_text
-from tools.report import Column, Report, table
+from tools.options import POSITIVE
+from tools.report import Cell, Column, Report, columns, table
 
-QUEUE_COLUMNS: Final = (
-    Column("#Topic", "topic"),
-    Column("#Broker Name", "brokerName"),
-    Column("#QID", "queueId"),
-    Column("#Broker Offset", "brokerOffset"),
-    Column("#Consumer Offset", "consumerOffset"),
-    Column("#Diff", "diff"),
-    Column("#LastTime", "lastTime"),
+QUEUE_COLUMNS: Final = columns(
+    "#Topic topic | #Broker Name brokerName | #QID queueId | #Broker Offset brokerOffset | "
+    "#Consumer Offset consumerOffset | #Diff diff | #LastTime lastTimestamp"
 )
 CLIENT_COLUMN: Final = Column("#Client IP", "clientIP")
 CLIENT_POSITION: Final = 5
 BROKER_COLUMNS: Final = (QUEUE_COLUMNS[0], Column("#Group", "group"), *QUEUE_COLUMNS[1:])
 BROKER_TIMEOUT_MS: Final = 50_000
 MAX_NAMED: Final = 10
-GROUP_COLUMNS: Final = (
-    Column("#Group", "group"),
-    Column("#Count", "count"),
-    Column("#Version", "version"),
-    Column("#Type", "type"),
-    Column("#Model", "model"),
-    Column("#TPS", "tps"),
-    Column("#Diff Total", "diffTotal"),
+GROUP_COLUMNS: Final = columns(
+    "#Group group | #Count count | #Version version | #Type type | #Model model | #TPS tps | "
+    "#Diff Total diffTotal"
 )
 
 
 @command("consumerProgress")
-@click.option("-g", "--groupName", "group", help="Consumer group name; all groups without it.")
-@click.option("-t", "--topicName", "topic", help="Only this topic; needs -g.")
-@click.option("-s", "--showClientIP", "with_clients", type=bool, default=False, help="Who reads.")
 def consumer_progress(
-    admin: AdminClient, group: str | None, topic: str | None, with_clients: bool
+    admin: AdminClient,
+    group: Annotated[str | None, "-g --groupName", "Consumer group name; all groups without it."],
+    topic: Annotated[str | None, "-t --topicName", "Only this topic; needs -g."],
+    with_clients: Annotated[bool, "-s --showClientIP", "Who reads."] = False,
 ) -> Report:
     """Each queue of one group, or one row for each group."""
     if group is None:
@@ -75,6 +66,7 @@ def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: 
         known = ", ".join(_groups(admin)[:MAX_NAMED]) or "none"
         raise AdminError(f"group {group} has consumed nothing yet; groups with progress: {known}")
     clients = _queue_clients(admin, group) if with_clients else {}
+    keys = [column.key for column in QUEUE_COLUMNS]
     rows, data = [], []
     for queue in sorted(stats.offset_table, key=lambda q: (q.topic, q.broker_name, q.queue_id)):
         offset = stats.offset_table[queue]
@@ -83,19 +75,18 @@ def _one_group(admin: AdminClient, group: str, topic: str | None, with_clients: 
         facts += [offset.broker_offset, offset.consumer_offset, diff]
         last = offset.last_timestamp
         row = [*facts, second_text(last) if last > 0 else "N/A"]
-        keys = [column.key for column in QUEUE_COLUMNS[:6]]
-        item = dict(zip(keys, facts, strict=True)) | {"lastTimestamp": last}
+        item = dict(zip(keys, [*facts, last], strict=True))
         if with_clients:
             row.insert(CLIENT_POSITION, clients.get(queue, "N/A"))
             item["clientIP"] = clients.get(queue)
         rows.append(row)
         data.append(item)
-    columns = list(QUEUE_COLUMNS)
+    shown = list(QUEUE_COLUMNS)
     if with_clients:
-        columns.insert(CLIENT_POSITION, CLIENT_COLUMN)
+        shown.insert(CLIENT_POSITION, CLIENT_COLUMN)
     offsets = stats.offset_table.values()
     total = sum(offset.broker_offset - offset.consumer_offset for offset in offsets)
-    lines = [table(columns, rows).text, ""]
+    lines = [table(shown, rows).text, ""]
     lines += [f"Consume TPS: {stats.consume_tps:.2f}", f"Diff Total: {total}"]
     found = {"queues": data, "consumeTps": stats.consume_tps, "diffTotal": total}
     return Report("\n".join(lines), found)
@@ -168,19 +159,17 @@ def _group_info(admin: AdminClient, group: str) -> GroupConsumeInfo:
 
 
 @command("brokerConsumeStats")
-@click.option("-b", "--brokerAddr", "address", required=True, help="Broker address, host:port.")
-@click.option(
-    "-t",
-    "--timeoutMillis",
-    "timeout_ms",
-    type=click.IntRange(1),
-    default=BROKER_TIMEOUT_MS,
-    help=f"How long to wait for the answer [{BROKER_TIMEOUT_MS}].",
-)
-@click.option("-l", "--level", type=int, default=0, help="Only queues with at least this lag [0].")
-@click.option("-o", "--order", type=bool, default=False, help="Only ordered topics (true|false).")
 def broker_consume_stats(
-    admin: AdminClient, address: str, timeout_ms: int, level: int, order: bool
+    admin: AdminClient,
+    address: Annotated[str, "-b --brokerAddr", "Broker address, host:port."],
+    timeout_ms: Annotated[
+        int,
+        "-t --timeoutMillis",
+        f"How long to wait for the answer [{BROKER_TIMEOUT_MS}].",
+        POSITIVE,
+    ] = BROKER_TIMEOUT_MS,
+    level: Annotated[int, "-l --level", "Only queues with at least this lag [0]."] = 0,
+    order: Annotated[bool, "-o --order", "Only ordered topics (true|false)."] = False,
 ) -> Report:
     """Every queue of every group at one broker, except queues without a consumer offset."""
     header = GetConsumeStatsInBrokerHeader(is_order=order)
@@ -188,18 +177,16 @@ def broker_consume_stats(
         address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_ms=timeout_ms
     )
     stats = ConsumeStatsList.from_json_bytes(response.body)
-    rows, data = [], []
+    rows = []
     for group, queue, offset in _flat(stats):
         diff = offset.broker_offset - offset.consumer_offset
-        if diff < level or offset.last_timestamp <= 0:
-            continue
-        facts: list[object] = [queue.topic, group, queue.broker_name, queue.queue_id]
-        facts += [offset.broker_offset, offset.consumer_offset, diff]
-        rows.append([*facts, second_text(offset.last_timestamp)])
-        keys = [column.key for column in BROKER_COLUMNS[:-1]]
-        data.append(dict(zip(keys, facts, strict=True)) | {"lastTimestamp": offset.last_timestamp})
-    text = f"{table(BROKER_COLUMNS, rows).text}\n\nDiff Total: {stats.total_diff}"
-    return Report(text, {"queues": data, "diffTotal": stats.total_diff})
+        if diff >= level and offset.last_timestamp > 0:
+            last = Cell(second_text(offset.last_timestamp), offset.last_timestamp)
+            place = (queue.topic, group, queue.broker_name, queue.queue_id)
+            rows.append((*place, offset.broker_offset, offset.consumer_offset, diff, last))
+    found = table(BROKER_COLUMNS, rows)
+    text = f"{found.text}\n\nDiff Total: {stats.total_diff}"
+    return Report(text, {"queues": found.data, "diffTotal": stats.total_diff})
 
 
 def _flat(stats: ConsumeStatsList) -> Iterator[tuple[str, MessageQueue, OffsetWrapper]]:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final
-
-import click
+from typing import Annotated, Any, Final
 
 from remoting.body.client_connection import Connection
 from remoting.body.consumer_running_info import ConsumerRunningInfo
@@ -19,31 +17,25 @@ from remoting.remoting_serializable import JavaDouble
 from tools.admin_client import AdminClient
 from tools.command_line import command, print_error
 from tools.errors import AdminError
-from tools.report import Column, Report, table
+from tools.options import FLAG
+from tools.report import Report, columns, table
 from tools.running_info import format_running_info, queue_problems, same_subscription
 
-STATUS_COLUMNS: Final = (
-    Column("#Index", "index"),
-    Column("#ClientId", "clientId"),
-    Column("#Version", "version"),
-    Column("#ConsumerRunningInfoFile", "file"),
+STATUS_COLUMNS: Final = columns(
+    "#Index index | #ClientId clientId | #Version version | #ConsumerRunningInfoFile file"
 )
 _UNSAFE_IN_NAME: Final = re.compile(r"[^A-Za-z0-9@#._-]")
 
 
 @command("consumerStatus")
-@click.option("-g", "--consumerGroup", "group", required=True, help="Consumer group name.")
-@click.option(
-    "-i", "--clientId", "client_id", help="Only this member, printed instead of written to a file."
-)
-@click.option("-b", "--brokerAddr", "address", help="Ask this broker who is online (host:port).")
-@click.option("-s", "--jstack", "with_jstack", is_flag=True, help="With the members' threads.")
 def consumer_status(
     admin: AdminClient,
-    group: str,
-    client_id: str | None,
-    address: str | None,
-    with_jstack: bool,
+    group: Annotated[str, "-g --consumerGroup", "Consumer group name."],
+    client_id: Annotated[
+        str | None, "-i --clientId", "Only this member, printed instead of written to a file."
+    ],
+    address: Annotated[str | None, "-b --brokerAddr", "Ask this broker who is online (host:port)."],
+    with_jstack: Annotated[bool, "-s --jstack", "With the members' threads.", FLAG],
 ) -> Report:
     """Write a file of running info for each member, and report anomalies."""
     if client_id is not None:

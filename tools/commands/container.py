@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
-
-import click
+from typing import Annotated, Final
 
 from remoting.headers.container import AddBrokerRequestHeader, RemoveBrokerRequestHeader
 from remoting.request_code import RequestCode
@@ -24,21 +22,17 @@ _BROKER_NOT_EXIST: Final = 211
 """A container is of 5.x, where this number has another name than in 4.x."""
 _BROKER_ID: Final = re.compile(r"-?[0-9]{1,18}")
 
-_CONTAINER = click.option(
-    "-c", "--brokerContainerAddr", "container", required=True, help="Container, host:port."
-)
+_Container = Annotated[str, "-c --brokerContainerAddr", "Container, host:port."]
 
 
 @command("addBroker")
-@_CONTAINER
-@click.option(
-    "-b",
-    "--brokerConfigPath",
-    "path",
-    required=True,
-    help="Settings file of the broker, on the container's host.",
-)
-def add_broker(admin: AdminClient, container: str, path: str) -> Report:
+def add_broker(
+    admin: AdminClient,
+    container: _Container,
+    path: Annotated[
+        str, "-b --brokerConfigPath", "Settings file of the broker, on the container's host."
+    ],
+) -> Report:
     """Start one more broker in a container; done once it serves."""
     header = AddBrokerRequestHeader(config_path=path.strip())
     admin.call(container.strip(), RequestCode.ADD_BROKER, header, timeout_ms=_TIMEOUT_MS)
@@ -47,15 +41,11 @@ def add_broker(admin: AdminClient, container: str, path: str) -> Report:
 
 
 @command("removeBroker")
-@_CONTAINER
-@click.option(
-    "-b",
-    "--brokerIdentity",
-    "identity",
-    required=True,
-    help="The broker: clusterName:brokerName:brokerId.",
-)
-def remove_broker(admin: AdminClient, container: str, identity: str) -> Report:
+def remove_broker(
+    admin: AdminClient,
+    container: _Container,
+    identity: Annotated[str, "-b --brokerIdentity", "The broker: clusterName:brokerName:brokerId."],
+) -> Report:
     """Stop one broker of a container; its files stay."""
     header = _parse_identity(identity)
     answer = admin.call(

@@ -8,7 +8,7 @@ UpdateControllerConfigSubCommand, ReElectMasterSubCommand, CleanControllerBroker
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
@@ -32,19 +32,16 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient, unknown
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import FLAG, SettingKey, SettingValue
 from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, Reports, safe_line
 
 _NULL: Final = "null"
 
-_CONTROLLER = click.option(
-    "-a", "--controllerAddress", "controller", required=True, help="Controller, host:port."
-)
-_CONTROLLERS = click.option(
-    "-a", "--controllerAddress", "controllers", required=True, help="host:port;host:port"
-)
-_CLUSTER = click.option("-c", "--clusterName", "cluster", help="All broker names of this cluster.")
-_NAME = click.option("-b", "--brokerName", "broker_name", help="Broker name.")
+_Controller = Annotated[str, "-a --controllerAddress", "Controller, host:port."]
+_Controllers = Annotated[str, "-a --controllerAddress", "host:port;host:port"]
+_Cluster = Annotated[str | None, "-c --clusterName", "All broker names of this cluster."]
+_Name = Annotated[str | None, "-b --brokerName", "Broker name."]
 
 
 def _need_one(cluster: str | None, broker_name: str | None) -> None:
@@ -74,8 +71,7 @@ def _leader(admin: AdminClient, controller: str) -> str:
 
 
 @command("getControllerMetaData")
-@_CONTROLLER
-def get_controller_meta_data(admin: AdminClient, controller: str) -> Report:
+def get_controller_meta_data(admin: AdminClient, controller: _Controller) -> Report:
     """The controllers of a group and their leader."""
     found = _metadata(admin, controller)
     peers = [peer for peer in (found.peers or "").split(";") if peer]
@@ -95,11 +91,8 @@ def get_controller_meta_data(admin: AdminClient, controller: str) -> Report:
 
 
 @command("getSyncStateSet")
-@_CONTROLLER
-@_CLUSTER
-@_NAME
 def get_sync_state_set(
-    admin: AdminClient, controller: str, cluster: str | None, broker_name: str | None
+    admin: AdminClient, controller: _Controller, cluster: _Cluster, broker_name: _Name
 ) -> Report:
     """Which brokers of a group are in sync, as its controller sees them."""
     _need_one(cluster, broker_name)
@@ -143,9 +136,7 @@ def _replica_text(replica: ReplicaIdentity) -> str:
 
 
 @command("getBrokerEpoch")
-@_CLUSTER
-@_NAME
-def get_broker_epoch(admin: AdminClient, cluster: str | None, broker_name: str | None) -> Report:
+def get_broker_epoch(admin: AdminClient, cluster: _Cluster, broker_name: _Name) -> Report:
     """Which part of its log each master of a broker wrote."""
     _need_one(cluster, broker_name)
     brokers = admin.brokers(cluster)
@@ -180,8 +171,7 @@ def _epoch_lines(address: str, found: EpochEntryCache) -> Iterator[str]:
 
 
 @command("getControllerConfig")
-@_CONTROLLERS
-def get_controller_config(admin: AdminClient, controllers: str) -> Report:
+def get_controller_config(admin: AdminClient, controllers: _Controllers) -> Report:
     """The settings of each controller."""
     lines, data = [], {}
     for address in _addresses(controllers):
@@ -191,10 +181,9 @@ def get_controller_config(admin: AdminClient, controllers: str) -> Report:
 
 
 @command("updateControllerConfig")
-@_CONTROLLERS
-@click.option("-k", "--key", required=True, help="Setting.")
-@click.option("-v", "--value", required=True, help="Its new value.")
-def update_controller_config(admin: AdminClient, controllers: str, key: str, value: str) -> Report:
+def update_controller_config(
+    admin: AdminClient, controllers: _Controllers, key: SettingKey, value: SettingValue
+) -> Report:
     """Change a setting in each controller; a refusal does not stop the others."""
     body = setting_body(key, value)
     done, failures = [], []
@@ -223,12 +212,12 @@ def _addresses(controllers: str) -> list[str]:
 
 
 @command("electMaster")
-@_CONTROLLER
-@click.option("-b", "--brokerId", "broker_id", type=int, required=True, help="Who becomes master.")
-@click.option("-bn", "--brokerName", "broker_name", required=True, help="Broker name.")
-@click.option("-c", "--clusterName", "cluster", required=True, help="Cluster name.")
 def elect_master(
-    admin: AdminClient, controller: str, broker_id: int, broker_name: str, cluster: str
+    admin: AdminClient,
+    controller: _Controller,
+    broker_id: Annotated[int, "-b --brokerId", "Who becomes master."],
+    broker_name: Annotated[str, "-bn --brokerName", "Broker name."],
+    cluster: Annotated[str, "-c --clusterName", "Cluster name."],
 ) -> Report:
     """Have the controller make a broker of a group its master."""
     header = ElectMasterRequestHeader(
@@ -282,18 +271,13 @@ def _question(
 
 
 @command("cleanBrokerMetadata", asks=_question)
-@_CONTROLLER
-@click.option("-b", "--brokerControllerIdsToClean", "broker_ids", help="Ids: 1;2;3 [all].")
-@click.option("-bn", "--brokerName", "broker_name", required=True, help="Broker name.")
-@click.option("-c", "--clusterName", "cluster", help="Cluster name; needed without -l.")
-@click.option("-l", "--cleanLivingBroker", "living", is_flag=True, help="Even those alive.")
 def clean_broker_metadata(
     admin: AdminClient,
-    controller: str,
-    broker_ids: str | None,
-    broker_name: str,
-    cluster: str | None,
-    living: bool,
+    controller: _Controller,
+    broker_ids: Annotated[str | None, "-b --brokerControllerIdsToClean", "Ids: 1;2;3 [all]."],
+    broker_name: Annotated[str, "-bn --brokerName", "Broker name."],
+    cluster: Annotated[str | None, "-c --clusterName", "Cluster name; needed without -l."],
+    living: Annotated[bool, "-l --cleanLivingBroker", "Even those alive.", FLAG],
 ) -> Reports:
     """Have the controller forget brokers of a group."""
     ids = _ids(broker_ids)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -27,9 +27,10 @@ from tools.admin_client import DLQ_PREFIX, MASTER_ID, RETRY_PREFIX, TIMEOUT_MS, 
 from tools.broker_numbers import day_sum, first_number, number, out_tps_key
 from tools.command_line import command, print_error
 from tools.errors import AdminError
+from tools.options import FLAG
 from tools.properties_text import parse_lines
 from tools.report import Report
-from tools.targets import ADDRESS_OPTION, master_targets
+from tools.targets import Address, master_targets
 
 DEFAULT_DIRECTORY: Final = "/tmp/rocketmq/export"
 CONFIG_KEYS: Final = (
@@ -73,14 +74,13 @@ PUT_NUMS: Final = "TOPIC_PUT_NUMS"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
-_CLUSTER = click.option("-c", "--clusterName", "cluster", required=True, help="Cluster name.")
-_DIRECTORY = click.option(
-    "-f",
-    "--filePath",
-    "directory",
-    type=click.Path(path_type=Path),
-    help=f"Directory of the file [{DEFAULT_DIRECTORY}].",
-)
+_Cluster = Annotated[str, "-c --clusterName", "Cluster name."]
+_Directory = Annotated[
+    Path | None,
+    "-f --filePath",
+    f"Directory of the file [{DEFAULT_DIRECTORY}].",
+    click.Path(path_type=Path),
+]
 
 
 def _write(directory: Path | None, name: str, tree: dict[str, Any]) -> Report:
@@ -100,9 +100,7 @@ def _write(directory: Path | None, name: str, tree: dict[str, Any]) -> Report:
 
 
 @command("exportConfigs")
-@_CLUSTER
-@_DIRECTORY
-def export_configs(admin: AdminClient, cluster: str, directory: Path | None) -> Report:
+def export_configs(admin: AdminClient, cluster: _Cluster, directory: _Directory) -> Report:
     """The masters' most important settings and the cluster's size: configs.json."""
     brokers = admin.brokers(cluster)
     masters = [broker for broker in brokers if broker.broker_id == MASTER_ID]
@@ -123,22 +121,14 @@ def export_configs(admin: AdminClient, cluster: str, directory: Path | None) -> 
 
 
 @command("exportMetadata")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="Add up all masters of this cluster.")
-@_DIRECTORY
-@click.option("-t", "--topic", "only_topics", is_flag=True, help="Topics only: topic.json.")
-@click.option(
-    "-g", "--subscriptionGroup", "only_groups", is_flag=True, help="subscriptionGroup.json."
-)
-@click.option("-s", "--specialTopic", "special", is_flag=True, help="Retry and dead letter topics.")
 def export_metadata(
     admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    directory: Path | None,
-    only_topics: bool,
-    only_groups: bool,
-    special: bool,
+    address: Address,
+    cluster: Annotated[str | None, "-c --clusterName", "Add up all masters of this cluster."],
+    directory: _Directory,
+    only_topics: Annotated[bool, "-t --topic", "Topics only: topic.json.", FLAG],
+    only_groups: Annotated[bool, "-g --subscriptionGroup", "subscriptionGroup.json.", FLAG],
+    special: Annotated[bool, "-s --specialTopic", "Retry and dead letter topics.", FLAG],
 ) -> Report:
     """The topics and groups that users made, of one broker or a cluster: metadata.json."""
     if only_topics and only_groups:
@@ -219,9 +209,7 @@ def _user_groups(admin: AdminClient, target: str) -> SubscriptionGroupWrapper:
 
 
 @command("exportMetrics")
-@_CLUSTER
-@_DIRECTORY
-def export_metrics(admin: AdminClient, cluster: str, directory: Path | None) -> Report:
+def export_metrics(admin: AdminClient, cluster: _Cluster, directory: _Directory) -> Report:
     """The load of each master and the total: metrics.json."""
     report = {}
     tps = dict.fromkeys(("normalInTps", "normalOutTps", "scheduleInTps", "transInTps"), 0.0)

@@ -1,12 +1,20 @@
-"""The settings of consumer groups: updateSubGroup, getConsumerConfig, deleteSubGroup.
+"""The settings of consumer groups: updateSubGroup, getConsumerConfig, deleteSubGroup,
+setConsumeMode.
 
-(Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand.)
+(Java: UpdateSubGroupSubCommand, GetConsumerConfigSubCommand, DeleteSubscriptionGroupCommand,
+SetConsumeModeSubCommand.)
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import click
 
+from remoting.body.message_request_mode import (
+    MessageRequestMode,
+    SetMessageRequestModeRequestBody,
+)
 from remoting.body.subscription_group_config import (
     GroupRetryPolicy,
     SubscriptionGroupConfig,
@@ -16,45 +24,35 @@ from remoting.headers.admin import DeleteSubscriptionGroupRequestHeader
 from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, broker_address, unknown
+from tools.broker_changes import CREATE_AT_MASTERS, MASTERS, Change, change
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import NATURAL
 from tools.removal import delete_topic
 from tools.report import Report, safe_line
 from tools.targets import master_targets, place_text
 
 
-@command("updateSubGroup")
-@click.option("-b", "--brokerAddr", "address", help="Create it at this broker (host:port).")
-@click.option("-c", "--clusterName", "cluster", help="Create it at all masters of this cluster.")
-@click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
-@click.option("-s", "--consumeEnable", "enable", type=bool, default=True, help="May consume.")
-@click.option("-m", "--consumeFromMinEnable", "from_min", type=bool, default=False)
-@click.option("-d", "--consumeBroadcastEnable", "broadcast", type=bool, default=False)
-@click.option("-q", "--retryQueueNums", "retry_queues", type=click.IntRange(0), default=1)
-@click.option("-r", "--retryMaxTimes", "retry_times", type=int, default=16)
-@click.option("-i", "--brokerId", "broker_id", type=click.IntRange(0), default=0)
-@click.option("-w", "--whichBrokerWhenConsumeSlowly", "slow_id", type=click.IntRange(0), default=1)
-@click.option("-a", "--notifyConsumerIdsChanged", "notify", type=bool, default=True)
-@click.option("-o", "--consumeMessageOrderly", "orderly", type=bool, help="5.x: in order.")
-@click.option("-p", "--groupRetryPolicy", "policy", help="5.x: a policy for gRPC clients, as JSON.")
-@click.option("--attributes", help="Attributes of 5.x: +name=value sets, -name removes.")
+@change("updateSubGroup", CREATE_AT_MASTERS, "create subscription group to {} success.")
 def update_sub_group(
-    admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    group: str,
-    enable: bool,
-    from_min: bool,
-    broadcast: bool,
-    retry_queues: int,
-    retry_times: int,
-    broker_id: int,
-    slow_id: int,
-    notify: bool,
-    orderly: bool | None,
-    policy: str | None,
-    attributes: str | None,
-) -> Report:
+    *,
+    group: Annotated[str, "-g --groupName", "Consumer group name."],
+    enable: Annotated[bool, "-s --consumeEnable", "May consume."] = True,
+    from_min: Annotated[bool, "-m --consumeFromMinEnable"] = False,
+    broadcast: Annotated[bool, "-d --consumeBroadcastEnable"] = False,
+    retry_queues: Annotated[int, "-q --retryQueueNums", NATURAL] = 1,
+    retry_times: Annotated[int, "-r --retryMaxTimes"] = 16,
+    broker_id: Annotated[int, "-i --brokerId", NATURAL] = 0,
+    slow_id: Annotated[int, "-w --whichBrokerWhenConsumeSlowly", NATURAL] = 1,
+    notify: Annotated[bool, "-a --notifyConsumerIdsChanged"] = True,
+    orderly: Annotated[bool | None, "-o --consumeMessageOrderly", "5.x: in order."],
+    policy: Annotated[
+        str | None, "-p --groupRetryPolicy", "5.x: a policy for gRPC clients, as JSON."
+    ],
+    attributes: Annotated[
+        str | None, "--attributes", "Attributes of 5.x: +name=value sets, -name removes."
+    ],
+) -> Change:
     """Create or change a group at one broker or at every master of a cluster."""
     config = SubscriptionGroupConfig(
         group_name=group,
@@ -70,15 +68,9 @@ def update_sub_group(
         group_retry_policy=None if policy is None else _policy(policy),
         attributes=None if attributes is None else _attributes(attributes),
     )
-    body = config.to_json_bytes()
-    targets = master_targets(admin, address, cluster)
-    lines = []
-    for target in targets:
-        admin.call(target, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
-        lines.append(f"create subscription group to {target} success.")
-    lines.append(_config_text(config))
-    data = {"brokerAddrs": targets, "subscriptionGroupConfig": config.to_json()}
-    return Report("\n".join(lines), data)
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    data = {"subscriptionGroupConfig": config.to_json()}
+    return Change(code, body=config.to_json_bytes(), data=data, lines=(_config_text(config),))
 
 
 def _policy(text: str) -> GroupRetryPolicy:
@@ -127,8 +119,9 @@ def _settings(config: SubscriptionGroupConfig) -> dict[str, str]:
 
 
 @command("getConsumerConfig")
-@click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
-def get_consumer_config(admin: AdminClient, group: str) -> Report:
+def get_consumer_config(
+    admin: AdminClient, group: Annotated[str, "-g --groupName", "Consumer group name."]
+) -> Report:
     """The group's settings at every broker name that knows it."""
     info = admin.cluster_info()
     names: set[str] = set()
@@ -170,16 +163,14 @@ def _question(group: str, address: str | None, cluster: str | None, remove_offse
 
 
 @command("deleteSubGroup", asks=_question)
-@click.option("-b", "--brokerAddr", "address", help="Delete it from this broker (host:port).")
-@click.option("-c", "--clusterName", "cluster", help="Delete it from all masters of this cluster.")
-@click.option("-g", "--groupName", "group", required=True, help="Consumer group name.")
-@click.option("-r", "--removeOffset", "remove_offset", type=bool, default=False)
 def delete_sub_group(
     admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    group: str,
-    remove_offset: bool,
+    address: Annotated[str | None, "-b --brokerAddr", "Delete it from this broker (host:port)."],
+    cluster: Annotated[
+        str | None, "-c --clusterName", "Delete it from all masters of this cluster."
+    ],
+    group: Annotated[str, "-g --groupName", "Consumer group name."],
+    remove_offset: Annotated[bool, "-r --removeOffset"] = False,
 ) -> Report:
     """Delete a group; from a cluster also its retry and dead letter topics."""
     header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=remove_offset)
@@ -196,3 +187,31 @@ def delete_sub_group(
         lines.append(f"delete topic [{topic}] from NameServer success.")
     data = {"groupName": group, "brokerAddrs": targets, "topics": topics}
     return Report("\n".join(lines), data)
+
+
+@change("setConsumeMode", MASTERS, "set consume mode to {} success.")
+def set_consume_mode(
+    topic: Annotated[str, "-t --topicName", "Topic name."],
+    group: Annotated[str, "-g --groupName", "Consumer group name."],
+    mode: Annotated[
+        str,
+        "-m --mode",
+        "How its members get messages.",
+        click.Choice([mode.value for mode in MessageRequestMode]),
+    ],
+    share: Annotated[
+        int,
+        "-q --popShareQueueNum",
+        "How many other members a popping one shares its queues with [0: all].",
+    ] = 0,
+) -> Change:
+    """Have the members of a group pull queues of their own, or pop."""
+    body = SetMessageRequestModeRequestBody(
+        topic=topic,
+        consumer_group=group,
+        mode=MessageRequestMode(mode),
+        pop_share_queue_num=share,
+    )
+    line = f"topic[{topic}] group[{group}] consume mode[{mode}] popShareQueueNum[{share}]"
+    code = RequestCode.SET_MESSAGE_REQUEST_MODE
+    return Change(code, body=body.to_json_bytes(), data=body.to_json(), lines=(line,))

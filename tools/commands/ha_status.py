@@ -1,13 +1,15 @@
-"""haStatus: the replication status of masters and slaves. (Java: HAStatusSubCommand.)
+"""Replication: haStatus of masters and slaves, resetMasterFlushOffset.
 
-What only our brokers say (id, state, age of the lag, last error) is "-" for a Java broker.
+What only our brokers say (id, state, age of the lag, last error) is "-" for a Java broker. What the
+master's flush offset is for: docs/replication.md. (Java: HAStatusSubCommand,
+ResetMasterFlushOffsetSubCommand.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -18,6 +20,7 @@ from remoting.body.ha_runtime_info import (
     SlaveSyncInfo,
 )
 from remoting.errors import RemotingError
+from remoting.headers.ha import ResetMasterFlushOffsetHeader
 from remoting.remoting_serializable import JsonError, loads_lenient
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -25,23 +28,14 @@ from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
 from tools.command_line import command, print_error
 from tools.errors import AdminError, BrokerAnswerError
 from tools.message_text import second_text
-from tools.report import Column, Report, safe_line, table
+from tools.report import Report, columns, safe_line, table
 
-COLUMNS: Final = (
-    Column("#Replica", "id"),
-    Column("#Addr", "addr"),
-    Column("#State", "state"),
-    Column("#Lag", "lag", right=True),
-    Column("#Lag(s)", "lagSeconds", right=True),
-    Column("#Speed", "speed", right=True),
-    Column("#Since", "since"),
-    Column("#Last error", "lastError"),
+COLUMNS: Final = columns(
+    "#Replica id | #Addr addr | #State state | #Lag lag > | #Lag(s) lagSeconds > | "
+    "#Speed speed > | #Since since | #Last error lastError"
 )
-SYNC_COLUMNS: Final = (
-    Column("#Metadata", "kind"),
-    Column("#Last success", "lastSuccess"),
-    Column("#Failures", "failures", right=True),
-    Column("#Last error", "lastError"),
+SYNC_COLUMNS: Final = columns(
+    "#Metadata kind | #Last success lastSuccess | #Failures failures > | #Last error lastError"
 )
 NONE: Final = "-"
 BAR_WIDTH: Final = 30
@@ -80,9 +74,13 @@ class Lag:
 
 
 @command("haStatus", is_view=True)
-@click.option("-b", "--brokerAddr", "address", help="Broker address, host:port.")
-@click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
-def ha_status(admin: AdminClient, address: str | None, cluster: str | None) -> Report:
+def ha_status(
+    admin: AdminClient,
+    address: Annotated[str | None, "-b --brokerAddr", "Broker address, host:port."],
+    cluster: Annotated[
+        str | None, "-c --clusterName", "Brokers of this cluster [default: of all]."
+    ],
+) -> Report:
     """Every replica of every master, and the slaves' own ends of their links."""
     if address is not None and cluster is not None:
         raise click.UsageError("-b ADDRESS and -c CLUSTER exclude each other")
@@ -342,3 +340,22 @@ def duration_text(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@command("resetMasterFlushOffset")
+def reset_master_flush_offset(
+    admin: AdminClient,
+    address: Annotated[str, "-b --brokerAddr", "Slave, host:port."],
+    offset: Annotated[
+        int,
+        "-o --offset",
+        "Position in the commit log up to which the master had flushed.",
+        click.IntRange(0, (1 << 63) - 1),
+    ],
+) -> Report:
+    """Reset the master's flush offset at a slave."""
+    address = address.strip()
+    header = ResetMasterFlushOffsetHeader(master_flush_offset=offset)
+    admin.call(address, RequestCode.RESET_MASTER_FLUSH_OFFSET, header)
+    text = f"reset master flush offset to {offset} success"
+    return Report(text, {"brokerAddr": address, "masterFlushOffset": offset})

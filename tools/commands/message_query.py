@@ -1,7 +1,8 @@
-"""Queries for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset.
+"""Queries for single messages: queryMsgById, ByKey, ByUniqueKey, ByOffset, and queryMsgTraceById:
+who sent a message and who consumed it, as clients wrote it into the trace topic.
 
 (Java: QueryMsgByIdSubCommand, QueryMsgByKeySubCommand, QueryMsgByUniqueKeySubCommand,
-QueryMsgByOffsetSubCommand.)
+QueryMsgByOffsetSubCommand, QueryMsgTraceByIdSubCommand.)
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import codecs
 import secrets
 from collections.abc import Iterator
-from typing import Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -18,31 +19,25 @@ from remoting.headers.admin import ConsumeMessageDirectlyRequestHeader
 from remoting.headers.query import ViewMessageRequestHeader
 from remoting.request_code import RequestCode
 from tools.admin_client import TIMEOUT_MS, AdminClient
-from tools.command_line import command
+from tools.command_line import command, print_error
 from tools.errors import AdminError
 from tools.message_decoder import MessageExt, decode_message_id, decode_messages
 from tools.message_finder import END_OF_TIME, MAX_BY_KEY, query_messages
 from tools.message_puller import MessagePuller
 from tools.message_sender import MessageSender
-from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
+from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body, second_text
 from tools.message_track import track_message
-from tools.report import Column, Report, safe_text, table
+from tools.options import FLAG, NATURAL, POSITIVE, Topic
+from tools.report import Column, Report, columns, safe_text, table
+from tools.trace_data import PUB, SUB, TraceView, decode_traces
 
-KEY_COLUMNS: Final = (
-    Column("#Message ID", "msgId"),
-    Column("#QID", "queueId", right=True),
-    Column("#Offset", "queueOffset", right=True),
-)
+KEY_COLUMNS: Final = columns("#Message ID msgId | #QID queueId > | #Offset queueOffset >")
 MAX_BY_UNIQUE_KEY: Final = 32
 
-_CLIENT = click.option(
-    "-d", "--clientId", "client_id", help="Let this client consume it; needs -g."
-)
-_ROUTE = click.option(
-    "-c", "--cluster", "route_of", help="Ask the brokers of this cluster or topic instead."
-)
-_FORMAT = click.option("-f", "--bodyFormat", "charset", help="Show the body, too, in this charset.")
-_GROUP = click.option("-g", "--consumerGroup", "group", help="Consumer group name; needs -d.")
+_Client = Annotated[str | None, "-d --clientId", "Let this client consume it; needs -g."]
+_Route = Annotated[str | None, "-c --cluster", "Ask the brokers of this cluster or topic instead."]
+_Format = Annotated[str | None, "-f --bodyFormat", "Show the body, too, in this charset."]
+_Group = Annotated[str | None, "-g --consumerGroup", "Consumer group name; needs -d."]
 
 
 def _check_pair(group: str | None, client_id: str | None) -> None:
@@ -51,24 +46,17 @@ def _check_pair(group: str | None, client_id: str | None) -> None:
 
 
 @command("queryMsgById")
-@click.option("-i", "--msgId", "msg_ids", required=True, help="Offset ids, separated by commas.")
-@_GROUP
-@_CLIENT
-@click.option("-s", "--sendMessage", "resend", type=bool, default=False, help="Send it again.")
-@click.option("-u", "--unitName", "unit", help="Accepted as in RocketMQ; not used.")
-@click.option("-t", "--topic", "topic", help="Accepted as in 5.x; the id says it.")
-@click.option("-c", "--cluster", "cluster", help="Accepted as in 5.x; the id says the broker.")
-@_FORMAT
 def query_msg_by_id(
     admin: AdminClient,
-    msg_ids: str,
-    group: str | None,
-    client_id: str | None,
-    resend: bool,
-    unit: str | None,
-    topic: str | None,
-    cluster: str | None,
-    charset: str | None,
+    *,
+    msg_ids: Annotated[str, "-i --msgId", "Offset ids, separated by commas."],
+    group: _Group,
+    client_id: _Client,
+    resend: Annotated[bool, "-s --sendMessage", "Send it again."] = False,
+    unit: Annotated[str | None, "-u --unitName", "Accepted as in RocketMQ; not used."],
+    topic: Annotated[str | None, "-t --topic", "Accepted as in 5.x; the id says it."],
+    cluster: Annotated[str | None, "-c --cluster", "Accepted as in 5.x; the id says the broker."],
+    charset: _Format,
 ) -> Iterator[Report]:
     """Show messages, or with -g -d have them consumed, or with -s true send them again."""
     _check_pair(group, client_id)
@@ -185,20 +173,15 @@ def _send_again(admin: AdminClient, message: MessageExt) -> Report:
 
 
 @command("queryMsgByKey")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-k", "--msgKey", "key", required=True, help="Message key.")
-@click.option("-b", "--beginTimestamp", "begin_ms", type=int, default=0, help="Stored since, ms.")
-@click.option("-e", "--endTimestamp", "end_ms", type=int, default=END_OF_TIME, help="Until, ms.")
-@click.option("-m", "--maxNum", "count", type=click.IntRange(1), default=MAX_BY_KEY)
-@_ROUTE
 def query_msg_by_key(
     admin: AdminClient,
-    topic: str,
-    key: str,
-    begin_ms: int,
-    end_ms: int,
-    count: int,
-    route_of: str | None,
+    *,
+    topic: Topic,
+    key: Annotated[str, "-k --msgKey", "Message key."],
+    begin_ms: Annotated[int, "-b --beginTimestamp", "Stored since, ms."] = 0,
+    end_ms: Annotated[int, "-e --endTimestamp", "Until, ms."] = END_OF_TIME,
+    count: Annotated[int, "-m --maxNum", POSITIVE] = MAX_BY_KEY,
+    route_of: _Route,
 ) -> Report:
     """The messages with a key, oldest first."""
     messages = query_messages(
@@ -218,20 +201,14 @@ def query_msg_by_key(
 
 
 @command("queryMsgByUniqueKey")
-@click.option("-i", "--msgId", "msg_id", required=True, help="Unique key of the message.")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@_GROUP
-@_CLIENT
-@click.option("-a", "--showAll", "show_all", is_flag=True, help="All copies, not only the first.")
-@_ROUTE
 def query_msg_by_unique_key(
     admin: AdminClient,
-    msg_id: str,
-    topic: str,
-    group: str | None,
-    client_id: str | None,
-    show_all: bool,
-    route_of: str | None,
+    msg_id: Annotated[str, "-i --msgId", "Unique key of the message."],
+    topic: Topic,
+    group: _Group,
+    client_id: _Client,
+    show_all: Annotated[bool, "-a --showAll", "All copies, not only the first.", FLAG],
+    route_of: _Route,
 ) -> Iterator[Report]:
     """Show the message that a client sent with this id, or with -g -d have it consumed."""
     _check_pair(group, client_id)
@@ -247,20 +224,13 @@ def query_msg_by_unique_key(
 
 
 @command("queryMsgByOffset")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
-@click.option(
-    "-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id."
-)
-@click.option("-o", "--offset", type=click.IntRange(0), required=True, help="Queue offset.")
-@_FORMAT
 def query_msg_by_offset(
     admin: AdminClient,
-    topic: str,
-    broker_name: str,
-    queue_id: int,
-    offset: int,
-    charset: str | None,
+    topic: Topic,
+    broker_name: Annotated[str, "-b --brokerName", "Broker name."],
+    queue_id: Annotated[int, "-i --queueId", "Queue id.", NATURAL],
+    offset: Annotated[int, "-o --offset", "Queue offset.", NATURAL],
+    charset: _Format,
 ) -> Report:
     """Show the message at one place of a queue."""
     _check_charset(charset)
@@ -273,3 +243,67 @@ def query_msg_by_offset(
             f"{result.status}, the next is {result.next_begin_offset}"
         )
     return _detail(admin, result.messages[0], charset=charset)
+
+
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+
+
+def _columns(group: str, time: str) -> tuple[Column, ...]:
+    return (
+        Column("#Type", "type"),
+        Column(group, "group"),
+        Column("#ClientHost", "clientHost"),
+        Column(time, "time"),
+        Column("#CostTimes", "cost"),
+        Column("#Status", "status"),
+    )
+
+
+PUB_COLUMNS: Final = _columns("#ProducerGroup", "#SendTime")
+SUB_COLUMNS: Final = _columns("#ConsumerGroup", "#ConsumerTime")
+
+
+@command("queryMsgTraceById")
+def query_msg_trace_by_id(
+    admin: AdminClient,
+    msg_id: Annotated[str, "-i --msgId", "The message's unique key."],
+    topic: Annotated[str, "-t --traceTopic", "Topic of the traces."] = TRACE_TOPIC,
+    begin_ms: Annotated[int, "-b --beginTimestamp", "Stored since, ms."] = 0,
+    end_ms: Annotated[int, "-e --endTimestamp", "Until, ms."] = END_OF_TIME,
+    count: Annotated[int, "-c --maxNum", POSITIVE] = MAX_BY_KEY,
+) -> Report:
+    """A table for each time it was sent, then one for each group that consumed it."""
+    views: list[TraceView] = []
+    for message in query_messages(
+        admin, topic, msg_id, count, unique=False, begin_ms=begin_ms, end_ms=end_ms
+    ):
+        found, damaged = decode_traces(msg_id, message)
+        views += found
+        if damaged:
+            print_error("queryMsgTraceById", f"{message.msg_id}: {damaged} damaged traces left out")
+    if not views:
+        raise AdminError(f"topic {topic} has no trace of message {msg_id}")
+    sent = [view for view in views if view.kind == PUB]
+    tables = [table(PUB_COLUMNS, [_row(view)]).text for view in sent]
+    consumed = [view for view in views if view.kind == SUB]
+    for group in dict.fromkeys(view.group for view in consumed):
+        rows = [_row(view) for view in consumed if view.group == group]
+        tables.append(table(SUB_COLUMNS, rows).text)
+    return Report("\n\n".join(tables), [_data(view) for view in sent + consumed])
+
+
+def _row(view: TraceView) -> tuple[str, ...]:
+    time = second_text(view.timestamp_ms)
+    status = "success" if view.success else "failed"
+    return view.kind, view.group, view.client_host, time, f"{view.cost_ms}ms", status
+
+
+def _data(view: TraceView) -> dict[str, Any]:
+    return {
+        "type": view.kind,
+        "group": view.group,
+        "clientHost": view.client_host,
+        "timestamp": view.timestamp_ms,
+        "costTime": view.cost_ms,
+        "success": view.success,
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Annotated, Final
 
 import click
 
@@ -20,6 +20,7 @@ from tools.errors import AdminError
 from tools.message_decoder import MessageExt
 from tools.message_puller import TOOLS_GROUP, MessagePuller, PullResult
 from tools.message_text import TAGS, message_json, message_line, parse_time, queue_text
+from tools.options import NATURAL, POSITIVE, SHOW_DEFAULT, Topic
 from tools.report import Report, safe_line
 
 DEFAULT_COUNT: Final = 128
@@ -28,32 +29,19 @@ RULER: Final = "-" * 56
 
 
 @command("consumeMessage")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-b", "--brokerName", "broker_name", help="Broker name.")
-@click.option("-i", "--queueId", "queue_id", type=click.IntRange(0), help="Queue id; needs -b.")
-@click.option("-o", "--offset", type=click.IntRange(0), help="Queue offset; needs -i.")
-@click.option("-g", "--consumerGroup", "group", default=TOOLS_GROUP, help="Consumer group name.")
-@click.option("-s", "--beginTimestamp", "begin", help=f"Not before: {TIME_HELP}.")
-@click.option("-e", "--endTimestamp", "end", help=f"Before: {TIME_HELP}.")
-@click.option(
-    "-c",
-    "--MessageNumber",
-    "count",
-    type=click.IntRange(1),
-    default=DEFAULT_COUNT,
-    show_default=True,
-    help="Number of messages.",
-)
 def consume_message(
     admin: AdminClient,
-    topic: str,
-    broker_name: str | None,
-    queue_id: int | None,
-    offset: int | None,
-    group: str,
-    begin: str | None,
-    end: str | None,
-    count: int,
+    *,
+    topic: Topic,
+    broker_name: Annotated[str | None, "-b --brokerName", "Broker name."],
+    queue_id: Annotated[int | None, "-i --queueId", "Queue id; needs -b.", NATURAL],
+    offset: Annotated[int | None, "-o --offset", "Queue offset; needs -i.", NATURAL],
+    group: Annotated[str, "-g --consumerGroup", "Consumer group name."] = TOOLS_GROUP,
+    begin: Annotated[str | None, "-s --beginTimestamp", f"Not before: {TIME_HELP}."],
+    end: Annotated[str | None, "-e --endTimestamp", f"Before: {TIME_HELP}."],
+    count: Annotated[
+        int, "-c --MessageNumber", "Number of messages.", POSITIVE, SHOW_DEFAULT
+    ] = DEFAULT_COUNT,
 ) -> Iterator[Report]:
     """Messages of the whole topic, of one broker, of one queue, or from one offset on."""
     _check(broker_name, queue_id, offset)
@@ -129,31 +117,22 @@ def _nothing(queue: MessageQueue, start: int, result: PullResult) -> Report:
     return Report(f"{queue_text(queue)} {what} status={result.status}, offset={start}")
 
 
-_CHARSET = click.option(
-    "-c", "--charsetName", "charset", default="UTF-8", help="Charset (UTF-8, GBK)."
-)
-_EXPRESSION = click.option(
-    "-s", "--subExpression", "expression", default="*", help="Tags: TagA || TagB."
-)
-_BEGIN = click.option("-b", "--beginTimestamp", "begin", help=f"Not before: {TIME_HELP}.")
-_END = click.option("-e", "--endTimestamp", "end", help=f"Before: {TIME_HELP}.")
+_Charset = Annotated[str, "-c --charsetName", "Charset (UTF-8, GBK)."]
+_Expression = Annotated[str, "-s --subExpression", "Tags: TagA || TagB."]
+_Begin = Annotated[str | None, "-b --beginTimestamp", f"Not before: {TIME_HELP}."]
+_End = Annotated[str | None, "-e --endTimestamp", f"Before: {TIME_HELP}."]
 
 
 @command("printMsg")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@_CHARSET
-@_EXPRESSION
-@_BEGIN
-@_END
-@click.option("-d", "--printBody", "with_body", type=bool, default=True, help="Print bodies.")
 def print_msg(
     admin: AdminClient,
-    topic: str,
-    charset: str,
-    expression: str,
-    begin: str | None,
-    end: str | None,
-    with_body: bool,
+    *,
+    topic: Topic,
+    charset: _Charset = "UTF-8",
+    expression: _Expression = "*",
+    begin: _Begin,
+    end: _End,
+    with_body: Annotated[bool, "-d --printBody", "Print bodies."] = True,
 ) -> Iterator[Report]:
     """Every message of a topic, queue after queue."""
     _check_charset(charset)
@@ -198,30 +177,19 @@ def _message_report(message: MessageExt, charset: str | None) -> Report:
 
 
 @command("printMsgByQueue")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-a", "--brokerName", "broker_name", required=True, help="Broker name.")
-@click.option(
-    "-i", "--queueId", "queue_id", type=click.IntRange(0), required=True, help="Queue id."
-)
-@_CHARSET
-@_EXPRESSION
-@_BEGIN
-@_END
-@click.option("-p", "--print", "with_messages", type=bool, default=False, help="Print messages.")
-@click.option("-d", "--printBody", "with_body", type=bool, default=False, help="Print bodies.")
-@click.option("-f", "--calculate", "with_tags", type=bool, default=False, help="Count by tag.")
 def print_msg_by_queue(
     admin: AdminClient,
-    topic: str,
-    broker_name: str,
-    queue_id: int,
-    charset: str,
-    expression: str,
-    begin: str | None,
-    end: str | None,
-    with_messages: bool,
-    with_body: bool,
-    with_tags: bool,
+    *,
+    topic: Topic,
+    broker_name: Annotated[str, "-a --brokerName", "Broker name."],
+    queue_id: Annotated[int, "-i --queueId", "Queue id.", NATURAL],
+    charset: _Charset = "UTF-8",
+    expression: _Expression = "*",
+    begin: _Begin,
+    end: _End,
+    with_messages: Annotated[bool, "-p --print", "Print messages."] = False,
+    with_body: Annotated[bool, "-d --printBody", "Print bodies."] = False,
+    with_tags: Annotated[bool, "-f --calculate", "Count by tag."] = False,
 ) -> Iterator[Report]:
     """The messages of one queue, how many have which tag, or both."""
     if not with_messages and not with_tags:

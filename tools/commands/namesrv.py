@@ -6,7 +6,7 @@ DeleteKvConfigCommand, WipeWritePermSubCommand, AddWritePermSubCommand.)
 
 from __future__ import annotations
 
-import click
+from typing import Annotated
 
 from remoting.command_custom_header import decode_header
 from remoting.headers.namesrv import (
@@ -21,12 +21,13 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient, unknown
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import SettingKey, SettingValue
 from tools.properties_text import parse_lines, properties_lines, setting_body
 from tools.report import Report, safe_line
 
-_NAMESPACE = click.option("-s", "--namespace", required=True, help="Namespace.")
-_KEY = click.option("-k", "--key", required=True, help="Key.")
-_BROKER = click.option("-b", "--brokerName", "broker_name", required=True, help="Broker name.")
+_Namespace = Annotated[str, "-s --namespace", "Namespace."]
+_Key = Annotated[str, "-k --key", "Key."]
+_Broker = Annotated[str, "-b --brokerName", "Broker name."]
 
 
 @command("getNamesrvConfig")
@@ -41,9 +42,7 @@ def get_namesrv_config(admin: AdminClient) -> Report:
 
 
 @command("updateNamesrvConfig")
-@click.option("-k", "--key", required=True, help="Setting.")
-@click.option("-v", "--value", required=True, help="Its new value.")
-def update_namesrv_config(admin: AdminClient, key: str, value: str) -> Report:
+def update_namesrv_config(admin: AdminClient, key: SettingKey, value: SettingValue) -> Report:
     """Change a setting in every name server."""
     body = setting_body(key, value)
     answers = admin.ask_every_name_server(RequestCode.UPDATE_NAMESRV_CONFIG, None, body)
@@ -55,10 +54,12 @@ def update_namesrv_config(admin: AdminClient, key: str, value: str) -> Report:
 
 
 @command("updateKvConfig")
-@_NAMESPACE
-@_KEY
-@click.option("-v", "--value", required=True, help="Value.")
-def update_kv_config(admin: AdminClient, namespace: str, key: str, value: str) -> Report:
+def update_kv_config(
+    admin: AdminClient,
+    namespace: _Namespace,
+    key: _Key,
+    value: Annotated[str, "-v --value", "Value."],
+) -> Report:
     """Set a value in every name server."""
     header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
     admin.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header)
@@ -66,14 +67,8 @@ def update_kv_config(admin: AdminClient, namespace: str, key: str, value: str) -
     return Report("create or update kv config to namespace success.", data)
 
 
-def _question(namespace: str, key: str) -> str:
-    return f"Delete key {key} of namespace {namespace} in every name server?"
-
-
-@command("deleteKvConfig", asks=_question)
-@_NAMESPACE
-@_KEY
-def delete_kv_config(admin: AdminClient, namespace: str, key: str) -> Report:
+@command("deleteKvConfig", asks="Delete key {key} of namespace {namespace} in every name server?")
+def delete_kv_config(admin: AdminClient, namespace: _Namespace, key: _Key) -> Report:
     """Delete a key in every name server."""
     header = DeleteKVConfigRequestHeader(namespace=namespace, key=key)
     admin.ask_every_name_server(RequestCode.DELETE_KV_CONFIG, header)
@@ -82,8 +77,7 @@ def delete_kv_config(admin: AdminClient, namespace: str, key: str) -> Report:
 
 
 @command("wipeWritePerm")
-@_BROKER
-def wipe_write_perm(admin: AdminClient, broker_name: str) -> Report:
+def wipe_write_perm(admin: AdminClient, broker_name: _Broker) -> Report:
     """No client sends to this broker any more until addWritePerm."""
     _check_broker(admin, broker_name)
     header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
@@ -99,8 +93,7 @@ def wipe_write_perm(admin: AdminClient, broker_name: str) -> Report:
 
 
 @command("addWritePerm")
-@_BROKER
-def add_write_perm(admin: AdminClient, broker_name: str) -> Report:
+def add_write_perm(admin: AdminClient, broker_name: _Broker) -> Report:
     """Clients may send to this broker again."""
     _check_broker(admin, broker_name)
     header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)

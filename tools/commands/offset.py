@@ -7,9 +7,7 @@ CloneGroupOffsetCommand.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
-
-import click
+from typing import Annotated, Any, Final
 
 from remoting.body.message_queue import MessageQueue
 from remoting.body.reset_offset import ResetOffsetBody
@@ -26,30 +24,21 @@ from tools.command_line import command
 from tools.errors import AdminError, BrokerAnswerError
 from tools.message_puller import MessagePuller, readable_queues
 from tools.message_text import parse_time
-from tools.report import Column, Report, table
+from tools.options import FLAG, Topic
+from tools.report import Report, columns, table
 
 END: Final = -1
 """The timestamp that stands for the end of the queue."""
 
-RESET_COLUMNS: Final = (
-    Column("#brokerName", "brokerName"),
-    Column("#queueId", "queueId"),
-    Column("#offset", "offset"),
-)
-ROLLBACK_COLUMNS: Final = (
-    Column("#brokerName", "brokerName"),
-    Column("#queueId", "queueId"),
-    Column("#brokerOffset", "brokerOffset"),
-    Column("#consumerOffset", "consumerOffset"),
-    Column("#timestampOffset", "timestampOffset"),
-    Column("#rollbackOffset", "rollbackOffset"),
+RESET_COLUMNS: Final = columns("#brokerName brokerName | #queueId queueId | #offset offset")
+ROLLBACK_COLUMNS: Final = columns(
+    "#brokerName brokerName | #queueId queueId | #brokerOffset brokerOffset | "
+    "#consumerOffset consumerOffset | #timestampOffset timestampOffset | "
+    "#rollbackOffset rollbackOffset"
 )
 
-_GROUP = click.option("-g", "--group", required=True, help="Consumer group name.")
-_TOPIC = click.option("-t", "--topic", required=True, help="Topic name.")
-_FORCE = click.option(
-    "-f", "--force", type=bool, default=True, help="false: move offsets back only [true]."
-)
+_Group = Annotated[str, "-g --group", "Consumer group name."]
+_Force = Annotated[bool, "-f --force", "false: move offsets back only [true]."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +55,18 @@ class _Reset:
 # -- resetOffsetByTime and skipAccumulatedMessage ----------------------------------------------
 
 
-def _reset_question(group: str, topic: str, timestamp: str, force: bool, cplus: bool) -> str:
-    return f"Set the offsets of group {group} in topic {topic} to time {timestamp}?"
-
-
-@command("resetOffsetByTime", asks=_reset_question)
-@_GROUP
-@_TOPIC
-@click.option(
-    "-s",
-    "--timestamp",
-    required=True,
-    help="now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS.",
+@command(
+    "resetOffsetByTime",
+    asks="Set the offsets of group {group} in topic {topic} to time {timestamp}?",
 )
-@_FORCE
-@click.option("-c", "--cplus", is_flag=True, help="The consumers are C++ clients.")
 def reset_offset_by_time(
-    admin: AdminClient, group: str, topic: str, timestamp: str, force: bool, cplus: bool
+    admin: AdminClient,
+    *,
+    group: _Group,
+    topic: Topic,
+    timestamp: Annotated[str, "-s --timestamp", "now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS."],
+    force: _Force = True,
+    cplus: Annotated[bool, "-c --cplus", "The consumers are C++ clients.", FLAG],
 ) -> Report:
     """Reset through the consumers while they are online, else in the broker's table."""
     time_ms = END if timestamp == "now" else parse_time(timestamp)
@@ -95,15 +79,13 @@ def reset_offset_by_time(
     return Report(f"{heading}\n{report.text}", report.data)
 
 
-def _skip_question(group: str, topic: str, force: bool) -> str:
-    return f"Skip everything in topic {topic} that group {group} has not consumed?"
-
-
-@command("skipAccumulatedMessage", asks=_skip_question)
-@_GROUP
-@_TOPIC
-@_FORCE
-def skip_accumulated_message(admin: AdminClient, group: str, topic: str, force: bool) -> Report:
+@command(
+    "skipAccumulatedMessage",
+    asks="Skip everything in topic {topic} that group {group} has not consumed?",
+)
+def skip_accumulated_message(
+    admin: AdminClient, group: _Group, topic: Topic, force: _Force = True
+) -> Report:
     """As a reset to the end of every queue."""
     return _reset_offsets(admin, _Reset(group, topic, END, force))[1]
 
@@ -233,19 +215,16 @@ def set_offset(
 # -- cloneGroupOffset --------------------------------------------------------------------------
 
 
-def _clone_question(source: str, destination: str, topic: str, offline: bool) -> str:
-    return f"Overwrite the offsets of group {destination} in topic {topic} with {source}'s?"
-
-
-@command("cloneGroupOffset", asks=_clone_question)
-@click.option("-s", "--srcGroup", "source", required=True, help="Group to copy from.")
-@click.option("-d", "--destGroup", "destination", required=True, help="Group to copy to.")
-@_TOPIC
-@click.option(
-    "-o", "--offline", type=bool, default=False, help="Accepted as in RocketMQ; not used."
+@command(
+    "cloneGroupOffset",
+    asks="Overwrite the offsets of group {destination} in topic {topic} with {source}'s?",
 )
 def clone_group_offset(
-    admin: AdminClient, source: str, destination: str, topic: str, offline: bool
+    admin: AdminClient,
+    source: Annotated[str, "-s --srcGroup", "Group to copy from."],
+    destination: Annotated[str, "-d --destGroup", "Group to copy to."],
+    topic: Topic,
+    offline: Annotated[bool, "-o --offline", "Accepted as in RocketMQ; not used."] = False,
 ) -> Report:
     """Copy a group's offsets in one topic; RocketMQ copies its other topics along."""
     route = admin.route(topic)

@@ -1,18 +1,20 @@
 """What 5.x keeps in RocksDB: rocksDBConfigToJson, exportMetadataInRocksDB,
-checkRocksdbCqWriteProgress.
+checkRocksdbCqWriteProgress, exportPopRecord.
 
 The requests are for Java brokers; ours has no RocksDB, and answers as a Java broker without it.
 Files of RocksDB cannot be read here: that needs RocketMQ's own tool. (Java:
-RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand.)
+RocksDBConfigToJsonCommand, ExportMetadataInRocksDBCommand, CheckRocksdbCqWriteProgressCommand,
+ExportPopRecordCommand.)
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Any, Final
 
 import click
 
 from remoting.body.controller import CheckRocksdbCqWriteResult
+from remoting.errors import RemotingError
 from remoting.headers.controller import (
     CheckRocksdbCqWriteProgressRequestHeader,
     ExportRocksDBConfigToJsonRequestHeader,
@@ -21,8 +23,9 @@ from remoting.request_code import RequestCode
 from tools.admin_client import AdminClient
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.properties_text import parse_lines
 from tools.report import Report, Reports, safe_line
-from tools.targets import master_targets
+from tools.targets import Address, Members, master_targets, need_one
 
 _TYPES: Final = ("topics", "subscriptionGroups", "consumerOffsets")
 _TIMEOUT_MS: Final = 30_000
@@ -46,20 +49,14 @@ def _config_types(text: str | None) -> list[str]:
 
 
 @command("rocksDBConfigToJson")
-@click.option("-t", "--configType", "types", help=f"{';'.join(_TYPES)} [all].")
-@click.option("-b", "--brokerAddr", "address", help="Have this broker export, host:port.")
-@click.option("-c", "--cluster", "cluster", help="Have all masters of this cluster export.")
-@click.option("-p", "--configPath", "path", help="A directory of RocksDB: refused here.")
-@click.option("-e", "--exportFile", "_file", help="For -p.")
-@click.option("-j", "--jsonEnable", "_json", type=bool, default=True, help="For -p.")
 def rocksdb_config_to_json(
     admin: AdminClient,
-    types: str | None,
-    address: str | None,
-    cluster: str | None,
-    path: str | None,
-    _file: str | None,
-    _json: bool,
+    types: Annotated[str | None, "-t --configType", f"{';'.join(_TYPES)} [all]."],
+    address: Annotated[str | None, "-b --brokerAddr", "Have this broker export, host:port."],
+    cluster: Annotated[str | None, "-c --cluster", "Have all masters of this cluster export."],
+    path: Annotated[str | None, "-p --configPath", "A directory of RocksDB: refused here."],
+    _file: Annotated[str | None, "-e --exportFile", "For -p."],
+    _json: Annotated[bool, "-j --jsonEnable", "For -p."] = True,
 ) -> Report:
     """Have brokers write what they keep in RocksDB as JSON beside it."""
     names = _config_types(types)
@@ -78,23 +75,26 @@ def rocksdb_config_to_json(
 
 
 @command("exportMetadataInRocksDB")
-@click.option("-p", "--path", "path", required=True, help="The directory of the metadata.")
-@click.option("-t", "--configType", "types", required=True, help="topics or subscriptionGroups.")
-@click.option("-j", "--jsonEnable", "_json", type=bool, default=False, help="As JSON.")
-def export_metadata_in_rocksdb(admin: AdminClient, path: str, types: str, _json: bool) -> Report:
+def export_metadata_in_rocksdb(
+    admin: AdminClient,
+    path: Annotated[str, "-p --path", "The directory of the metadata."],
+    types: Annotated[str, "-t --configType", "topics or subscriptionGroups."],
+    _json: Annotated[bool, "-j --jsonEnable", "As JSON."] = False,
+) -> Report:
     """Refuses: there is no RocksDB here."""
     _config_types(types)
     raise AdminError(_NO_LIBRARY.format(path=path))
 
 
 @command("checkRocksdbCqWriteProgress")
-@click.option("-c", "--cluster", "cluster", required=True, help="Cluster name.")
-@click.option("-t", "--topic", "topic", default="", help="Topic name [all].")
-@click.option(
-    "-cf", "--checkFrom", "since_ms", type=int, help="Stored since, ms since 1970 [30 days ago]."
-)
 def check_rocksdb_cq_write_progress(
-    admin: AdminClient, cluster: str, topic: str, since_ms: int | None
+    admin: AdminClient,
+    *,
+    cluster: Annotated[str, "-c --cluster", "Cluster name."],
+    topic: Annotated[str, "-t --topic", "Topic name [all]."] = "",
+    since_ms: Annotated[
+        int | None, "-cf --checkFrom", "Stored since, ms since 1970 [30 days ago]."
+    ],
 ) -> Reports:
     """Have brokers compare their consume queues in RocksDB with those in files."""
     from_ms = admin.now_ms() - _CHECKED_MS if since_ms is None else since_ms
@@ -111,4 +111,36 @@ def check_rocksdb_cq_write_progress(
                 f"{broker.broker_name} check doing, please wait and get the result from log..."
             )
         data.append({"brokerName": broker.broker_name, **found.to_json()})
+    return Report("\n".join(lines), data)
+
+
+@command("exportPopRecord")
+def export_pop_record(
+    admin: AdminClient,
+    address: Address,
+    cluster: Members,
+    dry_run: Annotated[bool, "-d --dryRun", "Only say which."] = False,
+) -> Reports:
+    """Have brokers move the records of pop from their KV store back into the revive topic."""
+    need_one(address, cluster)
+    if address is not None:
+        settings = parse_lines(admin.call(address, RequestCode.GET_BROKER_CONFIG).body)
+        brokers = [(settings.get("brokerName", ""), address)]
+    else:
+        brokers = [(broker.broker_name, broker.address) for broker in admin.brokers(cluster)]
+    lines, failures = [], []
+    data: list[dict[str, Any]] = []
+    for name, target in brokers:
+        try:
+            if not dry_run:
+                admin.call(target, RequestCode.POP_ROLLBACK, timeout_ms=_TIMEOUT_MS)
+        except (RemotingError, AdminError) as error:
+            failures.append(str(error))
+            continue
+        dry = str(dry_run).lower()
+        lines.append(f"Export broker records, brokerName={name}, brokerAddr={target}, dryRun={dry}")
+        data.append({"brokerName": name, "brokerAddr": target, "dryRun": dry_run})
+    if failures:
+        done = ", ".join(each["brokerAddr"] for each in data) or "none"
+        raise AdminError(f"succeeded at brokers: {done}; failed: {'; '.join(failures)}")
     return Report("\n".join(lines), data)

@@ -9,10 +9,10 @@ UpdateStaticTopicSubCommand, RemappingStaticTopicSubCommand, MQAdminUtils.)
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import click
 
@@ -32,6 +32,7 @@ from tools.admin_client import MASTER_ID, AdminClient, unknown
 from tools.command_line import command
 from tools.commands.topic_admin import TEMPLATE_TOPIC
 from tools.errors import AdminError
+from tools.options import POSITIVE, Topic
 from tools.report import Report
 from tools.static_topic_plan import (
     TopicRemappingDetailWrapper,
@@ -45,46 +46,33 @@ from tools.static_topic_plan import (
     with_every_broker,
 )
 
-_Options = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def _static_topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    options: tuple[_Options, ...] = (
-        click.option("-t", "--topic", required=True, help="Topic name."),
-        click.option("-b", "--brokers", help="Broker names, comma separated."),
-        click.option("-c", "--clusters", help="All brokers of these clusters, comma separated."),
-        click.option(
-            "-mf",
-            "--mapFile",
-            "map_file",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="Send the plan in this file instead of making one.",
-        ),
-        click.option(
-            "-fr",
-            "--forceReplace",
-            "force",
-            type=bool,
-            default=False,
-            help="With -mf: replace what the brokers have, whatever it is (true|false).",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_Brokers = Annotated[str | None, "-b --brokers", "Broker names, comma separated."]
+_Clusters = Annotated[
+    str | None, "-c --clusters", "All brokers of these clusters, comma separated."
+]
+_MapFile = Annotated[
+    Path | None,
+    "-mf --mapFile",
+    "Send the plan in this file instead of making one.",
+    click.Path(exists=True, dir_okay=False, path_type=Path),
+]
+_Force = Annotated[
+    bool,
+    "-fr --forceReplace",
+    "With -mf: replace what the brokers have, whatever it is (true|false).",
+]
 
 
 @command("updateStaticTopic")
-@_static_topic_options
-@click.option("-qn", "--totalQueueNum", "queue_num", type=click.IntRange(1), help="Queues in all.")
 def update_static_topic(
     admin: AdminClient,
-    topic: str,
-    brokers: str | None,
-    clusters: str | None,
-    map_file: Path | None,
-    force: bool,
-    queue_num: int | None,
+    *,
+    topic: Topic,
+    brokers: _Brokers,
+    clusters: _Clusters,
+    map_file: _MapFile,
+    force: _Force = False,
+    queue_num: Annotated[int | None, "-qn --totalQueueNum", "Queues in all.", POSITIVE],
 ) -> Report:
     """Create a static topic, or add queues to one."""
     validate_topic(topic)
@@ -109,14 +97,13 @@ def update_static_topic(
 
 
 @command("remappingStaticTopic")
-@_static_topic_options
 def remapping_static_topic(
     admin: AdminClient,
-    topic: str,
-    brokers: str | None,
-    clusters: str | None,
-    map_file: Path | None,
-    force: bool,
+    topic: Topic,
+    brokers: _Brokers,
+    clusters: _Clusters,
+    map_file: _MapFile,
+    force: _Force = False,
 ) -> Report:
     """Share the queues of a static topic among other brokers; nothing is moved."""
     validate_topic(topic)

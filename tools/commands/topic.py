@@ -1,53 +1,50 @@
-"""Topics as the name server and brokers know them: topicList, topicRoute,
-topicStatus, topicClusterList, allocateMQ.
+"""Topics as the name server and brokers know them: topicList, topicRoute, topicStatus,
+topicClusterList, allocateMQ, and the entries of one consume queue: queryCq.
 
 (Java: TopicListSubCommand, TopicRouteSubCommand, TopicStatusSubCommand, TopicClusterSubCommand,
-AllocateMQSubCommand.)
+AllocateMQSubCommand, QueryConsumeQueueCommand.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Final
 
 import click
 import msgspec
 
 from remoting.body.message_queue import MessageQueue
+from remoting.body.query_queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.body.route import TopicRouteData
+from remoting.headers.admin import QueryConsumeQueueRequestHeader
 from remoting.remoting_serializable import dumps_java, dumps_java_pretty
-from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient
+from remoting.request_code import RequestCode
+from tools.admin_client import DLQ_PREFIX, RETRY_PREFIX, AdminClient, addresses
 from tools.command_line import command
 from tools.errors import AdminError
 from tools.message_puller import readable_queues
 from tools.message_text import time_text
-from tools.report import Column, Report, safe_line, table
+from tools.options import FLAG, NATURAL, POSITIVE, Topic
+from tools.report import Cell, Report, columns, safe_line, safe_text, table
 
-LIST_COLUMNS = (
-    Column("#Cluster Name", "clusterName"),
-    Column("#Topic", "topic"),
-    Column("#Consumer Group", "consumerGroup"),
+LIST_COLUMNS: Final = columns(
+    "#Cluster Name clusterName | #Topic topic | #Consumer Group consumerGroup"
 )
-ROUTE_COLUMNS = (
-    Column("#ClusterName", "clusterName"),
-    Column("#BrokerName", "brokerName"),
-    Column("#BrokerAddrs", "brokerAddrs"),
-    Column("#ReadQueue", "readQueueNums"),
-    Column("#WriteQueue", "writeQueueNums"),
-    Column("#Perm", "perm"),
+ROUTE_COLUMNS: Final = columns(
+    "#ClusterName clusterName | #BrokerName brokerName | #BrokerAddrs brokerAddrs | "
+    "#ReadQueue readQueueNums | #WriteQueue writeQueueNums | #Perm perm"
 )
-STATUS_COLUMNS = (
-    Column("#Broker Name", "brokerName"),
-    Column("#QID", "queueId"),
-    Column("#Min Offset", "minOffset"),
-    Column("#Max Offset", "maxOffset"),
-    Column("#Last Updated", "lastUpdated"),
+STATUS_COLUMNS: Final = columns(
+    "#Broker Name brokerName | #QID queueId | #Min Offset minOffset | #Max Offset maxOffset | "
+    "#Last Updated lastUpdateTimestamp"
 )
 
 
 @command("topicList")
-@click.option("-c", "--clusterModel", "with_clusters", is_flag=True, help="Add cluster and groups.")
-def topic_list(admin: AdminClient, with_clusters: bool) -> Report:
+def topic_list(
+    admin: AdminClient,
+    with_clusters: Annotated[bool, "-c --clusterModel", "Add cluster and groups.", FLAG],
+) -> Report:
     """Topic names; with -c one row for each topic and consumer group."""
     names = admin.topic_names()
     if not with_clusters:
@@ -72,17 +69,16 @@ def _clusters(route: TopicRouteData) -> list[str]:
 
 
 @command("topicClusterList")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-def topic_cluster_list(admin: AdminClient, topic: str) -> Report:
+def topic_cluster_list(admin: AdminClient, topic: Topic) -> Report:
     """The clusters whose brokers have the topic."""
     clusters = _clusters(admin.route(topic))
     return Report("\n".join(clusters), clusters)
 
 
 @command("topicRoute")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-l", "--list", "as_list", is_flag=True, help="Print a table.")
-def topic_route(admin: AdminClient, topic: str, as_list: bool) -> Report:
+def topic_route(
+    admin: AdminClient, topic: Topic, as_list: Annotated[bool, "-l --list", "Print a table.", FLAG]
+) -> Report:
     """The route in RocketMQ's JSON, or with -l as a table."""
     route = admin.route(topic)
     data = msgspec.json.decode(route.to_standard_json_bytes())
@@ -113,32 +109,35 @@ def _with_total(rows: list[list[object]], total: list[object]) -> str:
 
 
 @command("topicStatus")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option(
-    "-c", "--cluster", "route_of", help="Ask the brokers of this cluster or topic instead."
-)
-def topic_status(admin: AdminClient, topic: str, route_of: str | None) -> Report:
+def topic_status(
+    admin: AdminClient,
+    topic: Topic,
+    route_of: Annotated[
+        str | None, "-c --cluster", "Ask the brokers of this cluster or topic instead."
+    ],
+) -> Report:
     """One row for each queue: first and next offset, time of the newest message."""
     offsets = admin.topic_stats(topic, route_of).offset_table
     if not offsets:
         raise AdminError(f"no broker has statistics of topic {topic}")
     queues = sorted(offsets, key=lambda queue: (queue.broker_name, queue.queue_id))
-    rows: list[Sequence[object]] = []
-    data = []
+    rows = []
     for queue in queues:
         offset = offsets[queue]
         updated = offset.last_update_timestamp
-        facts = [queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset]
-        rows.append([*facts, time_text(updated) if updated > 0 else ""])
-        keys = [column.key for column in STATUS_COLUMNS[:4]]
-        data.append(dict(zip(keys, facts, strict=True)) | {"lastUpdateTimestamp": updated})
-    return Report(table(STATUS_COLUMNS, rows).text, data)
+        shown = Cell(time_text(updated) if updated > 0 else "", updated)
+        rows.append(
+            (queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset, shown)
+        )
+    return table(STATUS_COLUMNS, rows)
 
 
 @command("allocateMQ")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-i", "--ipList", "ip_list", required=True, help="Consumers, separated by commas.")
-def allocate_mq(admin: AdminClient, topic: str, ip_list: str) -> Report:
+def allocate_mq(
+    admin: AdminClient,
+    topic: Topic,
+    ip_list: Annotated[str, "-i --ipList", "Consumers, separated by commas."],
+) -> Report:
     """How the averaging strategy would share the queues among these consumers."""
     members = [member.strip() for member in ip_list.split(",") if member.strip()]
     if len(set(members)) != len(members) or not members:
@@ -164,3 +163,63 @@ def allocate_averagely(queues: Sequence[MessageQueue], count: int) -> list[list[
         shares.append(list(queues[position : position + size]))
         position += size
     return shares
+
+
+RULER: Final = "=" * 38
+
+
+@command("queryCq")
+def query_cq(
+    admin: AdminClient,
+    *,
+    topic: Topic,
+    queue_id: Annotated[int, "-q --queue", "Queue id.", NATURAL],
+    index: Annotated[int, "-i --index", "First queue offset.", NATURAL],
+    count: Annotated[int, "-c --count", "How many [10].", POSITIVE] = 10,
+    address: Annotated[str | None, "-b --broker", "Broker address [default: the topic's first]."],
+    group: Annotated[
+        str | None, "-g --consumer", "Also show whether this group's filter matches each."
+    ],
+) -> Report:
+    """Positions of the messages in the commit log, and their tags' hash codes."""
+    target = address if address is not None else _first_broker(admin, topic)
+    header = QueryConsumeQueueRequestHeader(
+        topic=topic, queue_id=queue_id, index=index, count=count, consumer_group=group
+    )
+    response = admin.call(target, RequestCode.QUERY_CONSUME_QUEUE, header)
+    if not response.body:
+        reason = response.remark or "no remark"
+        raise AdminError(f"{target} has no entry {index} in queue {queue_id} of {topic}: {reason}")
+    body = QueryConsumeQueueResponseBody.from_json_bytes(response.body)
+    return Report("\n".join(_lines(body, index)), {"brokerAddr": target, **body.to_json()})
+
+
+def _first_broker(admin: AdminClient, topic: str) -> str:
+    found = addresses(admin.route(topic))
+    if not found:
+        raise AdminError(f"topic {topic} has no running broker")
+    return found[0]
+
+
+def _lines(body: QueryConsumeQueueResponseBody, index: int) -> list[str]:
+    lines = []
+    if body.subscription_data is not None:
+        subscription = dumps_java_pretty(body.subscription_data.to_json()).decode()
+        lines += ["Subscription data: ", safe_text(subscription), RULER]
+    if body.filter_data is not None:
+        lines += ["Filter data: ", safe_text(body.filter_data), RULER]
+    lines += ["Queue data: ", f"max: {body.max_queue_index}, min: {body.min_queue_index}", RULER]
+    for position, entry in enumerate(body.queue_data, start=index):
+        lines += [f"idx: {position}", _entry_text(entry), RULER]
+    return lines
+
+
+def _entry_text(entry: ConsumeQueueData) -> str:
+    """An entry as Java's ConsumeQueueData prints itself."""
+    texts = {"extendDataJson": entry.extend_data_json, "bitMap": entry.bit_map, "msg": entry.msg}
+    quoted = {name: f"'{'null' if text is None else text}'" for name, text in texts.items()}
+    return safe_line(
+        f"ConsumeQueueData{{physicOffset={entry.physic_offset}, physicSize={entry.physic_size}, "
+        f"tagsCode={entry.tags_code}, extendDataJson={quoted['extendDataJson']}, "
+        f"bitMap={quoted['bitMap']}, eval={str(entry.eval).lower()}, msg={quoted['msg']}}}"
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -26,9 +26,10 @@ from remoting.response_code import ResponseCode
 from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
 from tools.command_line import command
 from tools.errors import AdminError
+from tools.options import POSITIVE, Topic
 from tools.removal import delete_topic
 from tools.report import Report, safe_line
-from tools.targets import ADDRESS_OPTION, need_one, place_text
+from tools.targets import Address, Masters, need_one, place_text
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 TEMPLATE_TOPIC: Final = "TBW102"
@@ -39,32 +40,21 @@ _ORDER_CONF: Final = re.compile(r"[^:;\s]+:[0-9]+(;[^:;\s]+:[0-9]+)*;?")
 
 
 @command("updateTopic")
-@click.option("-b", "--brokerAddr", "address", help="Create it at this broker (host:port).")
-@click.option("-c", "--clusterName", "cluster", help="Create it at all masters of this cluster.")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-r", "--readQueueNums", "reads", type=click.IntRange(1), default=DEFAULT_QUEUES)
-@click.option("-w", "--writeQueueNums", "writes", type=click.IntRange(1), default=DEFAULT_QUEUES)
-@click.option(
-    "-p", "--perm", type=click.IntRange(0, 7), default=6, help="2 write, 4 read, 6 both [6]."
-)
-@click.option("-o", "--order", type=bool, default=False, help="Ordered topic (true|false).")
-@click.option("-u", "--unit", type=bool, default=False, help="Unit topic (true|false).")
-@click.option("-s", "--hasUnitSub", "unit_sub", type=bool, default=False, help="Has unit sub.")
-@click.option(
-    "-a", "--attributes", help="Attributes of 5.x: +name=value sets, -name removes (a,b)."
-)
 def update_topic(
     admin: AdminClient,
-    address: str | None,
-    cluster: str | None,
-    topic: str,
-    reads: int,
-    writes: int,
-    perm: int,
-    order: bool,
-    unit: bool,
-    unit_sub: bool,
-    attributes: str | None,
+    *,
+    address: Annotated[str | None, "-b --brokerAddr", "Create it at this broker (host:port)."],
+    cluster: Annotated[str | None, "-c --clusterName", "Create it at all masters of this cluster."],
+    topic: Topic,
+    reads: Annotated[int, "-r --readQueueNums", POSITIVE] = DEFAULT_QUEUES,
+    writes: Annotated[int, "-w --writeQueueNums", POSITIVE] = DEFAULT_QUEUES,
+    perm: Annotated[int, "-p --perm", "2 write, 4 read, 6 both [6].", click.IntRange(0, 7)] = 6,
+    order: Annotated[bool, "-o --order", "Ordered topic (true|false)."] = False,
+    unit: Annotated[bool, "-u --unit", "Unit topic (true|false)."] = False,
+    unit_sub: Annotated[bool, "-s --hasUnitSub", "Has unit sub."] = False,
+    attributes: Annotated[
+        str | None, "-a --attributes", "Attributes of 5.x: +name=value sets, -name removes (a,b)."
+    ],
 ) -> Report:
     """Create or change a topic at one broker or at every master of a cluster."""
     need_one(address, cluster)
@@ -166,14 +156,12 @@ def _perm_text(perm: int) -> str:
 
 
 @command("updateTopicPerm")
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="All masters of this cluster.")
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option(
-    "-p", "--perm", type=click.IntRange(0, 7), required=True, help="2 write, 4 read, 6 both."
-)
 def update_topic_perm(
-    admin: AdminClient, address: str | None, cluster: str | None, topic: str, perm: int
+    admin: AdminClient,
+    address: Address,
+    cluster: Masters,
+    topic: Topic,
+    perm: Annotated[int, "-p --perm", "2 write, 4 read, 6 both.", click.IntRange(0, 7)],
 ) -> Report:
     """Change the permissions of a topic; each broker keeps its queue counts."""
     need_one(address, cluster)
@@ -233,12 +221,12 @@ def _order_question(topic: str, conf: str | None, method: str) -> str | None:
 
 
 @command("updateOrderConf", asks=_order_question)
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-v", "--orderConf", "conf", help="brokerName1:num;brokerName2:num")
-@click.option(
-    "-m", "--method", type=click.Choice(["put", "get", "delete"]), required=True, help="What to do."
-)
-def update_order_conf(admin: AdminClient, topic: str, conf: str | None, method: str) -> Report:
+def update_order_conf(
+    admin: AdminClient,
+    topic: Topic,
+    conf: Annotated[str | None, "-v --orderConf", "brokerName1:num;brokerName2:num"],
+    method: Annotated[str, "-m --method", "What to do.", click.Choice(["put", "get", "delete"])],
+) -> Report:
     """Show, set or delete where the queues of an ordered topic are."""
     data = {"topic": topic, "orderConf": conf}
     if method == "put":
@@ -257,14 +245,12 @@ def update_order_conf(admin: AdminClient, topic: str, conf: str | None, method: 
     return Report(text, data | {"orderConf": found})
 
 
-def _question(topic: str, cluster: str) -> str:
-    return f"Delete topic {topic} with all its messages from cluster {cluster}?"
-
-
-@command("deleteTopic", asks=_question)
-@click.option("-t", "--topic", required=True, help="Topic name.")
-@click.option("-c", "--clusterName", "cluster", required=True, help="Cluster to delete it from.")
-def delete_topic_command(admin: AdminClient, topic: str, cluster: str) -> Report:
+@command("deleteTopic", asks="Delete topic {topic} with all its messages from cluster {cluster}?")
+def delete_topic_command(
+    admin: AdminClient,
+    topic: Topic,
+    cluster: Annotated[str, "-c --clusterName", "Cluster to delete it from."],
+) -> Report:
     """Delete a topic at every master of a cluster, then at the name servers."""
     targets = delete_topic(admin, topic, cluster)
     lines = [

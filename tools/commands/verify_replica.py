@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import click
 
@@ -22,19 +22,13 @@ from tools.admin_client import AdminClient, BrokerAddress
 from tools.command_line import CommandContext, command, print_error
 from tools.commands.ha_status import size_text
 from tools.errors import AdminError, BrokerAnswerError
-from tools.report import Column, Report, safe_line, table
-from tools.targets import ADDRESS_OPTION
+from tools.options import POSITIVE
+from tools.report import Report, columns, safe_line, table
+from tools.targets import Address
 
-COLUMNS: Final = (
-    Column("#Replica", "replica"),
-    Column("#Begin", "begin", right=True),
-    Column("#End", "end", right=True),
-    Column("#Compared", "compared", right=True),
-    Column("#Equal", "equal", right=True),
-    Column("#Different", "different", right=True),
-    Column("#Damaged", "damaged", right=True),
-    Column("#Repaired", "repaired", right=True),
-    Column("#Missing", "missing", right=True),
+COLUMNS: Final = columns(
+    "#Replica replica | #Begin begin > | #End end > | #Compared compared > | #Equal equal > | "
+    "#Different different > | #Damaged damaged > | #Repaired repaired > | #Missing missing >"
 )
 _NAME: Final = "verifyReplica"
 _POLL_S: Final = 0.2
@@ -88,18 +82,18 @@ class Verified:
 
 
 @command(_NAME)
-@ADDRESS_OPTION
-@click.option("-c", "--clusterName", "cluster", help="Brokers of this cluster [default: of all].")
-@click.option(
-    "-r",
-    "--bytesPerSecond",
-    "rate",
-    type=click.IntRange(min=1),
-    metavar="BYTES",
-    help="Each broker reads at most so much a second [default: 268435456].",
-)
 def verify_replica(
-    admin: AdminClient, address: str | None, cluster: str | None, rate: int | None
+    admin: AdminClient,
+    address: Address,
+    cluster: Annotated[
+        str | None, "-c --clusterName", "Brokers of this cluster [default: of all]."
+    ],
+    rate: Annotated[
+        int | None,
+        "-r --bytesPerSecond BYTES",
+        "Each broker reads at most so much a second [default: 268435456].",
+        POSITIVE,
+    ],
 ) -> Iterator[Report]:
     """With -b the broker's whole group is read, and what that broker finds is shown."""
     if address is not None and cluster is not None:

@@ -18,13 +18,15 @@ from broker.append.admitted_properties import admitted_properties
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.pop.ack_msg import AckMsg
 from broker.pop.revive_records import ReviveRecords
-from broker.send.recall_message_processor import RecallMessageProcessor, RecallSettings
+from broker.send.recall_message_processor import RecallMessageProcessor
+from broker.settings.broker_config import BrokerConfig
 from broker.timer.timer_put import TimerPut
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
 from store.batch_codec import iterate_batch
 from store.control_slots import MAX_PHY_OFFSET
 from store.message_properties import parse_properties
+from store.message_store_config import MessageStoreConfig
 from store.reserved_properties import (
     COUNTED,
     DROPPED,
@@ -405,16 +407,8 @@ class Recalls:
         self.world = HotPathWorld(root, timers=ON, send={"recall_by_property": True})
         self.world.topic()
         self.processor = RecallMessageProcessor(
-            RecallSettings(
-                enabled=True,
-                broker_name="b",
-                region_id="R",
-                broker_permission=6,
-                allow_when_not_writeable=True,
-                start_accept_send_request_timestamp_ms=0,
-                is_slave=False,
-                max_delay_ms=ON.max_delay_ms,
-            ),
+            BrokerConfig(broker_name="b", region_id="R", recall_message_enable=True),
+            MessageStoreConfig(timer_max_delay_sec=ON.max_delay_ms // 1000),
             self.world.topics.find,
             TimerPut(self.world.timers, self.world.log, self.world.append_queue),
             self.world.waiters,

@@ -15,12 +15,13 @@ from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.check_point import CheckPoint
 from broker.pop.pop_acks import PopAcks
-from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
+from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.revive_records import ReviveRecords
+from broker.settings.broker_config import BrokerConfig
 from broker.timer.timer_hook import find_deliver_ms
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.body.topic_config import TopicConfig
@@ -115,7 +116,8 @@ class HandleWorld:
         records = ReviveRecords(self.timers, REVIVE_TOPIC, Counts())
         self.journal = PopJournal(self.path, self._capacity, BOOT)
         self.buffer = PopBufferMergeService(
-            BufferSettings(True, 10_000, 3_000, 100, limits),
+            BrokerConfig(pop_ck_offset_max_queue_size=100),
+            limits,
             self.journal,
             records,
             self.offsets,

@@ -19,20 +19,21 @@ from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.peek_message_processor import PeekMessageProcessor
-from broker.pop.peeking_check import PeekingCheck, PeekingSettings
+from broker.pop.peeking_check import PeekingCheck
 from broker.pop.pop_acks import PopAcks
-from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
+from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
-from broker.pop.pop_message_processor import PopMessageProcessor, PopParts, PopSettings
+from broker.pop.pop_message_processor import PopMessageProcessor, PopParts
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_queue_check import PopQueueCheck
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.pop_revive_service import PopReviveService, ReviveParts
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.held_rights import no_rights
+from broker.settings.broker_config import BrokerConfig
 from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.timer.timer_put import TimerPut
 from broker.topic.system_topics import TIMER_TOPIC
@@ -46,6 +47,7 @@ from store.commit_log import TopicLog
 from store.java_hash import tags_code
 from store.message import Message
 from store.message_codec import decode_record, encode_record
+from store.message_store_config import MessageStoreConfig
 from store.record import Record
 from store.stored_units import CQ_UNIT
 from tests.broker.broker_fakes import FakeClock
@@ -413,8 +415,8 @@ class PopWorld:
         boot_id = self._boots.to_bytes(16)
         self.journal = journal = MortalJournal(self.root / "popjournal", 256, boot_id, disk)
         self.buffer = PopBufferMergeService(
-            BufferSettings(self._merges, self._stay_ms, 3_000, 100, limits),
-            journal, self.records, self.offsets, self.clock.now_ms, lambda: disk.flushed,
+            self._broker_config(), limits, journal,
+            self.records, self.offsets, self.clock.now_ms, lambda: disk.flushed,
         )  # fmt: skip
         self.offsets.limit_to(self.log.next_offset)
         self.buffer.recover(self.log.position, self.log.next_offset)
@@ -437,16 +439,10 @@ class PopWorld:
             read_limits, log, log, log, None, self.log.next_offset  # type: ignore[arg-type]
         )  # fmt: skip
         clock = RequestClock(self.clock.now_ms, self.clock.monotonic_ms)
+        broker = self._broker_config()
         self.pop = PopMessageProcessor(
-            PopSettings(
-                is_readable=True, broker_ip="127.0.0.1", broker_name=NAME, timer_wheel_enable=True,
-                max_invisible_ms=MAX_INVISIBLE_MS, is_slave=False, revive_queue_num=REVIVE_QUEUES,
-                pop_from_retry_probability=20, enable_retry_topic_v2=self._v2,
-                retrieve_message_from_pop_retry_topic_v1=False,
-                pop_response_return_actual_retry_topic=False,
-                init_pop_offset_by_check_msg_in_mem=True, enable_pop_message_threshold=False,
-                pop_inflight_message_threshold=1_000,
-            ),
+            broker,
+            MessageStoreConfig(timer_max_delay_sec=MAX_INVISIBLE_MS // 1000),
             PopParts(
                 reader=self.reader, buffer=self.buffer, inflight=inflight, offsets=self.offsets,
                 find_topic=self.topics.find, find_group=self._find_group,
@@ -466,15 +462,26 @@ class PopWorld:
         )
 
         looks = PeekingCheck(
-            PeekingSettings(True, "127.0.0.1", self._v2, False),
-            self.topics.find, self._find_group, log, self.buffer.pop_offset,
+            broker, self.topics.find, self._find_group, log, self.buffer.pop_offset,
         )  # fmt: skip
         self.peek = PeekMessageProcessor(looks, self.reader, lambda: self.disk.published, Nothing())
+
+    def _broker_config(self) -> BrokerConfig:
+        return BrokerConfig(
+            broker_name=NAME, broker_ip1="127.0.0.1", revive_interval=1_000,
+            revive_queue_num=REVIVE_QUEUES, pop_from_retry_probability=20,
+            enable_retry_topic_v2=self._v2, retrieve_message_from_pop_retry_topic_v1=False,
+            pop_response_return_actual_retry_topic=False, init_pop_offset_by_check_msg_in_mem=True,
+            enable_pop_message_threshold=False, pop_inflight_message_threshold=1_000,
+            enable_pop_buffer_merge=self._merges, pop_ck_stay_buffer_time=self._stay_ms,
+            pop_ck_stay_buffer_time_out=3_000, pop_ck_offset_max_queue_size=100,
+            skip_when_ck_re_put_reach_max_times=False,
+        )  # fmt: skip
 
     def _build_revival(self) -> None:
         log: Any = self.log
         self.revive = PopReviveService(
-            ReviveSettings(1_000, self._v2, False, NAME),
+            self._broker_config(),
             ReviveParts(
                 commit_log=log, append_queue=self.appends, table=log, units=log, reader=log,
                 offsets=self.offsets, records=self.records, topics=self.topics,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from broker.append.room_waits import RoomWaits
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
-from broker.pop.pop_revive_service import PopReviveService, ReviveParts, ReviveSettings
+from broker.pop.pop_revive_service import PopReviveService, ReviveParts
 from broker.pop.revive_progress import ReviveProgress
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from store import put_aside
@@ -65,7 +65,7 @@ class ReviveWorld:
         self.records = Records()
         self.offsets = Offsets()
         self.service = PopReviveService(
-            ReviveSettings(1000, False, False, CONFIG.broker_name),
+            replace(CONFIG, revive_interval=1000, enable_retry_topic_v2=False),
             ReviveParts(
                 commit_log=hot.log,
                 append_queue=hot.append_queue,

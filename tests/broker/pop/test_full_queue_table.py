@@ -3,6 +3,7 @@ it waits as a check point of its own, and holds up no other group."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_it_gets_a_check_point_that_is_due_later(
 def test_it_is_never_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where those that cannot be read are (skipWhenCKRePutReachMaxTimes)."""
     world = ReviveWorld(tmp_path)
-    world.service.use(world.service._settings.__class__(1000, False, True, "b"))
+    world.service.use(replace(world.service._settings, skip_when_ck_re_put_reach_max_times=True))
     world.look()
     monkeypatch.setattr(queue_table, "MAX_QUEUES", 2)
     world.store_point(rp="17")

@@ -1,15 +1,22 @@
 """The buffer of check points: acks, offsets, storing, and what is left of it after a kill."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.pop.check_point import CheckPoint
-from broker.pop.pop_buffer_merge_service import BufferSettings, PopBufferMergeService
+from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_journal import PopJournal
 from broker.pop.pop_limits import PopLimits
+from broker.settings.broker_config import BrokerConfig
 
 BOOT = b"0123456789abcdef"
 LIMITS = PopLimits(revive_queue_num=8, max_invisible_ms=3 * 86_400_000, broker_name="b")
-SETTINGS = BufferSettings(True, 10_000, 3_000, 100, LIMITS)
+SETTINGS = BrokerConfig(
+    pop_ck_stay_buffer_time=10_000,
+    pop_ck_stay_buffer_time_out=3_000,
+    pop_ck_offset_max_queue_size=100,
+)
 
 
 class Offsets:
@@ -60,6 +67,7 @@ class World:
         """A new process: all that it has is the journal, the log and the saved offsets."""
         self.buffer = PopBufferMergeService(
             self.settings,
+            LIMITS,
             PopJournal(self.path, capacity, boot),
             self.records,
             self.offsets,
@@ -159,10 +167,10 @@ def test_what_is_left_is_stored_before_it_is_visible_again_and_counts_once_flush
     assert world.committed == 3
 
 
-@pytest.mark.parametrize("settings", [SETTINGS._replace(enabled=False), SETTINGS])
+@pytest.mark.parametrize("settings", [replace(SETTINGS, enable_pop_buffer_merge=False), SETTINGS])
 def test_without_buffer_or_with_little_time_it_is_stored_at_once(tmp_path, settings):
     world = World(tmp_path / "popjournal", settings)
-    popped = world.pop(0, invisible_ms=4_000 if settings.enabled else 60_000)
+    popped = world.pop(0, invisible_ms=4_000 if settings.enable_pop_buffer_merge else 60_000)
     world.at(0)
     assert len(world.records.points) == 1
     assert not world.ack(popped, 0)
@@ -189,7 +197,7 @@ def test_a_pop_that_found_nothing_that_matches_moves_the_offset_in_its_turn(worl
 
 
 def test_the_same_pop_twice_and_one_too_many_are_refused(tmp_path):
-    world = World(tmp_path / "popjournal", SETTINGS._replace(max_queue_size=1))
+    world = World(tmp_path / "popjournal", replace(SETTINGS, pop_ck_offset_max_queue_size=1))
     assert world.buffer.can_add("T", "G", 0)
     popped = world.pop(0)
     assert not world.buffer.add(popped)

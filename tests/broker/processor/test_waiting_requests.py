@@ -23,7 +23,8 @@ from broker.pop.pop_request import PopHeader, PopRequest
 from remoting.connection import Connection
 from remoting.remoting_command import RemotingCommand
 from store.errors import MessageIllegalError
-from tests.broker.broker_fakes import FakeConnection
+from store.message_store_config import MessageStoreConfig
+from tests.broker.broker_fakes import CONFIG, FakeConnection
 from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
 
 REMARK = "MessageIllegalError: broken on purpose"
@@ -45,11 +46,8 @@ class Counts:
 def test_a_pop() -> None:
     stats = Counts()
     clock = SimpleNamespace(age_ms=lambda _sent_ms: 0)
-    settings = SimpleNamespace(
-        broker_ip="b", is_readable=True, is_slave=False, max_invisible_ms=1, timer_wheel_enable=True
-    )
     parts = SimpleNamespace(stats=stats, clock=clock, find_topic=broken)
-    pops = PopMessageProcessor(cast("Any", settings), cast("Any", parts))
+    pops = PopMessageProcessor(CONFIG, MessageStoreConfig(), cast("Any", parts))
     peer = FakeConnection()
     header = PopHeader("G", "T", 0, 1, 1)
     pops.run_again(PopRequest(cast("Connection", peer), 7, header, (None, None), 0))

@@ -13,8 +13,8 @@ import pytest
 from broker.send.consumer_send_msg_back_processor import (
     ConsumerSendMsgBackProcessor,
     SendBackParts,
-    SendBackSettings,
 )
+from broker.settings.broker_config import BrokerConfig
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
@@ -22,13 +22,13 @@ from remoting.request_code import RequestCode as Code
 from store.control_slots import MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message import Message
 from store.message_codec import encode_host, encode_message_id, encode_record
+from store.message_store_config import BrokerRole, MessageStoreConfig
 from tests.broker.broker_fakes import CONFIG, FakeConnection
 from tests.broker.hot_path_world import HotPathWorld, properties_of
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
-SETTINGS = SendBackSettings(
-    is_slave=False, broker_permission=6, broker_ip1="10.0.0.1", max_delay_level=18
-)
+BROKER = BrokerConfig(broker_ip1="10.0.0.1")
+STORE = MessageStoreConfig()
 
 
 class Reader:
@@ -44,7 +44,13 @@ class Reader:
 class SendBacks:
     """A broker that takes messages back; the loop runs what is handed to it when told."""
 
-    def __init__(self, root: Path, settings: SendBackSettings = SETTINGS, **kinds: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        broker: BrokerConfig = BROKER,
+        store: MessageStoreConfig = STORE,
+        **kinds: Any,
+    ) -> None:
         self.world = HotPathWorld(root, **kinds)
         self.reader = Reader()
         self.handed: list[Callable[[], None]] = []
@@ -63,7 +69,8 @@ class SendBacks:
                 new_topics=self.world.new_topics,
                 is_compacted=lambda topic: topic == "Compacted",
             ),
-            settings,
+            broker,
+            store,
         )
         self.message()
 
@@ -262,9 +269,9 @@ def test_refusals(tmp_path: Path) -> None:
     assert topic is not None
     backs.world.topics.update(replace(topic, perm=4))
     assert backs.refused() == (16, "the topic[%RETRY%G] sending message is forbidden")
-    slave = SendBacks(tmp_path / "b", replace(SETTINGS, is_slave=True))
+    slave = SendBacks(tmp_path / "b", store=MessageStoreConfig(broker_role=BrokerRole.SLAVE))
     assert slave.refused() == (1, "this broker is a slave: send the message back to its master")
-    closed = SendBacks(tmp_path / "c", replace(SETTINGS, broker_permission=4))
+    closed = SendBacks(tmp_path / "c", replace(BROKER, broker_permission=4))
     assert closed.refused() == (16, "the broker[10.0.0.1] sending message is forbidden")
     strict = SendBacks(tmp_path / "d", config=replace(CONFIG, auto_create_subscription_group=False))
     assert strict.refused() == (26, "subscription group not exist, G")

@@ -12,8 +12,8 @@ import pytest
 from broker.send.reply_message_processor import (
     ReplyMessageProcessor,
     ReplyParts,
-    ReplySettings,
 )
+from broker.settings.broker_config import BrokerConfig
 from remoting.errors import RemotingError, RemotingTimeoutError, RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
@@ -21,19 +21,14 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.message_codec import encode_host, encode_message_id
+from store.message_store_config import MessageStoreConfig
 from tests.broker.broker_fakes import FakeConnection
 from tests.broker.hot_path_world import HotPathWorld, send_fields
 from tests.broker.send.test_send_message_processor import as_v1
 
 TEXT = "CORRELATION_ID\x01c1\x02REPLY_TO_CLIENT\x01asker\x02MSG_TYPE\x01reply"
 REGION = {"TRACE_ON": "true", "MSG_REGION": "R"}
-SETTINGS = ReplySettings(
-    region_id="R",
-    trace_on=True,
-    store_host="127.0.0.2:20911",
-    start_accept_send_request_timestamp_ms=0,
-    max_message_size=1000,
-)
+BROKER = BrokerConfig(region_id="R", trace_on=True)
 
 
 class Asker:
@@ -59,7 +54,7 @@ class Asker:
 class Replies:
     """A broker with a reply topic; what is handed to the loop runs in its next turn."""
 
-    def __init__(self, root: Path, settings: ReplySettings = SETTINGS, **kinds: Any) -> None:
+    def __init__(self, root: Path, broker: BrokerConfig = BROKER, **kinds: Any) -> None:
         self.world = HotPathWorld(root, **kinds)
         self.world.topic("C_REPLY_TOPIC", 1)
         self.asker = Asker()
@@ -82,8 +77,10 @@ class Replies:
                 on_loop=self.handed.append,
                 new_topics=self.world.new_topics,
                 stores_replies=lambda: self.stores,
+                store_host="127.0.0.2:20911",
             ),
-            settings,
+            broker,
+            MessageStoreConfig(max_message_size=1000),
         )
 
     def call(self, body: bytes = b"answer", **fields: Any) -> RemotingCommand | None:
@@ -263,7 +260,7 @@ def test_a_broker_that_is_busy_says_so(replies: Replies) -> None:
 @pytest.mark.parametrize(
     ("settings", "fields", "code", "words"),
     [
-        ({"start_accept_send_request_timestamp_ms": 1 << 60}, {}, 1, "broker unable to service"),
+        ({"start_accept_send_request_time_stamp": 1 << 60}, {}, 1, "broker unable to service"),
         ({}, {"topic": "SCHEDULE_TOPIC_XXXX"}, 16, "forbidden"),
         ({}, {"topic": "a b"}, 1, "illegal characters"),
         ({}, {"topic": "Unknown", "default_topic": "None"}, 17, "not exist"),
@@ -275,7 +272,7 @@ def test_a_broker_that_is_busy_says_so(replies: Replies) -> None:
 def test_refusals(
     tmp_path: Path, settings: dict[str, Any], fields: dict[str, Any], code: int, words: str
 ) -> None:
-    replies = Replies(tmp_path, replace(SETTINGS, **settings))
+    replies = Replies(tmp_path, replace(BROKER, **settings))
     answer = replies.call(**fields)
     assert answer is not None
     assert answer.code == code
