@@ -372,10 +372,10 @@ class History:
         offset %= end + 1
         self.world.offsets.resets[group, TOPIC, queue_id] = offset
         self.world.offsets.table[group, TOPIC, queue_id] = offset
-        self.world.follow_reset(TOPIC, group, queue_id)
         for at in range(end):
             body = self.world.log.message_at(TOPIC, queue_id, at).body
             self.model.was_reset(group, body, passed=at < offset)
+        self.world.follow_reset(TOPIC, group, queue_id)
 
     def _do_room(self, has_room: int, writable: int, _c: int) -> None:
         """The log takes nothing for a while, in one of two ways."""

@@ -518,9 +518,6 @@ class PopWorld:
 
     def turn(self) -> None:
         """The rest of a turn: what waited gets its place, the log is published, answers leave."""
-        soon, self.loop.soon = self.loop.soon, []
-        for function in soon:
-            function()
         self.appends.retry()
         self.log.commit()
         decoder = FrameDecoder()
@@ -531,6 +528,9 @@ class PopWorld:
             assert command is not None
             self._answers[command.opaque] = command
         self.socket.waiting.clear()
+        soon, self.loop.soon = self.loop.soon, []
+        for function in soon:
+            function()
 
     def services(self) -> None:
         """The timer delivers, the buffer and the revival look at what is due; tables are saved,
@@ -550,14 +550,9 @@ class PopWorld:
             self.order.save_if_changed()
 
     def follow_reset(self, topic: str, group: str, queue_id: int) -> None:
-        """An offset was set: the buffer hears it in the next turn."""
-        buffer, offsets = self.buffer, self.offsets
-
-        def told() -> None:
-            is_reset = offsets.has_offset_reset(group, topic, queue_id)
-            buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
-
-        self.loop.soon.append(told)
+        """An offset was set: the buffer hears of it."""
+        is_reset = self.offsets.has_offset_reset(group, topic, queue_id)
+        self.buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
 
     def flush(self) -> None:
         """What is published is on the disk."""
