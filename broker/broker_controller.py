@@ -188,8 +188,7 @@ class BrokerController:
         if not self._options.store.is_slave:
             self._tables.restore_lacking(self._store.stored_queues())
             self._store.open_log()
-            self._tables.offsets.limit_to(self._store.log.next_offset)
-            self._tables.order_info.limit_to(self._store.log.next_offset)
+            self._tables.limit_to(self._store.log.next_offset)
         self._pop.open()
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)

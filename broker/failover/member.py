@@ -135,9 +135,8 @@ class MemberCore:
             self.stage = Stage.ASKING_ID
         self._asking = Asking(settings.request_timeout_ms)
         self._leader_known = False
-        self._silent = False
-        self._unfit = False
-        """It was elected and cannot lead: it sends no heartbeats, so that another one is."""
+        self._silent = self._unfit = False
+        """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -462,8 +461,7 @@ class MemberCore:
         state = self._sync_state
         if state is None or len(state.acks) < len(state.members):
             return
-        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=False)
-        if wanted > state.members:
+        if state.wanted(now_ms, log, self.confirm_offset, tries_again=False) > state.members:
             self._check_set(now_ms, log, doing)
 
     def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:

@@ -6,12 +6,12 @@ Values of PopBufferMergeService, changed by it only, on the loop thread of `remo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from broker.pop.check_point import CheckPoint, CheckPointKey
-from broker.pop.pop_journal import JournalQueue
+from broker.pop.pop_journal import JournalQueue, JournalRow
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
@@ -77,6 +77,11 @@ class OffsetQueue:
         """Whether no row has its number, and its offset did not move of late."""
         return not (self.waits or self.renewed) and self.committed == self.committed_before
 
+    def own(self, wrapper: PopCheckPointWrapper) -> None:
+        """It is of a message whose invisible time was changed."""
+        wrapper.owner = self
+        self.renewed.add(wrapper)
+
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
     """The bit of a message; 0: it is none of these."""
@@ -85,3 +90,25 @@ def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
     if 0 <= diff < len(diffs) and diffs[diff] == diff:
         return 1 << diff
     return 1 << diffs.index(diff) if diff in diffs else 0
+
+
+def take_place(old: PopCheckPointWrapper, new: PopCheckPointWrapper) -> None:
+    """A message was renewed again: what waited for `old`, its check point in between, waits for
+    `new`."""
+    new.parent, old.children = old.parent, []
+    if old.parent is not None:
+        others = [child for child in old.parent.children if child is not old]
+        old.parent.children = [*others, new]
+
+
+def fault_of(
+    row: JournalRow, queue: OffsetQueue, queue_end: Callable[[str, int], int | None]
+) -> str:
+    """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
+    point = row.point
+    if point.start_offset < 0 or point.next_offset < -1 or min(point.diffs, default=0) < 0:
+        return "its numbers cannot be"
+    end = queue_end(queue.topic, queue.queue_id) or 0
+    if max(point.offsets, default=point.start_offset) >= end:
+        return f"its queue has no such messages, it ends at {end}"
+    return ""

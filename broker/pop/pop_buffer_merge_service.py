@@ -19,7 +19,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from broker.pop.buffered_pops import OffsetQueue, PopCheckPointWrapper, QueueKey, bit_of
+from broker.pop.buffered_pops import (
+    OffsetQueue,
+    PopCheckPointWrapper,
+    QueueKey,
+    bit_of,
+    fault_of,
+    take_place,
+)
 from broker.pop.check_point import CheckPoint, CheckPointKey
 from broker.pop.due_check_points import DueCheckPoints
 from broker.pop.pop_check_point import PopCheckPoint, stored_point
@@ -143,7 +150,7 @@ class PopBufferMergeService:
         for row in rows:
             queue = by_number.get(row.queue)
             fault = (
-                "its queue no longer exists" if queue is None else _fault_of(row, queue, queue_end)
+                "its queue no longer exists" if queue is None else fault_of(row, queue, queue_end)
             )
             is_pop = row.point.next_offset != -1
             if queue is not None and is_pop and (fault or queue in broken):
@@ -193,7 +200,7 @@ class PopBufferMergeService:
             queue.latest = max(queue.latest, point.next_offset)
         else:
             self._recovered.add(wrapper)
-            self._own(wrapper, queue)
+            queue.own(wrapper)
         if 0 < row.stored_end <= log_end:
             wrapper.is_leaving = True
             wrapper.stored_end = row.stored_end
@@ -347,7 +354,7 @@ class PopBufferMergeService:
         new = self._add_wrapper(point, owner, None)
         if new is None:
             return None
-        self._own(new, owner)
+        owner.own(new)
         bit = 0 if old is None else bit_of(old, point.start_offset)
         if old is None or not bit or old.bits & bit:
             self._store(new)
@@ -356,22 +363,10 @@ class PopBufferMergeService:
         old.children = [*old.children, new]
         self._set_bits(old, old.bits | bit)
         if old.queue is None and old.is_acked and old not in self._recovered:
-            self._replace(old, new)
+            # Renewed again: rows of those in between filled the journal, and nobody could pop.
+            take_place(old, new)
+            self._free(old)
         return True
-
-    def _replace(self, old: PopCheckPointWrapper, new: PopCheckPointWrapper) -> None:
-        """A message was renewed again: nothing waits for the check point in between. (Their rows
-        filled the journal, and nobody could pop.)"""
-        new.parent, old.children = old.parent, []
-        if old.parent is not None:
-            others = [child for child in old.parent.children if child is not old]
-            old.parent.children = [*others, new]
-        self._free(old)
-
-    @staticmethod
-    def _own(wrapper: PopCheckPointWrapper, owner: OffsetQueue) -> None:
-        wrapper.owner = owner
-        owner.renewed.add(wrapper)
 
     def _set_bits(self, wrapper: PopCheckPointWrapper, bits: int) -> None:
         if bits == wrapper.bits:
@@ -576,16 +571,3 @@ class PopBufferMergeService:
         self._flushed_offset = lambda: 1 << 62
         self._follow_flushes()
         self._advance_all()
-
-
-def _fault_of(
-    row: JournalRow, queue: OffsetQueue, queue_end: Callable[[str, int], int | None]
-) -> str:
-    """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
-    point = row.point
-    if point.start_offset < 0 or point.next_offset < -1 or min(point.diffs, default=0) < 0:
-        return "its numbers are out of range"
-    end = queue_end(queue.topic, queue.queue_id) or 0
-    if max(point.offsets, default=point.start_offset) >= end:
-        return f"its queue has no such messages, it ends at {end}"
-    return ""

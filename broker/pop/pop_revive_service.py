@@ -220,7 +220,8 @@ class PopReviveService:
         for queue_id in range(self.queue_num):
             stored = parts.offsets.query_offset(REVIVE_GROUP, self._topic, queue_id)
             offset = max(-1 if stored is None else stored, parts.progress.find(queue_id))
-            self._queues.append(ReviveQueue(queue_id, min(offset, self._end(queue_id) - 1)))
+            end = self._end_of(self._topic, queue_id)
+            self._queues.append(ReviveQueue(queue_id, min(offset, end - 1)))
         self._loop = loop
         self._running = True
         loop.call_at_multiple(self._settings.revive_interval, self._run_when_due)
@@ -275,9 +276,6 @@ class PopReviveService:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def _end(self, queue_id: int) -> int:
-        return self._end_of(self._topic, queue_id)
-
     def _end_of(self, topic: str, queue_id: int) -> int:
         """Of a queue; the log knows it before the queue table does."""
         end = self._parts.commit_log.next_offset(topic, queue_id)
@@ -295,7 +293,7 @@ class PopReviveService:
         if queue.needs_target:
             # In this order: what the timer has appended is below the end.
             settled_ms = self._parts.timer_read_time_ms()
-            queue.begin_reading(self._end(queue.queue_id), settled_ms)
+            queue.begin_reading(self._end_of(self._topic, queue.queue_id), settled_ms)
         while queue.next_read < high and self._left > 0:
             if not self._read_units(queue, high):
                 break

@@ -6,7 +6,7 @@ live in config/*.json are loaded before the loop turns and saved on the schedule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -134,6 +134,14 @@ class BrokerTables:
         queues of a topic the store has messages."""
         batch_topics = stored_queues(self._batch_consume_queue_path)
         restore_lacking_topics(self.topics, queues, batch_topics)
+
+    def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> None:
+        """A start as a master: nothing points behind its queue's end. Saved at once: after a kill
+        the queue may be longer, and the old offset points behind messages that nobody has had."""
+        self.offsets.limit_to(queue_ends)
+        self.offsets.save_if_changed()
+        self.order_info.limit_to(queue_ends)
+        self.order_info.save_if_changed()
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Look after clients that went away, and save what changed. (RocketMQ saves first after

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -300,3 +301,31 @@ def _pop_in_order(broker: OurBroker, first_seen: dict[int, float], kills: dict[i
                 broker.start()
             elif name is not None:
                 broker.kill(name)
+
+
+@pytest.mark.slow
+def test_an_offset_that_was_set_back_counts_after_a_kill(tmp_path: Path) -> None:
+    """Nobody has popped in between. The journal brought its own offset back, which was further."""
+    broker = OurBroker(
+        tmp_path, brokerName=NAME, listenPort=free_port(), flushConsumerOffsetInterval=200
+    )
+    path = tmp_path / "store" / "config" / "consumerOffset.json"
+    saved = re.compile(rf'"{TOPIC}@{GROUP}":\s*{{\s*0:\s*2\b')
+    with broker:
+        broker.start()
+        with broker.client() as frames:
+            client = PopClient(frames, GROUP, NAME)
+            for number in range(5):
+                assert frames.send(TOPIC, 0, b"%d" % number).code == 0
+            wait_until(lambda: frames.offset(30, TOPIC, 0) == 5)
+            for one in client.pop(TOPIC, queueId=0).messages:
+                assert client.ack(one).code == 0
+            fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+            wait_until(lambda: frames.call(14, fields).ext_fields["offset"] == "5")
+            assert frames.call(15, {**fields, "commitOffset": 2}).code == 0
+        wait_until(lambda: path.exists() and saved.search(path.read_text()) is not None)
+        broker.crash()
+        broker.start()
+        with broker.client() as frames:
+            found = PopClient(frames, GROUP, NAME).pop(TOPIC, queueId=0).messages
+            assert [one.message.body for one in found] == [b"2", b"3", b"4"]

@@ -40,6 +40,8 @@ class Fate:
     handle: PoppedMessage | None = None
     """What it was handed out with last."""
     hidden_until_ms: int = 0
+    longest_ms: int = 0
+    """The latest time that was promised, whatever was promised after it."""
     is_acked: bool = False
     """In time, and the answer was 0."""
     may_be_acked: bool = False
@@ -84,6 +86,7 @@ class Model:
             fate.is_acked = False
         fate.handle = popped
         fate.hidden_until_ms = info.pop_time_ms + info.invisible_time_ms
+        fate.longest_ms = max(fate.longest_ms, fate.hidden_until_ms)
         fate.times += 1
 
     def acked(self, group: str, handle: PoppedMessage, code: int | None, now_ms: int) -> None:
@@ -113,12 +116,15 @@ class Model:
         if new is not None:
             info = parse_extra_info(new.handle)
             until_ms = info.pop_time_ms + info.invisible_time_ms
+            fate.longest_ms = max(fate.longest_ms, until_ms)
             fate.handle = new
             fate.hidden_until_ms = until_ms if in_time else max(fate.hidden_until_ms, until_ms)
 
     def power_lost(self) -> None:
-        """The offsets stand before what was only in memory: it comes again."""
+        """The offsets stand before what was only in memory: it comes again. So does what was
+        renewed for a shorter time, when its longer one is over, if only that is on the disk."""
         for fate in [self.fate(group, body) for group in GROUPS for body in self.messages]:
+            fate.hidden_until_ms = max(fate.hidden_until_ms, fate.longest_ms)
             fate.may_come_twice = True
             fate.may_be_acked |= fate.is_acked
 
@@ -372,10 +378,10 @@ class History:
         offset %= end + 1
         self.world.offsets.resets[group, TOPIC, queue_id] = offset
         self.world.offsets.table[group, TOPIC, queue_id] = offset
-        self.world.follow_reset(TOPIC, group, queue_id)
         for at in range(end):
             body = self.world.log.message_at(TOPIC, queue_id, at).body
             self.model.was_reset(group, body, passed=at < offset)
+        self.world.follow_reset(TOPIC, group, queue_id)
 
     def _do_room(self, has_room: int, writable: int, _c: int) -> None:
         """The log takes nothing for a while, in one of two ways."""

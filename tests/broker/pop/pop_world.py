@@ -268,6 +268,7 @@ class Offsets(PlainOffsets):
             end = queue_ends(topic, queue_id)
             if end is not None and offset > end:
                 self.table[group, topic, queue_id] = end
+        self.save()
 
     def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return self.resets.pop((group, topic, queue_id), None)
@@ -424,6 +425,7 @@ class PopWorld:
         )
         self.order.load()
         self.order.limit_to(self.log.next_offset)
+        self.order.save_if_changed()
         self._build_processors(limits)
         self.progress = ReviveProgress(self.root / "progress", boot_id, 8)
         self._build_revival()
@@ -548,14 +550,9 @@ class PopWorld:
             self.order.save_if_changed()
 
     def follow_reset(self, topic: str, group: str, queue_id: int) -> None:
-        """An offset was set: the buffer hears it in the next turn."""
-        buffer, offsets = self.buffer, self.offsets
-
-        def told() -> None:
-            is_reset = offsets.has_offset_reset(group, topic, queue_id)
-            buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
-
-        self.loop.soon.append(told)
+        """An offset was set: the buffer hears of it."""
+        is_reset = self.offsets.has_offset_reset(group, topic, queue_id)
+        self.buffer.offset_was_set(topic, group, queue_id, is_reset=is_reset)
 
     def flush(self) -> None:
         """What is published is on the disk."""

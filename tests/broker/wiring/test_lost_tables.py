@@ -165,3 +165,18 @@ def test_a_master_puts_back_the_topics_that_its_table_lacks(
     (said,) = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
     assert "topics.json: lacks topics that the store has messages of: put back 3 topics" in said
     assert "%DLQ%dead (1)" in said
+
+
+def test_a_kill_right_after_a_start_brings_no_offset_of_lost_messages_back(tmp_path: Path) -> None:
+    """Power was lost with a queue's messages; others had their offsets when the broker was killed,
+    before the tables' next save, and the group never got them."""
+    first = tables(tmp_path)
+    first.offsets.commit_offset("10.0.0.1:1", "g", "t", 0, 5)
+    first.order_info.update(None, "t", "g", 1, 1, 60_000, [3], [])
+    first.persist()
+    first.order_info.save_if_changed()
+    tables(tmp_path).limit_to(lambda _topic, _queue_id: 2)
+    after_the_kill = tables(tmp_path)
+    after_the_kill.limit_to(lambda _topic, _queue_id: 9)
+    assert after_the_kill.offsets.query_offset("g", "t", 0) == 2
+    assert not after_the_kill.order_info.snapshot()["table"].get("t@g")
