@@ -161,7 +161,7 @@ class _Bounds:
         return max(0, line.max_offset - max(line.min_offset, acked or 0))
 
     def _bound_before(self, sample: Sample, at_most: int | None) -> None:
-        """Between the last line of the life before and the boot; not where the clock was set forward
+        """Between the last line of the life before and the boot; not where the clock was set ahead
         in between, so that other lines may be of that time."""
         if sample.predecessor is not None and not sample.shows_more:
             end_ms = min(sample.line.boot_ts, sample.ts)

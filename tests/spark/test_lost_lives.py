@@ -194,8 +194,8 @@ def test_what_one_of_two_masters_answered_behind_its_last_line(tmp_path: Path) -
 
 
 def test_data_at_risk_in_a_life_that_its_clock_takes_out_of_the_window(tmp_path: Path) -> None:
-    """Its host was rebooted with a clock that is an hour ahead; the slave is away for ten minutes of
-    it. What the log had grown by at its first line bounds nothing of that."""
+    """Its host was rebooted with a clock that is an hour ahead; the slave is away for ten minutes
+    of it. What the log had grown by at its first line bounds nothing of that."""
     begin, end = W0 + 20 * MINUTE, W0 + 40 * MINUTE
     boots = {"machine_on": begin + 500, "reboots": 1}
     first = connected(life(W0 - MINUTE, begin))
