@@ -163,8 +163,9 @@ class _Bounds:
         return max(0, line.max_offset - max(line.min_offset, acked or 0))
 
     def _bound_before(self, sample: Sample, at_most: int | None) -> None:
-        """Between the last line of the life before and the boot."""
-        if sample.predecessor is not None:
+        """Between the last line of the life before and the boot; not where the clock was set ahead
+        in between, so that other lines may be of that time."""
+        if sample.predecessor is not None and not sample.shows_more:
             end_ms = min(sample.line.boot_ts, sample.ts)
             self.found.bound(sample.predecessor.ts, end_ms, at_most, self._day)
 

@@ -337,7 +337,7 @@ def exposure(stream: list[Sample], past: Past, window: Window) -> Json:
                 end = max(end, last.max_offset)
             kept = (sample.before or sample).min_offset
             grown = max(0, end - max(kept, kept if acked is None else acked))
-        if last is not None and not sample.same_boot:
+        if last is not None and not sample.same_boot and not sample.shows_more:
             until = min(sample.boot_ts, sample.ts)
             if same:
                 bound(last.ts, until, grown)

@@ -193,6 +193,21 @@ def test_what_one_of_two_masters_answered_behind_its_last_line(tmp_path: Path) -
     assert judged_day(day, tmp_path)["verdict"] == INSUFFICIENT
 
 
+def test_data_at_risk_in_a_life_that_its_clock_takes_out_of_the_window(tmp_path: Path) -> None:
+    """Its host was rebooted with a clock that is an hour ahead; the slave is away for ten minutes
+    of it. What the log had grown by at its first line bounds nothing of that."""
+    begin, end = W0 + 20 * MINUTE, W0 + 40 * MINUTE
+    boots = {"machine_on": begin + 500, "reboots": 1}
+    first = connected(life(W0 - MINUTE, begin))
+    second = connected(life(begin + 1_000, end, **boots), (W0 + 25 * MINUTE, W0 + 35 * MINUTE))
+    third = connected(life(end + 1_000, W1 + MINUTE, **boots))
+    first.clean = second.clean = True
+    story = story_of(first, second, third, expects=True)
+    story.asks, story.availability_percent, story.min_coverage_percent = {"rpo"}, 1.0, 1.0
+    story.clock = [(begin + 1, 60 * MINUTE), (W0 + 45 * MINUTE, 0)]
+    assert judged_day(unharmed(story), tmp_path)["verdict"] != MET
+
+
 # -- lines behind the window alone -----------------------------------------------------------
 
 
