@@ -4,6 +4,8 @@ Pure: bytes, times and the log's bounds in, frames out. Owned by one thread, mad
 connection. It judges the slave's frames, and says which bytes of the log come next: within one file
 of the log and within one epoch, with the epoch of the first byte as label (Java: often the next
 one). What a slave acknowledges counts for others; here it only may not lie beyond what was sent.
+
+Tested by tests/ha/test_autoswitch_ends.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Plain data with RocketMQ's names and defaults, read in process `remoting`; what 
 together is found before the broker starts (`problems_of`). In RocketMQ these keys are spread over
 BrokerConfig and MessageStoreConfig. brokerHeartbeatInterval is in BrokerConfig, inSyncReplicas in
 HaConfig.
+
+Tested by tests/broker/test_broker_startup.py.
 """
 
 from __future__ import annotations

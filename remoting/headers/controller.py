@@ -3,6 +3,8 @@
 
 Pure data, any thread. Fields are in the order of the Java classes. 1006, 1009 and 1010 have none;
 1008 is in headers/modes.py.
+
+Tested by tests/remoting/test_controller_frames.py.
 """
 
 from __future__ import annotations

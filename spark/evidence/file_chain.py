@@ -4,6 +4,8 @@ Pure functions of bytes (msgspec and the standard library), called in the execut
 job, while it reads a file for its figures, and in one process by `mqreport verify`. A file's lines
 become *stretches*: the lines of one process life that are in one file. What follows from them is
 the business of spark/evidence/dump_chain.py. Must not know where files lie or what lines mean.
+
+Tested by tests/spark/evidence/test_verify.py.
 """
 
 from __future__ import annotations
