@@ -173,7 +173,9 @@ def test_a_first_start_becomes_master_in_java_s_order(first_start: World) -> Non
 
 def test_heartbeats_carry_what_an_election_needs(first_start: World) -> None:
     world = first_start
-    wait_until(lambda: any(beat["confirmOffset"] != "0" for _, beat in world.controllers.heartbeats))
+    wait_until(
+        lambda: any(beat["confirmOffset"] != "0" for _, beat in world.controllers.heartbeats)
+    )
     _, beat = next(one for one in world.controllers.heartbeats if one[1]["confirmOffset"] != "0")
     assert beat == {
         "clusterName": "CtlCluster",
