@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from broker.client.query_assignment_processor import (
     AssignmentParts,
-    AssignmentSettings,
     QueryAssignmentProcessor,
 )
+from broker.settings.broker_config import BrokerConfig
 from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from remoting.body.message_queue import MessageQueue
 from remoting.body.message_request_mode import (
@@ -43,7 +43,7 @@ def assigned(
     queues: list[Queue] | None,
     members: list[str],
     *,
-    settings: AssignmentSettings | None = None,
+    settings: BrokerConfig | None = None,
     row: SetMessageRequestModeRequestBody | None = None,
     **asked: str,
 ) -> tuple[str, list[Queue]] | None:
@@ -54,7 +54,7 @@ def assigned(
     topic = asked.get("topic", TOPIC)
     known = queues and [MessageQueue(topic=topic, broker_name=b, queue_id=q) for b, q in queues]
     processor = QueryAssignmentProcessor(
-        settings or AssignmentSettings(True, MessageRequestMode.PULL, -1),
+        settings or BrokerConfig(),
         AssignmentParts(
             modes=modes,
             subscribe_info=lambda _topic: known,
@@ -147,12 +147,12 @@ MANY: list[Queue] = [("a", 0), ("a", 1), ("b", 0)]
 def test_all_queues_for_broadcasting_and_where_the_broker_does_not_balance() -> None:
     members = ["c0", "c1"]
     assert assigned(MANY, members, messageModel="BROADCASTING") == ("PULL", MANY)
-    plain = AssignmentSettings(False, MessageRequestMode.PULL, -1)
+    plain = BrokerConfig(server_load_balancer_enable=False)
     assert assigned(MANY, members, settings=plain) == ("PULL", MANY)
 
 
 def test_a_retry_topic_is_pulled_where_popping_is_the_default() -> None:
-    pops = AssignmentSettings(True, MessageRequestMode.POP, -1)
+    pops = BrokerConfig(default_message_request_mode=MessageRequestMode.POP)
     assert assigned(MANY, ["c0"], settings=pops) == ("POP", [("a", -1), ("b", -1)])
     assert assigned(MANY, ["c0"], settings=pops, topic="%RETRY%G") == ("PULL", MANY)
 

@@ -310,7 +310,7 @@ def test_a_run_that_dies_while_its_result_is_put_in_place_is_done_again(
     old = tables(spark, tmp_path)
     write_dump(tmp_path / "dumps", steady(life=a_life(cluster="other")))
 
-    def dying(*_arguments: object) -> None:
+    def dying(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt("the power went")
 
     with monkeypatch.context() as patch:
