@@ -27,6 +27,7 @@ class StoredQueue:
         "doubtful_from",
         "emptied",
         "files",
+        "files_deleted",
         "names_unsynced",
         "queue_id",
         "row",
@@ -49,6 +50,9 @@ class StoredQueue:
         """Files were created whose names may not be on disk."""
         self.emptied = False
         """Set when the queue restarted; cleared by whoever publishes it."""
+        self.files_deleted = False
+        """Set when files at the end were deleted, which readers may have open and which are made
+        again under the same names; cleared by whoever publishes it."""
         self.doubtful_from: int | None = None
         """Set by recovery: records from this log position on may be missing here, and the end is
         not known for sure before the log was dispatched again from there on."""
@@ -131,6 +135,7 @@ class StoredQueue:
         for start in range(kept, last_end, file_size):
             found |= self.holds_data(start)
             self.files.delete(self.topic, self.queue_id, start)
+            self.files_deleted = True
         if (end % file_size or keep_first) and self.holds_more(end, behind):
             self.files.zero_from(self.topic, self.queue_id, end)
             found = True
