@@ -183,6 +183,9 @@ class BatchConsumeQueue(StoredQueue):
         if first:
             log.error("%r: files before a gap at %s are missing", self, starts[first])
             self.empty()
+            for old in starts[:first]:
+                # Readers would go on from the last unit of an old file to nothing.
+                self.files.delete(self.topic, self.queue_id, old)
         if lost or first:
             self.doubtful_from = self.max_phy_offset
 
