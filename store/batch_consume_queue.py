@@ -105,8 +105,10 @@ class BatchConsumeQueue(StoredQueue):
         if unit.base > self._max_offset and self.gap is None:
             self.gap = bounds.max_phy_offset, unit.phy_offset
         data = memoryview(unit.pack())
-        if self.files.write(self.topic, self.queue_id, bounds.end, data):
-            self.names_unsynced = True
+        # As in ConsumeQueue.append.
+        before, self.names_unsynced = self.names_unsynced, True
+        created = self.files.write(self.topic, self.queue_id, bounds.end, data)
+        self.names_unsynced = before or created
         bounds.append(BATCH_UNIT_SIZE, unit.record_end)
         self._max_offset = unit.following
         return True

@@ -122,8 +122,9 @@ class StoredQueue:
     def make_files_whole(self) -> None:
         """Have every file, in its full length. Raises OSError."""
         starts = self.bounds.files(self.files.file_size)
-        if self.files.make_whole(self.topic, self.queue_id, starts):
-            self.names_unsynced = True
+        before, self.names_unsynced = self.names_unsynced, True  # Also if only some could be made.
+        made = self.files.make_whole(self.topic, self.queue_id, starts)
+        self.names_unsynced = before or made > 0
 
     def clear_behind(self, end: int, last_end: int, behind: bytes = b"") -> bool:
         """Zero or delete everything between `end` and `last_end`, the end of the files on disk.
