@@ -133,7 +133,8 @@ class StoredQueue:
         keep_first = self.KEEPS_FIRST_FILE and end == self.bounds.start > 0
         kept = end + (-end) % file_size + (file_size if keep_first else 0)
         found = False
-        for start in range(kept, last_end, file_size):
+        # The last one first: a kill in between leaves no gap, which a recovery would fill.
+        for start in reversed(range(kept, last_end, file_size)):
             found |= self.holds_data(start)
             self.files.delete(self.topic, self.queue_id, start)
             self.files_deleted = True
