@@ -147,6 +147,12 @@ class StoredQueue:
         """Units may be missing at the end: the log must be dispatched again from the last one."""
         self.doubtful_from = 0 if self.bounds.is_empty else self.bounds.max_phy_offset
 
+    def doubt_disk(self) -> None:
+        """Another process wrote what it has and was killed: the disk may lack any of it."""
+        if not self.bounds.is_empty:
+            self.bounds.write_again(self.bounds.start)
+            self.names_unsynced = True
+
     # -- retention -----------------------------------------------------------------------------
 
     def delete_first_expired(self, min_phy_offset: int) -> bool:

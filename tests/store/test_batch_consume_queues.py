@@ -299,6 +299,29 @@ def test_who_has_a_file_open_follows_a_restarted_store_that_makes_it_again(root:
     life.stop()
 
 
+def test_what_a_killed_store_has_not_flushed_its_successor_does(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: set[str] = set()
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        flushed.add(os.readlink(f"/proc/self/fd/{fd}"))
+        fdatasync(fd)
+
+    life = BatchLife(root).start()
+    life.put_batches(2 * UNITS_PER_FILE)
+    life.wait_dispatched()
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    monkeypatch.setattr(os, "fdatasync", note)
+    life.stop()
+    assert {str(path) for path in life.path.iterdir()} <= flushed
+
+
 def test_files_before_a_missing_one_do_not_come_between(root: Path) -> None:
     """Readers list the directory: they must not find what the queue no longer has."""
     life = BatchLife(root).start()

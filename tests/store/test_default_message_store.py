@@ -32,6 +32,7 @@ from store.control_slots import (
 )
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError, WrongFileSizeError
+from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.mapped_file import file_name
@@ -301,6 +302,32 @@ def test_who_has_a_file_open_follows_a_restarted_store_that_makes_it_again(life:
     assert [unit[0] for unit in CQ_UNIT.iter_unpack(read)] == life.queue()[100:]
     assert read[: CQ_UNIT.size] == right
     reader.close()
+
+
+def test_what_a_killed_store_has_not_flushed_its_successor_does(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the checkpoint says of units that they are on disk, and a power loss takes them."""
+    flushed: set[str] = set()
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        flushed.add(os.readlink(f"/proc/self/fd/{fd}"))
+        fdatasync(fd)
+
+    life.put(150)
+    life.wait_dispatched()
+    with monkeypatch.context() as patch:  # Killed: it flushes nothing.
+        patch.setattr(FlushConsumeQueueService, "flush_all", lambda _self: None)
+        life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    monkeypatch.setattr(os, "fdatasync", note)
+    life.stop()
+    written = (life.config.consume_queue_path / "T" / "0").iterdir()
+    assert {str(path) for path in written} <= flushed
 
 
 def test_delete_topic_waits_for_the_barrier(life: Life) -> None:
