@@ -148,7 +148,8 @@ class StoredQueue:
         self.doubtful_from = 0 if self.bounds.is_empty else self.bounds.max_phy_offset
 
     def doubt_disk(self) -> None:
-        """Another process wrote what it has and was killed: the disk may lack any of it."""
+        """Another process wrote what it has and was killed: the disk may lack any of it, and the
+        next flush brings it all."""
         if not self.bounds.is_empty:
             self.bounds.write_again(self.bounds.start)
             self.names_unsynced = True

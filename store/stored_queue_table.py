@@ -116,14 +116,6 @@ class StoredQueueTable(Generic[QueueT]):
                 queue.doubtful_from = None
             return found
 
-    def doubt_disk(self) -> None:
-        """Another process has built the queues and was killed: the next flush brings them whole."""
-        with self.lock:
-            for queue in self:
-                queue.doubt_disk()
-                if queue.is_dirty:
-                    self._dirty[queue] = None
-
     def close(self) -> None:
         """Close all files; idempotent. Flush before."""
         with self.lock:
