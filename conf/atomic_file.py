@@ -23,7 +23,7 @@ _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 def write_atomic(path: Path, data: bytes, *, backup: bool = False, mode: int | None = None) -> None:
     """`replace_file`, in a directory that is created, with its parents, if it is missing."""
-    make_directory(path.resolve().parent)
+    make_directory(_real(path).parent)
     replace_file(path, data, backup=backup, mode=mode)
 
 
@@ -39,7 +39,7 @@ def replace_file(path: Path, data: bytes, *, backup: bool = False, mode: int | N
     system without hard links: if the old one was complete). A symbolic link is followed: the file
     that it names is replaced, not the link.
     """
-    target = path.resolve()
+    target = _real(path)
     temporary = _beside(target, ".tmp")
     _write_synced(temporary, data, mode)
     old = _keep_old(target, mode) if backup else None
@@ -117,6 +117,12 @@ def _write_synced(path: Path, data: bytes, mode: int | None) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _real(path: Path) -> Path:
+    """Without links. Path.resolve raises RuntimeError for one that leads to itself, as no caller
+    expects: that one is replaced."""
+    return Path(os.path.realpath(path))
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -105,8 +105,10 @@ class BatchConsumeQueue(StoredQueue):
         if unit.base > self._max_offset and self.gap is None:
             self.gap = bounds.max_phy_offset, unit.phy_offset
         data = memoryview(unit.pack())
-        if self.files.write(self.topic, self.queue_id, bounds.end, data):
-            self.names_unsynced = True
+        # As in ConsumeQueue.append.
+        before, self.names_unsynced = self.names_unsynced, True
+        created = self.files.write(self.topic, self.queue_id, bounds.end, data)
+        self.names_unsynced = before or created
         bounds.append(BATCH_UNIT_SIZE, unit.record_end)
         self._max_offset = unit.following
         return True
@@ -183,6 +185,9 @@ class BatchConsumeQueue(StoredQueue):
         if first:
             log.error("%r: files before a gap at %s are missing", self, starts[first])
             self.empty()
+            for old in starts[:first]:
+                # Readers would go on from the last unit of an old file to nothing.
+                self.files.delete(self.topic, self.queue_id, old)
         if lost or first:
             self.doubtful_from = self.max_phy_offset
 

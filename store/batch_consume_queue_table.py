@@ -75,15 +75,20 @@ class BatchConsumeQueueTable(StoredQueueTable[BatchConsumeQueue]):
 
     # -- life ----------------------------------------------------------------------------------
 
-    def recover(self, max_phy_offset: int, source: FencedLog) -> None:
-        """Load what is on disk; drop the units of records that do not end before `max_phy_offset`,
-        and last ones that do not name their record. Raises WrongFileSizeError, OSError."""
+    def recover(self, max_phy_offset: int, source: FencedLog, *, doubts_disk: bool = False) -> None:
+        """Load the files; drop the units of records that do not end before `max_phy_offset`, and
+        last ones that do not name their record. doubts_disk: see StoredQueue.doubt_disk. Raises
+        WrongFileSizeError, OSError."""
         with self.lock:
             self._add_stored()
             for queue in self:
                 queue.recover()
                 queue.truncate(max_phy_offset)
                 _drop_wrong_end(queue, source)
+                if doubts_disk:
+                    queue.doubt_disk()
+                if queue.is_dirty:
+                    self._dirty[queue] = None
             self._topics.refresh()
         if self._queues:
             log.info("%s batch consume queues", len(self._queues))

@@ -95,8 +95,10 @@ class ConsumeQueue(StoredQueue):
             data = data[skipped * CQ_UNIT_SIZE :]
             if not data:
                 return False
-        if self.files.write(self.topic, self.queue_id, bounds.end, data):
-            self.names_unsynced = True
+        # A write that fails may have made a file, which the next one finds.
+        before, self.names_unsynced = self.names_unsynced, True
+        created = self.files.write(self.topic, self.queue_id, bounds.end, data)
+        self.names_unsynced = before or created
         bounds.append(len(data), last_end)
         return True
 

@@ -33,7 +33,10 @@ class PublishedQueues(Generic[QueueT]):
         if queue.row >= 0:
             if queue.emptied:
                 table.reset(queue.row)
-                queue.emptied = False
+                queue.emptied = queue.files_deleted = False
+            elif queue.files_deleted:
+                table.renew(queue.row)
+                queue.files_deleted = False
             table.set_offsets(queue.row, queue.min_offset, queue.max_offset)
             if moved:
                 table.mark_moved(queue.row)

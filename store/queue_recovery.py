@@ -86,6 +86,7 @@ class QueueRecovery:
             missing = len(wanted) - len(starts) + first
             log.error("%r: %s files are missing", self.queue, missing)
             self._files.make_whole(*self._name, wanted)
+            self.queue.names_unsynced = True
             self.queue.whole = False
         return starts[first]
 

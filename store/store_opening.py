@@ -295,9 +295,10 @@ class StoreOpening:
 
         def finish(queue: ConsumeQueue, _was_read: bool) -> None:
             self._drop_wrong_end(queue, holes)
+            queue.doubt_disk()
 
         self._load_queues(StatesCount.AT_LEAST, finish, add_missing=False)
-        self._batch_queues.recover(counters[MAX_PHY_OFFSET], self._derived.source)
+        self._batch_queues.recover(counters[MAX_PHY_OFFSET], self._derived.source, doubts_disk=True)
         self._drop_unpublished_units()
         for hole in holes:
             damage.fence_off(hole.start, hole.end, hole.reason, counters[DISPATCHED_OFFSET])

@@ -27,6 +27,7 @@ class StoredQueue:
         "doubtful_from",
         "emptied",
         "files",
+        "files_deleted",
         "names_unsynced",
         "queue_id",
         "row",
@@ -49,6 +50,9 @@ class StoredQueue:
         """Files were created whose names may not be on disk."""
         self.emptied = False
         """Set when the queue restarted; cleared by whoever publishes it."""
+        self.files_deleted = False
+        """Set when files at the end were deleted, which readers may have open and which are made
+        again under the same names; cleared by whoever publishes it."""
         self.doubtful_from: int | None = None
         """Set by recovery: records from this log position on may be missing here, and the end is
         not known for sure before the log was dispatched again from there on."""
@@ -118,8 +122,9 @@ class StoredQueue:
     def make_files_whole(self) -> None:
         """Have every file, in its full length. Raises OSError."""
         starts = self.bounds.files(self.files.file_size)
-        if self.files.make_whole(self.topic, self.queue_id, starts):
-            self.names_unsynced = True
+        before, self.names_unsynced = self.names_unsynced, True  # Also if only some could be made.
+        made = self.files.make_whole(self.topic, self.queue_id, starts)
+        self.names_unsynced = before or made > 0
 
     def clear_behind(self, end: int, last_end: int, behind: bytes = b"") -> bool:
         """Zero or delete everything between `end` and `last_end`, the end of the files on disk.
@@ -128,9 +133,11 @@ class StoredQueue:
         keep_first = self.KEEPS_FIRST_FILE and end == self.bounds.start > 0
         kept = end + (-end) % file_size + (file_size if keep_first else 0)
         found = False
-        for start in range(kept, last_end, file_size):
+        # The last one first: a kill in between leaves no gap, which a recovery would fill.
+        for start in reversed(range(kept, last_end, file_size)):
             found |= self.holds_data(start)
             self.files.delete(self.topic, self.queue_id, start)
+            self.files_deleted = True
         if (end % file_size or keep_first) and self.holds_more(end, behind):
             self.files.zero_from(self.topic, self.queue_id, end)
             found = True
@@ -139,6 +146,13 @@ class StoredQueue:
     def doubt_end(self) -> None:
         """Units may be missing at the end: the log must be dispatched again from the last one."""
         self.doubtful_from = 0 if self.bounds.is_empty else self.bounds.max_phy_offset
+
+    def doubt_disk(self) -> None:
+        """Another process wrote what it has and was killed: the disk may lack any of it, and the
+        next flush brings it all."""
+        if not self.bounds.is_empty:
+            self.bounds.write_again(self.bounds.start)
+            self.names_unsynced = True
 
     # -- retention -----------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conf.atomic_file import backup_path, write_atomic
+from conf.atomic_file import backup_path, replace_file, write_atomic
 
 
 class Crash(BaseException):
@@ -127,6 +127,16 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     write_atomic(tmp_path / "link", b"2")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"2"
+
+
+def test_a_link_that_leads_nowhere_is_an_os_error_or_replaced(tmp_path: Path) -> None:
+    """Callers go on without the file after an OSError; anything else would end their process."""
+    (tmp_path / "loop").symlink_to("loop")
+    write_atomic(tmp_path / "loop", b"1")
+    assert (tmp_path / "loop").read_bytes() == b"1"
+    (tmp_path / "gone").symlink_to("missing/file")
+    with pytest.raises(OSError, match="missing"):
+        replace_file(tmp_path / "gone", b"1")
 
 
 def test_the_mode_of_a_file_that_holds_keys(tmp_path: Path) -> None:

@@ -274,6 +274,73 @@ def test_a_restarted_store_rejoins_its_living_writer(root: Path) -> None:
     life.stop()
 
 
+def test_who_has_a_file_open_follows_a_restarted_store_that_makes_it_again(root: Path) -> None:
+    life = BatchLife(root).start()
+    life.put_batches(UNITS_PER_FILE + 1)
+    life.wait_dispatched()
+    reader = BatchQueueReader(life.config, life.table.generation_of)
+    last = 3 * UNITS_PER_FILE
+    before = reader.read_units("B", 0, last, 2, last + 3)
+    assert [unit.base for unit in before] == [last]
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    with (life.path / file_name(UNITS_PER_FILE * UNIT)).open("r+b") as file:
+        file.write(before[0]._replace(size=1).pack())
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    life.put_batches(1)
+    life.wait_dispatched()
+    after = reader.read_units("B", 0, last, 2, last + 6)
+    assert after == life.units()[-2:]
+    assert after[0] == before[0]
+    reader.close()
+    holds(life, UNITS_PER_FILE + 2)
+    life.stop()
+
+
+def test_what_a_killed_store_has_not_flushed_its_successor_does(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: set[str] = set()
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        flushed.add(os.readlink(f"/proc/self/fd/{fd}"))
+        fdatasync(fd)
+
+    life = BatchLife(root).start()
+    life.put_batches(2 * UNITS_PER_FILE)
+    life.wait_dispatched()
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    monkeypatch.setattr(os, "fdatasync", note)
+    life.stop()
+    assert {str(path) for path in life.path.iterdir()} <= flushed
+
+
+def test_files_before_a_missing_one_do_not_come_between(root: Path) -> None:
+    """Readers list the directory: they must not find what the queue no longer has."""
+    life = BatchLife(root).start()
+    life.put_batches(80, size=2_000)
+    life.wait_dispatched()
+    wait_until(lambda: life.counters[FLUSHED_OFFSET] == life.end)
+    low = 6 * FILE_SIZE
+    for start in range(0, low, FILE_SIZE):
+        (life.config.commit_log_path / file_name(start)).unlink()
+    life.counters[MIN_PHY_OFFSET] = low
+    assert life.store._derived.clean_queues(low, lambda: False) == 4
+    first = life.units()[0].base // 3
+    life.stop()
+    (life.path / file_name(5 * UNITS_PER_FILE * UNIT)).unlink()
+    again = BatchLife(root).start()
+    holds(again, 80, first=first)
+    again.stop()
+
+
 def test_the_writer_counts_what_is_not_dispatched(root: Path) -> None:
     life = BatchLife(root).start()
     life.put_batches(2)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -239,6 +242,30 @@ def test_truncation_is_prefix(
         assert put(again, first + left, left * SIZE)
         assert phys(again)[-left - 1 :] == [n * SIZE for n in range(left + 1)]
         assert again.max_offset == first + left + 1
+
+
+def test_a_kill_while_files_are_removed_moves_no_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start truncates to the same place: the queue must end there as without the kill."""
+    unlink = os.unlink
+    for step in range(7):
+        root = tmp_path / str(step)
+        put(new_queue(root), 0, 0, 80)
+        removals = iter([True] * step)
+
+        def remove(path: str, left: Iterator[bool] = removals) -> None:
+            next(left)  # StopIteration: killed.
+            unlink(path)
+
+        monkeypatch.setattr(os, "unlink", remove)
+        killed = reopened(root)
+        with contextlib.suppress(StopIteration):
+            killed.truncate(15 * SIZE)
+        monkeypatch.setattr(os, "unlink", unlink)
+        again = reopened(root)
+        again.truncate(15 * SIZE)
+        assert phys(again) == [n * SIZE for n in range(15)]
 
 
 def test_truncation_drops_a_record_that_reaches_over(tmp_path: Path) -> None:

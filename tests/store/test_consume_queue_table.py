@@ -274,6 +274,55 @@ def test_a_full_disk_half_way_is_caught_up(tmp_path: Path, monkeypatch: pytest.M
     assert [publisher.of("T", n) for n in range(3)] == [(0, 10)] * 3
 
 
+def test_the_name_of_a_file_that_could_not_be_written_at_first_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power loss takes the names that a directory got after its last fsync."""
+    durable: set[str] = set()
+    write, fsync = os.pwrite, os.fsync
+    failures = iter([errno.ENOSPC])
+
+    def write_when_there_is_room(fd: int, data: memoryview, position: int) -> int:
+        for number in failures:
+            raise OSError(number, os.strerror(number))
+        return write(fd, data, position)
+
+    def note_names(fd: int) -> None:
+        fsync(fd)
+        place = os.readlink(f"/proc/self/fd/{fd}")
+        durable.update(f"{place}/{name}" for name in os.listdir(place))
+
+    monkeypatch.setattr(os, "pwrite", write_when_there_is_room)
+    monkeypatch.setattr(os, "fsync", note_names)
+    table, _ = open_table(tmp_path)
+    log = one_message_each(1)
+    with pytest.raises(DiskFullError):
+        dispatch(table, log)
+    dispatch(table, log)
+    table.flush(0)
+    assert {str(path) for path in tmp_path.rglob("*")} <= durable
+
+
+def test_the_names_of_files_that_recovery_makes_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = open_table(tmp_path, 100)
+    log = MemoryCommitLog()
+    for n in range(30):
+        log.append(message("T0", 0, n))
+    dispatch(table, log)
+    missing = sorted(tmp_path.glob("T0/0/*"))[1]
+    missing.unlink()
+    named: list[tuple[str, int]] = []
+    again, _ = open_table(tmp_path, 100)
+    monkeypatch.setattr(again._files, "sync_names", lambda *key: named.append(key))
+    again.load()
+    again.recover()
+    assert missing.exists()
+    again.flush(0)
+    assert ("T0", 0) in named
+
+
 @pytest.mark.fault(32)
 def test_more_queues_than_descriptors(tmp_path: Path) -> None:
     log = MemoryCommitLog()

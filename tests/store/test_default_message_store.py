@@ -32,6 +32,8 @@ from store.control_slots import (
 )
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError, WrongFileSizeError
+from store.flush_consume_queue_service import FlushConsumeQueueService
+from store.generation_aware_reader import GenerationAwareReader
 from store.index_service import IndexReader
 from store.mapped_file import file_name
 from store.message_codec import encode_host
@@ -277,6 +279,55 @@ def test_a_restarted_store_rejoins_its_living_writer(life: Life) -> None:
     life.put(5)
     life.wait_dispatched()
     assert life.table.offsets("T", 0) == (0, written + 5)
+
+
+def test_who_has_a_file_open_follows_a_restarted_store_that_makes_it_again(life: Life) -> None:
+    """The unit that begins the second file names no record: the file goes, dispatch makes it."""
+    life.put(101)
+    life.wait_dispatched()
+    reader = ConsumeQueueReader(life.config)
+    units = GenerationAwareReader(reader, life.table)
+    right = units.read_units("T", 0, 100, 1)
+    life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    path = life.config.consume_queue_path / "T" / "0" / file_name(100 * CQ_UNIT.size)
+    with path.open("r+b") as file:
+        file.write(CQ_UNIT.pack(0, 1, 0))
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    life.put(1)
+    life.wait_dispatched()
+    read = units.read_units("T", 0, 100, 2)
+    assert [unit[0] for unit in CQ_UNIT.iter_unpack(read)] == life.queue()[100:]
+    assert read[: CQ_UNIT.size] == right
+    reader.close()
+
+
+def test_what_a_killed_store_has_not_flushed_its_successor_does(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the checkpoint says of units that they are on disk, and a power loss takes them."""
+    flushed: set[str] = set()
+    fdatasync = os.fdatasync
+
+    def note(fd: int) -> None:
+        flushed.add(os.readlink(f"/proc/self/fd/{fd}"))
+        fdatasync(fd)
+
+    life.put(150)
+    life.wait_dispatched()
+    with monkeypatch.context() as patch:  # Killed: it flushes nothing.
+        patch.setattr(FlushConsumeQueueService, "flush_all", lambda _self: None)
+        life.store.shutdown(writer_has_stopped=False)
+    life.counters[STORE_STATE] = StoreState.READY
+    life.store = life.new_store()
+    life.store.open()
+    life.store.start()
+    monkeypatch.setattr(os, "fdatasync", note)
+    life.stop()
+    written = (life.config.consume_queue_path / "T" / "0").iterdir()
+    assert {str(path) for path in written} <= flushed
 
 
 def test_delete_topic_waits_for_the_barrier(life: Life) -> None:
