@@ -10,10 +10,10 @@ the files say.
 from __future__ import annotations
 
 import logging
-import queue
 from typing import Final, NamedTuple, Protocol
 
 from broker.failover.controller_client import ControllerClient
+from broker.failover.event_queue import EventQueue
 from broker.failover.member import MemberCore, Stage
 from broker.failover.member_files import MemberFiles
 from broker.failover.messages import (
@@ -103,7 +103,7 @@ class MemberService(ServiceThread):
         self._tick_ms = min(times.tick_ms, MAX_TICK_MS)
         self._find_leader_ms = times.find_leader_ms
         self._client: ControllerClient | None = None
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events = EventQueue()
         self._next_tick_ms = 0
         self._asked_leader_ms = clock.monotonic_ms()
         self.status = self._status()
@@ -128,16 +128,15 @@ class MemberService(ServiceThread):
         client = self._client
         if client is None or epoch <= self.status.master_epoch:
             return
-        log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
-        client.look_at_roles()
+        if client.look_at_roles():
+            log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
 
     def step(self) -> None:
-        """All events there are, then a tick if it is time."""
-        while not self.stopped:
-            try:
-                event = self._events.get_nowait()
-            except queue.Empty:
-                break
+        """The events there are, not those that come meanwhile; then a tick if it is time:
+        heartbeats leave, however many slaves report."""
+        for event in self._events.take_all():
+            if self.stopped:
+                return
             self._take(event)
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_tick_ms:

@@ -290,3 +290,24 @@ def test_a_file_that_cannot_be_written_ends_the_service(tmp_path: Path) -> None:
         assert 1013 not in world.controllers.codes
     finally:
         world.end()
+
+
+def test_heartbeats_leave_while_events_come_without_end(first_start: World) -> None:
+    """Whatever is delivered while one is taken waited in front of the tick: the controller took a
+    busy broker for dead."""
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING)
+    service, ends = world.member.service, world.host.log_ends
+    until_over = threading.Event()
+
+    def log_ends() -> LogEnds:
+        if not until_over.is_set():
+            service.deliver(NameServersAnswered(0))
+        return ends()
+
+    world.host.log_ends = log_ends  # type: ignore[method-assign]
+    service.deliver(NameServersAnswered(0))
+    try:
+        world.wait_for_heartbeats(3)
+    finally:
+        until_over.set()
