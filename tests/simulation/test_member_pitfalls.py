@@ -403,3 +403,9 @@ def test_a_slave_with_the_masters_own_id_is_no_replica() -> None:
     assert "two brokers have one id" in (lone.core.trouble or "")
     lone.step(ReplicaReported(1, 0))
     assert lone.last.sends == ()
+    own = RoleNotified(GroupView(1, "b1", 1, frozenset((1,)), 1))
+    lone.step(own)
+    assert lone.core.trouble is not None, "it is still there"
+    lone.step(ReplicaGone(1))
+    lone.step(own)
+    assert lone.core.trouble is None
