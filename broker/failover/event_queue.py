@@ -8,9 +8,10 @@ reports without end fills no memory, and what is old does not wait in front of w
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Hashable
 
-from broker.failover.messages import Event, FrameTaken, Moved, ReplicaReported
+from broker.failover.messages import Event, FrameTaken, Moved, ReplicaReported, Tick
 
 
 class EventQueue:
@@ -18,7 +19,7 @@ class EventQueue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, Event] = {}
+        self._waiting: OrderedDict[Hashable, Event] = OrderedDict()
         self._number = 0
 
     def put(self, event: Event) -> None:
@@ -28,15 +29,14 @@ class EventQueue:
 
     def _key(self, event: Event) -> Hashable:
         match event:
-            case Moved() | FrameTaken():
+            case Moved() | FrameTaken() | Tick():
                 return (type(event),)
             case ReplicaReported():
                 return ReplicaReported, event.connection
         self._number += 1
         return self._number
 
-    def take_all(self) -> list[Event]:
-        """Those there are, the oldest first."""
+    def take(self) -> Event | None:
+        """The oldest one; None: there is none."""
         with self._lock:
-            taken, self._waiting = self._waiting, {}
-        return [*taken.values()]
+            return self._waiting.popitem(last=False)[1] if self._waiting else None

@@ -132,19 +132,19 @@ class MemberService(ServiceThread):
             log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
 
     def step(self) -> None:
-        """The events there are, not those that come meanwhile; then a tick if it is time:
-        heartbeats leave, however many slaves report."""
-        for event in self._events.take_all():
-            if self.stopped:
-                return
-            self._take(event)
+        """One event. A tick that is due comes behind those that are there, as an answer that waits
+        is not late, and before those that come later: heartbeats leave, however many there are."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + self._tick_ms
-            self._take(Tick())
-            if now_ms - self._asked_leader_ms >= self._find_leader_ms:
-                self._send(FindLeader())
-        self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
+            self._events.put(Tick())
+        event = self._events.take()
+        if event is None:
+            self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
+            return
+        self._take(event)
+        if isinstance(event, Tick) and now_ms - self._asked_leader_ms >= self._find_leader_ms:
+            self._send(FindLeader())
 
     def _take(self, event: Event) -> None:
         ready = self._core.step(event, self._clock.monotonic_ms(), self._host.log_ends())
