@@ -220,6 +220,7 @@ def _validate_controller_mode(options: StartupOptions, sources: Mapping[str, str
         cluster_name=options.broker.broker_cluster_name,
         broker_name=options.broker.broker_name,
         heartbeat_interval_ms=options.broker.broker_heartbeat_interval,
+        store_root=options.store.root,
     )
     if problems:
         named = [with_source(sources.get(key), f"{key}: {problem}") for key, problem in problems]

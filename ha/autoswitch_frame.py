@@ -44,6 +44,7 @@ MAX_TRANSFER_BODY: Final = MAX_FRAME_BODY + 12 - _TRANSFER.size
 _MAX_HANDSHAKE_BODY: Final = MAX_ENTRIES * _EPOCH_ENTRY.size
 _NOTHING_SENT: Final = -1
 _NO_CONFIRM_OFFSET: Final = -1
+_MAX_OFFSET: Final = 2**63 - 1
 
 
 class HAConnectionState(enum.IntEnum):
@@ -244,7 +245,7 @@ def _take_transfer(buffer: bytearray) -> tuple[TransferFrame, int] | None:
     _, size, offset, epoch, start, confirm_offset = head.unpack_from(buffer)
     if not 0 <= size <= MAX_TRANSFER_BODY:
         raise AutoSwitchFrameError(f"a frame of {size} bytes; a slave takes {MAX_TRANSFER_BODY}")
-    if offset < (0 if size else _NOTHING_SENT):
+    if not (0 if size else _NOTHING_SENT) <= offset <= _MAX_OFFSET - size:
         raise AutoSwitchFrameError(f"a frame of {size} bytes for offset {offset}")
     if confirm_offset < _NO_CONFIRM_OFFSET:
         raise AutoSwitchFrameError(f"confirm offset {confirm_offset}")

@@ -33,8 +33,8 @@ class EpochOrderError(ValueError):
 
 
 class StaleMasterError(ValueError):
-    """A master of an older epoch than the log's own last one, or an old word of this one: it cuts
-    nothing."""
+    """A master of an older epoch than the log's own last one, or than its own list, or an old word
+    of this one: it cuts nothing."""
 
 
 class UnknownEpochsError(ValueError):
@@ -184,12 +184,18 @@ def plan_truncation(
     master_epoch: the epoch in which the controller named that master; a Java master's list may lack
     it. Without an entry in common the log starts over, at the offset where both lists begin if that
     is the same one. What was got from this master in this epoch is not cut, as its log only grows
-    in it: an answer that knows less has been overtaken. Raises StaleMasterError, and
+    in it: an answer that knows less has been overtaken. Nor is a list newer than its master taken
+    over: no election would be new enough for this log. Raises StaleMasterError, and
     UnknownEpochsError for a log without list.
     """
     if master_end < 0:
         raise StaleMasterError(f"a master whose log ends at {master_end}")
-    if max(master_epoch, master.last_epoch) < own.last_epoch:
+    if master.last_epoch > master_epoch:
+        raise StaleMasterError(
+            f"the master of epoch {master_epoch} has a list of epochs up to {master.last_epoch}: "
+            "nothing is taken from it"
+        )
+    if master_epoch < own.last_epoch:
         raise StaleMasterError(
             f"the log has epoch {own.last_epoch}, the master only {master_epoch}: nothing is cut"
         )

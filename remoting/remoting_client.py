@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from remoting.connect_attempt import ConnectAttempt, HandshakingSocket, SocketTarget, resolve
+from remoting.connect_failures import ConnectFailures
 from remoting.connection import Connection, StreamSocket
 from remoting.errors import (
     EncodeError,
@@ -121,6 +122,7 @@ class RemotingClient:
         self._flush_list: list[Connection] = []
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, _Connecting] = {}
+        self._failures = ConnectFailures()
         self._responses = ResponseTable()
         self.connection_listener: Callable[[str], None] | None = None
         """Called with the address ("host:port") of each connection that closed. Set before the
@@ -348,7 +350,7 @@ class RemotingClient:
         attempt.start()
 
     def _on_connect_failed(self, address: str, error: RemotingConnectError) -> None:
-        log.warning("%s", error)
+        self._failures.failed(address, error, self._loop.now_ms)
         for outgoing in self._connecting.pop(address).waiting:
             outgoing.settle(error)
 
@@ -360,6 +362,7 @@ class RemotingClient:
             self._on_connect_failed(address, RemotingConnectError(address, str(error)))
             return
         log.info("%s: connected", address)
+        self._failures.connected(address)
         for outgoing in self._connecting.pop(address).waiting:
             _write(connection, outgoing)
 
@@ -388,7 +391,8 @@ class RemotingClient:
     ) -> bool:
         command = decode_command(header, serialize_type, bytes(body))
         if command.is_response:
-            self._responses.complete(command)
+            # Numbers are counted up: another peer could answer what it was not asked.
+            self._responses.complete(command, str(connection.state))
         else:
             self._dispatcher.dispatch(connection, command)
         return connection.is_open

@@ -17,10 +17,8 @@ from broker.processor.table_processor import TableProcessor
 from remoting.body.sync_state_set import SyncStateSet
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
-from remoting.headers.modes import (
-    ExportRocksDBConfigToJsonRequestHeader,
-    NotifyBrokerRoleChangedRequestHeader,
-)
+from remoting.headers.controller import NotifyBrokerRoleChangedRequestHeader
+from remoting.headers.rocksdb import ExportRocksDBConfigToJsonRequestHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike

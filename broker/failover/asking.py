@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.failover.messages import Ask
 from remoting.request_code import RequestCode
+
+MAX_AT_ONCE: Final = 16
+"""Requests between two ticks. An answer may be the reason for the next request, and a controller
+that refuses everything at once would be asked thousands of times a second."""
 
 
 class _UnderWay(NamedTuple):
@@ -20,6 +24,7 @@ class Asking:
         self._timeout_ms = timeout_ms
         self._under_way: dict[int, _UnderWay] = {}
         self._last_ticket = 0
+        self._since_tick = 0
 
     def next_ticket(self) -> int:
         """For one more request."""
@@ -28,11 +33,21 @@ class Asking:
 
     def sent(self, ask: Ask, now_ms: int) -> None:
         """This one leaves now."""
+        self._since_tick += 1
         self._under_way[ask.ticket] = _UnderWay(ask, now_ms)
 
     def waits_for(self, code: RequestCode) -> bool:
         """Whether one of this code has no answer yet."""
         return any(one.ask.code == code for one in self._under_way.values())
+
+    @property
+    def has_to_wait(self) -> bool:
+        """Whether nothing more is asked before the next tick."""
+        return self._since_tick >= MAX_AT_ONCE
+
+    def ticked(self) -> None:
+        """Some time has passed."""
+        self._since_tick = 0
 
     def take(self, ticket: int) -> tuple[Ask, int] | None:
         """What was asked, and when it left (ms); None for an answer that nobody waits for."""

@@ -18,6 +18,7 @@ from broker.failover.controller_messages import (
     ask_command,
     find_leader_command,
     heartbeat_command,
+    is_address,
 )
 from broker.failover.controller_names import ControllerNames
 from broker.failover.messages import (
@@ -48,8 +49,9 @@ NO_TICKET: Final = 0
 """The member's begin at 1."""
 PROBE_MS: Final = 3_000
 """RocketMQ's pause between two looks at whether a controller can be reached."""
-_MAX_NAME: Final = 300
-"""Characters of a leader's address; a host name has 253 at most."""
+MAX_LOOKS: Final = 4
+"""Questions for roles between two heartbeats, however many strangers send 1008."""
+_UNREADABLE: Final = -1
 
 
 class Calls(Protocol):
@@ -95,8 +97,9 @@ class ControllerClient:
         self._look_wanted = False
         """Somebody has sent 1008 since the last question for roles."""
         self._looking = False
+        self._looks_left = MAX_LOOKS
         self._last_codes: dict[int, int] = {}
-        """Of the last answer to each request."""
+        """Of the last answer to each request; _UNREADABLE: that one counted for nothing."""
 
     @property
     def leader(self) -> str | None:
@@ -106,7 +109,11 @@ class ControllerClient:
     def find_leader(self) -> None:
         """1005 to every controller."""
         self._round += 1
-        for address in self._names.known():
+        known = self._names.known()
+        self._probed_ms.clear()
+        for addresses in (self._failing, self._reached):
+            addresses.intersection_update(known)
+        for address in known:
             self._ask_metadata(address)
 
     def _ask_metadata(self, address: str) -> None:
@@ -131,17 +138,18 @@ class ControllerClient:
             functools.partial(self._answered, ask, address),
         )
 
-    def look_at_roles(self) -> None:
+    def look_at_roles(self) -> bool:
         """1004 to the leader, because somebody says that roles have changed (1008): what it answers
         is delivered as RoleNotified. Any thread; one such question at a time (two threads at once
-        may ask twice)."""
+        may ask twice). Whether it is asked now; else it is as soon as one may."""
         self._look_wanted = True
         leader = self._leader
         address = None if leader is None else self._names.find(leader)
-        if address is None or self._looking:
-            return
+        if address is None or self._looking or self._looks_left <= 0:
+            return False
         self._looking = True
         self._look_wanted = False
+        self._looks_left -= 1
         ask = Ask(NO_TICKET, RequestCode.CONTROLLER_GET_REPLICA_INFO)
         self._calls.invoke_async(
             address,
@@ -149,10 +157,14 @@ class ControllerClient:
             self._settings.request_timeout_ms,
             functools.partial(self._looked, ask, address),
         )
+        return True
 
     def send_heartbeat(self, beat: SendHeartbeat) -> None:
         """904 to every controller that is reached; 1005 to the others, from time to time: one that
         comes back hears of this broker before it has to judge who is alive."""
+        self._looks_left = MAX_LOOKS
+        if self._look_wanted:
+            self.look_at_roles()
         now_ms = self._clock.monotonic_ms()
         for address in self._names.known():
             if address not in self._reached:
@@ -181,10 +193,11 @@ class ControllerClient:
         try:
             header = decode_header(GetMetaDataResponseHeader, response.ext_fields)
         except RequestError as bad:
-            log.warning("controller %s: its answer to 1005 counts for nothing: %s", address, bad)
+            self._unreadable(address, RequestCode.CONTROLLER_GET_METADATA_INFO, bad)
             return
+        self._last_codes[RequestCode.CONTROLLER_GET_METADATA_INFO] = ResponseCode.SUCCESS
         leader = header.controller_leader_address
-        if not leader or len(leader) > _MAX_NAME:
+        if leader is None or not is_address(leader):
             return
         if header.is_leader:
             self._round_of_leader = asked_in
@@ -205,14 +218,9 @@ class ControllerClient:
             return
         self._works(address)
         try:
-            answer = answer_of(ask, response)
+            answer = answer_of(ask, response, self._settings)
         except RequestError as bad:
-            log.warning(
-                "controller %s: its answer to %s counts for nothing: %s",
-                address,
-                ask.code.name,
-                bad,
-            )
+            self._unreadable(address, ask.code, bad)
             return
         self._log_code(ask, address, response)
         self._deliver(answer)
@@ -228,14 +236,26 @@ class ControllerClient:
                 self._failed(address, error)
             return
         try:
-            view = answer_of(ask, response).view
+            view = answer_of(ask, response, self._settings).view
         except RequestError as bad:
-            log.warning("controller %s: its answer to 1004 counts for nothing: %s", address, bad)
+            self._unreadable(address, ask.code, bad)
             return
         if view is not None:
             self._deliver(RoleNotified(view))
         if self._look_wanted:
             self.look_at_roles()
+
+    def _unreadable(self, address: str, code: RequestCode, bad: RequestError) -> None:
+        """A warning, once until one to the same request can be read."""
+        before = self._last_codes.get(code)
+        self._last_codes[code] = _UNREADABLE
+        log.log(
+            logging.DEBUG if before == _UNREADABLE else logging.WARNING,
+            "controller %s: its answer to %s counts for nothing: %s",
+            address,
+            code.name,
+            bad,
+        )
 
     def _log_code(self, ask: Ask, address: str, response: RemotingCommand) -> None:
         """Once, however often the same request gets the same refusal."""
@@ -243,7 +263,7 @@ class ControllerClient:
         self._last_codes[ask.code] = response.code
         if response.code not in (ResponseCode.SUCCESS, before):
             log.info(
-                "controller %s: %s answered with code %s, %s",
+                "controller %s: %s answered with code %s, %.200a",
                 address,
                 ask.code.name,
                 response.code,

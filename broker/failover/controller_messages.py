@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from broker.failover.identity import MAX_BROKER_ID
 from broker.failover.messages import Answered, Ask, GroupView, RoleNotified, SendHeartbeat
 from broker.failover.settings import MemberSettings
 from remoting.body.controller import ElectMasterResponseBody
 from remoting.body.sync_state_set import SyncStateSet
 from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
+from remoting.control_characters import holds_control
 from remoting.errors import BodyError
 from remoting.headers.controller import (
     AlterSyncStateSetRequestHeader,
     AlterSyncStateSetResponseHeader,
     ApplyBrokerIdRequestHeader,
+    ApplyBrokerIdResponseHeader,
     ControllerHeartbeatRequestHeader,
     ElectMasterRequestHeader,
     ElectMasterResponseHeader,
@@ -28,16 +31,23 @@ from remoting.headers.controller import (
     GetNextBrokerIdResponseHeader,
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
+    NotifyBrokerRoleChangedRequestHeader,
     RegisterBrokerToControllerRequestHeader,
     RegisterBrokerToControllerResponseHeader,
 )
-from remoting.headers.modes import NotifyBrokerRoleChangedRequestHeader
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
 _CODES: Final = frozenset(ResponseCode)
 _FIRST_ID: Final = 1
+_MAX_ADDRESS: Final = 300
+"""Characters; a host name has 253 at most."""
+_MAX_MEMBERS: Final = 1_000
+_MAX_BODY: Final = 512 << 10
+"""So many members with their addresses. A body is read on the loop of the remoting client, whose
+other calls, heartbeats among them, wait meanwhile."""
+_SHOWN: Final = 10
 
 
 # To the controller
@@ -119,32 +129,58 @@ def _header(ask: Ask, settings: MemberSettings, now_ms: int) -> CommandCustomHea
 # From the controller
 
 
-def answer_of(ask: Ask, response: RemotingCommand) -> Answered:
+def is_address(text: str | None) -> bool:
+    """Whether a controller may name this as somebody's address: it is kept, shown in lines of the
+    log, and connected to. What it is worth shows when it is."""
+    return text is not None and 0 < len(text) <= _MAX_ADDRESS and not holds_control(text)
+
+
+def answer_of(ask: Ask, response: RemotingCommand, settings: MemberSettings) -> Answered:
     """What the answer to `ask` says. Raises RequestError for a header or a body that cannot be
-    read; such an answer counts for nothing."""
+    read, or is of another group; such an answer counts for nothing."""
     code = ResponseCode.SYSTEM_ERROR
     if response.code in _CODES:
         code = ResponseCode(response.code)
     named = (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
     if code not in named:
         return Answered(ask.ticket, code)
+    if len(response.body) > _MAX_BODY:
+        raise BodyError("SyncStateSet", f"{len(response.body)} bytes are no answer of a controller")
     fields = response.ext_fields
     match ask.code:
         case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID:
-            offered = decode_header(GetNextBrokerIdResponseHeader, fields).next_broker_id
-            if offered is None or offered < _FIRST_ID:
-                raise BodyError("GetNextBrokerIdResponseHeader", f"nextBrokerId is {offered}")
-            return Answered(ask.ticket, code, next_broker_id=offered)
+            return Answered(ask.ticket, code, next_broker_id=_offered_id(fields, settings))
         case RequestCode.CONTROLLER_APPLY_BROKER_ID:
+            applied = decode_header(ApplyBrokerIdResponseHeader, fields)
+            _check_group(applied.cluster_name, applied.broker_name, settings)
             return Answered(ask.ticket, code)
         case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
             return Answered(ask.ticket, code, _checked(_altered_view(ask, response)))
         case RequestCode.CONTROLLER_ELECT_MASTER:
             return Answered(ask.ticket, code, _checked(_elected_view(response)))
         case RequestCode.CONTROLLER_REGISTER_BROKER:
-            return Answered(ask.ticket, code, _checked(_registered_view(response)))
+            return Answered(ask.ticket, code, _checked(_registered_view(response, settings)))
         case _:
             return Answered(ask.ticket, code, _checked(_replica_view(response)))
+
+
+def _offered_id(fields: Mapping[str, str], settings: MemberSettings) -> int:
+    header = decode_header(GetNextBrokerIdResponseHeader, fields)
+    _check_group(header.cluster_name, header.broker_name, settings)
+    offered = header.next_broker_id
+    if offered is None or not _FIRST_ID <= offered <= MAX_BROKER_ID:
+        raise BodyError("GetNextBrokerIdResponseHeader", f"nextBrokerId is {offered}")
+    return offered
+
+
+def _check_group(cluster: str | None, name: str | None, settings: MemberSettings) -> None:
+    """Raises BodyError if the answer names another group."""
+    if cluster not in (None, settings.cluster_name) or name not in (None, settings.broker_name):
+        raise BodyError(
+            "answer",
+            f"of {name!a:.80} in {cluster!a:.80}, not of {settings.broker_name} in "
+            f"{settings.cluster_name}",
+        )
 
 
 def _checked(view: GroupView | None) -> GroupView | None:
@@ -153,11 +189,15 @@ def _checked(view: GroupView | None) -> GroupView | None:
     if view is None:
         return None
     members, master = view.sync_state_set, view.master_broker_id
-    wrong = None
-    if any(broker_id < _FIRST_ID for broker_id in members):
-        wrong = f"broker ids {sorted(members)} in the SyncStateSet; they begin at {_FIRST_ID}"
+    shown, wrong = sorted(members)[:_SHOWN], None
+    if len(members) > _MAX_MEMBERS:
+        wrong = f"{len(members)} members; a group has {_MAX_MEMBERS} at most"
+    elif any(not _FIRST_ID <= broker_id <= MAX_BROKER_ID for broker_id in members):
+        wrong = f"broker ids {shown} in the SyncStateSet; they begin at {_FIRST_ID}"
     elif master is not None and master not in members:
-        wrong = f"master {master} outside its SyncStateSet {sorted(members)}"
+        wrong = f"master {master} outside its SyncStateSet {shown}"
+    elif view.master_address is not None and not is_address(view.master_address):
+        wrong = f"master's address {view.master_address!a:.80}"
     elif view.master_epoch < 0 or view.sync_state_set_epoch < 0:
         wrong = f"epochs {view.master_epoch} and {view.sync_state_set_epoch}"
     if wrong is not None:
@@ -190,9 +230,10 @@ def _elected_view(response: RemotingCommand) -> GroupView | None:
     )
 
 
-def _registered_view(response: RemotingCommand) -> GroupView | None:
+def _registered_view(response: RemotingCommand, settings: MemberSettings) -> GroupView | None:
     """None: no master is alive, or there never was one."""
     header = decode_header(RegisterBrokerToControllerResponseHeader, response.ext_fields)
+    _check_group(header.cluster_name, header.broker_name, settings)
     if header.master_epoch is None or header.master_broker_id is None:
         return None
     body = _set_of(response)
@@ -228,6 +269,8 @@ def role_notice_of(ext_fields: Mapping[str, str], body: bytes) -> RoleNotified |
     header = decode_header(NotifyBrokerRoleChangedRequestHeader, ext_fields)
     if header.master_epoch is None:
         return None
+    if len(body) > _MAX_BODY:
+        raise BodyError("SyncStateSet", f"{len(body)} bytes are no notice of a controller")
     members = SyncStateSet.from_request(body) if body else SyncStateSet()
     return RoleNotified(
         GroupView(

@@ -40,7 +40,9 @@ class ControllerNames:
         self._all_addresses = all_addresses
         self._resolve = resolve
         self._known: dict[str, tuple[str, ...]] = {}
-        self._wanted = tuple(name for name in names if not _is_numeric(name))
+        self._named: str | None = None
+        """A leader that is in no list, as named last. One only: whoever names another one each time
+        would have all of them looked up, before those in the list."""
         self._failures: dict[str, str] = {}
         """Of the last look-up; the same one is not logged as an error again."""
 
@@ -53,8 +55,8 @@ class ControllerNames:
         """ "address:port" of a controller that another one has named. None: not looked up yet; it
         is, the next time."""
         found = self._addresses(name)
-        if not found and name not in self._wanted:
-            self._wanted = (*self._wanted, name)
+        if name not in self._names and not _is_numeric(name):
+            self._named = name
         return found[0] if found else None
 
     def _addresses(self, name: str) -> tuple[str, ...]:
@@ -62,8 +64,10 @@ class ControllerNames:
 
     def look_up(self) -> None:
         """Look all names up. Blocks as long as the resolver does."""
-        known = dict(self._known)
-        for name in self._wanted:
+        wanted = [name for name in (*self._names, self._named) if name and not _is_numeric(name)]
+        known = {name: self._known[name] for name in wanted if name in self._known}
+        self._failures = {name: self._failures[name] for name in wanted if name in self._failures}
+        for name in wanted:
             host, _, port = name.rpartition(":")
             try:
                 found = [_joined(one, port) for one in self._resolve(host)]

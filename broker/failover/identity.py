@@ -12,6 +12,8 @@ import re
 from typing import Final, NamedTuple
 
 _MAX_SIZE: Final = 4_096
+MAX_BROKER_ID: Final = 10**18 - 1
+"""Nobody counts as far; a longer number is a damaged file, or no controller's."""
 _ID: Final = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 

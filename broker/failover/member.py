@@ -56,6 +56,7 @@ from broker.failover.self_fence import SelfFence
 from broker.failover.settings import MemberSettings
 from broker.failover.sync_state import SyncState
 from ha.epochs import (
+    NO_EPOCH,
     EpochList,
     EpochOrderError,
     StaleMasterError,
@@ -70,6 +71,7 @@ from remoting.response_code import ResponseCode
 MASTER_ID: Final = 0
 """A master's brokerId at the name servers and for clients."""
 REFUSED_IDS_BEFORE_ALARM: Final = 3
+REFUSED_IDS_BEFORE_PAUSE: Final = 10
 
 
 class Stage(Enum):
@@ -89,6 +91,9 @@ class Found(NamedTuple):
     identity: Identity | None
     epochs: EpochList
     confirm_offset: int
+    list_is_old: bool = False
+    """`epochs` is the list before the last one, which is damaged: it may lack an epoch that this
+    broker has led."""
 
 
 class Refusal(NamedTuple):
@@ -137,11 +142,16 @@ class MemberCore:
         self._leader_known = False
         self._silent = self._unfit = False
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
+        self._joined = False
+        """The log is the beginning of its master's: what that one confirms counts."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
         self._sync_state: SyncState | None = None
         self._fence = SelfFence(settings.controller_heartbeat_timeout_ms)
+        self._list_is_old = found.list_is_old
+        self._led_up_to = NO_EPOCH
+        """With an old list: this broker may have led up to this epoch."""
         self.epochs = found.epochs
         self.confirm_offset = found.confirm_offset
         """Consumers read up to here (bytes)."""
@@ -194,11 +204,11 @@ class MemberCore:
                 self._sync_state.reported(event.connection, event.ack_offset, now_ms, log)
                 self._grow(now_ms, log, doing)
             case ReplicaConnected() if self._sync_state is not None:
-                self._sync_state.connected(event, now_ms, log)
+                self.trouble = self._sync_state.connected(event, now_ms, log) or self.trouble
             case ReplicaGone() if self._sync_state is not None:
                 self._sync_state.gone(event.connection)
                 self._check_set(now_ms, log, doing)
-            case FrameTaken() if not self.is_master:
+            case FrameTaken() if self._joined:
                 self.confirm_offset = slave_confirm_offset(
                     event.confirm_offset, log.counted_end, self.confirm_offset
                 )
@@ -221,6 +231,7 @@ class MemberCore:
     # Time
 
     def _tick(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+        self._asking.ticked()
         if self._asking.forget_late(now_ms):
             self._leader_known = False
         self._heartbeat(log, doing)
@@ -268,7 +279,7 @@ class MemberCore:
     def _ask(
         self, code: RequestCode, now_ms: int, doing: _Doing, *, designate: bool = False
     ) -> None:
-        if self._asking.waits_for(code):
+        if self._asking.has_to_wait or self._asking.waits_for(code):
             return
         ask = Ask(
             self._asking.next_ticket(),
@@ -333,6 +344,8 @@ class MemberCore:
             self._refused_ids += 1
             if self._refused_ids >= REFUSED_IDS_BEFORE_ALARM:
                 self.trouble = f"the controller offers ids and refuses them: {self._offered}"
+            if self._refused_ids >= REFUSED_IDS_BEFORE_PAUSE:
+                return  # Each offer is a file written and synced: from now on one a tick.
         self._ask_for_stage(now_ms, doing)
 
     def _named(self, check_code: str) -> Identity:
@@ -364,7 +377,7 @@ class MemberCore:
         """What a controller says of the group: another role, another set, or nothing new."""
         if view.master_epoch <= self.master_epoch:
             if view.master_epoch == self.master_epoch and self._sync_state is not None:
-                self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
+                self.trouble = self._sync_state.told(view)
             return
         if view.master_epoch < self.epochs.last_epoch:
             self.trouble = (
@@ -372,11 +385,13 @@ class MemberCore:
                 f"this log at {self.epochs.last_epoch}: it is not touched"
             )
             return
+        if self._list_is_old:
+            self._list_is_old, self._led_up_to = False, view.master_epoch
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
         elif view.master_broker_id != self.broker_id:
             self._follow(view, doing)
-        elif view.master_epoch > self.epochs.last_epoch:
+        elif view.master_epoch > max(self.epochs.last_epoch, self._led_up_to):
             self._lead(view, now_ms, log, doing)
         else:
             designate = RequestCode.CONTROLLER_ELECT_MASTER
@@ -388,7 +403,7 @@ class MemberCore:
         self.master_epoch = view.master_epoch
         self.master_broker_id = view.master_broker_id
         self.trouble = None
-        self._silent = False
+        self._silent = self._joined = False
         self._sync_state = None
         self.acknowledged_offset = 0
         doing.steps += [StopReplication(), CutHalfRecord()]
@@ -429,7 +444,7 @@ class MemberCore:
     # The log of a slave
 
     def _hello(self, event: MasterHello, log: LogEnds, doing: _Doing) -> None:
-        doing.role = HangUp()
+        doing.role, self._joined = HangUp(), False
         if self.is_master or event.master_epoch != self.master_epoch:
             return
         try:
@@ -452,7 +467,7 @@ class MemberCore:
         self.epochs = adopted(plan.epochs, event.epochs)
         doing.steps.append(WriteEpochs(self.epochs))
         self.confirm_offset = min(self.confirm_offset, plan.cut_to)
-        doing.role = Transfer()
+        doing.role, self._joined = Transfer(), True
 
     # The set of a master
 
@@ -468,6 +483,9 @@ class MemberCore:
         state = self._sync_state
         alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
         if state is None or self._asking.waits_for(alter):
+            return
+        if self._asking.has_to_wait:
+            self._checked_ms = None
             return
         wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=True)
         if wanted == state.members and not state.unsettled:

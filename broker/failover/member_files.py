@@ -7,6 +7,7 @@ another one, and a log without its epochs would be compared with nobody's.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from broker.failover.identity import Identity, IdentityError, decode_identity
@@ -14,6 +15,8 @@ from broker.failover.member import Found
 from conf.atomic_file import backup_path, sync_directory, write_atomic
 from ha.epoch_file import encode_epochs, read_epochs
 from ha.epochs import EpochList
+
+log = logging.getLogger(__name__)
 
 
 class MemberFileError(Exception):
@@ -30,13 +33,20 @@ class MemberFiles:
 
     def read(self, cluster_name: str, broker_name: str, confirm_offset: int) -> Found:
         """What a start finds. confirm_offset: of the store's check point. Raises MemberFileError;
-        OSError where a file is there and cannot be opened."""
-        return Found(
-            self._read_identity(self._temporary, cluster_name, broker_name),
-            self._read_identity(self._identity, cluster_name, broker_name),
-            self._read_epochs(),
-            confirm_offset,
-        )
+        OSError where a file is there and cannot be opened.
+
+        With an identity, the temporary one is what a death between the last two steps of
+        `write_identity` left: it goes, unread. Left there, it would bring the old id back when
+        somebody moves the identity away for a new one.
+        """
+        identity = self._read_identity(self._identity, cluster_name, broker_name)
+        temporary = None
+        if identity is None:
+            temporary = self._read_identity(self._temporary, cluster_name, broker_name)
+        elif self._temporary.exists():
+            self._remove_temporary()
+        epochs, is_old = self._read_epochs()
+        return Found(temporary, identity, epochs, confirm_offset, is_old)
 
     def _read_identity(self, path: Path, cluster_name: str, broker_name: str) -> Identity | None:
         data = _read(path)
@@ -53,10 +63,11 @@ class MemberFiles:
             raise MemberFileError(f"{path}: {data[:60]!r} is not what belongs into this file")
         return found
 
-    def _read_epochs(self) -> EpochList:
+    def _read_epochs(self) -> tuple[EpochList, bool]:
+        """The list, and whether it is the one before the last."""
         data, backup = _read(self._epochs), _read(backup_path(self._epochs))
         if data is None and backup is None:
-            return EpochList()
+            return EpochList(), False
         found = read_epochs(data, backup)
         if found is None:
             raise MemberFileError(
@@ -64,7 +75,15 @@ class MemberFiles:
                 "epochs, so nobody knows whose bytes this log has; start the broker over as an "
                 "empty slave, or put the file back from a copy"
             )
-        return found
+        is_old = data is None or read_epochs(data, None) is None
+        if is_old:
+            log.error(
+                "%s: %s; the list before it is used, from %s",
+                self._epochs,
+                "missing" if data is None else "damaged",
+                backup_path(self._epochs).name,
+            )
+        return found, is_old
 
     def write_temporary_identity(self, data: bytes) -> None:
         """brokerIdentity-temp, durably. Raises OSError."""
@@ -73,6 +92,9 @@ class MemberFiles:
     def write_identity(self, data: bytes) -> None:
         """brokerIdentity, durably; then the temporary one goes. Raises OSError."""
         write_atomic(self._identity, data)
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         self._temporary.unlink(missing_ok=True)
         sync_directory(self._temporary.parent)
 

@@ -10,10 +10,10 @@ the files say.
 from __future__ import annotations
 
 import logging
-import queue
 from typing import Final, NamedTuple, Protocol
 
 from broker.failover.controller_client import ControllerClient
+from broker.failover.event_queue import EventQueue
 from broker.failover.member import MemberCore, Stage
 from broker.failover.member_files import MemberFiles
 from broker.failover.messages import (
@@ -103,7 +103,7 @@ class MemberService(ServiceThread):
         self._tick_ms = min(times.tick_ms, MAX_TICK_MS)
         self._find_leader_ms = times.find_leader_ms
         self._client: ControllerClient | None = None
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events = EventQueue()
         self._next_tick_ms = 0
         self._asked_leader_ms = clock.monotonic_ms()
         self.status = self._status()
@@ -128,24 +128,23 @@ class MemberService(ServiceThread):
         client = self._client
         if client is None or epoch <= self.status.master_epoch:
             return
-        log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
-        client.look_at_roles()
+        if client.look_at_roles():
+            log.info("member of the group: %s says that epoch %s has begun", remote, epoch)
 
     def step(self) -> None:
-        """All events there are, then a tick if it is time."""
-        while not self.stopped:
-            try:
-                event = self._events.get_nowait()
-            except queue.Empty:
-                break
-            self._take(event)
+        """One event. A tick that is due comes behind those that are there, as an answer that waits
+        is not late, and before those that come later: heartbeats leave, however many there are."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + self._tick_ms
-            self._take(Tick())
-            if now_ms - self._asked_leader_ms >= self._find_leader_ms:
-                self._send(FindLeader())
-        self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
+            self._events.put(Tick())
+        event = self._events.take()
+        if event is None:
+            self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
+            return
+        self._take(event)
+        if isinstance(event, Tick) and now_ms - self._asked_leader_ms >= self._find_leader_ms:
+            self._send(FindLeader())
 
     def _take(self, event: Event) -> None:
         ready = self._core.step(event, self._clock.monotonic_ms(), self._host.log_ends())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.failover.messages import LogEnds, ReplicaConnected
+from broker.failover.messages import GroupView, LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
 from ha.epochs import master_confirm_offset
 from remoting.response_code import ResponseCode
@@ -55,6 +55,8 @@ class SyncState:
         self._epoch_start = epoch_start
         self._replicas: dict[int, _Replica] = {}
         self._broker_ids: dict[int, int] = {}
+        self._twins: set[int] = set()
+        """Connections of a slave with the own id; it is no replica."""
         self.acks: dict[int, int] = {}
         """By broker id, of those connected that have reported."""
         self._unsettled: dict[int, frozenset[int]] = {}
@@ -76,6 +78,20 @@ class SyncState:
             self._unsettled.clear()
             for broker_id in members:
                 self._turned_away.pop(broker_id, None)
+
+    def told(self, view: GroupView) -> str | None:
+        """What a controller says of this epoch; what is wrong, None: nothing.
+
+        With the set of another master, SEND_OK would not wait for the own log; a controller says so
+        whose state was lost, or put back from a copy.
+        """
+        if view.master_broker_id != self._own_id:
+            return (
+                f"the controller names {view.master_broker_id} as master of epoch "
+                f"{view.master_epoch}, in which this broker leads: its SyncStateSet is not taken"
+            )
+        self.learned(view.sync_state_set, view.sync_state_set_epoch)
+        return self._two_of_one_id()
 
     def asked(self, ticket: int, wanted: frozenset[int]) -> None:
         """1001 is sent for this set."""
@@ -106,8 +122,11 @@ class SyncState:
 
     # What the slaves say
 
-    def connected(self, event: ReplicaConnected, now_ms: int, log: LogEnds) -> None:
-        """A slave has shaken hands."""
+    def connected(self, event: ReplicaConnected, now_ms: int, log: LogEnds) -> str | None:
+        """A slave has shaken hands; what is wrong with it, None: nothing."""
+        if event.broker_id == self._own_id:
+            self._twins.add(event.connection)
+            return self._two_of_one_id()
         replica = self._replicas.get(event.broker_id)
         if replica is None:
             replica = _Replica(event.async_learner, goal_offset=log.end, goal_ms=now_ms)
@@ -115,6 +134,15 @@ class SyncState:
         replica.async_learner = event.async_learner
         replica.connections.add(event.connection)
         self._broker_ids[event.connection] = event.broker_id
+        return None
+
+    def _two_of_one_id(self) -> str | None:
+        if not self._twins:
+            return None
+        return (
+            f"a slave has broker id {self._own_id}, this master's own: two brokers have one id, "
+            "and one of them needs another (docs/failover.md)"
+        )
 
     def reported(self, connection: int, ack_offset: int, now_ms: int, log: LogEnds) -> None:
         """A report; one that lies beyond the own log counts up to its end."""
@@ -133,6 +161,7 @@ class SyncState:
 
     def gone(self, connection: int) -> None:
         """The connection has ended. With a slave's last one, its acks count no more."""
+        self._twins.discard(connection)
         broker_id = self._broker_ids.pop(connection, None)
         if broker_id is None:
             return

@@ -10,6 +10,8 @@ Tested by tests/broker/test_broker_startup.py.
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Final
 from conf.config_fields import setting
 
 _ADDRESS: Final = re.compile(
-    r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?):(?P<port>[0-9]{1,5})",
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?):(?P<port>[0-9]{1,5})",
     re.ASCII,
 )
 _MAX_PORT: Final = 65_535
@@ -103,22 +105,32 @@ class ControllerModeConfig:
         """The addresses in controllerAddr, without blanks and doubles. Raises ValueError that
         names the one that is none."""
         parts = [part.strip() for part in self.controller_addr.split(";")]
-        for part in filter(None, parts):
-            match = _ADDRESS.fullmatch(part)
-            if match is None or not 0 < int(match["port"]) <= _MAX_PORT:
-                raise ValueError(f"{part[:100]!a}: {_EXPECTED}")
-        return tuple(dict.fromkeys(filter(None, parts)))
+        return tuple(dict.fromkeys(map(_address_of, filter(None, parts))))
 
     def epoch_file(self, store_root: Path) -> Path:
         """Where the log's epochs are. store_root: the store's."""
-        return Path(self.store_path_epoch_file or store_root / "epochFileCheckpoint")
+        return Path(self.store_path_epoch_file or store_root / "epochFileCheckpoint").expanduser()
 
     def identity_file(self, store_root: Path) -> Path:
         """Where the id in the group is."""
-        return Path(self.store_path_broker_identity or store_root / "brokerIdentity")
+        return Path(self.store_path_broker_identity or store_root / "brokerIdentity").expanduser()
+
+    def _same_file(self, store_root: Path) -> bool:
+        """Whether one of the files would be written over by the other, or by what is written beside
+        it."""
+        identity = os.path.realpath(self.identity_file(store_root))
+        epochs = os.path.realpath(self.epoch_file(store_root))
+        identities = {f"{identity}{end}" for end in ("", "-temp", "-temp.tmp", ".tmp")}
+        lists = {f"{epochs}{end}" for end in ("", ".bak", ".bak.tmp", ".tmp")}
+        return not identities.isdisjoint(lists)
 
     def problems_of(
-        self, *, cluster_name: str, broker_name: str, heartbeat_interval_ms: int
+        self,
+        *,
+        cluster_name: str,
+        broker_name: str,
+        heartbeat_interval_ms: int,
+        store_root: Path,
     ) -> list[tuple[str, str]]:
         """Key and reason of each setting with which the broker must not start.
 
@@ -131,12 +143,14 @@ class ControllerModeConfig:
         except ValueError as error:
             found.append(("controllerAddr", str(error)))
         if self.enable_controller_mode:
-            found += self._contradictions(heartbeat_interval_ms)
+            found += self._contradictions(heartbeat_interval_ms, store_root)
             found += _unwritable(brokerClusterName=cluster_name, brokerName=broker_name)
             found.append(("enableControllerMode", _NOT_YET))
         return found
 
-    def _contradictions(self, heartbeat_interval_ms: int) -> list[tuple[str, str]]:
+    def _contradictions(
+        self, heartbeat_interval_ms: int, store_root: Path
+    ) -> list[tuple[str, str]]:
         found = []
         timeout_ms = self.controller_heart_beat_timeout_mills
         if timeout_ms < 2 * heartbeat_interval_ms:
@@ -147,9 +161,23 @@ class ControllerModeConfig:
                     f"({heartbeat_interval_ms}): one lost heartbeat would be this broker's death",
                 )
             )
-        if self.epoch_file(Path()) == self.identity_file(Path()):
+        if self._same_file(store_root):
             found.append(("storePathEpochFile", "storePathBrokerIdentity names the same file"))
         return found
+
+
+def _address_of(part: str) -> str:
+    """host:port, the port without leading zeroes. Raises ValueError."""
+    match = _ADDRESS.fullmatch(part)
+    if match is None or not 0 < int(match["port"]) <= _MAX_PORT:
+        raise ValueError(f"{part[:100]!a}: {_EXPECTED}")
+    host = match["host"]
+    if host.startswith("["):
+        try:
+            ipaddress.IPv6Address(host.strip("[]"))
+        except ValueError:
+            raise ValueError(f"{part[:100]!a}: no IPv6 address; {_EXPECTED}") from None
+    return f"{host}:{int(match['port'])}"
 
 
 _NOT_YET: Final = (

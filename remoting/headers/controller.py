@@ -1,8 +1,6 @@
-"""Headers of the requests to a controller of 5.x: 904, 1001 to 1005, 1011 to 1013; of RocksDB: 354,
-355.
+"""Headers between brokers and a controller of 5.x: 904, 1001 to 1005, 1008, 1011 to 1013.
 
-Pure data, any thread. Fields are in the order of the Java classes. 1006, 1009 and 1010 have none;
-1008 is in headers/modes.py.
+Pure data, any thread. Fields are in the order of the Java classes. 1006, 1009 and 1010 have none.
 
 Tested by tests/remoting/test_controller_frames.py.
 """
@@ -162,15 +160,10 @@ class CleanControllerBrokerDataRequestHeader(CommandCustomHeader):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRocksdbCqWriteProgressRequestHeader(CommandCustomHeader):
-    """CHECK_ROCKSDB_CQ_WRITE_PROGRESS (354). check_store_time: ms since 1970; topic: "" for all."""
+class NotifyBrokerRoleChangedRequestHeader(CommandCustomHeader):
+    """NOTIFY_BROKER_ROLE_CHANGED (1008): the master that a controller has elected."""
 
-    topic: str
-    check_store_time: Int64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRocksDBConfigToJsonRequestHeader(CommandCustomHeader):
-    """EXPORT_ROCKSDB_CONFIG_TO_JSON (355). config_type: names, separated by ";"."""
-
-    config_type: str
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+    master_broker_id: Int64 | None = None

@@ -188,6 +188,9 @@ REFUSAL = "b.conf:1: enableControllerMode: controller mode is not available yet"
         ),
         pytest.param("controllerAddr=c1:0\n", ["controllerAddr: 'c1:0'"], id="a port that is none"),
         pytest.param("controllerAddr=c1:65536\n", ["'c1:65536'"], id="a port that is too large"),
+        pytest.param(
+            "controllerAddr=[::::]:1\n", ["'[::::]:1': no IPv6 address"], id="no IPv6 address"
+        ),
         pytest.param("controllerAddr=c 1:1\n", ["'c 1:1'"], id="a name that is none"),
         pytest.param(
             f"{MEMBER}controllerHeartBeatTimeoutMills=1500\n",
@@ -203,6 +206,11 @@ REFUSAL = "b.conf:1: enableControllerMode: controller mode is not available yet"
             f"{MEMBER}storePathEpochFile=/s/x\nstorePathBrokerIdentity=/s/x\n",
             ["storePathEpochFile: storePathBrokerIdentity names the same file"],
             id="one file for two things",
+        ),
+        pytest.param(
+            f"{MEMBER}storePathRootDir=/s\nstorePathEpochFile=/s/x/../brokerIdentity-temp\n",
+            ["storePathEpochFile: storePathBrokerIdentity names the same file"],
+            id="one file for two things, by other names",
         ),
         pytest.param(
             "minInSyncReplicas=0\n",
@@ -221,7 +229,8 @@ def test_a_member_of_a_group_with_a_controller_is_refused_for_now(
 
 
 def test_settings_of_controller_mode_without_it(tmp_path: Path) -> None:
-    text = "enableControllerMode=false\nallAckInSyncStateSet=true\ncontrollerAddr= a.b:1;[::1]:2;\n"
+    controllers = "controllerAddr= a.b:1;[::1]:2;;a.b:01\n"
+    text = f"enableControllerMode=false\nallAckInSyncStateSet=true\n{controllers}"
     options = load(tmp_path, text)
     assert options.controller_mode.controllers == ("a.b:1", "[::1]:2")
     again = StartupOptions.from_settings(options.child_settings())

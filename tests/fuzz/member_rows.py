@@ -11,6 +11,7 @@ from typing import Any
 from broker.failover.controller_messages import answer_of, role_notice_of
 from broker.failover.identity import IdentityError, decode_identity, encode_identity
 from broker.failover.messages import Ask
+from broker.failover.settings import MemberSettings
 from ha.autoswitch_frame import (
     AutoSwitchFrameError,
     FramesOfMaster,
@@ -37,6 +38,7 @@ from tests.remoting.golden_controller import golden_rows
 from tests.support.frame_decoder import FrameDecoder
 
 _GOLDEN = Path(__file__).parents[1] / "golden" / "controller-5.3.3"
+_SETTINGS = MemberSettings("CtlCluster", "cb", "127.0.0.1:24410")
 _LOG = LogBounds(0, 1_386, 1_386)
 _EPOCHS = epoch_list([(1, 0), (2, 693)])
 _ASKED = (
@@ -138,7 +140,7 @@ def _read(data: bytes) -> None:
             command = decoder.next_command()
             if command is not None:
                 role_notice_of(command.ext_fields, command.body)
-                answer_of(Ask(1, _ASKED[number - 2], 1), command)
+                answer_of(Ask(1, _ASKED[number - 2], 1), command, _SETTINGS)
                 encode_command(command)
 
 

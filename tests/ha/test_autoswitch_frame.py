@@ -158,6 +158,7 @@ def _transfer(size: int, offset: int, confirm: int = 0) -> bytes:
         pytest.param(_transfer(-1, 0), "-1 bytes", id="a negative size"),
         pytest.param(_transfer(MAX_TRANSFER_BODY + 1, 0), "bytes", id="a frame that is too large"),
         pytest.param(_transfer(10, -1), "offset -1", id="bytes for no offset"),
+        pytest.param(_transfer(10, 2**63 - 10), "for offset", id="bytes behind the last offset"),
         pytest.param(_transfer(0, -2), "offset -2", id="a heartbeat for no offset"),
         pytest.param(_transfer(0, 0, -2), "confirm offset -2", id="a negative confirm offset"),
     ],

@@ -235,10 +235,9 @@ def test_a_first_member_gets_an_id_and_is_elected(start: Start, info: Info) -> N
 def test_a_lone_master_that_comes_back_leads_in_a_new_epoch(start: Start, info: Info) -> None:
     """Under another address, with the same id: what it had not flushed may be gone, so that it must
     not go on in its old epoch."""
-    one = start("1", "restarted", 0)
+    one = start("1", "restarted")
     one.wait_for(Lead(1))
     assert one.epochs.entries == ((1, 0),)
-    one.log_end = 100
     one.end()
     again = start("1", "restarted", 100)
     wait_until(lambda: again.status.is_master, "master again", _WAIT_S)
@@ -254,9 +253,8 @@ def test_a_lone_master_that_comes_back_leads_in_a_new_epoch(start: Start, info: 
 def test_a_lone_master_comes_back_while_it_is_taken_for_alive(start: Start) -> None:
     """The controller names it master of the old epoch, and refuses it a new one until it has been
     silent for its heartbeat timeout."""
-    one = start("1", "hidden", 0)
+    one = start("1", "hidden")
     one.wait_for(Lead(1))
-    one.log_end = 100
     one.fall_silent()
     again = start("1", "hidden", 100)
     wait_until(lambda: again.status.is_master, "master again", _WAIT_S)

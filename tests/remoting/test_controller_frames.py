@@ -13,7 +13,7 @@ from remoting.body.json_bean import JsonBean
 from remoting.body.sync_state_set import SyncStateSet
 from remoting.command_custom_header import CommandCustomHeader, decode_header, encode_header
 from remoting.errors import HeaderError
-from remoting.headers import controller, modes
+from remoting.headers import controller
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from tests.remoting.golden_controller import GoldenRow, decoded, golden_rows
@@ -31,7 +31,7 @@ HEADERS: dict[str, type[CommandCustomHeader]] = {
     "1004 req": controller.GetReplicaInfoRequestHeader,
     "1004 resp": controller.GetReplicaInfoResponseHeader,
     "1005 resp": controller.GetMetaDataResponseHeader,
-    "1008 req": modes.NotifyBrokerRoleChangedRequestHeader,
+    "1008 req": controller.NotifyBrokerRoleChangedRequestHeader,
     "1012 req": controller.GetNextBrokerIdRequestHeader,
     "1012 resp": controller.GetNextBrokerIdResponseHeader,
     "1013 req": controller.ApplyBrokerIdRequestHeader,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from remoting import connect_attempt, remoting_client
+from remoting import connect_attempt, connect_failures, remoting_client
 from remoting.errors import (
     RemotingConnectError,
     RemotingSendRequestError,
@@ -145,6 +145,22 @@ def test_answers_in_any_order(client: RemotingClient) -> None:
             assert response is not None
             assert response.ext_fields == {"n": str(number)}
         assert len(peer.connections) == 1
+
+
+def test_nobody_answers_for_another_peer(client: RemotingClient, peer: FakePeer) -> None:
+    """Numbers are counted up: one of several peers knows what the others are asked with."""
+
+    def forge(connection: PeerConnection, command: RemotingCommand) -> None:
+        connection.send(asked.commands[0].response(ResponseCode.SUCCESS, "forged"))
+        echo(connection, command)
+
+    with FakePeer(silent) as asked, FakePeer(forge) as other:
+        outcome = Outcome()
+        client.invoke_async(asked.address, RemotingCommand.request(10), TIMEOUT_MS, outcome)
+        asked.wait_for(commands=1)
+        response = client.invoke_sync(other.address, RemotingCommand.request(10), TIMEOUT_MS)
+        assert response.remark == "echo"
+        assert outcome.told == []
 
 
 def test_many_threads(client: RemotingClient, peer: FakePeer) -> None:
@@ -286,6 +302,24 @@ def test_nobody_listens(client: RemotingClient) -> None:
     outcome = Outcome()
     client.invoke_async(address, RemotingCommand.request(1), TIMEOUT_MS, outcome)
     assert isinstance(outcome.error(), RemotingConnectError)
+
+
+def test_a_peer_that_is_gone_for_days_is_a_line_a_minute(
+    client: RemotingClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warnings() -> int:
+        return sum(
+            address in one.getMessage() for one in caplog.records if one.levelname != "DEBUG"
+        )
+
+    address = free_address()
+    for quiet_ms in (60_000, 0):
+        monkeypatch.setattr(connect_failures, "QUIET_MS", quiet_ms)
+        caplog.clear()
+        for _ in range(3):
+            with pytest.raises(RemotingConnectError):
+                client.invoke_sync(address, RemotingCommand.request(1), TIMEOUT_MS)
+        assert warnings() == (1 if quiet_ms else 3)
 
 
 @pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "127.0.0.1:70000"])

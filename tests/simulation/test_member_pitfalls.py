@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.failover.asking import MAX_AT_ONCE
 from broker.failover.member import Found, MemberCore, Stage
 from broker.failover.messages import (
     Answered,
     Ask,
+    FindLeader,
     FrameTaken,
     GroupView,
     HangUp,
@@ -22,6 +24,7 @@ from broker.failover.messages import (
     ReplicaConnected,
     ReplicaGone,
     ReplicaReported,
+    RoleNotified,
     Tick,
     Transfer,
 )
@@ -36,8 +39,14 @@ SETTINGS = MemberSettings("C", "cb", "b1", all_ack_in_sync_state_set=True, min_i
 class Lone:
     """One member and its log."""
 
-    def __init__(self, epochs: EpochList = EpochList(), end: int = 0) -> None:  # noqa: B008
-        found = Found(None, None, epochs, 0)
+    def __init__(
+        self,
+        epochs: EpochList = EpochList(),  # noqa: B008
+        end: int = 0,
+        *,
+        list_is_old: bool = False,
+    ) -> None:
+        found = Found(None, None, epochs, 0, list_is_old)
         self.core = MemberCore(SETTINGS, found, "b1;1")
         self.log = LogEnds(end, end)
         self.now = 0
@@ -85,6 +94,19 @@ def test_p16_refused_ids_are_asked_anew_and_said_aloud() -> None:
         lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID, 2014)
     assert "refuses them" in (lone.core.trouble or "")
     lone.asked(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
+
+
+def test_p16_ids_that_are_always_refused_are_asked_for_once_a_tick() -> None:
+    """Each offer is a file written and synced; brokers that start together are refused a few."""
+    lone, offers = Lone(), 0
+    for _ in range(20):
+        while lone.last.sends:
+            lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
+            lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID, 2014)
+            offers += 1
+            assert offers < 100
+        lone.step(Tick(), 1_000)
+    assert offers < 40
 
 
 def test_p18_p19_a_refused_set_is_asked_for_and_the_next_check_goes_on() -> None:
@@ -230,3 +252,160 @@ def test_one_who_is_gone_before_the_refusal_is_not_tried_again() -> None:
     lone.step(Answered(asked.ticket, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE))
     lone.step(Tick(), 6_000)
     assert lone.core.sync_state_set == {1}
+
+
+def _answer_everything(lone: Lone, answered: Answered) -> int:
+    """How many requests follow each other when each one gets this answer, and each question for the
+    leader its name, at once; at most 200."""
+    count, waiting = 0, [*lone.last.sends]
+    while waiting and count < 200:
+        send = waiting.pop()
+        if isinstance(send, Ask):
+            count += 1
+            waiting += lone.step(answered._replace(ticket=send.ticket)).sends
+        elif isinstance(send, FindLeader):
+            waiting += lone.step(LeaderNamed("c0")).sends
+    return count
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        pytest.param(Answered(0, ResponseCode.CONTROLLER_NOT_LEADER), id="no leader, says it"),
+        pytest.param(Answered(0, ResponseCode.SYSTEM_ERROR), id="an error"),
+    ],
+)
+def test_a_controller_that_refuses_everything_at_once_is_not_asked_without_pause(
+    answered: Answered,
+) -> None:
+    """A leader answers 2007 until it has committed something; each of them made the next question,
+    thousands a second."""
+    lone = Lone()
+    assert 1 <= _answer_everything(lone, answered) <= MAX_AT_ONCE
+    lone.step(Tick(), 4_000)
+    assert any(isinstance(one, Ask | FindLeader) for one in lone.last.sends), "the tick goes on"
+
+
+def test_an_id_refused_without_a_reason_is_not_applied_for_without_pause() -> None:
+    lone = Lone()
+    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
+    assert 1 <= _answer_everything(lone, Answered(0, ResponseCode.SYSTEM_ERROR)) <= MAX_AT_ONCE
+    lone.step(Tick(), 1_000)
+    lone.asked(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+
+
+def test_epochs_that_pass_as_fast_as_one_asks() -> None:
+    """A group without a master whose epoch is newer with each answer."""
+    lone = Lone()
+    lone.lead()
+    count, waiting = 0, [*lone.step(RoleNotified(GroupView(None, None, 2, frozenset(), 1))).sends]
+    while waiting and count < 200:
+        send = waiting.pop()
+        if isinstance(send, Ask):
+            count += 1
+            view = GroupView(None, None, 2 + count, frozenset(), 1)
+            waiting += lone.step(Answered(send.ticket, ResponseCode.SUCCESS, view)).sends
+    assert count < MAX_AT_ONCE
+
+
+def test_a_check_of_the_set_that_had_to_wait_comes_with_the_next_tick() -> None:
+    alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
+    lone = Lone()
+    lone.lead()
+    lone.step(ReplicaConnected(1, 2))
+    lone.step(ReplicaReported(1, 0))
+    while any(isinstance(one, Ask) and one.code == alter for one in lone.last.sends):
+        lone.answer(alter, ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED)
+        lone.step(ReplicaReported(1, 0))
+    lone.step(Tick(), 100)
+    assert lone.asked(alter).sync_state_set == {1, 2}
+
+
+@pytest.mark.parametrize("master", [None, 2])
+def test_another_master_in_the_own_epoch_brings_no_set(master: int | None) -> None:
+    """Of a controller whose state was put back from a copy: SEND_OK would have waited for broker 2
+    only, and not for the own log."""
+    lone = Lone()
+    lone.lead()
+    own = GroupView(1, "b1", 1, frozenset((1,)), 1)
+    lone.step(RoleNotified(GroupView(master, "b2", 1, frozenset((2,)), 9)))
+    assert (lone.core.sync_state_set, lone.core.is_master) == ({1}, True)
+    assert "in which this broker leads" in (lone.core.trouble or "")
+    lone.step(RoleNotified(own))
+    assert lone.core.trouble is None
+
+
+def _slave_of(epoch: int, end: int) -> Lone:
+    lone = Lone(epoch_list([(1, 0)]), end)
+    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=2)
+    lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+    view = GroupView(1, "b1", epoch, frozenset((1,)), 1)
+    lone.answer(RequestCode.CONTROLLER_REGISTER_BROKER, view=view)
+    return lone
+
+
+def test_a_list_newer_than_its_master_is_not_taken_over() -> None:
+    """With epoch 2147483647 in its own list no broker leads any more: no epoch is newer."""
+    lone = _slave_of(2, 100)
+    lies = lone.step(MasterHello(2, epoch_list([(1, 0), (2**31 - 1, 100)]), 100))
+    assert (lies.role, lies.steps) == (HangUp(), ())
+    assert isinstance(lies.role, HangUp)
+    assert lone.core.epochs == epoch_list([(1, 0)])
+    assert "up to 2147483647" in (lone.core.trouble or "")
+
+
+def test_a_master_that_is_not_followed_confirms_nothing() -> None:
+    """Its heartbeats come before both logs are compared, and after the connection was given up."""
+    lone = _slave_of(2, 100)
+    lone.step(FrameTaken(80))
+    assert lone.core.confirm_offset == 0
+    assert isinstance(lone.step(MasterHello(2, epoch_list([(1, 0), (2, 50)]), 50)).role, Transfer)
+    lone.log = LogEnds(50, 50)
+    lone.step(FrameTaken(40))
+    assert lone.core.confirm_offset == 40
+    assert isinstance(lone.step(MasterHello(1, epoch_list([(1, 0)]), 50)).role, HangUp)
+    lone.step(FrameTaken(50))
+    assert lone.core.confirm_offset == 40
+
+
+def test_a_master_whose_last_list_is_damaged_does_not_lead_twice_in_one_epoch() -> None:
+    """Its older list lacks the epoch that it has led: it went on in it from the log's end, and the
+    slaves cut off what it had answered."""
+    register, elect = RequestCode.CONTROLLER_REGISTER_BROKER, RequestCode.CONTROLLER_ELECT_MASTER
+    lone = Lone(epoch_list([(1, 0)]), 100, list_is_old=True)
+    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=1)
+    lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+    lone.answer(register, view=GroupView(1, "b1", 2, frozenset((1, 2)), 4))
+    assert lone.last.role is None
+    assert lone.asked(elect).designate_elect
+    lone.answer(elect, view=GroupView(1, "b1", 3, frozenset((1,)), 5))
+    assert lone.last.role == Lead(3)
+    assert lone.core.epochs == epoch_list([(1, 0), (3, 100)])
+
+
+def test_a_group_that_was_unknown_for_a_moment_leaves_no_trouble() -> None:
+    lone = Lone()
+    lone.lead()
+    lone.step(Tick(), 10)
+    lone.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, 2008)
+    assert "does not know cb" in (lone.core.trouble or "")
+    lone.step(Tick(), 6_000)
+    view = GroupView(1, "b1", 1, frozenset((1,)), 1)
+    lone.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, view=view)
+    assert lone.core.trouble is None
+
+
+def test_a_slave_with_the_masters_own_id_is_no_replica() -> None:
+    """Two brokers with one id, by a copied directory."""
+    lone = Lone()
+    lone.lead()
+    lone.step(ReplicaConnected(1, 1))
+    assert "two brokers have one id" in (lone.core.trouble or "")
+    lone.step(ReplicaReported(1, 0))
+    assert lone.last.sends == ()
+    own = RoleNotified(GroupView(1, "b1", 1, frozenset((1,)), 1))
+    lone.step(own)
+    assert lone.core.trouble is not None, "it is still there"
+    lone.step(ReplicaGone(1))
+    lone.step(own)
+    assert lone.core.trouble is None

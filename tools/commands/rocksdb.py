@@ -15,7 +15,7 @@ import click
 
 from remoting.body.controller import CheckRocksdbCqWriteResult
 from remoting.errors import RemotingError
-from remoting.headers.controller import (
+from remoting.headers.rocksdb import (
     CheckRocksdbCqWriteProgressRequestHeader,
     ExportRocksDBConfigToJsonRequestHeader,
 )

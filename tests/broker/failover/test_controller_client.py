@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from broker.failover.controller_client import ControllerClient
+import pytest
+
+from broker.failover.controller_client import MAX_LOOKS, ControllerClient
 from broker.failover.controller_names import ControllerNames
 from broker.failover.messages import (
     Answered,
@@ -45,9 +47,9 @@ class Calls:
         assert command.code == RequestCode.BROKER_HEARTBEAT
         self.heartbeats.append(address)
 
-    def answer(self, address: str, code: int = 0, **fields: str) -> None:
+    def answer(self, address: str, code: int = 0, remark: str | None = None, **fields: str) -> None:
         callback = self._taken(address)
-        callback(RemotingCommand.request(1).response(code, None, fields), None)
+        callback(RemotingCommand.request(1).response(code, remark, fields), None)
 
     def fail(self, error: RemotingError) -> None:
         self._taken(error.address)(None, error)
@@ -214,3 +216,68 @@ def test_a_leader_that_leads_no_more_says_nothing_of_roles() -> None:
     world.client.find_leader()
     world.metadata(C, C, leads=True)
     assert (C, 1004) in [one[:2] for one in world.calls.open]
+
+
+def test_strangers_notices_make_few_questions() -> None:
+    """Each 1008 with an epoch from the future made the leader answer one more 1004."""
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+
+    def answered() -> int:
+        count = 0
+        while world.calls.open:
+            world.client.look_at_roles()
+            world.calls.answer(B, **view(1))
+            count += 1
+            assert count < 50
+        return count
+
+    world.client.look_at_roles()
+    assert answered() == MAX_LOOKS
+    assert not world.client.look_at_roles()
+    world.beat()
+    assert answered() == MAX_LOOKS, "the last notice is not forgotten"
+
+
+def test_leaders_that_change_with_each_answer_leave_nothing_behind() -> None:
+    world = World()
+    for number in range(100):
+        world.client.find_leader()
+        world.calls.open.clear()
+        world.client.find_leader()
+        world.metadata(A, f"10.0.0.{number}:1")
+        world.calls.open.clear()
+        world.ask()
+        world.calls.fail(RemotingConnectError(f"10.0.0.{number}:1", "refused"))
+    world.client.find_leader()
+    kept = [len(value) for value in vars(world.client).values() if isinstance(value, set | dict)]
+    assert max(kept) <= 3
+
+
+@pytest.mark.parametrize("name", ["", "c:1\n2026 ERROR all is lost", "c\x1b[2J:1", "x" * 301])
+def test_a_leader_with_a_name_that_is_none(name: str) -> None:
+    world = World()
+    world.client.find_leader()
+    world.metadata(A, name, leads=True)
+    assert (world.client.leader, world.events) == (None, [])
+
+
+def test_what_a_controller_repeats_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked every second, for days; and its words must not look like lines of the log."""
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.open.clear()
+    with caplog.at_level("INFO"):
+        for _ in range(5):
+            world.ask()
+            world.calls.answer(B, nextBrokerId="four")
+        assert len(caplog.messages) == 1
+        for _ in range(5):
+            world.ask()
+            world.calls.answer(B, 1, "no\n2026 ERROR all is lost" + "x" * 10_000)
+    assert len(caplog.messages) == 2
+    assert "\n" not in caplog.messages[1]
+    assert len(caplog.messages[1]) < 400

@@ -11,6 +11,7 @@ from broker.failover.controller_messages import (
     heartbeat_command,
     role_notice_of,
 )
+from broker.failover.identity import Identity, decode_identity, encode_identity
 from broker.failover.messages import Answered, Ask, GroupView, RoleNotified, SendHeartbeat
 from broker.failover.settings import MemberSettings
 from remoting.body.sync_state_set import SyncStateSet
@@ -103,12 +104,12 @@ def test_heartbeats(number: str, epoch: int) -> None:
 def test_answers_of_a_java_controller(
     code: RequestCode, kind: str, number: str, answer: Answered
 ) -> None:
-    assert answer_of(Ask(5, code, 1), golden_command(kind, number)) == answer
+    assert answer_of(Ask(5, code, 1), golden_command(kind, number), SETTINGS) == answer
 
 
 def test_an_altered_set_confirms_the_master_that_asked() -> None:
     ask = Ask(5, ALTER, 1, master_epoch=3, sync_state_set=frozenset((1, 2)))
-    found = answer_of(ask, golden_command("1001 resp", "05"))
+    found = answer_of(ask, golden_command("1001 resp", "05"), SETTINGS)
     assert found.view == GroupView(1, None, 3, frozenset((1, 2)), 6)
 
 
@@ -166,7 +167,7 @@ def response(code: int, fields: dict[str, str] | None = None, body: bytes = b"")
     ],
 )
 def test_other_answers(code: RequestCode, answer: RemotingCommand, expected: Answered) -> None:
-    assert answer_of(Ask(5, code, 1), answer) == expected
+    assert answer_of(Ask(5, code, 1), answer, SETTINGS) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_other_answers(code: RequestCode, answer: RemotingCommand, expected: Ans
 )
 def test_what_cannot_be_read_is_no_answer(code: RequestCode, answer: RemotingCommand) -> None:
     with pytest.raises(RequestError):
-        answer_of(Ask(5, code, 1), answer)
+        answer_of(Ask(5, code, 1), answer, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +198,14 @@ def test_what_cannot_be_read_is_no_answer(code: RequestCode, answer: RemotingCom
         (REPLICA_INFO, {"masterBrokerId": "1", "masterEpoch": "-1"}, [1], "epochs -1"),
         (REPLICA_INFO, {"masterEpoch": "1"}, [-4], "broker ids \\[-4\\]"),
         (REGISTER, {"masterBrokerId": "1", "masterEpoch": "3"}, [], "master 1 outside"),
+        (REPLICA_INFO, {"masterEpoch": "1"}, [*range(1, 1_002)], "1001 members"),
+        (REPLICA_INFO, {"masterEpoch": "1"}, [10**18], "broker ids"),
+        (
+            REPLICA_INFO,
+            {"masterBrokerId": "1", "masterEpoch": "1", "masterAddress": "b:1\n2026 ERROR"},
+            [1],
+            "master's address 'b:1.n2026",
+        ),
     ],
 )
 def test_a_group_as_no_controller_describes_it(
@@ -204,7 +213,47 @@ def test_a_group_as_no_controller_describes_it(
 ) -> None:
     body = SyncStateSet(sync_state_set=members, sync_state_set_epoch=1).to_json_bytes()
     with pytest.raises(RequestError, match=named):
-        answer_of(Ask(5, code, 1), response(0, fields, body))
+        answer_of(Ask(5, code, 1), response(0, fields, body), SETTINGS)
+
+
+@pytest.mark.parametrize("code", [NEXT_ID, APPLY, REGISTER])
+@pytest.mark.parametrize("other", [{"brokerName": "cc"}, {"clusterName": "Other"}])
+def test_the_answer_for_another_group_counts_for_nothing(
+    code: RequestCode, other: dict[str, str]
+) -> None:
+    ours = {"clusterName": "CtlCluster", "brokerName": "cb", "nextBrokerId": "2"}
+    answer_of(Ask(5, code, 1), response(0, ours), SETTINGS)
+    with pytest.raises(RequestError, match="not of cb in CtlCluster"):
+        answer_of(Ask(5, code, 1), response(0, ours | other), SETTINGS)
+
+
+def test_an_id_that_its_file_could_not_hold_is_not_taken() -> None:
+    """It was written down, and the next start found "not an identity"."""
+    longest = 10**18 - 1
+    taken = answer_of(Ask(5, NEXT_ID), response(0, {"nextBrokerId": str(longest)}), SETTINGS)
+    assert taken.next_broker_id == longest
+    kept = encode_identity(Identity("CtlCluster", "cb", longest))
+    assert decode_identity(kept, "CtlCluster", "cb").broker_id == longest
+    with pytest.raises(RequestError, match="nextBrokerId is 10"):
+        answer_of(Ask(5, NEXT_ID), response(0, {"nextBrokerId": str(longest + 1)}), SETTINGS)
+
+
+def test_a_huge_answer_is_not_even_read() -> None:
+    """A body may have 16 MB, and is read on the thread that sends heartbeats."""
+    body = b'{"syncStateSet":[' + b"1," * (300 << 10) + b'1],"syncStateSetEpoch":1}'
+    with pytest.raises(RequestError, match=f"{len(body)} bytes"):
+        answer_of(Ask(5, REPLICA_INFO), response(0, {"masterEpoch": "1"}, body), SETTINGS)
+    with pytest.raises(RequestError, match=f"{len(body)} bytes"):
+        role_notice_of({"masterEpoch": "1"}, body)
+
+
+def test_what_is_wrong_with_a_set_is_said_in_one_short_line() -> None:
+    body = SyncStateSet(sync_state_set=[*range(10, 1_000)]).to_json_bytes()
+    fields = {"masterBrokerId": "1", "masterEpoch": "1"}
+    with pytest.raises(RequestError) as caught:
+        answer_of(Ask(5, REPLICA_INFO), response(0, fields, body), SETTINGS)
+    assert "master 1 outside" in str(caught.value)
+    assert len(str(caught.value)) < 200
 
 
 def test_a_member_asks_nothing_else() -> None:

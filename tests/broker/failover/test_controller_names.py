@@ -67,3 +67,15 @@ def test_a_leader_that_another_controller_names_is_looked_up_next() -> None:
     found.look_up()
     assert found.find("c9:9") == "10.0.0.9:9"
     assert found.known() == ("127.0.0.1:1",), "it gets no heartbeats: it is in no list"
+
+
+def test_whoever_names_another_leader_each_time_has_one_looked_up() -> None:
+    """Each name stayed for good, and had to be looked up before the list was through."""
+    dns = Dns(c1=["10.0.0.1"], x99=["10.0.0.99"])
+    found = names(dns, "c1:1")
+    for number in range(100):
+        assert found.find(f"x{number}:1") is None
+    found.look_up()
+    assert dns.asked == ["c1", "x99"]
+    assert found.find("x99:1") == "10.0.0.99:1"
+    assert found.find("c1:1") == "10.0.0.1:1"

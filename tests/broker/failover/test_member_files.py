@@ -46,11 +46,18 @@ def test_files_that_java_left(store: Store) -> None:
     assert epochs.entries[:2] == ((1, 0), (2, 693))
 
 
-def test_a_damaged_list_of_epochs_is_read_from_its_backup(store: Store) -> None:
+def test_a_damaged_list_of_epochs_is_read_from_its_backup(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     shutil.copy(GOLDEN / "after-cut-epochFileCheckpoint.bak", f"{store.epochs}.bak")
     store.epochs.write_bytes(b"1\n5\n1-0\n")
     backup = (GOLDEN / "after-cut-epochFileCheckpoint.bak").read_text().splitlines()[2:]
-    assert [f"{epoch}-{start}" for epoch, start in store.read()[2].entries] == backup
+    with caplog.at_level("ERROR"):
+        assert [f"{epoch}-{start}" for epoch, start in store.read()[2].entries] == backup
+    assert f"{store.epochs}: damaged; the list before it is used" in caplog.text
+    assert store.files.read("CtlCluster", "cb", 7).list_is_old
+    store.files.write_epochs(epoch_list([(1, 0)]))
+    assert not store.files.read("CtlCluster", "cb", 7).list_is_old
 
 
 def test_an_id_that_is_applied_for_and_then_held(store: Store) -> None:
@@ -91,3 +98,23 @@ def test_files_that_cannot_be_used_are_named(
     with pytest.raises(MemberFileError, match=named) as caught:
         store.read()
     assert str(store.identity.parent / name) in str(caught.value)
+
+
+@pytest.mark.parametrize("left", [b"CtlCluster#cb#3#a;1", b"CtlCluster#other#3#a;1", b"torn"])
+def test_a_death_before_the_temporary_identity_is_gone(store: Store, left: bytes) -> None:
+    """Whoever then moves the identity away, for a new id, got the old one back."""
+    store.files.write_identity(b"CtlCluster#cb#3")
+    store.temporary.write_bytes(left)
+    assert store.read()[:2] == (None, Identity("CtlCluster", "cb", 3))
+    store.identity.unlink()
+    assert store.read()[:2] == (None, None)
+
+
+def test_a_temporary_identity_that_is_a_link_loses_the_link_only(store: Store) -> None:
+    elsewhere = store.identity.with_name("elsewhere")
+    elsewhere.write_bytes(b"something else")
+    store.files.write_identity(b"CtlCluster#cb#3")
+    store.temporary.symlink_to(elsewhere)
+    store.read()
+    assert elsewhere.read_bytes() == b"something else"
+    assert not store.temporary.is_symlink()

@@ -33,6 +33,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
 from tests.remoting.golden_controller import golden_command
 from tests.support.deadline import wait_until
+from tests.support.manual_clock import ManualClock
 
 CONTROLLER, OTHER = "127.0.0.1:24401", "127.0.0.1:24402"
 Answers = Mapping[int, RemotingCommand]
@@ -290,3 +291,76 @@ def test_a_file_that_cannot_be_written_ends_the_service(tmp_path: Path) -> None:
         assert 1013 not in world.controllers.codes
     finally:
         world.end()
+
+
+def test_heartbeats_leave_while_events_come_without_end(first_start: World) -> None:
+    """Whatever is delivered while one is taken waited in front of the tick: the controller took a
+    busy broker for dead."""
+    world = first_start
+    wait_until(lambda: world.stage is Stage.RUNNING)
+    service, ends = world.member.service, world.host.log_ends
+    until_over = threading.Event()
+
+    def log_ends() -> LogEnds:
+        if not until_over.is_set():
+            service.deliver(NameServersAnswered(0))
+        return ends()
+
+    world.host.log_ends = log_ends  # type: ignore[method-assign]
+    service.deliver(NameServersAnswered(0))
+    try:
+        world.wait_for_heartbeats(3)
+    finally:
+        until_over.set()
+
+
+def test_an_answer_that_came_during_a_long_step_is_not_late(tmp_path: Path) -> None:
+    """The request counted as unanswered: the time was looked at before the answer."""
+    world = World(tmp_path, FIRST_START)
+    clock = ManualClock()
+    host, controllers = world.host, world.controllers
+    member = build_member(
+        ControllerModeConfig(controller_addr=CONTROLLER, sync_broker_metadata_period=100),
+        BrokerConfig(broker_cluster_name="CtlCluster", broker_name="cb"),
+        MemberPlace("127.0.0.1:24410", tmp_path, 1, 0),
+        host,
+        controllers,
+        clock,
+    )
+    waiting: list[ResponseCallback] = []
+    answered_at_once = controllers.invoke_async
+
+    def later(
+        address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
+    ) -> None:
+        if command.code == 1004:
+            controllers.asked.append((address, 1004))
+            waiting.append(callback)
+        else:
+            answered_at_once(address, command, timeout_ms, callback)
+
+    controllers.invoke_async = later  # type: ignore[method-assign]
+    member.service._client = member.client
+    for _ in range(30):
+        clock.advance(100)
+        member.service.wakeup()
+        member.service.step()
+    assert (member.service.status.stage, len(waiting)) == (Stage.RUNNING, 1)
+    view = RemotingCommand.request(1004).response(
+        0,
+        None,
+        {"masterBrokerId": "2", "masterAddress": "127.0.0.1:24420", "masterEpoch": "2"},
+        b'{"syncStateSet":[2],"syncStateSetEpoch":3}',
+    )
+
+    def log_ends() -> LogEnds:
+        if waiting:
+            waiting.pop()(view, None)
+            clock.advance(5_000)
+        return LogEnds(0, 0)
+
+    host.log_ends = log_ends  # type: ignore[method-assign]
+    member.service.deliver(NameServersAnswered(1))
+    for _ in range(3):
+        member.service.step()
+    assert Follow(2, "127.0.0.1:24420", 2) in host.done
