@@ -329,7 +329,7 @@ class Link:
             member.service.deliver(FrameTaken(frame.confirm_offset))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_member_follows_a_java_master_and_takes_over(
     start: Start, info: Info, controller: harness.Controller, tmp_path: Path
 ) -> None:
