@@ -324,7 +324,6 @@ class HAClient(ServiceThread):
             link = MasterLink(
                 transport,
                 self._log,
-                self._log.page,
                 self._config,
                 self._clock,
                 self._checks.validators,

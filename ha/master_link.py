@@ -29,7 +29,6 @@ from ha.reports import Reports
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
 from ipc.clock import Clock
-from ipc.control_page import ControlPage
 from store.control_slots import RUNNING_FLAGS, SYNC_FLUSH_WANTED
 from store.errors import StoreError
 from store.log_end import NextFileNotReadyError
@@ -76,7 +75,6 @@ class MasterLink:
         self,
         transport: Transport,
         log: ReplicaLog,
-        page: ControlPage,
         config: HaConfig,
         clock: Clock,
         validators: RecordValidators,
@@ -94,11 +92,9 @@ class MasterLink:
         self.waits_for_file = False
         """Frames wait until the `store` process has created the next file."""
         self._log = log
-        self._counters = page.counters
+        self._counters = log.page.counters
         self._clock = clock
-        self._reporter: Final = OffsetReporter(
-            transport, log, page, config, clock, Reports(report_key)
-        )
+        self._reporter: Final = OffsetReporter(transport, log, config, clock, Reports(report_key))
         self._silence_ms: Final = config.ha_housekeeping_interval
         self._validators: Final = validators
         self._validator = validators.begin(_first_unchecked(log), is_checked=is_checked)

@@ -16,7 +16,6 @@ from ha.refusals import RefusalReason
 from ha.reports import Reports
 from ha.transport import Transport
 from ipc.clock import Clock
-from ipc.control_page import ControlPage
 from store.control_slots import FLUSHED_OFFSET, SYNC_FLUSH_WANTED
 from store.replica_log import ReplicaLog
 
@@ -28,7 +27,6 @@ class OffsetReporter:
         self,
         transport: Transport,
         log: ReplicaLog,
-        page: ControlPage,
         config: HaConfig,
         clock: Clock,
         reports: Reports,
@@ -42,7 +40,7 @@ class OffsetReporter:
         self._transport = transport
         self._reports = reports
         self._log = log
-        self._counters = page.counters
+        self._counters = log.page.counters
         self._clock = clock
         self._heartbeat_ms: Final = config.ha_send_heartbeat_interval
         self._unsent = b""

@@ -3,6 +3,8 @@
 Pure data and its decoders, any thread. The one shape behind every form of a send (10, 310, 320,
 JSON or binary) and of a reply (324, 325). Follows SendMessageRequestHeader and
 SendMessageRequestHeaderV2 of RocketMQ.
+
+Tested by tests/broker/send/test_send_message_processor.py.
 """
 
 from __future__ import annotations
@@ -140,7 +142,9 @@ def send_header_of(request: RemotingCommand) -> SendHeader:
     known = {name: value for name, value in fields.items() if name in V2_NAMES}
     fields = plain_numbers("SendMessageRequestHeader", known, SEND_NUMBERS, shown=V2_NAMES)
     fields |= {
-        name: str(fields[name].lower() == "true").lower() for name in SEND_FLAGS if name in fields
+        name: "true" if fields[name].lower() == "true" else "false"
+        for name in SEND_FLAGS
+        if name in fields
     }
     try:
         return msgspec.convert(fields, SendHeader, strict=False)

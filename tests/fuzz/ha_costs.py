@@ -173,9 +173,7 @@ class HaCosts:
         ends = make_queue_ends(lambda *_: (0, 0), page)
         validators = RecordValidators(_FILE_SIZE, ends, SystemClock(), check_crc=True)
         config = HaConfig(ha_ack_level=HaAckLevel.validated)
-        link = MasterLink(
-            transport, log, page, config, SystemClock(), validators, is_checked=is_checked
-        )
+        link = MasterLink(transport, log, config, SystemClock(), validators, is_checked=is_checked)
         self.turns.begin()
         try:
             has_more = True

@@ -218,9 +218,7 @@ class _Slave:
             check_crc=level is not HaAckLevel.received,
         )
         config = HaConfig(ha_ack_level=level)
-        link = MasterLink(
-            transport, log, page, config, SystemClock(), validators, is_checked=is_checked
-        )
+        link = MasterLink(transport, log, config, SystemClock(), validators, is_checked=is_checked)
         try:
             while transport.data:
                 left = len(transport.data)

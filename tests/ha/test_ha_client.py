@@ -1187,9 +1187,7 @@ def test_a_report_that_is_not_taken_never_blocks_and_the_newest_follows(
     log = ReplicaLog(world.directory, SIZE, world.page, lambda: None)
     log.open()
     transport: Any = FullTransport()
-    link = MasterLink(
-        transport, log, world.page, world.config, SystemClock(), world.new_validators()
-    )
+    link = MasterLink(transport, log, world.config, SystemClock(), world.new_validators())
     transport.room = 3
     link.receive()
     assert link.interest == EVENT_READ | EVENT_WRITE
