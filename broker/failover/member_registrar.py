@@ -1,0 +1,109 @@
+"""MemberRegistrar: has process `remoting` register this broker, until every name server has taken
+it.
+
+A thread of process `ha`. The member asks at each tick until NameServersAnswered; here only the last
+wish counts, and one registration is under way at a time. A follower's registration is also how the
+master's HA port is found, as no controller knows it: an answer that names another master than the
+controller did (its own registration is under way, or a name server has not heard of it) counts for
+nothing, and the next tick asks again.
+
+Tested by tests/broker/failover/test_member_registrar.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from broker.failover.messages import Event, NameServersAnswered, RegisterAtNameServers
+from ipc.command_channel import CommandError
+from ipc.service_thread import FailureHandler, ServiceThread
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_MS: Final = 10_000
+"""Beyond registerBrokerTimeoutMills (24 s by default) nobody waits: the next tick asks again."""
+_LONGEST_SLEEP_MS: Final = 10_000
+
+
+class Commands(Protocol):
+    """The part of the CommandClient to process `remoting` used here."""
+
+    def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
+        """Call and wait. Raises CommandError."""
+        ...
+
+
+class _Wish(NamedTuple):
+    registration: RegisterAtNameServers
+    follows: str | None
+
+
+class MemberRegistrar(ServiceThread):
+    """See the module. Guarded by: `_lock`."""
+
+    def __init__(
+        self,
+        remoting: Commands,
+        deliver: Callable[[Event], None],
+        update_master_address: Callable[[str], None],
+        *,
+        on_failure: FailureHandler | None = None,
+    ) -> None:
+        super().__init__("MemberRegistrar", on_failure=on_failure)
+        self._remoting = remoting
+        self._deliver = deliver
+        self._update_master_address = update_master_address
+        self._lock = threading.Lock()
+        self._wish: _Wish | None = None
+        self._failure = ""
+        """As logged last."""
+
+    def register(self, registration: RegisterAtNameServers, follows: str | None) -> None:
+        """Register soon. follows: the service address of the master, on a follower. Any thread;
+        does not block."""
+        with self._lock:
+            self._wish = _Wish(registration, follows)
+        self.wakeup()
+
+    def step(self) -> None:
+        """One registration, or the wait for a wish."""
+        with self._lock:
+            wish, self._wish = self._wish, None
+        if wish is None:
+            self.wait_for_running(_LONGEST_SLEEP_MS)
+            return
+        try:
+            answer = self._remoting.call(
+                "register_member",
+                _TIMEOUT_MS,
+                broker_id=wish.registration.broker_id,
+                state_version=wish.registration.state_version,
+            )
+        except CommandError as error:
+            self._failed(f"not registered yet: {error}")
+            return
+        self._use(wish, answer)
+
+    def _use(self, wish: _Wish, answer: dict[str, Any]) -> None:
+        if not answer["taken"]:
+            self._failed("not registered yet: not every name server has answered")
+            return
+        if wish.follows is not None:
+            named, ha_address = answer.get("master_address"), answer.get("ha_address")
+            if named != wish.follows or ha_address is None:
+                self._failed(
+                    f"the name servers name {named} as master, HA {ha_address}; the controller "
+                    f"names {wish.follows}"
+                )
+                return
+            self._update_master_address(ha_address)
+        self._failure = ""
+        self._deliver(NameServersAnswered(wish.registration.state_version))
+
+    def _failed(self, text: str) -> None:
+        if text != self._failure:
+            self._failure = text
+            log.warning("member of the group: %s", text)

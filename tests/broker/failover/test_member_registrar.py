@@ -1,0 +1,98 @@
+"""MemberRegistrar: which answers of the name servers count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.failover.member_registrar import MemberRegistrar
+from broker.failover.messages import Event, NameServersAnswered, RegisterAtNameServers
+from ipc.command_channel import CommandError
+from tests.support.deadline import wait_until
+
+MASTER = "10.0.0.1:10911"
+
+
+class Remoting:
+    """Process remoting, which asks no name server."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.answers: list[dict[str, Any] | CommandError] = []
+        self.events: list[Event] = []
+        self.addresses: list[str] = []
+        self.registrar = MemberRegistrar(self, self.events.append, self.addresses.append)
+        self.registrar.start()
+
+    def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
+        assert command == "register_member"
+        answer = self.answers.pop(0)
+        self.asked.append(arguments)
+        if isinstance(answer, CommandError):
+            raise answer
+        return answer
+
+    def register(self, registration: RegisterAtNameServers, follows: str | None) -> None:
+        """One tick of the member; returns when it was asked."""
+        goal = len(self.asked) + 1
+        self.registrar.register(registration, follows)
+        wait_until(lambda: len(self.asked) >= goal)
+
+
+@pytest.fixture
+def remoting() -> Iterator[Remoting]:
+    remoting = Remoting()
+    yield remoting
+    assert remoting.registrar.shutdown()
+
+
+def test_a_master_is_registered_when_every_name_server_has_answered(remoting: Remoting) -> None:
+    remoting.answers = [{"taken": False}, {"taken": True}]
+    remoting.register(RegisterAtNameServers(0, 7), None)
+    remoting.register(RegisterAtNameServers(0, 7), None)
+    wait_until(lambda: remoting.events)
+    assert remoting.asked == [{"broker_id": 0, "state_version": 7}] * 2
+    assert remoting.events == [NameServersAnswered(7)]
+    assert remoting.addresses == []
+
+
+def test_a_process_that_does_not_answer_is_asked_again(
+    remoting: Remoting, caplog: pytest.LogCaptureFixture
+) -> None:
+    remoting.answers = [CommandError("register_member: no response"), {"taken": True}]
+    remoting.register(RegisterAtNameServers(0, 7), None)
+    remoting.register(RegisterAtNameServers(0, 7), None)
+    wait_until(lambda: remoting.events)
+    assert "not registered yet: register_member: no response" in caplog.text
+
+
+def test_a_follower_finds_the_ha_port_of_the_master_that_the_controller_names(
+    remoting: Remoting,
+) -> None:
+    """The name servers may still know the master before it, whose log is another one."""
+    old = {"taken": True, "master_address": "10.0.0.9:10911", "ha_address": "10.0.0.9:10912"}
+    unknown = {"taken": True, "master_address": None, "ha_address": None}
+    right = {"taken": True, "master_address": MASTER, "ha_address": "10.0.0.1:10912"}
+    remoting.answers = [old, unknown, right]
+    for _ in range(2):
+        remoting.register(RegisterAtNameServers(2, 7), MASTER)
+    assert remoting.events == []
+    assert remoting.addresses == []
+    remoting.register(RegisterAtNameServers(2, 7), MASTER)
+    wait_until(lambda: remoting.events)
+    assert remoting.events == [NameServersAnswered(7)]
+    assert remoting.addresses == ["10.0.0.1:10912"]
+
+
+def test_only_the_last_wish_counts(remoting: Remoting) -> None:
+    remoting.registrar.shutdown()
+    later = MemberRegistrar(remoting, remoting.events.append, remoting.addresses.append)
+    remoting.answers = [{"taken": True}]
+    later.register(RegisterAtNameServers(2, 7), MASTER)
+    later.register(RegisterAtNameServers(0, 8), None)
+    later.start()
+    wait_until(lambda: remoting.events)
+    later.shutdown()
+    assert remoting.asked == [{"broker_id": 0, "state_version": 8}]
