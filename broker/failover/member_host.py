@@ -37,7 +37,6 @@ from broker.failover.messages import (
 from ha.control_slots import (
     PUTS_REFUSED,
     PUTS_UNTIL_MS,
-    REPLICA_COUNT,
     REPLICATED_OFFSET,
     MemberRole,
 )
@@ -176,7 +175,6 @@ class BrokerMemberHost:
             counters[PUTS_REFUSED] = refusal
         if counters[PUTS_UNTIL_MS] != until_ms:
             counters[PUTS_UNTIL_MS] = until_ms
-        counters[REPLICA_COUNT] = max(len(status.sync_state_set) - 1, 0)
         bound = status.confirm_offset
         if status.is_master and not self._settings.all_ack_in_sync_state_set:
             bound = NO_BOUND  # No hop of each message through this process.

@@ -30,7 +30,6 @@ from ha.control_slots import (
     ORDER_TAKEN,
     PUTS_REFUSED,
     PUTS_UNTIL_MS,
-    REPLICA_COUNT,
     REPLICATED_OFFSET,
     MemberRole,
     order_after,
@@ -208,13 +207,6 @@ def test_without_all_ack_a_master_s_readers_do_not_wait_for_this_process(tmp_pat
     world.host.show(status(is_master=False, confirm=600))
     assert world.counters[CONFIRM_OFFSET] == 600, "a slave's may be cut"
     world.end()
-
-
-def test_members_in_sync_are_counted(world: HostWorld) -> None:
-    world.host.show(status(is_master=True, members=frozenset((1, 2, 3))))
-    assert world.counters[REPLICA_COUNT] == 2
-    world.host.show(status(is_master=False))
-    assert world.counters[REPLICA_COUNT] == 0
 
 
 def test_log_ends(tmp_path: Path) -> None:
