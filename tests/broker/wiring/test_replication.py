@@ -96,6 +96,7 @@ class World:
             None,
             min_broker_id_changed=lambda _peer: None,
             master_is_silent=lambda: None,
+            register_member=lambda _arguments: {},
             on_failure=lambda _service, _error: None,
         )
 
