@@ -16,6 +16,13 @@ from typing import Final
 from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.controller_mode_config import ControllerModeConfig
+from broker.settings.controller_mode_rules import (
+    NO_NAME_SERVER,
+    forced_settings,
+    is_safe,
+    promise_of,
+    without_effect,
+)
 from broker.settings.startup_options import StartupOptions
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.command_line import (
@@ -161,7 +168,7 @@ def check_settings(
             *unused_variables(environment),
             *loaded.warnings,
             *role_warnings,
-            *_useless_controller_keys(options.controller_mode, loaded.sources),
+            *_controller_mode_warnings(options, loaded),
             *options.tls.warnings(),
             *_useless_lookups(options.broker, has_namesrv_addr=bool(namesrv)),
             *_shut_out(options, embeds_namesrv=not has_namesrv),
@@ -171,7 +178,8 @@ def check_settings(
 
 
 def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
-    """Derived values: the HA port, a master's id, whether outgoing calls use TLS.
+    """Derived values: the HA port, a master's id, whether outgoing calls use TLS; in controller
+    mode what takes the place of role and id.
 
     4.9.8 always takes listenPort + 1 for the HA port; a configured one is honoured here, as in 5.x.
     With listenPort 0 both ports are chosen by the system.
@@ -180,7 +188,10 @@ def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
     if "haListenPort" not in values:
         listen_port = int(values["listenPort"])
         values["haListenPort"] = str(listen_port + 1) if listen_port else _FREE_PORT
-    if build(MessageStoreConfig, values).broker_role.name != "SLAVE":
+    store, controller_mode = build(MessageStoreConfig, values), build(ControllerModeConfig, values)
+    if controller_mode.enable_controller_mode:
+        values |= forced_settings(controller_mode, store.root)
+    elif store.broker_role.name != "SLAVE":
         values["brokerId"] = "0"
     if "useTLS" not in values and build(TlsConfig, values).mode is TlsMode.enforcing:
         values["useTLS"] = "true"
@@ -279,13 +290,17 @@ def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[s
     return ()
 
 
-def _useless_controller_keys(
-    config: ControllerModeConfig, sources: Mapping[str, str]
-) -> tuple[str, ...]:
-    """At most one warning about settings that only a member of a group with a controller reads."""
+def _controller_mode_warnings(options: StartupOptions, loaded: LoadedSettings) -> tuple[str, ...]:
+    """In controller mode: about settings that have no effect there, and about a weak SEND_OK.
+    Elsewhere at most one, about settings that only a member of a group with a controller reads."""
+    config, sources = options.controller_mode, loaded.sources
+    if config.enable_controller_mode:
+        promise = promise_of(config, in_sync_replicas=options.ha.in_sync_replicas)
+        weak = () if is_safe(config) else (promise,)
+        return (*without_effect(loaded.values, sources), *weak)
     keys = [spec.key for spec in field_specs(ControllerModeConfig) if spec.key in sources]
     useless = [f"{key} ({sources[key]})" for key in keys if key != "enableControllerMode"]
-    if config.enable_controller_mode or not useless:
+    if not useless:
         return ()
     return (f"these settings have no effect without enableControllerMode: {', '.join(useless)}",)
 
@@ -344,6 +359,8 @@ def _check_role(
     the name servers.
     """
     role = options.store.broker_role.name
+    if options.controller_mode.enable_controller_mode:
+        return () if has_namesrv else (NO_NAME_SERVER,)
     if options.store.is_slave:
         if options.broker.broker_id <= 0:
             raise StartupExitError(EXIT_BAD_SETTING, f"Slave's brokerId must be > 0{_SLAVE_ID}")
