@@ -23,6 +23,7 @@ from ha.autoswitch_frame import (
     encode_master_handshake,
 )
 from ha.epochs import EpochEntry, EpochList, frame_label
+from ha.refusals import RefusalReason
 
 _NOTHING_SENT: Final = -1
 
@@ -76,6 +77,11 @@ class AutoSwitchMaster:
                 self._take_report(frame.max_offset, log)
                 yield frame
 
+    @property
+    def position(self) -> int | None:
+        """The next byte to send; None before the first report."""
+        return None if self._position == _NOTHING_SENT else self._position
+
     def _is_new(self, frame: SlaveHandshakeFrame) -> bool:
         if self.slave is None:
             self.slave = frame
@@ -95,7 +101,8 @@ class AutoSwitchMaster:
         if offset > limit:
             raise AutoSwitchFrameError(
                 f"a report of {offset}, beyond {limit}, the end of what this master "
-                f"{'has' if first else 'has sent'}"
+                f"{'has' if first else 'has sent'}",
+                RefusalReason.BEYOND_MAX if first else RefusalReason.BEYOND_SENT,
             )
         if first:
             self._position = self._start(offset, log)
@@ -150,5 +157,6 @@ def _check_kept(offset: int, log: LogBounds) -> None:
     if offset < log.min_offset:
         raise AutoSwitchFrameError(
             f"the slave is at {offset}, the bytes from there to {log.min_offset} are deleted here; "
-            "it must start over as an empty one"
+            "it must start over as an empty one",
+            RefusalReason.BELOW_MIN,
         )

@@ -32,6 +32,7 @@ from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
 from ha.replica_verifier import ReplicaVerifier
 from ha.replication_lag import ReplicationLag
+from ha.reports import Reports
 from ha.slave_progress import ReplicaState, SlaveProgress
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, describe_proof
@@ -161,6 +162,7 @@ class HAService:
             self._identity(server_side=True),
             self._refusal_log,
             self._connections.admit,
+            Reports,
             lambda: (self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]),
         )
 

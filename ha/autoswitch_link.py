@@ -1,0 +1,355 @@
+"""AutoSwitchLink: one open link to the master in controller mode: its frames into the log.
+
+Never blocks; runs on AutoSwitchClient's thread, which sleeps when there is nothing to do here. A
+frame is taken when it is whole; of its bytes whole records are published, as far as they are valid
+(haAckLevel): a Java master's frames end anywhere within a record. What is published is reported
+(autoswitch_reporter.py). Between the master's handshake (`hello`) and `follow` somebody compares
+both lists of epochs. What it cannot do itself, such as starting an empty log, it says in
+`start_offset`. At most one frame (4 MiB) and what one recv brought are kept. It knows no addresses
+and no states; every end is a LinkClosedError. Corresponds to AutoSwitchHAClient of RocketMQ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ha.autoswitch_frame import (
+    AutoSwitchFrameError,
+    MasterFrame,
+    MasterHandshakeFrame,
+    SlaveHandshakeFrame,
+    TransferFrame,
+)
+from ha.autoswitch_reporter import AutoSwitchReporter
+from ha.autoswitch_slave import AutoSwitchSlave
+from ha.checked_carriage import MasterBytes, SlaveBytes
+from ha.ha_config import HaConfig
+from ha.link_errors import LinkClosedError, bad_record, tls_failure
+from ha.master_connector import Connected
+from ha.receive_rate import ReceiveRate
+from ha.refusals import RefusalReason
+from ha.selector_factory import EVENT_READ, EVENT_WRITE
+from ha.transport import PlainTransport
+from ipc.clock import Clock
+from store.control_slots import RUNNING_FLAGS, SYNC_FLUSH_WANTED
+from store.errors import StoreError
+from store.log_end import NextFileNotReadyError
+from store.mapped_file import file_name
+from store.replica_log import ReplicaLog
+from store.running_flags import RunningFlag
+
+if TYPE_CHECKING:
+    # numpy, which a master does not need, takes longer to import than the rest of its process.
+    from ha.record_validator import BadRecord, RecordValidators
+
+_BUFFER_SIZE: Final = 256 << 10
+_LEAST_STEP: Final = 512 << 10
+"""While the socket has more, less is not published (master_link.py says why)."""
+_FULL_STEP: Final = 2 << 20
+_STEP_MS: Final = 5
+"""But no longer than this after the last publication: the master waits for the reports."""
+_POLL_MS: Final = 5
+_POLL_LONG_MS: Final = 100
+_LONG_MS: Final = 1_000
+
+
+class AutoSwitchLink:
+    """See the module. Owned by: AutoSwitchClient's thread; the numbers may be read by any."""
+
+    def __init__(
+        self,
+        connected: Connected,
+        own: SlaveHandshakeFrame,
+        log: ReplicaLog,
+        config: HaConfig,
+        clock: Clock,
+        validators: RecordValidators,
+        frame_taken: Callable[[int], None],
+    ) -> None:
+        """The log is open. frame_taken: MemberEvents' one."""
+        self.transport: Final = connected.transport
+        self.connected_since_ms: Final = clock.now_ms()
+        self.last_read_ms = self.connected_since_ms
+        """Wall clock."""
+        self.received = 0
+        """Log bytes of whole frames; the owner may set a higher starting value."""
+        self.hello: MasterHandshakeFrame | None = None
+        """The master's handshake, once it has come."""
+        self.start_offset: int | None = None
+        """The empty log must start here before the frame that came can be stored; `log_started`
+        follows, then the next `receive`."""
+        self.waits_for_file = False
+        """A frame waits until the `store` process has created the next file."""
+        self._log = log
+        self._counters = log.page.counters
+        self._clock = clock
+        self._frame_taken = frame_taken
+        self._slave = AutoSwitchSlave(own, report_interval_ms=config.ha_send_heartbeat_interval)
+        self._incoming = MasterBytes(is_checked=connected.is_checked)
+        self._reporter: Final = AutoSwitchReporter(
+            connected.transport,
+            self._slave,
+            log,
+            config,
+            clock,
+            SlaveBytes(connected.report_key),
+        )
+        self._silence_ms: Final = config.ha_housekeeping_interval
+        self._is_checked: Final = connected.is_checked
+        self._validators: Final = validators
+        self._validator = validators.begin(log.position, is_checked=self._is_checked)
+        self._bad: BadRecord | None = None
+        # A short read from a plain socket says that it is empty; TLS gives a record at a time.
+        self._short_is_empty: Final = isinstance(connected.transport, PlainTransport)
+        self._buffer_view: Final = memoryview(bytearray(_BUFFER_SIZE))
+        self._frames: Iterator[MasterFrame] = iter(())
+        """What of the last recv was not taken yet."""
+        self._held: TransferFrame | None = None
+        """A frame that waits for the log's start or the next file."""
+        self._confirm_offset = 0
+        """Of the last frame."""
+        self._told_confirm_offset = 0
+        now_ms = clock.monotonic_ms()
+        self._read_at_ms = self._published_at_ms = now_ms
+        self._no_room_since_ms = 0
+        self._rate: Final = ReceiveRate(clock, log.position)
+
+    def follow(self) -> None:
+        """The log is the beginning of the master's, whose list of epochs was written down: report
+        its end, take frames."""
+        self._reporter.follow()
+
+    def log_started(self) -> None:
+        """The log starts at `start_offset` and has room there."""
+        self.start_offset = None
+        self._validator = self._validators.begin(self._log.position, is_checked=self._is_checked)
+
+    # -- receiving -----------------------------------------------------------------------------
+
+    def receive(self) -> bool:
+        """One recv and what follows from it; whether the socket may have more.
+
+        Raises LinkClosedError, StoreError (a file cannot be opened); whole records that came
+        before are published then.
+        """
+        try:
+            more = self._receive()
+        except AutoSwitchFrameError as error:
+            self._publish_last()
+            is_passing = error.reason is RefusalReason.BAD_CHECKSUM
+            raise LinkClosedError(error.reason, str(error), is_passing=is_passing) from error
+        except (LinkClosedError, StoreError):
+            self._publish_last()
+            raise
+        is_stuck = self.start_offset is not None or self._bad is not None
+        if more and not is_stuck and not self._is_step_full():
+            return True
+        self._publish()
+        return more and self.start_offset is None
+
+    def _is_step_full(self) -> bool:
+        """Whether what came is worth a publication though the socket has more."""
+        size = self._log.position - self._log.max_phy_offset
+        if size < _FULL_STEP and self._read_at_ms - self._published_at_ms < _STEP_MS:
+            return False
+        return size >= _LEAST_STEP
+
+    def _receive(self) -> bool:
+        if self.start_offset is not None or not self._take_frames():
+            return False
+        count = self._recv()
+        if not count:
+            return False
+        self._frames = self._frames_of(self._buffer_view[:count])
+        taken = self._take_frames()
+        return taken and (count == _BUFFER_SIZE or not self._short_is_empty)
+
+    def _frames_of(self, data: memoryview) -> Iterator[MasterFrame]:
+        for carried in self._incoming.receive(data):
+            yield from self._slave.receive(carried)
+
+    def _take_frames(self) -> bool:
+        """Take what there is; False: a frame waits."""
+        held = self._held
+        if held is not None:
+            self._held = None
+            if not self._take(held):
+                return False
+        return all(self._take(frame) for frame in self._frames)
+
+    def _take(self, frame: MasterFrame) -> bool:
+        if isinstance(frame, MasterHandshakeFrame):
+            self.hello = frame
+            return True
+        if frame.body and not self._store(frame):
+            self._held = frame
+            return False
+        self._confirm_offset = max(frame.confirm_offset, 0)
+        return self._bad is None
+
+    def _recv(self) -> int:
+        """How many bytes were received; 0: none now."""
+        try:
+            count = self.transport.recv_into(self._buffer_view)
+        except ssl.SSLError as error:
+            raise tls_failure(error) from error
+        except OSError as error:
+            raise LinkClosedError(RefusalReason.NETWORK, f"receiving failed: {error}") from error
+        if count is None:
+            return 0
+        if count == 0:
+            text = "the master closed the connection"
+            if self.hello is None:
+                text += (
+                    " without an answer to the handshake; its log says why (does it lead its "
+                    "group? is this broker in its haTrustedAddresses, or haSharedSecretFile set "
+                    "here, too?)"
+                )
+            raise LinkClosedError(RefusalReason.NETWORK, text)
+        now_ms = self._read_at_ms = self._clock.monotonic_ms()
+        self.last_read_ms = self._clock.now_ms()
+        self._rate.update(now_ms, self._log.position)
+        return count
+
+    # -- storing -------------------------------------------------------------------------------
+
+    def _store(self, frame: TransferFrame) -> bool:
+        """False: there is no room for it yet."""
+        log, size = self._log, len(frame.body)
+        if log.is_empty and (frame.offset != log.position or not (log.position or log.has_room)):
+            self.start_offset = frame.offset
+            return False
+        if frame.offset != log.position:
+            raise LinkClosedError(
+                RefusalReason.OFFSET_MISMATCH,
+                f"a frame for offset {frame.offset} received, our log continues at {log.position}",
+            )
+        left = log.left_in_file(frame.offset)
+        if size > left:
+            raise LinkClosedError(
+                RefusalReason.BAD_FRAME,
+                f"a frame of {size} bytes for offset {frame.offset} crosses the end of our file "
+                f"after {left}: probably mappedFileSizeCommitLog is {log.file_size} here and "
+                "differs on the master; make them the same and replicate this slave from scratch",
+            )
+        try:
+            log.make_room(size)
+        except NextFileNotReadyError:
+            self.waits_for_file = True
+            self._no_room_since_ms = self._no_room_since_ms or self._clock.monotonic_ms()
+            return False
+        if self.waits_for_file:
+            self.waits_for_file, self._no_room_since_ms = False, 0
+            self._read_at_ms = self._clock.monotonic_ms()
+        log.write(0, frame.body)
+        log.advance(size)
+        self.received += size
+        if log.position % log.file_size == 0:
+            # The next frame's bytes are in another file, and the check is file by file.
+            self._check()
+        return True
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Publish whole records, report, ring, tell; in this order, since the master waits for the
+        report."""
+        has_grown = self._show()
+        try:
+            self._reporter.report()
+        finally:
+            self._tell(has_grown=has_grown)
+        if self._bad is not None:
+            raise bad_record(self._bad, self._log.max_phy_offset)
+
+    def _publish_last(self) -> None:
+        """The link is being closed: whole records need not be fetched again."""
+        with contextlib.suppress(StoreError):  # The reason for closing matters more.
+            self._tell(has_grown=self._show())
+
+    def _tell(self, *, has_grown: bool) -> None:
+        if has_grown:
+            self._log.ring()
+        if has_grown or self._confirm_offset != self._told_confirm_offset:
+            self._told_confirm_offset = self._confirm_offset
+            self._frame_taken(self._confirm_offset)
+
+    def _show(self) -> bool:
+        """Publish the whole records, as far as they are valid. Whether there were any."""
+        end = self._check()
+        if end <= self._log.max_phy_offset:
+            return False
+        if self._reporter.acknowledges_flushed:
+            self._counters[SYNC_FLUSH_WANTED] = end
+        self._log.publish(end)
+        self._published_at_ms = self._read_at_ms
+        return True
+
+    def _check(self) -> int:
+        """Up to where the log may be published; `_bad` says why what follows may not."""
+        validator, position = self._validator, self._log.position
+        if position > validator.position and self._bad is None:
+            self._bad = validator.check(self._log.file_view(validator.position), position)
+        return max(validator.position, self._log.max_phy_offset)
+
+    # -- sleeping ------------------------------------------------------------------------------
+
+    @property
+    def interest(self) -> int:
+        """The socket's events that matter now."""
+        return (0 if self.waits_for_file else EVENT_READ) | (
+            EVENT_WRITE if self._reporter.has_unsent else 0
+        )
+
+    def has_work(self) -> bool:
+        """Whether there is work that the socket's readiness does not announce."""
+        if self.waits_for_file:
+            return self._log.has_room
+        return self._reporter.is_flush_reportable or self.transport.has_pending
+
+    def wait_ms(self) -> int:
+        """How long there is nothing to do. Raises LinkClosedError: the master was silent for
+        haHousekeepingInterval."""
+        now_ms = self._clock.monotonic_ms()
+        report_ms = self._reporter.wait_ms(now_ms)
+        limits_ms = [] if report_ms is None else [report_ms]
+        if self.waits_for_file:
+            waited_ms = now_ms - self._no_room_since_ms
+            limits_ms.append(_POLL_MS if waited_ms < _LONG_MS else _POLL_LONG_MS)
+        else:
+            limits_ms.append(self._read_at_ms + self._silence_ms - now_ms)
+            if limits_ms[-1] <= 0:
+                raise LinkClosedError(
+                    RefusalReason.SILENT,
+                    f"nothing received for {self._silence_ms} ms (haHousekeepingInterval); "
+                    "a master sends a heartbeat every haSendHeartbeatInterval",
+                )
+        if self._reporter.is_waiting_for_flush:
+            limits_ms.append(_POLL_MS)
+        return max(min(limits_ms), 0)
+
+    # -- status --------------------------------------------------------------------------------
+
+    def find_stall(self) -> str | None:
+        """What has kept the link from continuing for long; None when nothing has."""
+        since_ms = self._no_room_since_ms
+        if not self.waits_for_file or self._clock.monotonic_ms() < since_ms + _LONG_MS:
+            return None
+        full = bool(self._counters[RUNNING_FLAGS] & RunningFlag.DISK_FULL)
+        return (
+            f"commit log file {file_name(self._log.position)} is not allocated: "
+            + ("the disk is full; free space on the store's partition" if full else "see store.log")
+            + "; replication resumes once it exists"
+        )
+
+    @property
+    def last_write_ms(self) -> int:
+        """Wall clock ms of the last report; 0 = none yet. Any thread."""
+        return self._reporter.last_write_ms
+
+    def bytes_per_second(self) -> int:
+        """Log bytes received lately. Any thread."""
+        return self._rate.bytes_per_second(self._log.position)
