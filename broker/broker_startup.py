@@ -17,6 +17,7 @@ from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.controller_mode_config import ControllerModeConfig
 from broker.settings.controller_mode_rules import (
+    MEMBER_DEFAULTS,
     NO_NAME_SERVER,
     forced_settings,
     is_safe,
@@ -64,7 +65,7 @@ from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, ClientAuth, TlsConfig, TlsMode
 from remoting.tls_context import TlsSettingError, check_tls
 from store.errors import StoreError
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import FlushDiskType, MessageStoreConfig
 
 PROGRAM: Final = "mqbroker"
 OPTIONS: Final = (NAMESRV_ADDR, CONFIG_FILE, PRINT_ALL, PRINT_IMPORTANT, HELP)
@@ -190,7 +191,9 @@ def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
         values["haListenPort"] = str(listen_port + 1) if listen_port else _FREE_PORT
     store, controller_mode = build(MessageStoreConfig, values), build(ControllerModeConfig, values)
     if controller_mode.enable_controller_mode:
-        values |= forced_settings(controller_mode, store.root)
+        sync_flush = store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        forced = forced_settings(controller_mode, store.root, sync_flush=sync_flush)
+        values = {**MEMBER_DEFAULTS, **values, **forced}
     elif store.broker_role.name != "SLAVE":
         values["brokerId"] = "0"
     if "useTLS" not in values and build(TlsConfig, values).mode is TlsMode.enforcing:

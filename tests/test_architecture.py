@@ -90,8 +90,8 @@ WINGS: dict[str, set[str]] = {
     },
     "container": {"broker_startup", "settings", "supervisor"},
     "processes": {
-        *("broker_controller", "container", "metrics", "out", "settings", "slave", "supervisor"),
-        *("topic", "wiring"),
+        *("acl", "auth", "broker_controller", "container", "failover", "metrics", "out"),
+        *("settings", "slave", "supervisor", "topic", "wiring"),
     },
 }
 """The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at

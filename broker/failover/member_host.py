@@ -54,8 +54,8 @@ log = logging.getLogger(__name__)
 
 
 class Replication(Protocol):
-    """The HA connections of this broker, in both directions. All but `update_master_address` are
-    called by the member's thread."""
+    """The HA connections of this broker, in both directions (AutoSwitchHAService). Called by the
+    member's thread."""
 
     def stop(self) -> None:
         """Close every connection; nothing is written to the log, or acknowledged, any more."""
@@ -63,20 +63,28 @@ class Replication(Protocol):
     def cut_half_record(self) -> None:
         """Zero what lies behind the last whole record, durably."""
 
-    def lead(self, epochs: EpochList) -> None:
-        """Serve slaves."""
+    def lead(
+        self,
+        epochs: EpochList,
+        master_epoch: int,
+        confirm: Callable[[], int],
+        *,
+        tells_growth: bool = True,
+    ) -> None:
+        """Serve slaves. confirm: up to where consumers may read; any thread. tells_growth: whether
+        Moved is wanted."""
 
-    def follow(self, epochs: EpochList) -> None:
-        """Connect to the master as soon as its HA address is known."""
+    def follow(self, broker_id: int, master_epoch: int, master_ha_address: str | None) -> None:
+        """Connect to the master as soon as its HA address is known, under this id."""
 
-    def transfer(self, epochs: EpochList) -> None:
+    def transfer(self) -> None:
         """The log is the beginning of the connected master's: take its frames."""
 
     def hang_up(self) -> None:
         """Close the connection to the master, and try again later."""
 
-    def update_master_address(self, address: str) -> None:
-        """host:port of the master's HA port. Any thread."""
+    def note_sync_state_set(self, broker_ids: frozenset[int]) -> None:
+        """On a leader, for its status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ class HostSettings:
     """What the host must know of the settings."""
 
     all_ack_in_sync_state_set: bool
+    in_sync_replicas: int
     sync_flush: bool
 
 
@@ -134,6 +143,7 @@ class BrokerMemberHost:
         self._status: MemberStatus | None = None
         self._follows: str | None = None
         """The service address of the master that is followed."""
+        self._shown_set: frozenset[int] = frozenset()
         self.ordered = OrderedRole(0, MemberRole.FENCED, None)
 
     def begin(self) -> None:
@@ -175,6 +185,9 @@ class BrokerMemberHost:
             counters[PUTS_REFUSED] = refusal
         if counters[PUTS_UNTIL_MS] != until_ms:
             counters[PUTS_UNTIL_MS] = until_ms
+        if status.sync_state_set != self._shown_set:
+            self._shown_set = status.sync_state_set
+            self._replication.note_sync_state_set(status.sync_state_set)
         bound = status.confirm_offset
         if status.is_master and not self._settings.all_ack_in_sync_state_set:
             bound = NO_BOUND  # No hop of each message through this process.
@@ -192,17 +205,18 @@ class BrokerMemberHost:
         match role:
             case Lead():
                 self._order(MemberRole.LEAD)
-                self._replication.lead(status.epochs)
+                self._lead(status)
                 self._orders.wait_taken()
             case Follow():
                 self._order(MemberRole.FOLLOW, role.master_address)
                 self._orders.wait_taken()
-                self._replication.follow(status.epochs)
+                assert status.broker_id is not None
+                self._replication.follow(status.broker_id, role.master_epoch, None)
             case Fenced():
                 self._order(MemberRole.FENCED)
                 self._orders.wait_taken()
             case Transfer():
-                self._replication.transfer(status.epochs)
+                self._replication.transfer()
             case HangUp():
                 self._replication.hang_up()
 
@@ -234,6 +248,15 @@ class BrokerMemberHost:
             epoch,
         )
         self._orders.give(role, epoch)
+
+    def _lead(self, status: MemberStatus) -> None:
+        settings, counters = self._settings, self._counters
+        self._replication.lead(
+            status.epochs,
+            status.master_epoch,
+            lambda: min(counters[CONFIRM_OFFSET], counters[MAX_PHY_OFFSET]),
+            tells_growth=settings.all_ack_in_sync_state_set or settings.in_sync_replicas > 1,
+        )
 
     def _cut(self, cut: CutLog) -> None:
         """The marker is the request to process `store`, which keeps a copy of what it cuts off; the

@@ -26,6 +26,8 @@ _REPLACED: Final[Mapping[str, frozenset[str]]] = {
     "enableRemoteEscape": frozenset({"false"}),
 }
 """Settings that count for nothing in controller mode, and the values that nobody is warned of."""
+MEMBER_DEFAULTS: Final[Mapping[str, str]] = {"inSyncReplicas": "1"}
+"""RocketMQ's of 5.x; without a controller a SYNC_MASTER here waits for a slave, as in 4.9."""
 NO_NAME_SERVER: Final = (
     "enableControllerMode without namesrvAddr: a broker learns its master's HA port from name "
     "servers only, and could follow nobody; name those of the group with -n or namesrvAddr"
@@ -34,11 +36,14 @@ _FIRST_ID: Final = 1
 _IDENTITY: Final = re.compile(rb"[^#]*#[^#]*#([0-9]{1,18})(?:#|\Z)")
 
 
-def forced_settings(config: ControllerModeConfig, store_root: Path) -> dict[str, str]:
+def forced_settings(
+    config: ControllerModeConfig, store_root: Path, *, sync_flush: bool
+) -> dict[str, str]:
     """What takes the place of settings in controller mode: each process begins as a slave of the
-    id that the controller gave. Before it has given one, the metrics dumps are those of the
-    first."""
+    id that the controller gave. Before it has given one, the metrics dumps are those of the first.
+    With SYNC_FLUSH slaves acknowledge what is on their disks: SEND_OK means that everywhere."""
     return {
+        **({"haAckLevel": "flushed"} if sync_flush else {}),
         "brokerRole": "SLAVE",
         "brokerId": str(_own_id(config.identity_file(store_root))),
         "enableSlaveActingMaster": "false",

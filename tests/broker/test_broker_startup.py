@@ -240,6 +240,7 @@ def test_settings_of_a_member_that_do_not_fit_together(
 def test_a_member_begins_as_a_slave_whatever_is_set(tmp_path: Path, text: str) -> None:
     options = load(tmp_path, f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\n{text}", "-n", "a:1")
     assert (options.store.is_slave, options.broker.broker_id) == (True, 1)
+    assert options.ha.in_sync_replicas == 1
     is_of_the_examples = "SYNC" not in text and "=0" not in text and "=3" not in text
     assert (options.warnings == ()) == is_of_the_examples
 
@@ -248,6 +249,14 @@ def test_a_member_that_has_an_id_is_known_by_it(tmp_path: Path) -> None:
     (tmp_path / "brokerIdentity").write_bytes(b"DefaultCluster#b#17")
     options = load(tmp_path, f"{MEMBER}storePathRootDir={tmp_path}\n", "-n", "a:1")
     assert options.broker.broker_id == 17
+
+
+@pytest.mark.parametrize(
+    ("text", "level"), [("", "received"), ("flushDiskType=SYNC_FLUSH\n", "flushed")]
+)
+def test_a_member_s_copy_counts_as_the_master_s_does(tmp_path: Path, text: str, level: str) -> None:
+    options = load(tmp_path, f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\n{text}", "-n", "a:1")
+    assert options.ha.ha_ack_level.name == level
 
 
 def test_what_has_no_effect_in_controller_mode_is_named_once(tmp_path: Path) -> None:

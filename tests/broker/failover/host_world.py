@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ class FakeReplication:
 
     def __init__(self, done: list[Done]) -> None:
         self._done = done
+        self.sets: list[frozenset[int]] = []
+        self.confirm: Callable[[], int] = lambda: -1
 
     def stop(self) -> None:
         self._done.append(Done("stop"))
@@ -61,20 +64,28 @@ class FakeReplication:
     def cut_half_record(self) -> None:
         self._done.append(Done("cut half record"))
 
-    def lead(self, epochs: EpochList) -> None:
-        self._done.append(Done("lead", epochs))
+    def lead(
+        self,
+        epochs: EpochList,
+        master_epoch: int,
+        confirm: Callable[[], int],
+        *,
+        tells_growth: bool = True,
+    ) -> None:
+        self.confirm = confirm
+        self._done.append(Done("lead", (epochs, master_epoch, tells_growth)))
 
-    def follow(self, epochs: EpochList) -> None:
-        self._done.append(Done("follow", epochs))
+    def follow(self, broker_id: int, master_epoch: int, master_ha_address: str | None) -> None:
+        self._done.append(Done("follow", (broker_id, master_epoch, master_ha_address)))
 
-    def transfer(self, epochs: EpochList) -> None:
-        self._done.append(Done("transfer", epochs))
+    def transfer(self) -> None:
+        self._done.append(Done("transfer"))
 
     def hang_up(self) -> None:
         self._done.append(Done("hang up"))
 
-    def update_master_address(self, address: str) -> None:
-        self._done.append(Done("master's HA port", address))
+    def note_sync_state_set(self, broker_ids: frozenset[int]) -> None:
+        self.sets.append(broker_ids)
 
 
 class HostWorld:
@@ -93,15 +104,18 @@ class HostWorld:
             self.remoting.hangs.set()
         self.remoting.start()
         clock = SystemClock()
+        self.replication = FakeReplication(self.done)
         self.orders = MemberOrders(
             self.counters, lambda: self.rings.append("order"), clock, self.stopping
         )
         self.host = BrokerMemberHost(
             self.counters,
             self.orders,
-            FakeReplication(self.done),
+            self.replication,
             MemberFiles(root / "brokerIdentity", root / "epochFileCheckpoint"),
-            HostSettings(all_ack_in_sync_state_set=all_ack, sync_flush=sync_flush),
+            HostSettings(
+                all_ack_in_sync_state_set=all_ack, in_sync_replicas=1, sync_flush=sync_flush
+            ),
             Actions(
                 ring_store=lambda: self.rings.append("store"),
                 ring_remoting=lambda: self.rings.append("remoting"),

@@ -26,11 +26,13 @@ def test_an_identity_that_cannot_be_used_is_the_member_s_to_report(
     tmp_path: Path, data: bytes, broker_id: str
 ) -> None:
     (tmp_path / "brokerIdentity").write_bytes(data)
-    assert forced_settings(ControllerModeConfig(), tmp_path)["brokerId"] == broker_id
+    assert (
+        forced_settings(ControllerModeConfig(), tmp_path, sync_flush=False)["brokerId"] == broker_id
+    )
 
 
 def test_a_first_start_has_no_identity(tmp_path: Path) -> None:
-    forced = forced_settings(ControllerModeConfig(), tmp_path)
+    forced = forced_settings(ControllerModeConfig(), tmp_path, sync_flush=False)
     assert (forced["brokerId"], forced["brokerRole"]) == ("1", "SLAVE")
 
 
