@@ -5,7 +5,8 @@
     role_notified  {"ext_fields": {...}, "body": text, "remote": "ip:port"} -> {}: 1008 came
     epoch_cache    {} -> the members of EpochEntryCache (1007)
     ha_status      {} -> members of HARuntimeInfo (907)
-    master_address, announce_ha_link: of brokers without a controller; nothing happens
+    master_address {"ha_address": "ip:port"} -> {}: the HA port of the master that is followed
+    announce_ha_link: of brokers without a controller; nothing happens
 
 Tested by tests/broker/failover/test_member_commands.py.
 """
@@ -44,6 +45,7 @@ def member_handlers(
     service: _Service,
     ha_status: Callable[[], dict[str, Any]],
     log_end: Callable[[], int],
+    update_master_address: Callable[[str], None],
     *,
     cluster_name: str,
     broker_name: str,
@@ -75,7 +77,8 @@ def member_handlers(
     def status(_arguments: Arguments) -> Arguments:
         return ha_status()
 
-    def nothing(_arguments: Arguments) -> Arguments:
+    def master_address(arguments: Arguments) -> Arguments:
+        update_master_address(arguments["ha_address"])
         return {}
 
     def announced(_arguments: Arguments) -> Arguments:
@@ -86,7 +89,7 @@ def member_handlers(
         "role_notified": role_notified,
         "epoch_cache": epoch_cache,
         "ha_status": status,
-        "master_address": nothing,
+        "master_address": master_address,
         "announce_ha_link": announced,
     }
 

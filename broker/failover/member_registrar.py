@@ -3,9 +3,8 @@ it.
 
 A thread of process `ha`. The member asks at each tick until NameServersAnswered; here only the last
 wish counts, and one registration is under way at a time. A follower's registration is also how the
-master's HA port is found, as no controller knows it: an answer that names another master than the
-controller did (its own registration is under way, or a name server has not heard of it) counts for
-nothing, and the next tick asks again.
+master's HA port is found, as no controller knows it: `remoting` tells that of the master whom the
+controller names, and no other. Where no name server knows that one yet, the next tick asks again.
 
 Tested by tests/broker/failover/test_member_registrar.py.
 """
@@ -81,6 +80,7 @@ class MemberRegistrar(ServiceThread):
                 _TIMEOUT_MS,
                 broker_id=wish.registration.broker_id,
                 state_version=wish.registration.state_version,
+                master_address=wish.follows,
             )
         except CommandError as error:
             self._failed(f"not registered yet: {error}")
@@ -92,12 +92,9 @@ class MemberRegistrar(ServiceThread):
             self._failed("not registered yet: not every name server has answered")
             return
         if wish.follows is not None:
-            named, ha_address = answer.get("master_address"), answer.get("ha_address")
-            if named != wish.follows or ha_address is None:
-                self._failed(
-                    f"the name servers name {named} as master, HA {ha_address}; the controller "
-                    f"names {wish.follows}"
-                )
+            ha_address = answer.get("ha_address")
+            if ha_address is None:
+                self._failed(f"no name server knows the HA port of master {wish.follows} yet")
                 return
             self._update_master_address(ha_address)
         self._failure = ""

@@ -295,20 +295,15 @@ class BrokerRegistration:
                 self._register(wrapper, wait_for_failing=False)
 
     def _register(
-        self,
-        wrapper: TopicConfigSerializeWrapper,
-        *,
-        wait_for_failing: bool = True,
-        timeout_ms: int | None = None,
+        self, wrapper: TopicConfigSerializeWrapper, *, wait_for_failing: bool = True
     ) -> list[RegisterBrokerResult]:
-        longest_ms = self.config.register_broker_timeout_mills
         shown = masked_by_permission(wrapper, self.config.broker_permission)
         if mappings := self._mapping_infos(wrapper.topic_config_table):
             shown = replace(shown, topic_queue_mapping_info_map=dict(mappings))
         return self._api.register_broker_all(
             self.identity,
             shown,
-            timeout_ms=longest_ms if timeout_ms is None else min(timeout_ms, longest_ms),
+            timeout_ms=self.config.register_broker_timeout_mills,
             compressed=self.config.compressed_register,
             wait_for_failing=wait_for_failing,
         )

@@ -265,6 +265,7 @@ class MemberProcess:
             member.service,
             service.status,
             lambda: self._counters[MAX_PHY_OFFSET],
+            service.update_master_address,
             cluster_name=self._options.broker.broker_cluster_name,
             broker_name=self._options.broker.broker_name,
         )

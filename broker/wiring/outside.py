@@ -23,7 +23,6 @@ from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.control_slots import NAME_SERVERS_MISSING
 from broker.out.escape_bridge import EscapeBridge
-from broker.out.member_registration import MemberRegistration
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
 from broker.out.top_addressing import (
@@ -42,7 +41,6 @@ from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
 from ha.control_slots import MASTER_LINKED
-from ipc.command_channel import Arguments
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
@@ -123,7 +121,6 @@ class Outside:
             acl,
             min_broker_id_changed=self.acting.notified,
             master_is_silent=lambda: self.registration.master_is_silent(),
-            register_member=self._register_member,
             on_failure=on_failure,
         )
         self._escape: Final = (
@@ -139,8 +136,7 @@ class Outside:
             if options.store.is_slave and options.broker.enable_remote_escape
             else None
         )
-        is_member = options.controller_mode.enable_controller_mode
-        self.registration: Final = (MemberRegistration if is_member else BrokerRegistration)(
+        self.registration: Final = BrokerRegistration(
             options.broker,
             self.identity,
             api,
@@ -150,13 +146,6 @@ class Outside:
             mapping_infos=tables.mappings.infos,
             note_missing=lambda count: _note_missing(resources.page, count),
         )
-
-    def _register_member(self, arguments: Arguments) -> Arguments:
-        """Command of process `ha` in controller mode."""
-        registration = self.registration
-        assert isinstance(registration, MemberRegistration)
-        found = registration.register_as(arguments["broker_id"], arguments["state_version"])
-        return found._asdict()
 
     def open(self) -> None:
         """Begin to connect; before anything asks."""

@@ -39,7 +39,7 @@ from broker.wiring.store_side import StoreSide
 from ha.inspection import Inspection, Verdict
 from ha.replica_memory import FILE_NAME as REPLICAS_NAME
 from ha.replica_memory import read_replica_ips
-from ipc.command_channel import Arguments, CommandClient, CommandError, CommandHandler
+from ipc.command_channel import Arguments, CommandClient, CommandError
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
 from remoting.remoting_client import RemotingClient
@@ -68,12 +68,11 @@ class Replication:
         *,
         min_broker_id_changed: Callable[[str], None],
         master_is_silent: Callable[[], None],
-        register_member: CommandHandler,
         on_failure: FailureHandler,
     ) -> None:
         """acl: None when aclEnable is false. min_broker_id_changed: ActingMaster.notified.
-        master_is_silent: BrokerRegistration's. register_member: for process ha in controller mode.
-        on_failure: of the thread that answers process ha."""
+        master_is_silent: BrokerRegistration's. on_failure: of the thread that answers process
+        ha."""
         options, page, clock = resources.options, resources.page, resources.clock
         self._options = options
         self._page = page
@@ -140,7 +139,6 @@ class Replication:
             "group_members": self._group_members,
             "ha_link": self._ha_link,
             "verify_replica": self._verifier.handle,
-            "register_member": register_member,
         }
         self._requests = HaRequestService(
             resources.channels["remoting<-ha"], handlers, self._clock, on_failure=on_failure
@@ -207,7 +205,7 @@ class Replication:
             offsets=self._tables.offsets,
             delay_offsets=self._tables.schedule_offsets,
             groups=self._tables.groups,
-            delete_topic_queues=self._store.access.delete_topic_queues,
+            delete_topic_queues=self._store.store_commands.delete_topic_queues,
             compare_logs=self._compare_logs,
             find_objection=self._trust.find_objection,
             cut_log=self._cut_log,

@@ -23,16 +23,22 @@ class Member:
 
     def __init__(self, now: MemberStatus) -> None:
         self.status = now
+        self.addresses: list[str] = []
         self.notices: list[tuple[RoleNotified, str]] = []
 
     def notified(self, notice: RoleNotified, remote: str) -> None:
         self.notices.append((notice, remote))
 
     def handler(self, command: str) -> CommandHandler:
-        handlers = member_handlers(
-            self, self, lambda: {"master": True}, lambda: 693, cluster_name="C", broker_name="b"
-        )
-        return handlers[command]
+        return member_handlers(
+            self,
+            self,
+            lambda: {"master": True},
+            lambda: 693,
+            self.addresses.append,
+            cluster_name="C",
+            broker_name="b",
+        )[command]
 
 
 def test_the_role_that_was_ordered() -> None:
@@ -84,8 +90,9 @@ def test_a_notice_that_cannot_be_read_is_refused() -> None:
     assert member.notices == []
 
 
-def test_what_belongs_to_brokers_without_a_controller_does_nothing() -> None:
+def test_the_rest() -> None:
     member = Member(status())
-    assert member.handler("master_address")({"ha_address": "10.0.0.66:10912"}) == {}
+    assert member.handler("master_address")({"ha_address": "10.0.0.1:10912"}) == {}
+    assert member.addresses == ["10.0.0.1:10912"]
     assert member.handler("announce_ha_link")({"link": "l"}) == {"connected": False}
     assert member.handler("ha_status")({}) == {"master": True}

@@ -81,7 +81,8 @@ class World:
             ),
             SimpleNamespace(  # type: ignore[arg-type]
                 table=SimpleNamespace(),
-                access=SimpleNamespace(delete_topic_queues=None),
+                access=SimpleNamespace(),
+                store_commands=SimpleNamespace(delete_topic_queues=None),
                 commands=None,
                 claim_queue_offsets=None,
             ),
@@ -96,7 +97,6 @@ class World:
             None,
             min_broker_id_changed=lambda _peer: None,
             master_is_silent=lambda: None,
-            register_member=lambda _arguments: {},
             on_failure=lambda _service, _error: None,
         )
 
