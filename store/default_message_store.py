@@ -34,18 +34,17 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     REPAIRED_RANGES,
     STORE_STATE,
-    SYNC_FLUSH_WANTED,
     StoreState,
     refuse_writes,
 )
+from store.controller_mode import FixedRole, RoleNow
 from store.derived_files import DerivedFiles
 from store.dispatch_pace import DispatchPace
 from store.emergency_space import EmergencySpace
 from store.errors import DiskFullError, FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
-from store.flush_real_time_service import FlushRealTimeService
-from store.group_commit_service import GroupCommitService
+from store.flush_services import build_flush, flushes_at_once
 from store.known_directories import KnownDirectories
 from store.log_damage import LogDamage
 from store.log_flusher import LogFlusher
@@ -53,7 +52,7 @@ from store.log_repair import LogRepair
 from store.log_start import LogStart
 from store.mapped_file import NO_SPACE
 from store.mapped_file_queue import list_store_files
-from store.message_store_config import FlushDiskType, MessageStoreConfig
+from store.message_store_config import MessageStoreConfig
 from store.queue_deletion import QueueDeletion
 from store.rebuild_consume_queue_service import RebuildConsumeQueueService
 from store.reput_message_service import ReputMessageService
@@ -99,16 +98,16 @@ class DefaultMessageStore:
         find_compaction_topics: FindTopics | None = None,
         ring_for_moves: Callable[[], None] | None = None,
         ring_replicator: Callable[[], None] = lambda: None,
-        flush_for_replica: bool = False,
+        role: RoleNow | None = None,
         count_timers: CountEntered = lambda topics: None,
     ) -> None:
         """bell: ours. ring_readers: wakes who follows flushed offsets and state; ring_for_moves:
         who waits for queues to move (without it the same). find_compaction_topics: None where
         there are none.
 
-        On a slave, whose log is written by the replicator (process `ha`): ring_replicator wakes
-        it when something was flushed or allocated; flush_for_replica: it acknowledges what is on
-        disk, so that the log is flushed as with SYNC_FLUSH, whatever flushDiskType says.
+        role: None for that of the settings, for life. On a slave, whose log is written by the
+        replicator (process `ha`), ring_replicator wakes it when something was flushed or allocated,
+        or old files went.
         count_timers: told of the timers that were entered; thread TimerMessageStore.
         """
         self._config = config
@@ -119,9 +118,7 @@ class DefaultMessageStore:
         self._clock = clock
         self._on_failure = self._noting(on_failure)
         self._count_timers = count_timers
-        self._flushes_at_once = (
-            config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
-        )
+        self._role = role = role or FixedRole(page, is_slave=config.is_slave)
         self._flags = RunningFlags(functools.partial(refuse_writes, page))
         self._emergency = EmergencySpace(
             config,
@@ -131,7 +128,7 @@ class DefaultMessageStore:
         )
         self._known = KnownDirectories(config.root, config.log_directories)
         self._progress = StoreProgress(
-            config, page, ring_readers, ring_for_moves or ring_readers, ring_replicator
+            config, page, role, ring_readers, ring_for_moves or ring_readers, ring_replicator
         )
         self._derived = DerivedFiles(
             config, page, queue_table_fd, clock, self._progress.index_flushed
@@ -151,7 +148,9 @@ class DefaultMessageStore:
         rejoins = self._counters[STORE_STATE] == StoreState.READY
         may_lack_bytes = not rejoins and machine_went_down(self._config.abort_path)
         flush_failed = self._config.fsync_failed_path.exists()
-        opening = StoreOpening(self._config, self._page, self._derived, self._progress, self._clock)
+        opening = StoreOpening(
+            self._config, self._page, self._derived, self._progress, self._role, self._clock
+        )
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
@@ -208,14 +207,14 @@ class DefaultMessageStore:
         self._derived.close()
         self._progress.write_checkpoint()
         is_final = writer_has_stopped and all(results) and not failed
-        if is_final and self._config.is_slave:
+        if is_final and self._role.is_slave():
             cut_incomplete_record(self._config, self._page, self._derived)
-        behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
-        if is_final and behind == 0:
+        if is_final and self._services and self._reput.is_through:
             self._allocate.delete_unused_files()
             mark_clean_exit(self._config, self._page, self._derived)
             log.info("the store is closed at %s", self._counters[MAX_PHY_OFFSET])
         else:
+            behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
             log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
         self._counters[STORE_STATE] = StoreState.STOPPED
         self._derived.source.close()
@@ -240,8 +239,15 @@ class DefaultMessageStore:
     def _build_services(self, flushed_from: int) -> None:
         """In start order; they stop in the reverse order."""
         self._flusher = self._build_flusher(flushed_from)
-        self._flush = self._build_flush()
-        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup)
+        self._flush = build_flush(
+            self._flusher, self._config, self._page, self._role, self._clock, self._on_failure
+        )
+        self._sleeper = StoreSleeper(
+            self._page,
+            self._bell,
+            self._flush.wakeup,
+            (lambda: self.log_start.begin_to_lead()) if self._role.is_controlled else None,
+        )
         self._reput = self._build_reput()
         self._allocate = self._build_allocate()
         self.clean_commit_log = CleanCommitLogService(
@@ -309,7 +315,13 @@ class DefaultMessageStore:
             self._compaction,
         )
         self.log_start = LogStart(
-            self._config, self._page, self._clock, self._allocate, self._flusher, self._reput
+            self._config,
+            self._page,
+            self._role,
+            self._clock,
+            self._allocate,
+            self._flusher,
+            self._reput,
         )
 
     def _followers(self) -> list[TimerMessageStore | CompactionStore]:
@@ -324,7 +336,9 @@ class DefaultMessageStore:
             self._page,
             self._derived.queues,
             QueueTableReader(queue_table),
-            FollowedQueues(config, QueueTableReader(queue_table), self._derived.new_source()),
+            FollowedQueues(
+                config, QueueTableReader(queue_table), self._derived.new_source(), self._role
+            ),
             find_topics,
             lambda *place: self.rebuild.request(*place),
             self._flags,
@@ -337,7 +351,7 @@ class DefaultMessageStore:
         if not self._config.timer_wheel_enable:
             return []
         config, page = self._config, self._page
-        queue = TimerQueue(config, page, QueueTableReader(self._queue_table_fd))
+        queue = TimerQueue(config, page, QueueTableReader(self._queue_table_fd), self._role)
         ring = self._progress.ring_readers
         return [
             TimerMessageStore(
@@ -373,27 +387,18 @@ class DefaultMessageStore:
             publish=self._progress.publish_flushed,
         )
 
-    def _build_flush(self) -> FlushRealTimeService | GroupCommitService:
-        if self._flushes_at_once:
-            return GroupCommitService(
-                self._flusher,
-                lambda: self._counters[SYNC_FLUSH_WANTED],
-                on_failure=self._on_failure,
-            )
-        return FlushRealTimeService(
-            self._flusher, self._config, self._clock, on_failure=self._on_failure
-        )
-
     def _build_reput(self) -> ReputMessageService:
         reput = ReputMessageService(
             self._derived.source,
             self._derived.extractor,
             self._derived.dispatchers(self._progress.ring_for_moves),
-            is_slave=lambda: self._config.is_slave,
+            bounds=self._role,
             publish=self._publish_dispatched,
             on_dispatched=self._progress.set_dispatched_timestamp,
             sleeper=self._sleeper,
-            pace=None if self._flushes_at_once else DispatchPace(self._page, self._clock),
+            pace=None
+            if flushes_at_once(self._config, self._role)
+            else DispatchPace(self._page, self._clock),
             dispatch_few=self._derived.few_records(self._progress.ring_for_moves).dispatch,
             on_failure=self._on_failure,
             flags=self._flags,
@@ -434,7 +439,7 @@ class DefaultMessageStore:
         """False for a slave without a file: its log starts where its master's does."""
         counters = self._counters
         return (
-            not self._config.is_slave
+            not self._role.is_slave()
             or counters[MAX_PHY_OFFSET] > 0
             or counters[ALLOCATED_END] > 0
             or bool(list_store_files(self._config.log_directories))

@@ -253,7 +253,7 @@ def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) ->
         sync_directory(place)
     zero_range(kept.path, offset - kept.start_offset, kept.size)
     time_ms = _last_time_ms(config, kept, offset)
-    _turn_back_checkpoint(config.checkpoint_path, time_ms)
+    _turn_back_checkpoint(config.checkpoint_path, offset, time_ms)
     _turn_back_timers(config.timer_checkpoint_path, time_ms)
     return list(targets)
 
@@ -275,15 +275,11 @@ def _last_time_ms(config: MessageStoreConfig, kept: StoreFile, offset: int) -> i
         return max(0, read_store_timestamp(view, last))
 
 
-def _turn_back_checkpoint(path: Path, time_ms: int) -> None:
-    """The records that come in place of those cut off may be older than what the checkpoint says
-    to be on disk: it must not say so of them."""
+def _turn_back_checkpoint(path: Path, offset: int, time_ms: int) -> None:
     if not path.exists():
         return
     checkpoint = StoreCheckpoint.load(path)
-    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, time_ms)
-    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, time_ms)
-    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, time_ms)
+    checkpoint.end_at(offset, time_ms)
     checkpoint.flush()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from ipc.short_slice import ask_for_short_slice
@@ -21,7 +21,7 @@ from store.dispatch_pace import DispatchPace
 from store.errors import DiskFullError, RecordDamagedError
 from store.record_arrays import RecordArrays, ScanEnd
 from store.record_properties import PropertyExtractor
-from store.record_search import contradicts_itself, find_published
+from store.record_search import contradicts_itself, find_published, is_within
 from store.running_flags import RunningFlag, RunningFlags
 from store.store_sleeper import StoreSleeper
 
@@ -40,6 +40,16 @@ FenceOff = Callable[[int, int, str], None]
 """(start, end, reason): these bytes are damage; the source's fences have them when it returns."""
 
 
+class Bounds(Protocol):
+    """What may be dispatched, and how the log grows."""
+
+    def is_slave(self) -> bool:
+        """Whether the log comes from a master, in pieces that end anywhere."""
+
+    def readable_end(self) -> int:
+        """Up to where records may be dispatched: the log's end, or before."""
+
+
 def dispatch_range(
     source: CommitLogReader,
     start: int,
@@ -53,7 +63,8 @@ def dispatch_range(
 ) -> int:
     """Dispatch [start, end) of the log; returns the number of records. For recovery.
 
-    on_progress(phy_offset) is called after every chunk. fence_off: called for damage, which is
+    A record that `end` lies within is left out. on_progress(phy_offset) is called after every
+    chunk. fence_off: called for damage, which is
     then stepped over; without it RecordDamagedError is raised.
     """
     count = 0
@@ -63,6 +74,8 @@ def dispatch_range(
         records, following = dispatch.dispatch(at, end, chunk_size)
         count += records.count
         if following == at:
+            if is_within(source, at, end):
+                break
             reason = records.reason or records.end.value
             if fence_off is None:
                 raise RecordDamagedError(
@@ -86,7 +99,7 @@ class ReputMessageService(ServiceThread):
         extractor: PropertyExtractor,
         dispatchers: Sequence[Dispatcher],
         *,
-        is_slave: Callable[[], bool],
+        bounds: Bounds,
         publish: Callable[[int], None],
         on_dispatched: Callable[[int], None],
         sleeper: StoreSleeper,
@@ -108,7 +121,8 @@ class ReputMessageService(ServiceThread):
         super().__init__("ReputMessageService", on_failure=on_failure)
         self._source = source
         self._dispatch = CarefulDispatch(source, extractor, dispatchers)
-        self._is_slave = is_slave
+        self._is_slave = bounds.is_slave
+        self._readable_end = bounds.readable_end
         self._publish = publish
         self._on_dispatched = on_dispatched
         self._sleeper = sleeper
@@ -127,8 +141,14 @@ class ReputMessageService(ServiceThread):
 
     @property
     def behind_bytes(self) -> int:
-        """Published bytes that are not dispatched yet."""
-        return max(self._source.max_phy_offset - self.reput_from_offset, 0)
+        """Bytes that may be dispatched and are not yet."""
+        return max(self._readable_end() - self.reput_from_offset, 0)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all records are dispatched that may be. Raises StoreError."""
+        at, end = self.reput_from_offset, self._readable_end()
+        return at >= end or is_within(self._source, at, end)
 
     def begin(self) -> None:
         """Consumers wait for this thread."""
@@ -185,7 +205,7 @@ class ReputMessageService(ServiceThread):
 
         Damage is fenced and stepped over. Raises StoreError.
         """
-        end = self._source.max_phy_offset
+        end = self._readable_end()
         start = self._start_offset()
         if start >= end:
             return False
@@ -222,8 +242,12 @@ class ReputMessageService(ServiceThread):
         return self.reput_from_offset
 
     def _step_over_damage(self, at: int, end: int, records: RecordArrays) -> bool:
-        """True when there was damage, which is fenced now. A slave waits for the rest of a record
-        that came in part, and for a whole record behind damage."""
+        """True when there was damage, which is fenced now. A record that may be read in part only
+        is waited for; a slave waits for the rest of one that came in part, too, and for a whole
+        record behind damage."""
+        if is_within(self._source, at, end):
+            return False
+        end = self._source.max_phy_offset
         fence_start = self._source.fences.next_start(at)
         is_incomplete = records.end is not ScanEnd.INVALID and fence_start > end
         if self._is_slave() and is_incomplete and not contradicts_itself(self._source, at, end):

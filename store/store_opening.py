@@ -38,15 +38,16 @@ from store.control_slots import (
     STORE_TIMESTAMP,
     StoreState,
 )
+from store.controller_mode import RoleNow
 from store.derived_files import DerivedFiles
 from store.errors import StoreError
 from store.known_directories import KnownDirectories
 from store.log_fences import NO_FENCES, LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
+from store.message_store_config import MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
-from store.queue_tails import find_record_end
+from store.queue_tails import known_end
 from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
@@ -75,6 +76,7 @@ class StoreOpening:
         page: ControlPage,
         derived: DerivedFiles,
         progress: StoreProgress,
+        role: RoleNow,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -84,6 +86,7 @@ class StoreOpening:
         self._queues = derived.queues
         self._batch_queues = derived.batch_queues
         self._progress = progress
+        self._role = role
         self._clock = clock
         self._states = QueueStates()
         """Of the last clean stop."""
@@ -142,8 +145,8 @@ class StoreOpening:
             clean_exit=clean_exit,
             progress=self._report_progress("commit log"),
             fences=fences,
-            is_replica=config.is_slave,
-            known_end=_known_end(config, files, clean_exit),
+            is_replica=self._counts_as_replica(clean_exit),
+            known_end=known_end(config, files, clean_exit),
         )
         files.close()
         self._mark_open()
@@ -173,6 +176,7 @@ class StoreOpening:
             self._batch_queues.write_again(units_from)
         index_is_whole = not lost_pages and repair.failure is None
         self._load_index(found.max_phy_offset, exited_ok=index_is_whole)
+        end = self._begin_role(found)
         start = self._dispatch_start(found, crashed=crashed)
         if clean_exit is not None and found.trusted and _lacks_some(clean_exit, self._derived):
             start = found.min_phy_offset
@@ -181,14 +185,29 @@ class StoreOpening:
         self._dispatch_again(self._queues.take_doubtful(), start)
         self._batch_queues.dispatch_doubtful(start, found.min_phy_offset)
         self._batch_queues.convert(start)
-        self._dispatch_rest(start, found.max_phy_offset)
-        self._derived.damage.reserve()
+        dispatched = self._dispatch_rest(start, end)
+        self._derived.damage.reserve(dispatched)
         if found.fences:
-            self._queues.reserve_ends(self._states, found.max_phy_offset)
+            self._queues.reserve_ends(self._states, dispatched)
         self._fill_blanks(fences, found)
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
         return found.max_phy_offset
+
+    def _counts_as_replica(self, clean_exit: CleanExit | None) -> bool:
+        """Whether what is missing at the log's end comes from a master. In controller mode nobody
+        knows yet who will be one, but a log that was closed was whole: what it lacks is damage, and
+        others have nothing to put in its place."""
+        return self._role.is_slave() and not (self._role.is_controlled and clean_exit is not None)
+
+    def _begin_role(self, found: RecoveryResult) -> int:
+        """Up to where the log is dispatched now. What the check point says of a log that has lost
+        its end would hold for other records soon. Raises DiskFullError, FlushFailedError."""
+        stored = self._checkpoint.confirm_offset
+        end = self._role.begin(stored, found.min_phy_offset, self._derived.max_phy_offset())
+        if self._role.is_controlled and end < stored:
+            self._progress.write_checkpoint()
+        return end
 
     def _write_log_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
         """What the cache has and the disk perhaps lacks: the log above its last good flush."""
@@ -392,26 +411,35 @@ class StoreOpening:
             fence_off=self._derived.damage.fence_off,
         )
 
-    def _dispatch_rest(self, start: int, end: int) -> None:
+    def _dispatch_rest(self, start: int, end: int) -> int:
+        """Up to where all is dispatched: `end`, or the start of the record that it lies within."""
         report = self._report_progress("dispatch")
+        reached = start
+
+        def note(at: int) -> None:
+            nonlocal reached
+            reached = at
+            report(at - start, end - start)
+
         count = dispatch_range(
             self._derived.source,
             start,
             end,
             self._derived.extractor,
             self._derived.dispatchers(),
-            lambda at: report(at - start, end - start),
+            note,
             fence_off=self._derived.damage.fence_off,
         )
         if count:
             log.info("dispatched %s records from %s to %s again", count, start, end)
         if start > self._counters[MIN_PHY_OFFSET]:
-            self._dispatch_again(self._queues.empty_late_starters(), end)
+            self._dispatch_again(self._queues.empty_late_starters(), reached)
             if self._counters[STORE_STATE] != StoreState.READY:
                 low = self._counters[MIN_PHY_OFFSET]
-                self._batch_queues.mend_gaps(end, low, self._derived.source.fences)
+                self._batch_queues.mend_gaps(reached, low, self._derived.source.fences)
         self._derived.publish_queues()
-        self._counters[DISPATCHED_OFFSET] = end
+        self._counters[DISPATCHED_OFFSET] = reached
+        return reached
 
     def _report_progress(self, what: str) -> Callable[[int, int], None]:
         """A progress callback: beats, and a log line at most every second."""
@@ -426,19 +454,6 @@ class StoreOpening:
                 log.info("recovery: %s: %s of %s", what, done, total)
 
         return report
-
-
-def _known_end(
-    config: MessageStoreConfig, files: MappedFileQueue, clean_exit: CleanExit | None
-) -> int:
-    """Up to where the log went before somebody truncated a file; 0 while all are whole."""
-    if not files.completed:
-        return 0
-    low, high, size = files.min_offset or 0, files.end_offset, files.file_size
-    if clean_exit is not None and clean_exit.file_size == size:
-        low = max(low, min(clean_exit.max_phy_offset, high))
-    low = find_record_end(config.consume_queue_path, CQ_UNIT_SIZE, low, high, size)
-    return find_record_end(config.batch_consume_queue_path, BATCH_UNIT_SIZE, low, high, size)
 
 
 def _check_fences_place(config: MessageStoreConfig) -> None:

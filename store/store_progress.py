@@ -19,6 +19,7 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     STORE_TIMESTAMP,
 )
+from store.controller_mode import RoleNow
 from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.store_checkpoint import StoreCheckpoint
@@ -33,15 +34,17 @@ class StoreProgress:
         self,
         config: MessageStoreConfig,
         page: ControlPage,
+        role: RoleNow,
         ring_readers: Callable[[], None],
         ring_for_moves: Callable[[], None],
         ring_replicator: Callable[[], None],
     ) -> None:
         """The callables wake: the readers of flushed offsets and state; those that wait for queues
-        to move; on a slave the replicator."""
+        to move; where it may follow, the replicator."""
         self._config = config
         self._page = page
         self._counters = page.counters
+        self._role = role
         self.ring_for_moves = ring_for_moves
         self._ring_replicator = ring_replicator
         self.ring_readers = ring_readers
@@ -57,9 +60,11 @@ class StoreProgress:
             self._counters[MASTER_FLUSHED_OFFSET] = self.checkpoint.master_flushed_offset
 
     def write_checkpoint(self) -> None:
-        """Write the checkpoint file, with what `remoting` was told. Raises DiskFullError,
-        FlushFailedError, OSError."""
+        """Write the checkpoint file, with what `remoting` was told and what is confirmed. Raises
+        DiskFullError, FlushFailedError, OSError."""
         self.checkpoint.master_flushed_offset = self._counters[MASTER_FLUSHED_OFFSET]
+        if (confirmed := self._role.confirm_offset()) is not None:
+            self.checkpoint.confirm_offset = confirmed
         self.checkpoint.flush()
 
     # -- the log -------------------------------------------------------------------------------
@@ -79,12 +84,13 @@ class StoreProgress:
     def publish_min_offset(self, phy_offset: int) -> None:
         """The log was deleted up to `phy_offset`."""
         self._counters[MIN_PHY_OFFSET] = phy_offset
+        self._ring_replicator()
 
     def flushable_timestamp(self) -> int:
         """Store timestamp (ms) of the newest record that the next flush brings to disk. A slave's
         writer knows no records: there it is the newest dispatched one, or what was on disk before.
         """
-        if self._config.is_slave:
+        if self._role.is_slave():
             return max(self.dispatched_timestamp, self.checkpoint.physic_msg_timestamp)
         return self._counters[STORE_TIMESTAMP]
 

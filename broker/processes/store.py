@@ -23,11 +23,15 @@ from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
 from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
 from broker.topic.compaction_topics import CompactionTopics
 from conf.config_loader import update
+from ha.control_slots import MEMBER_ORDER, MemberRole, role_of
+from ha.epochs import recovered_bounds
 from ha.ha_config import HaAckLevel
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandHandler, CommandServer
+from ipc.control_page import ControlPage
 from ipc.kept_heap import keep_freed_memory
 from store.clean_commit_log_service import RetentionRules
+from store.controller_mode import ControlledRole, FixedRole, RoleNow
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
 from store.rebuild_consume_queue_service import REBUILD_QUEUE
@@ -44,8 +48,8 @@ def main(child: Child) -> None:
     keep_records_aside(child, options.store)
     clock = process_clock()
     readers = child.bell("remoting")
-    # On a master, process `ha` does not wait for flushes or allocations.
-    is_slave = options.store.is_slave
+    # On a master for life, process `ha` does not wait for flushes or allocations.
+    may_follow = options.store.is_slave or options.controller_mode.enable_controller_mode
     store = DefaultMessageStore(
         options.store,
         child.page,
@@ -56,8 +60,8 @@ def main(child: Child) -> None:
         service_guard("store", _exit_code),
         find_compaction_topics=CompactionTopics(options.store.config_path / "topics.json").find,
         ring_for_moves=readers.ring_for_moves,
-        ring_replicator=child.bell("ha").ring if is_slave else ring_nobody,
-        flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
+        ring_replicator=child.bell("ha").ring if may_follow else ring_nobody,
+        role=_role(options, child.page),
         count_timers=TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
     )
     try:
@@ -86,6 +90,18 @@ def main(child: Child) -> None:
     except FlushFailedError as error:
         log.critical("the store was not closed cleanly; the next start recovers it", exc_info=True)
         end_process("store", error, EXIT_FLUSH_FAILED)
+
+
+def _role(options: StartupOptions, page: ControlPage) -> RoleNow:
+    flushes = options.ha.ha_ack_level is HaAckLevel.flushed
+    if not options.controller_mode.enable_controller_mode:
+        return FixedRole(page, is_slave=options.store.is_slave, flushes_for_replica=flushes)
+    counters = page.counters
+
+    def leads() -> bool:
+        return role_of(counters[MEMBER_ORDER]) is MemberRole.LEAD
+
+    return ControlledRole(page, leads, recovered_bounds, flushes_for_replica=flushes)
 
 
 def _handlers(
@@ -152,7 +168,7 @@ def _handlers(
 def _replicator_handlers(
     store: DefaultMessageStore, clock: SystemClock
 ) -> dict[str, CommandHandler]:
-    """Handlers of the commands of process `ha` on a slave."""
+    """Handlers of the commands of process `ha` where it writes the log."""
 
     def begin_log(arguments: Arguments) -> Arguments:
         deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS

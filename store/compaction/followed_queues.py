@@ -12,6 +12,7 @@ from typing import Final
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
+from store.controller_mode import RoleNow
 from store.generation_aware_reader import GenerationAwareReader
 from store.message_codec import read_store_timestamp
 from store.message_store_config import MessageStoreConfig
@@ -28,9 +29,14 @@ class FollowedQueues:
     """See the module: all queues, by topic and queue id."""
 
     def __init__(
-        self, config: MessageStoreConfig, table: QueueTableReader, log: CommitLogReader
+        self,
+        config: MessageStoreConfig,
+        table: QueueTableReader,
+        log: CommitLogReader,
+        role: RoleNow,
     ) -> None:
-        """log: a reader of its own."""
+        """log: a reader of its own. role: whose queue offsets these are, ours or a master's."""
+        self.role: Final = role
         self._table = table
         self._reader = ConsumeQueueReader(config)
         self._units = GenerationAwareReader(self._reader, table)

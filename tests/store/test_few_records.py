@@ -81,12 +81,18 @@ class World:
             log,
             extractor,
             [batch_queues.dispatch, self.queues.dispatch, index.dispatch],
-            is_slave=lambda: False,
+            bounds=self,
             publish=lambda _: None,
             on_dispatched=self.newest.append,
             sleeper=Bell(),
             dispatch_few=self._dispatch_few if few else lambda start, end: None,
         )
+
+    def is_slave(self) -> bool:
+        return False
+
+    def readable_end(self) -> int:
+        return self.log.max_phy_offset
 
     def _note_moved(self) -> None:
         self.seen_when_moved.append((self.queues.max_phy_offset(), self.index.rebuild_from))

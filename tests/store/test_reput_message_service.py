@@ -64,6 +64,8 @@ class Desk:
         self, log: MemoryCommitLog, *, slave: bool = False, chunk: int = 500, idle_ms: float = 5
     ) -> None:
         self.log = log
+        self.slave = slave
+        self.confirm_offset = 1 << 62
         self.collector = Collector()
         self.published: list[int] = []
         self.times: list[int] = []
@@ -72,13 +74,19 @@ class Desk:
             log,
             PropertyExtractor({}),
             [self.collector.dispatch],
-            is_slave=lambda: slave,
+            bounds=self,
             publish=self.published.append,
             on_dispatched=self.times.append,
             sleeper=self.bell,
             chunk_size=chunk,
             idle_ms=idle_ms,
         )
+
+    def is_slave(self) -> bool:
+        return self.slave
+
+    def readable_end(self) -> int:
+        return min(self.log.max_phy_offset, self.confirm_offset)
 
     def fence_damage(self) -> None:
         """As process `store` does."""

@@ -30,6 +30,7 @@ from store.control_slots import (
     SYNC_FLUSH_WANTED,
     StoreState,
 )
+from store.controller_mode import FixedRole, RoleNow
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
 from store.mapped_file import file_name
@@ -118,7 +119,12 @@ class SlaveLife:
             self.clock,
             self._fail,
             ring_replicator=self._ring_replicator,
-            flush_for_replica=self.flush_for_replica,
+            role=self.role(),
+        )
+
+    def role(self) -> RoleNow:
+        return FixedRole(
+            self.page, is_slave=self.config.is_slave, flushes_for_replica=self.flush_for_replica
         )
 
     def _ring_replicator(self) -> None:
