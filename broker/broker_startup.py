@@ -20,9 +20,7 @@ from broker.settings.controller_mode_rules import (
     MEMBER_DEFAULTS,
     NO_NAME_SERVER,
     forced_settings,
-    is_safe,
-    promise_of,
-    without_effect,
+    warnings_of,
 )
 from broker.settings.startup_options import StartupOptions
 from broker.settings.supervisor_config import SupervisorConfig
@@ -39,7 +37,6 @@ from conf.command_line import (
     require_home,
     unused_variables,
 )
-from conf.config_fields import field_specs
 from conf.config_loader import (
     KeySpace,
     LoadedSettings,
@@ -169,7 +166,7 @@ def check_settings(
             *unused_variables(environment),
             *loaded.warnings,
             *role_warnings,
-            *_controller_mode_warnings(options, loaded),
+            *warnings_of(options.controller_mode, options.ha, loaded.values, loaded.sources),
             *options.tls.warnings(),
             *_useless_lookups(options.broker, has_namesrv_addr=bool(namesrv)),
             *_shut_out(options, embeds_namesrv=not has_namesrv),
@@ -291,21 +288,6 @@ def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[s
     if config.fetch_name_srv_addr_by_dns_lookup and not has_namesrv_addr:
         return ("fetchNameSrvAddrByDnsLookup has no effect without namesrvAddr",)
     return ()
-
-
-def _controller_mode_warnings(options: StartupOptions, loaded: LoadedSettings) -> tuple[str, ...]:
-    """In controller mode: about settings that have no effect there, and about a weak SEND_OK.
-    Elsewhere at most one, about settings that only a member of a group with a controller reads."""
-    config, sources = options.controller_mode, loaded.sources
-    if config.enable_controller_mode:
-        promise = promise_of(config, in_sync_replicas=options.ha.in_sync_replicas)
-        weak = () if is_safe(config) else (promise,)
-        return (*without_effect(loaded.values, sources), *weak)
-    keys = [spec.key for spec in field_specs(ControllerModeConfig) if spec.key in sources]
-    useless = [f"{key} ({sources[key]})" for key in keys if key != "enableControllerMode"]
-    if not useless:
-        return ()
-    return (f"these settings have no effect without enableControllerMode: {', '.join(useless)}",)
 
 
 def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ Before an order of another role than LEAD is carried out nobody but `remoting` m
 `ha` may do so only after an order that this very process has given. The wait has no limit: a hung
 `remoting` is killed by the supervisor, and its successor carries the order out.
 
-Tested by tests/broker/failover/test_member_orders.py.
+Tested by tests/broker/failover/test_member_host.py.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from broker.settings.controller_mode_config import ControllerModeConfig
+from conf.config_fields import field_specs
+from ha.ha_config import HaConfig
 
 _REPLACED: Final[Mapping[str, frozenset[str]]] = {
     "brokerRole": frozenset({"SLAVE"}),
@@ -60,9 +62,27 @@ def _own_id(identity: Path) -> int:
     return _FIRST_ID if found is None else max(int(found[1]), _FIRST_ID)
 
 
-def without_effect(values: Mapping[str, str], sources: Mapping[str, str]) -> tuple[str, ...]:
-    """At most one warning about settings that have no effect in controller mode. values: as
-    given."""
+def warnings_of(
+    config: ControllerModeConfig,
+    ha: HaConfig,
+    values: Mapping[str, str],
+    sources: Mapping[str, str],
+) -> tuple[str, ...]:
+    """In controller mode: about settings that have no effect there, and about a weak SEND_OK;
+    elsewhere at most one, about settings that only a member of a group with a controller reads.
+    values: as given; sources: where."""
+    if config.enable_controller_mode:
+        promise = promise_of(config, in_sync_replicas=ha.in_sync_replicas)
+        weak = () if is_safe(config) else (promise,)
+        return (*_without_effect(values, sources), *weak)
+    keys = [spec.key for spec in field_specs(ControllerModeConfig) if spec.key in sources]
+    useless = [f"{key} ({sources[key]})" for key in keys if key != "enableControllerMode"]
+    if not useless:
+        return ()
+    return (f"these settings have no effect without enableControllerMode: {', '.join(useless)}",)
+
+
+def _without_effect(values: Mapping[str, str], sources: Mapping[str, str]) -> tuple[str, ...]:
     useless = [
         f"{key} ({sources[key]})"
         for key, harmless in _REPLACED.items()
