@@ -26,6 +26,8 @@ from broker.topic.topic_config_manager import TopicChange
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
 from broker.wiring.loop_calls import call_on_loop
+from broker.wiring.member_orders import MemberOrders
+from broker.wiring.member_roles import MemberRoles, RoleParts
 from broker.wiring.message_services import MessageServices, durability_waiters
 from broker.wiring.outside import Outside
 from broker.wiring.pop_services import PopServices
@@ -42,7 +44,7 @@ from ipc.short_slice import ask_for_short_slice
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.response_table import ResponseTable
-from remoting.selector_loop import EVENT_READ, SelectorLoop
+from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks
 
 _STOP_WAIT_MS: Final = 5_000
 _BEAT_MS: Final = 200
@@ -60,6 +62,7 @@ class BrokerController:
     def __init__(self, resources: ProcessResources) -> None:
         self._resources = resources
         self._options = resources.options
+        self._role = resources.role
         self._page = resources.page
         self._clock = resources.clock
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
@@ -90,6 +93,7 @@ class BrokerController:
             self._executor,
             self._access_control.manager,
             self._access_control.signer,
+            on_loop=self.loop.call_soon_threadsafe,
             on_failure=service_guard("remoting"),
         )
         self._responses = ResponseTable()
@@ -185,22 +189,24 @@ class BrokerController:
         StoreError."""
         self._tables.restore_lost(self._options.store.consume_queue_path)
         self._access_control.open(self._executor)
-        if not self._options.store.is_slave:
-            self._tables.restore_lacking(self._store.stored_queues())
-            self._store.open_log()
-            self._tables.limit_to(self._store.log.next_offset)
-        self._pop.open()
+        if not self._role.changes:  # There the loop opens the log when it is told to lead.
+            if not self._role.is_slave:
+                self._tables.restore_lacking(self._store.stored_queues())
+                self._store.open_log()
+                self._tables.limit_to(self._store.log.next_offset)
+            self._pop.open()
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)
 
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         self._prepare_loop()
-        if self._options.store.is_slave:
-            self._messages.follow()
-        else:
-            self._messages.start()
-            self._pop.start(self.loop)
+        if not self._role.changes:
+            if self._role.is_slave:
+                self._messages.follow()
+            else:
+                self._messages.start()
+                self._pop.start(self.loop)
         self._server.start()
         self._outside.open()
         self._schedule()
@@ -214,13 +220,34 @@ class BrokerController:
     def _prepare_loop(self) -> None:
         loop, bell = self.loop, self._resources.bells["remoting"]
         loop.register(bell, EVENT_READ, lambda _events: bell.drain())
-        loop.set_sleep_hooks(self._follower)
+        loop.set_sleep_hooks(self._sleep_hooks())
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
         loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
         loop.call_every(_REFUSE_LATE_MS, self._messages.append_queue.look)
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
         self._time_out_pulls()
+
+    def _sleep_hooks(self) -> SleepHooks:
+        if not self._role.changes:
+            return self._follower
+        roles = MemberRoles(
+            self._role,
+            RoleParts(
+                loop=self.loop,
+                clock=self._clock,
+                executor=self._executor,
+                store=self._store,
+                tables=self._tables,
+                messages=self._messages,
+                pop=self._pop,
+                waiters=self._waiters,
+                outside=self._outside,
+                use_role=lambda: self._use_on_loop(self._options),
+            ),
+        )
+        ring = self._resources.bells["ha"].ring
+        return MemberOrders(self._page.counters, self._follower, roles.take, ring)
 
     def _time_out_pulls(self) -> None:
         if self._pull.hold_service.scan(self._clock.monotonic_ms()):
@@ -308,20 +335,17 @@ class BrokerController:
 
     def _use_options(self, options: StartupOptions) -> None:
         """Settings were changed (25): the loop's processors follow. Pool threads only."""
+        call_on_loop(self.loop, lambda: self._use_on_loop(options))
 
-        def use() -> None:
-            self._options = options
-            tells_resets = options.broker.use_server_side_reset_offset
-            self._tables.offsets.stores_resets = tells_resets
-            self._pull.use(
-                pull_settings(options, self._store.memory_limit), tells_resets=tells_resets
-            )
-            self._cold.use(options)
-            self._pop.use(options)
-            self._messages.use(options)
-            self._send.on_topics_changed()
-
-        call_on_loop(self.loop, use)
+    def _use_on_loop(self, changed: StartupOptions) -> None:
+        self._options = options = self._role.applied(changed)
+        tells_resets = options.broker.use_server_side_reset_offset
+        self._tables.offsets.stores_resets = tells_resets
+        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells_resets)
+        self._cold.use(options)
+        self._pop.use(options)
+        self._messages.use(options)
+        self._send.on_topics_changed()
 
     def _on_topic_change(self, _change: TopicChange, _topic: TopicConfig | None) -> None:
         self.loop.call_soon_threadsafe(self._send.on_topics_changed)

@@ -236,7 +236,7 @@ MANY_PARAMETERS = {
     "broker.supervisor.supervisor.Supervisor.__init__": 12,
     "broker.wiring.message_services.MessageServices.__init__": 10,
     "broker.wiring.replication.Replication.__init__": 10,
-    "broker.wiring.routes.RouteTable.__init__": 11,
+    "broker.wiring.routes.RouteTable.__init__": 10,
     "broker.wiring.runtime_source.RuntimeSource.__init__": 11,
     "broker.wiring.server.ServerBuilder.__init__": 11,
     "broker.wiring.transactional_messages.TransactionalMessages.__init__": 12,

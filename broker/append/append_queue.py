@@ -131,6 +131,11 @@ class AppendQueue:
             return ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable()
         return None
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether anything at all may be stored now: for services that would only be refused."""
+        return self._find_refusal_of_all() is None
+
     def is_open(self) -> bool:
         """`may_store` for the hot loops of sends, which know no topic that is blocked."""
         return not self.held and self._find_refusal_of_all() is None
@@ -197,6 +202,13 @@ class AppendQueue:
     def unblock_topic(self, topic: str) -> None:
         """Accept appends to `topic` again."""
         self.blocked.pop(topic, None)
+
+    def refuse_held(self, code: ResponseCode, remark: str) -> None:
+        """Reject all that waits for the next file: this broker writes its log no more."""
+        held = list(self.held)
+        self.held.clear()
+        for gone in held:
+            gone.append.refused(code, remark)
 
     def head_wait_ms(self) -> int:
         """How long the head of the queue has waited; 0 if the queue is empty. Any thread."""

@@ -547,6 +547,15 @@ class PopBufferMergeService:
             else:
                 queue.committed_before = queue.committed
 
+    def forget(self) -> None:
+        """This broker leads no more: only the journal keeps what was handed out. What was with the
+        append queue has been refused."""
+        for table in (self._queues, self._buffer, self._unflushed, self._recovered):
+            table.clear()
+        self._due = DueCheckPoints()
+        self._holds_offsets, self._leaving = False, 0
+        self._journal.close()
+
     # -- orderly stop --------------------------------------------------------------------------
 
     def drain(self) -> None:
@@ -557,7 +566,9 @@ class PopBufferMergeService:
     def finish(self) -> None:
         """After the last commit of an orderly stop, before the offsets are saved: what was stored
         counts."""
-        self._follow_all()
+        self._flushed_offset = lambda: 1 << 62
+        self._follow_flushes()
+        self._advance_all()
 
     def remove_journal(self) -> None:
         """The offsets are saved after `finish`: the journal is not needed, if all was stored."""
@@ -566,8 +577,3 @@ class PopBufferMergeService:
             log.warning("%s check points could not be stored; kept in the journal", left)
         else:
             self._journal.remove()
-
-    def _follow_all(self) -> None:
-        self._flushed_offset = lambda: 1 << 62
-        self._follow_flushes()
-        self._advance_all()

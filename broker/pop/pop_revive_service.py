@@ -108,6 +108,10 @@ class PutsCheckPoints(Protocol):
 class AppendsMessages(Protocol):
     """The part of AppendQueue used here."""
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the log takes records now."""
+
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         """Append now, or as soon as there is room; the callback says how it went."""
 
@@ -248,7 +252,7 @@ class PopReviveService:
                 continue  # As most queues are in most passes.
             self._note(queue)
             self._save(queue)
-            if self._parts.commit_log.writable:
+            if self._parts.append_queue.is_writable:
                 self._read(queue)
                 self._retry(queue)
                 self._revive_due(queue)

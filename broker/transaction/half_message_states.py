@@ -56,6 +56,15 @@ class HalfMessageStates:
         self._tail = _OpTail(0)
         self._next_op = 0
 
+    def forget_all(self) -> None:
+        """Nothing is known any more: the op queue is read again. The thread of the check service,
+        while nobody ends halves."""
+        self.known.clear()
+        self._chunks.clear()
+        self._copies.clear()
+        self._ending.clear()
+        self.start_ops(0)
+
     # -- ends ----------------------------------------------------------------------------------
 
     def is_ended(self, half: int) -> bool:
@@ -93,11 +102,12 @@ class HalfMessageStates:
         self.cancel_end(half)
         copies = self.forget(half)
         for member in copies:
-            self._mark(member)
+            self.mark_stored(member)
         newest = max(copies)
         return (half,) if newest == half else (half, newest)
 
-    def _mark(self, half: int) -> None:
+    def mark_stored(self, half: int) -> None:
+        """Mark a half that a stored op ends."""
         index, bit = half >> _CHUNK_BITS, half & _CHUNK_MASK
         chunk = self._chunks.get(index)
         if chunk is None:
@@ -140,7 +150,7 @@ class HalfMessageStates:
         if copies[0] != half and copies[0] not in self._ending:
             del self._copies[half]
             copies.remove(half)
-            self._mark(half)
+            self.mark_stored(half)
 
     def forget(self, half: int) -> list[int]:
         """The half will not be checked again; returns its set of copies, at least itself."""
@@ -165,10 +175,6 @@ class HalfMessageStates:
         here."""
         self._tail.halves.append(max(halves, default=-1))
         self._next_op += 1
-
-    def mark_stored(self, half: int) -> None:
-        """Mark a half that a stored op ends."""
-        self._mark(half)
 
     def add_op(self, op_offset: int, half: int) -> None:
         """An op was stored at `op_offset` of its queue."""

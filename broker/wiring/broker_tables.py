@@ -143,6 +143,14 @@ class BrokerTables:
         self.order_info.limit_to(queue_ends)
         self.order_info.save_if_changed()
 
+    def begin_epoch(self, master_epoch: int) -> None:
+        """This broker leads in this epoch: name servers and slaves see it in the versions of the
+        tables, by which a name server tells the newer of two masters."""
+        self.topics.bump_data_version(master_epoch)
+        self.mappings.begin_epoch(master_epoch)
+        self.groups.begin_epoch(master_epoch)
+        self.offsets.state_version = master_epoch
+
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Look after clients that went away, and save what changed. (RocketMQ saves first after
         10 s, whatever the interval: a second kill until then would cost as much.)"""

@@ -75,7 +75,9 @@ def _compaction_pull(
 
 def _pull_start(resources: ProcessResources, store: StoreSide, tables: BrokerTables) -> PullStart:
     broker = resources.options.broker
-    follows = broker.enable_broadcast_offset_store and not resources.options.store.is_slave
+    # A broker whose role may change needs them when it leads.
+    may_lead = resources.role.changes or not resources.role.is_slave
+    follows = broker.enable_broadcast_offset_store and may_lead
 
     def is_in_memory(phy_offset: int) -> bool:
         return resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit
@@ -118,7 +120,8 @@ def store_follower(
         held,
         resources.clock,
         now_ms=now_ms,
-        replicas_needed=resources.options.ha.in_sync_replicas - 1,
+        # In controller mode process `ha` knows how many are needed: those of the in-sync set.
+        replicas_needed=0 if resources.role.changes else resources.options.ha.in_sync_replicas - 1,
         sends_wait_for_file=sends_wait_for_file,
         publish_counts=stats.publish,
     )

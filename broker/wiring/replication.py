@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
@@ -23,17 +22,16 @@ from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_flushed_offset import MasterFlushedOffset
 from broker.slave.master_inspector import MasterInspector
-from broker.slave.message_request_mode_synchronize import MessageRequestModeSynchronize
 from broker.slave.promotion import TICK_MS, ReplicaJournal
 from broker.slave.remembered_replicas import RememberedReplicas
 from broker.slave.replica_announcer import ReplicaAnnouncer
 from broker.slave.replica_verification import ReplicaVerification
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.slave_synchronize import SlaveSynchronize
-from broker.slave.timer_synchronize import TimerSynchronize
 from broker.slave.trusted_master import TrustedMaster
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.damage_repair import DamageRepair
+from broker.wiring.follow_ups import follow_ups
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ha.inspection import Inspection, Verdict
@@ -46,7 +44,6 @@ from remoting.remoting_client import RemotingClient
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
-from store.message_store_config import MessageStoreConfig
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +209,7 @@ class Replication:
             page=self._page,
             clock=self._clock,
             on_silence=self._master_is_silent,
-            and_then=_follow_ups(
+            and_then=follow_ups(
                 self._api,
                 self._page.counters,
                 self._tables,
@@ -407,26 +404,3 @@ class Replication:
             ha_address=identity.ha_server_addr,
             initial_max_offset=self._initial_max_offset,
         )
-
-
-def _follow_ups(
-    api: BrokerOuterAPI,
-    counters: memoryview[int],
-    tables: BrokerTables,
-    acl: PlainPermissionManager | None,
-    store: MessageStoreConfig,
-    note: Callable[[str], None],
-) -> Callable[[str], None]:
-    """What else is taken over from a master at the end of a round, once `note` knows of it."""
-    modes = MessageRequestModeSynchronize(api, tables.request_modes)
-    syncs: list[Callable[[str], None]] = [note, modes.sync]
-    if store.timer_wheel_enable:
-        syncs.append(TimerSynchronize(api, counters).sync)
-    if acl is not None:
-        syncs.append(AclSynchronize(api, acl).sync)
-
-    def follow_up(master: str) -> None:
-        for sync in syncs:
-            sync(master)
-
-    return follow_up

@@ -30,14 +30,13 @@ from broker.processor.table_processor import TableProcessor
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.config_update import BrokerConfigUpdate
-from broker.settings.startup_options import StartupOptions
 from broker.slave.slave_topics_processor import SlaveTopicsProcessor
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
+from broker.wiring.process_resources import ProcessResources
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, static_topic_pool
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
-from ipc.clock import Clock
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RequestExecutor
 from remoting.request_code import RequestCode as Code
@@ -146,8 +145,7 @@ class RouteTable:
 
     def __init__(
         self,
-        options: StartupOptions,
-        clock: Clock,
+        resources: ProcessResources,
         store: StoreSide,
         tables: BrokerTables,
         statistics: Statistics,
@@ -160,8 +158,9 @@ class RouteTable:
     ) -> None:
         """clients: calls of admin requests to clients. rights: on messages named by their place.
         account_of: that sent a request. offsets_objection: why no other broker may copy offsets."""
-        self._options: Final = options
-        self._clock: Final = clock
+        self._options: Final = resources.options
+        self._clock: Final = resources.clock
+        self._role: Final = resources.role
         self._store: Final = store
         self._tables: Final = tables
         self._statistics: Final = statistics
@@ -264,7 +263,7 @@ class RouteTable:
         )
 
     def _is_slave(self) -> bool:
-        return self._options.store.is_slave
+        return self._role.is_slave
 
     def _admin_processors(self) -> tuple[TableProcessor, ...]:
         broker, tables, access = self._options.broker, self._tables, self._store.access

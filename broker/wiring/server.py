@@ -84,8 +84,7 @@ class ServerBuilder:
         """
         executors = request_executors(self._options.broker)
         table = RouteTable(
-            self._options,
-            self._resources.clock,
+            self._resources,
             self._store,
             self._tables,
             self._statistics,
@@ -185,6 +184,7 @@ class ServerBuilder:
             groups=self._tables.groups,
             registration=self._outside.registration,
             use_on_loop=use_on_loop,
+            is_slave=self._resources.role.is_slave_now,
             store=self._store.commands,
         )
         return BrokerConfigUpdate(

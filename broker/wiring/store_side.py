@@ -59,7 +59,8 @@ class StoreSide:
         options, page, clock = resources.options, resources.page, resources.clock
         store = options.store
         self._on_loop = on_loop
-        self._is_slave = store.is_slave
+        self.is_slave: Final = resources.role.is_slave_now
+        """Whether somebody else writes the log now, or nobody."""
         self._bells = (resources.bells["ha"], resources.bells["store"])
         self.page: Final = page
         self.table: Final = QueueTableReader(resources.queue_table_fd)
@@ -124,11 +125,16 @@ class StoreSide:
         self.log.open(self.log.store_host)
         log.info("writing from %s on, %s records after dispatch", self.log.position, walked)
 
+    def close_log(self) -> None:
+        """The log has another writer from now on, or none. `open_log` finds anew where its queues
+        end."""
+        self.log.close()
+
     def claim_queue_offsets(self, data: bytes) -> None:
         """The records in `data` come back into the log: no message gets their queue offsets from
         now on, and process `store` knows all that got one before. A pool thread. Raises
         TimeoutError."""
-        if self._is_slave:
+        if self.is_slave():
             return  # The master has given them.
         end = self._on_loop(lambda: claim_queue_offsets(self.log, memoryview(data)))
         pause, left = threading.Event(), _DISPATCH_S / _LOOK_S

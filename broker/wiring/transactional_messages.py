@@ -75,6 +75,7 @@ class TransactionalMessages:
         self._append_queue = append_queue
         self._on_failure = on_failure
         self._halves = HalfMessageStates()
+        self._young = young_halves
         self._earlier = EarlierEnds(store.access)
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
@@ -90,7 +91,7 @@ class TransactionalMessages:
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
-                is_slave=options.store.is_slave,
+                is_slave=store.is_slave,
                 rights=rights,
             )
         )
@@ -110,7 +111,8 @@ class TransactionalMessages:
         """The fast route of 37, without access control."""
 
     def start(self, calls: ProducerCalls) -> None:
-        """Begin to check; the log is open, this is a master. The loop may start a little later."""
+        """Begin to check; the log is open, this is a master. The loop may start a little later.
+        Again after `cease`."""
         options = self._options
         bridge = TransactionalMessageBridge(
             BridgeParts(
@@ -144,9 +146,18 @@ class TransactionalMessages:
             service,
             options.broker.transaction_check_interval,
             self._clock,
+            predecessor=self._checks,
             on_failure=self._on_failure,
         )
         self._checks.start()
+
+    def cease(self) -> None:
+        """This broker leads no more: ends wait for the next `start`. Does not wait for the thread,
+        which may wait for this one, the loop's."""
+        self._young.clear()
+        self._halves.known.clear()
+        if self._checks is not None:
+            self._checks.abandon()
 
     def shutdown(self) -> None:
         """No round after this one; idempotent. Another thread than the loop's, before its end."""
