@@ -43,6 +43,7 @@ from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
 from ha.control_slots import MASTER_LINKED
+from ipc.command_channel import CommandClient
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
@@ -202,6 +203,12 @@ class Outside:
             note_missing=note_missing,
         )
         return self._member
+
+    @property
+    def member_commands(self) -> CommandClient | None:
+        """In controller mode: to the member, in process `ha`."""
+        replication = self.replication
+        return replication.ha if isinstance(replication, MemberReplication) else None
 
     def role_changed(self) -> None:
         """In controller mode: the broker has another role now, or none. Loop thread."""

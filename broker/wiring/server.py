@@ -112,7 +112,7 @@ class ServerBuilder:
                 AdminAclProcessor(self._access.manager, self._outside.identity),
                 AdminAuthProcessor(self._auth.users, self._auth.acls),
                 self._outside.assignments,
-                AdminModeProcessor(),
+                AdminModeProcessor(self._outside.member_commands),
                 *self._pop.processors,
             ),
             before=lambda ordinary: before_processors(
