@@ -222,8 +222,7 @@ def test_failover_in_the_safe_mode(group: Group, capsys: pytest.CaptureFixture[s
     log is the new master's."""
     one = group.add()
     with one.client() as client:
-        alone = client.send("T", 0, b"refused")
-        assert alone.code == 1, "the set is smaller than minInSyncReplicas"
+        wait_until(lambda: client.send("T", 0, b"refused").code == 1, "it leads, and is alone")
     two, three = group.add(), group.add()
     group.wait_for_set(1, 2, 3)
     bodies = [b"%d" % number for number in range(1_000)]
