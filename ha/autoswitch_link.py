@@ -102,6 +102,8 @@ class AutoSwitchLink:
         self._validators: Final = validators
         self._validator = validators.begin(log.position, is_checked=self._is_checked)
         self._bad: BadRecord | None = None
+        self._epoch_starts: tuple[int, ...] = ()
+        """Where one master's records end and another one's begin."""
         # A short read from a plain socket says that it is empty; TLS gives a record at a time.
         self._short_is_empty: Final = isinstance(connected.transport, PlainTransport)
         self._buffer_view: Final = memoryview(bytearray(_BUFFER_SIZE))
@@ -183,6 +185,7 @@ class AutoSwitchLink:
     def _take(self, frame: MasterFrame) -> bool:
         if isinstance(frame, MasterHandshakeFrame):
             self.hello = frame
+            self._epoch_starts = tuple(entry.start_offset for entry in frame.epochs.entries)
             return True
         if frame.body and not self._store(frame):
             self._held = frame
@@ -291,8 +294,15 @@ class AutoSwitchLink:
     def _check(self) -> int:
         """Up to where the log may be published; `_bad` says why what follows may not."""
         validator, position = self._validator, self._log.position
-        if position > validator.position and self._bad is None:
-            self._bad = validator.check(self._log.file_view(validator.position), position)
+        while position > validator.position and self._bad is None:
+            begin = validator.position
+            if begin in self._epoch_starts:
+                validator.change_writer()
+            end = min((at for at in self._epoch_starts if at > begin), default=position)
+            end = min(end, position)
+            self._bad = validator.check(self._log.file_view(begin), end)
+            if validator.position < end:
+                break
         return max(validator.position, self._log.max_phy_offset)
 
     # -- sleeping ------------------------------------------------------------------------------

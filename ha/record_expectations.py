@@ -114,6 +114,10 @@ class RecordExpectations:
             self._store_host, self._timestamp = b"", 0
             self._began = self._end = phy_offset
 
+    def change_writer(self) -> None:
+        """What comes next another master has written: its host and its clock are its own."""
+        self._store_host, self._timestamp = b"", 0
+
     def moved_to(self, phy_offset: int) -> None:
         """Everything before `phy_offset` was admitted, or is a blank."""
         self._end = phy_offset
