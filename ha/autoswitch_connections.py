@@ -4,6 +4,8 @@ Any thread; its lock guards the list. AcceptSocketService calls `admit` with a s
 who does not lead serves nobody. A slave becomes a replica (ReplicaRegistry) with its first report,
 under the id that it named. Corresponds to AutoSwitchHAService of RocketMQ. It knows no
 SyncStateSet.
+
+Tested by tests/ha/test_autoswitch_wire.py.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class AutoSwitchConnections:
         refusals: RefusalLog,
         events: MemberEvents,
         broker_name: str,
-        name_link: Callable[[str, int], None],
+        name_link: Callable[[str, int], object],
     ) -> None:
         """name_link("ip:port", broker id) is called before a slave is served."""
         self._environment = environment

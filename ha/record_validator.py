@@ -115,7 +115,7 @@ class RecordValidator:
 
     def change_writer(self) -> None:
         """The next record is another master's."""
-        self._expectations.change_writer()
+        self._expectations.resume(self.position, of_other=True)
 
     def check(self, file: memoryview, received: int) -> BadRecord | None:
         """Move `position` on over the whole good records before `received`.
