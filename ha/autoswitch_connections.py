@@ -156,11 +156,14 @@ class AutoSwitchConnections:
                 self._wait_notify,
                 self,
             )
-            # Added before it runs, so that one that fails immediately is removed afterwards.
+            # Added before it runs, so that one that fails immediately is removed afterwards; `stop`
+            # sees it when it runs.
             self._connections.append(connection)
-        self._name_link(remote, handshake.broker_id)
-        self._events.replica_connected(slave.number, handshake.broker_id, handshake.async_learner)
-        connection.start()
+            self._name_link(remote, handshake.broker_id)
+            self._events.replica_connected(
+                slave.number, handshake.broker_id, handshake.async_learner
+            )
+            connection.start()
         return None
 
     def _objection_to(self, handshake: SlaveHandshakeFrame, hello: SlaveHello) -> Objection | None:
@@ -188,11 +191,11 @@ class AutoSwitchConnections:
         self._transfer.notify_transfer_some(progress, log_end)
 
     def ended(self, connection: AutoSwitchConnection) -> None:
-        """Forget it, and say why it ended."""
-        with self._lock:
-            self._connections.remove(connection)
+        """Say why it ended, and forget it; in this order, since `stop` waits for those it knows."""
         if connection.reason is not None:
             self._refusals.refused(connection.remote, connection.reason, connection.text)
         if connection.progress is not None:
             self._transfer.remove(connection.progress, connection.reason, connection.text)
         self._events.replica_gone(connection.slave.number)
+        with self._lock:
+            self._connections.remove(connection)

@@ -142,7 +142,7 @@ class Member:
     def log_grew(self) -> None:
         self.grown.append(self.end)
 
-    def _failed(self, service: ServiceThread, error: Exception) -> None:
+    def _failed(self, _service: ServiceThread, error: Exception) -> None:
         self.failures.append(error)
 
     # Process store
