@@ -2,11 +2,13 @@
 
 Thread of process `ha`, owner of the ReplicaLog while a master is followed. One round: connect
 (master_connector.py: who is it, and can it prove that?), shake hands, tell what the master said,
-wait for the decision (`transfer`, `hang_up`), take frames until the link is closed. No master is
+wait for the decision (`decide`), take frames until the link is closed. No master is
 asked before the decision on the last answer has come: it would be taken for one on the new answer.
 After a failure it tries again soon. Failures of the environment end a round, never the process.
 `stop` returns when the thread touches neither log nor network any more. It knows neither epochs nor
 controllers. Corresponds to AutoSwitchHAClient of RocketMQ.
+
+Tested by tests/ha/test_autoswitch_ha_service.py.
 """
 
 from __future__ import annotations
@@ -14,15 +16,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ha.autoswitch_frame import SlaveHandshakeFrame
 from ha.autoswitch_link import AutoSwitchLink
 from ha.client_selector import ClientSelector
+from ha.follow_orders import FollowOrders, MasterToFollow
 from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.last_error import LastError
@@ -46,18 +46,7 @@ log = logging.getLogger(__name__)
 _IDLE_MS: Final = 1_000
 _RETRY_SOON_MS: Final = 1_000
 """A new master may not lead yet when it is known, and one that was followed may be restarting."""
-_SAY_MS: Final = 1_000
 _STOPPED: Final = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class MasterToFollow:
-    """One order to follow."""
-
-    handshake: SlaveHandshakeFrame
-    """What this broker says first."""
-    master_epoch: int
-    """The controller's word; a Java master does not say in which epoch it leads."""
 
 
 class AutoSwitchClient(ServiceThread):
@@ -84,23 +73,12 @@ class AutoSwitchClient(ServiceThread):
         self._begin_log = begin_log
         self._new_validators = new_validators
         self._events = events
-        self._changed: Final = threading.Condition()
-        """Guards the orders and the decisions."""
-        self._order: MasterToFollow | None = None
-        self._current: MasterToFollow | None = None
-        """What the thread is at; None: it touches nothing."""
-        self._address: str | None = None
-        self._is_undecided = False
-        """The master's answer was told, and what shall become of it is not known."""
-        self._transfers = False
-        """The decision on the answer of the open link is to take frames."""
-        self._begin_lock: Final = threading.Lock()
-        """Held while process `store` begins the log, by a thread that no stop interrupts."""
+        self._orders: Final = FollowOrders()
         self._selector = ClientSelector(
             wait_notify,
             environment.clock,
             new_selector=environment.new_selector,
-            is_stopping=lambda: self.stopped or self._order is not self._current,
+            is_stopping=lambda: self.stopped or self._orders.is_new,
         )
         self._log_start: ReplicaLogStart | None = None
         self._connector: MasterConnector | None = None
@@ -117,46 +95,27 @@ class AutoSwitchClient(ServiceThread):
 
     def follow(self, order: MasterToFollow, address: str | None) -> None:
         """Follow the master whose HA port is at "ip:port", once that is known."""
-        with self._changed:
-            self._order, self._address = order, address
-            self._is_undecided = self._transfers = False
+        self._orders.give(order, address)
         self._selector.wake()
 
     def update_master_address(self, address: str | None) -> None:
         """The master's HA port is there now; a link to another one is closed, a rest ends. None,
         and an address that is already known, change nothing."""
-        with self._changed:
-            if address is None or address == self._address:
-                return
-            self._address = address
-        self._selector.note_master_moved()
+        if self._orders.move(address):
+            self._selector.note_master_moved()
 
-    def transfer(self) -> None:
-        """Take the frames of the master whose answer was told last."""
-        with self._changed:
-            self._transfers, self._is_undecided = self._is_undecided, False
-        self._selector.wake()
-
-    def hang_up(self) -> None:
-        """Close the link, and try again after a pause."""
-        with self._changed:
-            self._transfers = self._is_undecided = False
+    def decide(self, *, transfers: bool) -> None:
+        """Take the frames of the master whose answer was told last; or close the link, and try
+        again after a pause."""
+        self._orders.decide(transfers=transfers)
         self._selector.wake()
 
     def stop_following(self) -> None:
-        """Close the link, and return when this thread touches the log no more; what was not
+        """Close the link, and return when nobody touches the log for it any more; what was not
         published is zeroed by then."""
-        with self._changed:
-            self._order = None
-            self._is_undecided = self._transfers = False
+        self._orders.withdraw()
         self._selector.wake()
-        with self._changed:
-            while self._current is not None and self.is_alive:
-                if not self._changed.wait(_SAY_MS / 1000):
-                    log.warning("replication is still being stopped")
-                    self._selector.wake()
-        with self._begin_lock:
-            """Process store begins the log no more."""
+        self._orders.wait_until_idle(lambda: self.is_alive)
 
     @property
     def is_transferring(self) -> bool:
@@ -168,7 +127,7 @@ class AutoSwitchClient(ServiceThread):
         link = self._link
         return HAClientInfo(
             state=self._state,
-            master_address=self._linked_address or self._address,
+            master_address=self._linked_address or self._orders.address,
             local_address=None if link is None else link.transport.local,
             master_hello=None if link is None else self._hello,
             max_offset=self._log.max_phy_offset,
@@ -190,9 +149,9 @@ class AutoSwitchClient(ServiceThread):
 
     def step(self) -> None:
         """Take the order that is there, and one round of it; then the rest that is due."""
-        order = self._take_order()
+        order = self._orders.take(self._begin_order)
         if order is None:
-            self._selector.sleep(_IDLE_MS, lambda: self._order is not None)
+            self._selector.sleep(_IDLE_MS, lambda: self._orders.has_order)
             return
         self._selector.master_moved = False
         self._selector.rest(self._round(order))
@@ -200,33 +159,27 @@ class AutoSwitchClient(ServiceThread):
     def finish(self) -> None:
         """Close the log and the descriptors."""
         self._let_go()
-        with self._changed:
-            self._current = None
-            self._changed.notify_all()
+        self._orders.let_go()
         self._selector.close()
 
-    def _take_order(self) -> MasterToFollow | None:
+    def _begin_order(self, order: MasterToFollow | None) -> None:
         """A new one begins with nothing of the last one left open."""
-        order = self._order
-        if order is self._current:
-            return order
-        if self._current is not None:
-            self._let_go()
-        if order is not None:
-            own = dataclasses.replace(self._identity.own, broker_id=order.handshake.broker_id)
-            identity = dataclasses.replace(self._identity, own=own)
-            self._connector = MasterConnector(
-                self._selector, self._clock, identity, self._config.ha_master_address
-            )
-            self._log_start = ReplicaLogStart(
-                self._log, self._selector, self._clock, partial(self._begin_unless_stopped, order)
-            )
-            self._validators = self._new_validators()
+        self._let_go()
         self._state = HAClientState.WAITING_FOR_ADDRESS
-        with self._changed:
-            self._current = order
-            self._changed.notify_all()
-        return order
+        if order is None:
+            return
+        own = dataclasses.replace(self._identity.own, broker_id=order.handshake.broker_id)
+        identity = dataclasses.replace(self._identity, own=own)
+        self._connector = MasterConnector(
+            self._selector, self._clock, identity, self._config.ha_master_address
+        )
+        self._log_start = ReplicaLogStart(
+            self._log,
+            self._selector,
+            self._clock,
+            partial(self._orders.run, order, self._begin_log),
+        )
+        self._validators = self._new_validators()
 
     def _let_go(self) -> None:
         try:
@@ -236,9 +189,9 @@ class AutoSwitchClient(ServiceThread):
 
     def _round(self, order: MasterToFollow) -> int:
         """Returns how long to rest, in ms."""
-        address = self._address
-        if address is None or self._is_undecided:
-            self._selector.sleep(_IDLE_MS, self._may_connect)
+        address = self._orders.address
+        if address is None or self._orders.is_undecided:
+            self._selector.sleep(_IDLE_MS, lambda: self._orders.may_connect)
             return 0
         self._linked_address = address
         try:
@@ -251,9 +204,6 @@ class AutoSwitchClient(ServiceThread):
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
         return min(_RETRY_SOON_MS, self._config.ha_reconnect_interval)
-
-    def _may_connect(self) -> bool:
-        return self._address is not None and not self._is_undecided
 
     # -- one link ------------------------------------------------------------------------------
 
@@ -305,14 +255,12 @@ class AutoSwitchClient(ServiceThread):
         hello = link.hello
         assert hello is not None
         self._state = HAClientState.INSPECTING
-        with self._changed:
-            if self._order is not order:
-                raise LinkClosedError(None, _STOPPED)
-            self._is_undecided, self._transfers = True, False
+        if not self._orders.ask(order):
+            raise LinkClosedError(None, _STOPPED)
         epoch = hello.last_epoch if connected.is_checked else order.master_epoch
         self._events.master_hello(epoch, hello.epochs, hello.max_offset)
-        self._wait(link, lambda: not self._is_undecided)
-        if not self._transfers:
+        self._wait(link, lambda: not self._orders.is_undecided)
+        if not self._orders.transfers:
             raise LinkClosedError(None, "the group's member does not follow this master now")
 
     def _wait(self, link: AutoSwitchLink, is_over: Callable[[], bool]) -> None:
@@ -329,7 +277,7 @@ class AutoSwitchClient(ServiceThread):
     def _transfer(self, link: AutoSwitchLink) -> None:
         stall: str | None = None
         while not self._selector.is_interrupted:
-            if not self._transfers:
+            if not self._orders.transfers:
                 raise LinkClosedError(None, "hung up by the group's member")
             more = link.receive()
             if link.start_offset is not None:
@@ -345,17 +293,12 @@ class AutoSwitchClient(ServiceThread):
                 self._last_error.end()
                 log.warning("replication resumed")
             self._selector.watch(link.transport.fileno(), link.interest)
-            self._selector.sleep(link.wait_ms(), lambda: link.has_work() or not self._transfers)
+            self._selector.sleep(
+                link.wait_ms(), lambda: link.has_work() or not self._orders.transfers
+            )
             if link.waits_for_file and stall is None and (stall := link.find_stall()):
                 self._last_error.note(stall)
                 log.error("replication stalled: %s", stall)
-
-    def _begin_unless_stopped(self, order: MasterToFollow, phy_offset: int) -> None:
-        """On a thread of its own: a stop does not wait for it, `stop_following` does."""
-        with self._begin_lock:
-            if self._order is not order or self.stopped:
-                raise StoreError(_STOPPED)
-            self._begin_log(phy_offset)
 
     def _end_link(self, connected: Connected) -> None:
         link = self._link
@@ -374,7 +317,7 @@ class AutoSwitchClient(ServiceThread):
         self._state = HAClientState.RESTING
         if self._selector.is_stopping:
             return
-        text, address = str(error), self._address or "?"
+        text, address = str(error), self._orders.address or "?"
         is_new = self._last_error.note(text)
         if error.reason is not None:
             self._refusals.refused(address, error.reason, text)

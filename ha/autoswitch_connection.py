@@ -6,6 +6,8 @@ Between two of ours each frame is preceded by checksums (checked_carriage.py). W
 it sleeps on the process' bell. What comes next, and which report is good, AutoSwitchMaster says.
 It knows neither roles nor other connections. Corresponds to AutoSwitchHAConnection of RocketMQ,
 which has two threads for it.
+
+Tested by tests/ha/test_autoswitch_wire.py.
 """
 
 from __future__ import annotations

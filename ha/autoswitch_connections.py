@@ -4,6 +4,8 @@ Any thread; its lock guards the list. AcceptSocketService calls `admit` with a s
 who does not lead serves nobody. A slave becomes a replica (ReplicaRegistry) with its first report,
 under the id that it named. Corresponds to AutoSwitchHAService of RocketMQ. It knows no
 SyncStateSet.
+
+Tested by tests/ha/test_autoswitch_wire.py.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class AutoSwitchConnections:
         refusals: RefusalLog,
         events: MemberEvents,
         broker_name: str,
-        name_link: Callable[[str, int], None],
+        name_link: Callable[[str, int], object],
     ) -> None:
         """name_link("ip:port", broker id) is called before a slave is served."""
         self._environment = environment
@@ -154,11 +156,14 @@ class AutoSwitchConnections:
                 self._wait_notify,
                 self,
             )
-            # Added before it runs, so that one that fails immediately is removed afterwards.
+            # Added before it runs, so that one that fails immediately is removed afterwards; `stop`
+            # sees it when it runs.
             self._connections.append(connection)
-        self._name_link(remote, handshake.broker_id)
-        self._events.replica_connected(slave.number, handshake.broker_id, handshake.async_learner)
-        connection.start()
+            self._name_link(remote, handshake.broker_id)
+            self._events.replica_connected(
+                slave.number, handshake.broker_id, handshake.async_learner
+            )
+            connection.start()
         return None
 
     def _objection_to(self, handshake: SlaveHandshakeFrame, hello: SlaveHello) -> Objection | None:
@@ -186,11 +191,11 @@ class AutoSwitchConnections:
         self._transfer.notify_transfer_some(progress, log_end)
 
     def ended(self, connection: AutoSwitchConnection) -> None:
-        """Forget it, and say why it ended."""
-        with self._lock:
-            self._connections.remove(connection)
+        """Say why it ended, and forget it; in this order, since `stop` waits for those it knows."""
         if connection.reason is not None:
             self._refusals.refused(connection.remote, connection.reason, connection.text)
         if connection.progress is not None:
             self._transfer.remove(connection.progress, connection.reason, connection.text)
         self._events.replica_gone(connection.slave.number)
+        with self._lock:
+            self._connections.remove(connection)

@@ -20,17 +20,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ha.accept_socket_service import AcceptSocketService
-from ha.autoswitch_client import AutoSwitchClient, MasterToFollow
+from ha.autoswitch_client import AutoSwitchClient
 from ha.autoswitch_connection import Leadership
 from ha.autoswitch_connections import AutoSwitchConnections, FirstHandshake
 from ha.autoswitch_frame import SlaveHandshakeFrame
 from ha.epochs import EpochList
 from ha.exposure_marks import ExposureMarks
+from ha.follow_orders import MasterToFollow
 from ha.ha_config import HaAckLevel
 from ha.ha_environment import HaEnvironment, LinkIdentity
-from ha.ha_observer import HaFacts, HaObserver
 from ha.ha_service import Bells
-from ha.ha_status import HaStatus
 from ha.handshake import OwnIdentity
 from ha.log_watch import LogWatch
 from ha.master_hello import MasterHello
@@ -38,14 +37,13 @@ from ha.member_events import MemberEvents
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
-from ha.replication_lag import ReplicationLag
+from ha.role_status import RoleObserver, RoleStatus
 from ha.set_transfer_service import SetTransferService
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, describe_proof
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.service_thread import ServiceThread
-from store.commit_log_reader import CommitLogReader
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
 from store.log_directories import LogDirectories
@@ -103,19 +101,16 @@ class AutoSwitchHAService:
         self._events = events
         self._config = config
         self._trusted = TrustedPeers.of(config)
-        self._refusals = RefusalCounters(source.page)
-        self._refusal_log = RefusalLog(self._refusals, clock)
-        self._marks: Final = ExposureMarks()
+        refusals, marks = RefusalCounters(source.page), ExposureMarks()
+        self._refusal_log = RefusalLog(refusals, clock)
         self._wait_notify = WaitNotifyObject(bells.own)
-        self._is_leading = False
-        self._sync_state_set: frozenset[int] = frozenset()
         self.registry: Final = ReplicaRegistry(clock, config.ha_replica_remember_hours * _HOUR_MS)
         self._transfer = SetTransferService(
             self._page,
             config,
             clock,
             self.registry,
-            self._marks,
+            marks,
             bells.ring_remoting,
             on_failure=environment.on_failure,
         )
@@ -127,7 +122,9 @@ class AutoSwitchHAService:
             self._refusal_log,
             events,
             links.own.broker_name,
-            self._name_link,
+            lambda remote, broker_id: self.registry.announce(
+                remote, links.own.broker_name, broker_id
+            ),
         )
         self._accept = AcceptSocketService(
             environment,
@@ -143,18 +140,16 @@ class AutoSwitchHAService:
         self._services: tuple[ServiceThread, ...] = (
             *(self._transfer, self._accept, self._client, self._watch),
         )
-        self._statuses = tuple(
-            HaStatus(
-                source.page,
-                clock,
-                self.registry,
-                ReplicationLag(self._reader(), clock),
-                self._refusals.snapshot,
-                client,
-            )
-            for client in (self._client.snapshot, None)
+        self._status = RoleStatus(
+            source,
+            clock,
+            self.registry,
+            refusals,
+            self._refusal_log,
+            marks,
+            self._client.snapshot,
+            links.own.broker_name,
         )
-        """As a follower, as a leader."""
 
     def _identity(self, *, server_side: bool) -> LinkIdentity:
         tls = make_tls_context(self._config, server_side=server_side)
@@ -188,12 +183,6 @@ class AutoSwitchHAService:
             check_crc=self._config.ha_ack_level is not HaAckLevel.received,
         )
 
-    def _reader(self) -> CommitLogReader:
-        return CommitLogReader(self._source.place, self._source.file_size, self._page)
-
-    def _name_link(self, remote: str, broker_id: int) -> None:
-        self.registry.announce(remote, self._links.own.broker_name, broker_id)
-
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -221,7 +210,7 @@ class AutoSwitchHAService:
         """Serve slaves from now on. epochs: with this time's own one. confirm: up to where
         consumers may read, asked for each frame, on the connections' threads. tells_growth: False:
         MemberEvents.log_grew is not called, and appends cost no wake-up of this process."""
-        self._is_leading = True
+        self._status.is_leading = True
         self._connections.lead(Leadership(epochs, master_epoch, confirm))
         self._watch.watch(is_wanted=tells_growth)
 
@@ -229,7 +218,7 @@ class AutoSwitchHAService:
         """Connect to the master as soon as its HA address is known, under this id. master_epoch:
         the controller's word, which MemberEvents.master_hello repeats for a Java master: its
         handshake does not say it."""
-        self._is_leading = False
+        self._status.is_leading = False
         links = self._links
         own = SlaveHandshakeFrame(broker_id, links.sync_from_last_file, links.async_learner)
         self._client.follow(MasterToFollow(own, master_epoch), master_ha_address)
@@ -242,17 +231,16 @@ class AutoSwitchHAService:
     def transfer(self) -> None:
         """The log is the beginning of the log of the master whose answer was told last, and its
         list of epochs was written down: report the log's end, take frames."""
-        self._client.transfer()
+        self._client.decide(transfers=True)
 
     def hang_up(self) -> None:
         """Close the link to the master; it is tried again after a pause."""
-        self._client.hang_up()
+        self._client.decide(transfers=False)
 
     def stop(self) -> None:
         """Close all connections, both sides; no thread of the service touches the log when this
         returns, and none serves or follows before the next order."""
-        self._is_leading = False
-        self._sync_state_set = frozenset()
+        self._status.is_leading, self._status.sync_state_set = False, frozenset()
         self._watch.watch(is_wanted=False)
         self._client.stop_following()
         self._connections.stop()
@@ -281,19 +269,11 @@ class AutoSwitchHAService:
 
     def note_sync_state_set(self, broker_ids: frozenset[int]) -> None:
         """On a leader, who is in the SyncStateSet: `status` shows it. Any thread."""
-        self._sync_state_set = broker_ids
+        self._status.sync_state_set = broker_ids
 
     def status(self) -> dict[str, Any]:
-        """What request 907 shows. On a leader a replica is in sync if it is in the SyncStateSet."""
-        follower, leader = self._statuses
-        if not self._is_leading:
-            return follower.status()
-        found, in_set = leader.status(), self._sync_state_set
-        names = {f"{self._links.own.broker_name}:{broker_id}" for broker_id in in_set}
-        for replica in found["haConnectionInfo"]:
-            replica["inSync"] = replica["id"] in names
-        found["inSyncSlaveNums"] = max(len(in_set) - 1, 0)
-        return found
+        """What request 907 shows."""
+        return self._status.status()
 
     @property
     def link(self) -> str | None:
@@ -312,33 +292,6 @@ class AutoSwitchHAService:
         return None if hello is None else hello.broker_address
 
     def new_observer(self) -> RoleObserver:
-        """What the metrics ask, for one thread; one observer for a service."""
-        observers = (self._observer(self._client), self._observer(None))
-        return RoleObserver(*observers, is_leading=lambda: self._is_leading)
-
-    def _observer(self, client: AutoSwitchClient | None) -> HaObserver:
-        return HaObserver(
-            self._page,
-            self._environment.clock,
-            self.registry,
-            self._marks,
-            self._reader(),
-            self._refusal_log.rejected_handshakes,
-            lambda: None,
-            None if client is None else client.snapshot,
-        )
-
-
-class RoleObserver:
-    """HaObserver of whichever role this broker has now. Owned by: the thread that asks."""
-
-    def __init__(
-        self, follower: HaObserver, leader: HaObserver, *, is_leading: Callable[[], bool]
-    ) -> None:
-        self._follower = follower
-        self._leader = leader
-        self._is_leading = is_leading
-
-    def observe(self) -> HaFacts:
-        """HaObserver.observe."""
-        return (self._leader if self._is_leading() else self._follower).observe()
+        """What the metrics ask, for one thread; one observer for a service, since it takes the
+        marks."""
+        return self._status.new_observer()

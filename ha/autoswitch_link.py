@@ -7,13 +7,15 @@ frame is taken when it is whole; of its bytes whole records are published, as fa
 both lists of epochs. What it cannot do itself, such as starting an empty log, it says in
 `start_offset`. At most one frame (4 MiB) and what one recv brought are kept. It knows no addresses
 and no states; every end is a LinkClosedError. Corresponds to AutoSwitchHAClient of RocketMQ.
+
+Tested by tests/ha/test_autoswitch_wire.py.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
-import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ha.autoswitch_frame import (
@@ -25,14 +27,14 @@ from ha.autoswitch_frame import (
 )
 from ha.autoswitch_reporter import AutoSwitchReporter
 from ha.autoswitch_slave import AutoSwitchSlave
-from ha.checked_carriage import MasterBytes, SlaveBytes
+from ha.checked_carriage import SlaveBytes
 from ha.ha_config import HaConfig
-from ha.link_errors import LinkClosedError, bad_record, tls_failure
+from ha.link_errors import LinkClosedError, bad_record
 from ha.master_connector import Connected
+from ha.master_frames import MasterFrames
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
-from ha.transport import PlainTransport
 from ipc.clock import Clock
 from store.control_slots import RUNNING_FLAGS, SYNC_FLUSH_WANTED
 from store.errors import StoreError
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     # numpy, which a master does not need, takes longer to import than the rest of its process.
     from ha.record_validator import BadRecord, RecordValidators
 
-_BUFFER_SIZE: Final = 256 << 10
 _LEAST_STEP: Final = 512 << 10
 """While the socket has more, less is not published (master_link.py says why)."""
 _FULL_STEP: Final = 2 << 20
@@ -72,8 +73,6 @@ class AutoSwitchLink:
         """The log is open. frame_taken: MemberEvents' one."""
         self.transport: Final = connected.transport
         self.connected_since_ms: Final = clock.now_ms()
-        self.last_read_ms = self.connected_since_ms
-        """Wall clock."""
         self.received = 0
         """Log bytes of whole frames; the owner may set a higher starting value."""
         self.hello: MasterHandshakeFrame | None = None
@@ -88,7 +87,9 @@ class AutoSwitchLink:
         self._clock = clock
         self._frame_taken = frame_taken
         self._slave = AutoSwitchSlave(own, report_interval_ms=config.ha_send_heartbeat_interval)
-        self._incoming = MasterBytes(is_checked=connected.is_checked)
+        self._frames: Final = MasterFrames(
+            connected, self._slave, clock, config.ha_housekeeping_interval
+        )
         self._reporter: Final = AutoSwitchReporter(
             connected.transport,
             self._slave,
@@ -97,23 +98,18 @@ class AutoSwitchLink:
             clock,
             SlaveBytes(connected.report_key),
         )
-        self._silence_ms: Final = config.ha_housekeeping_interval
         self._is_checked: Final = connected.is_checked
         self._validators: Final = validators
         self._validator = validators.begin(log.position, is_checked=self._is_checked)
         self._bad: BadRecord | None = None
-        # A short read from a plain socket says that it is empty; TLS gives a record at a time.
-        self._short_is_empty: Final = isinstance(connected.transport, PlainTransport)
-        self._buffer_view: Final = memoryview(bytearray(_BUFFER_SIZE))
-        self._frames: Iterator[MasterFrame] = iter(())
-        """What of the last recv was not taken yet."""
+        self._epoch_starts: tuple[int, ...] = ()
+        """Where one master's records end and another one's begin."""
         self._held: TransferFrame | None = None
         """A frame that waits for the log's start or the next file."""
         self._confirm_offset = 0
         """Of the last frame."""
         self._told_confirm_offset = 0
-        now_ms = clock.monotonic_ms()
-        self._read_at_ms = self._published_at_ms = now_ms
+        self._published_at_ms = clock.monotonic_ms()
         self._no_room_since_ms = 0
         self._rate: Final = ReceiveRate(clock, log.position)
 
@@ -137,12 +133,12 @@ class AutoSwitchLink:
         """
         try:
             more = self._receive()
-        except AutoSwitchFrameError as error:
-            self._publish_last()
-            is_passing = error.reason is RefusalReason.BAD_CHECKSUM
-            raise LinkClosedError(error.reason, str(error), is_passing=is_passing) from error
-        except (LinkClosedError, StoreError):
-            self._publish_last()
+        except (AutoSwitchFrameError, LinkClosedError, StoreError) as error:
+            with contextlib.suppress(StoreError):  # The reason for closing matters more.
+                self._tell(has_grown=self._show())
+            if isinstance(error, AutoSwitchFrameError):
+                is_passing = error.reason is RefusalReason.BAD_CHECKSUM
+                raise LinkClosedError(error.reason, str(error), is_passing=is_passing) from error
             raise
         is_stuck = self.start_offset is not None or self._bad is not None
         if more and not is_stuck and not self._is_step_full():
@@ -153,23 +149,17 @@ class AutoSwitchLink:
     def _is_step_full(self) -> bool:
         """Whether what came is worth a publication though the socket has more."""
         size = self._log.position - self._log.max_phy_offset
-        if size < _FULL_STEP and self._read_at_ms - self._published_at_ms < _STEP_MS:
+        if size < _FULL_STEP and self._frames.read_at_ms - self._published_at_ms < _STEP_MS:
             return False
         return size >= _LEAST_STEP
 
     def _receive(self) -> bool:
         if self.start_offset is not None or not self._take_frames():
             return False
-        count = self._recv()
-        if not count:
+        if not self._frames.receive():
             return False
-        self._frames = self._frames_of(self._buffer_view[:count])
-        taken = self._take_frames()
-        return taken and (count == _BUFFER_SIZE or not self._short_is_empty)
-
-    def _frames_of(self, data: memoryview) -> Iterator[MasterFrame]:
-        for carried in self._incoming.receive(data):
-            yield from self._slave.receive(carried)
+        self._rate.update(self._frames.read_at_ms, self._log.position)
+        return self._take_frames() and self._frames.may_have_more
 
     def _take_frames(self) -> bool:
         """Take what there is; False: a frame waits."""
@@ -178,41 +168,18 @@ class AutoSwitchLink:
             self._held = None
             if not self._take(held):
                 return False
-        return all(self._take(frame) for frame in self._frames)
+        return all(self._take(frame) for frame in self._frames.there)
 
     def _take(self, frame: MasterFrame) -> bool:
         if isinstance(frame, MasterHandshakeFrame):
             self.hello = frame
+            self._epoch_starts = tuple(entry.start_offset for entry in frame.epochs.entries)
             return True
         if frame.body and not self._store(frame):
             self._held = frame
             return False
         self._confirm_offset = max(frame.confirm_offset, 0)
         return self._bad is None
-
-    def _recv(self) -> int:
-        """How many bytes were received; 0: none now."""
-        try:
-            count = self.transport.recv_into(self._buffer_view)
-        except ssl.SSLError as error:
-            raise tls_failure(error) from error
-        except OSError as error:
-            raise LinkClosedError(RefusalReason.NETWORK, f"receiving failed: {error}") from error
-        if count is None:
-            return 0
-        if count == 0:
-            text = "the master closed the connection"
-            if self.hello is None:
-                text += (
-                    " without an answer to the handshake; its log says why (does it lead its "
-                    "group? is this broker in its haTrustedAddresses, or haSharedSecretFile set "
-                    "here, too?)"
-                )
-            raise LinkClosedError(RefusalReason.NETWORK, text)
-        now_ms = self._read_at_ms = self._clock.monotonic_ms()
-        self.last_read_ms = self._clock.now_ms()
-        self._rate.update(now_ms, self._log.position)
-        return count
 
     # -- storing -------------------------------------------------------------------------------
 
@@ -243,7 +210,7 @@ class AutoSwitchLink:
             return False
         if self.waits_for_file:
             self.waits_for_file, self._no_room_since_ms = False, 0
-            self._read_at_ms = self._clock.monotonic_ms()
+            self._frames.note_progress()
         log.write(0, frame.body)
         log.advance(size)
         self.received += size
@@ -265,11 +232,6 @@ class AutoSwitchLink:
         if self._bad is not None:
             raise bad_record(self._bad, self._log.max_phy_offset)
 
-    def _publish_last(self) -> None:
-        """The link is being closed: whole records need not be fetched again."""
-        with contextlib.suppress(StoreError):  # The reason for closing matters more.
-            self._tell(has_grown=self._show())
-
     def _tell(self, *, has_grown: bool) -> None:
         if has_grown:
             self._log.ring()
@@ -285,14 +247,21 @@ class AutoSwitchLink:
         if self._reporter.acknowledges_flushed:
             self._counters[SYNC_FLUSH_WANTED] = end
         self._log.publish(end)
-        self._published_at_ms = self._read_at_ms
+        self._published_at_ms = self._frames.read_at_ms
         return True
 
     def _check(self) -> int:
         """Up to where the log may be published; `_bad` says why what follows may not."""
         validator, position = self._validator, self._log.position
-        if position > validator.position and self._bad is None:
-            self._bad = validator.check(self._log.file_view(validator.position), position)
+        while position > validator.position and self._bad is None:
+            begin, starts = validator.position, self._epoch_starts
+            if begin in starts:
+                validator.change_writer()
+            following = bisect.bisect_right(starts, begin)
+            end = min((position, *starts[following : following + 1]))
+            self._bad = validator.check(self._log.file_view(begin), end)
+            if validator.position < end:
+                break
         return max(validator.position, self._log.max_phy_offset)
 
     # -- sleeping ------------------------------------------------------------------------------
@@ -320,13 +289,7 @@ class AutoSwitchLink:
             waited_ms = now_ms - self._no_room_since_ms
             limits_ms.append(_POLL_MS if waited_ms < _LONG_MS else _POLL_LONG_MS)
         else:
-            limits_ms.append(self._read_at_ms + self._silence_ms - now_ms)
-            if limits_ms[-1] <= 0:
-                raise LinkClosedError(
-                    RefusalReason.SILENT,
-                    f"nothing received for {self._silence_ms} ms (haHousekeepingInterval); "
-                    "a master sends a heartbeat every haSendHeartbeatInterval",
-                )
+            limits_ms.append(self._frames.silence_left_ms(now_ms))
         if self._reporter.is_waiting_for_flush:
             limits_ms.append(_POLL_MS)
         return max(min(limits_ms), 0)
@@ -344,6 +307,11 @@ class AutoSwitchLink:
             + ("the disk is full; free space on the store's partition" if full else "see store.log")
             + "; replication resumes once it exists"
         )
+
+    @property
+    def last_read_ms(self) -> int:
+        """Wall clock ms of the last bytes; of the beginning, if none came. Any thread."""
+        return self._frames.last_read_ms
 
     @property
     def last_write_ms(self) -> int:

@@ -3,6 +3,8 @@
 Runs on AutoSwitchClient's thread for one link. Bytes that the socket does not accept are kept and
 sent on later; at most a handshake or one report is kept, the newest offset follows it. Which report
 is due AutoSwitchSlave says; what may be acknowledged, haAckLevel. It knows no frames of the log.
+
+Tested by tests/ha/test_autoswitch_wire.py.
 """
 
 from __future__ import annotations

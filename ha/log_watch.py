@@ -2,6 +2,8 @@
 
 Thread of process `ha` in controller mode, which sleeps on the process' bell. While nobody wants to
 know it does not sleep on the bell, so that appends wake nobody for it.
+
+Tested by tests/ha/test_autoswitch_ha_service.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 GroupTransferService without its two offsets: up to where enough replicas have the log depends on
 the SyncStateSet there, so that the member of the group says it (slot 16). Slot 22 stays 0: a send
 that waits for a disk waits for the set's reports, which then mean "on disk".
+
+Tested by tests/ha/test_autoswitch_ha_service.py.
 """
 
 from __future__ import annotations

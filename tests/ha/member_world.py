@@ -59,6 +59,8 @@ class Member:
         """files: of the empty log; 0: it has no place yet."""
         if "ha_ack_level" in settings:
             settings["ha_ack_level"] = HaAckLevel(settings["ha_ack_level"])
+        if secret is not None:
+            settings.setdefault("ha_shared_secret_file", "given below")
         self.broker_id = broker_id
         self.directory = root / str(broker_id) / "commitlog"
         self.directory.mkdir(parents=True)
@@ -140,7 +142,7 @@ class Member:
     def log_grew(self) -> None:
         self.grown.append(self.end)
 
-    def _failed(self, service: ServiceThread, error: Exception) -> None:
+    def _failed(self, _service: ServiceThread, error: Exception) -> None:
         self.failures.append(error)
 
     # Process store
