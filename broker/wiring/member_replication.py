@@ -103,7 +103,7 @@ class MemberReplication:
         self._synchronize = MemberSynchronize(
             identity.broker_addr,
             source,
-            delete_topic_queues=store.access.delete_topic_queues,
+            delete_topic_queues=store.store_commands.delete_topic_queues,
             topics=tables.topics,
             mappings=tables.mappings,
             offsets=tables.offsets,
