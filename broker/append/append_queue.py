@@ -118,6 +118,12 @@ class AppendQueue:
         self.blocked: Final[dict[str, Refusal]] = {}
         """Topics that take no append while their queues are deleted, and what they are answered."""
 
+    @property
+    def role_refusal(self) -> Refusal | None:
+        """Why this broker's role lets it store nothing now. None: it may, or its role is for life
+        and those who ask know it."""
+        return None
+
     def find_refusal(self, topic: str) -> Refusal | None:
         """Why no record may be stored in `topic` now, whoever makes it: the one rule of the broker
         for that. None: it may, perhaps once the next file is there."""

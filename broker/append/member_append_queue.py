@@ -50,6 +50,11 @@ class MemberAppendQueue(AppendQueue):
         self._leads = leads
         self._counters = counters
 
+    @property
+    def role_refusal(self) -> Refusal | None:
+        """See AppendQueue."""
+        return None if self._leads() else NOT_THE_MASTER
+
     def _find_refusal_of_all(self) -> Refusal | None:
         if not self._leads():
             return NOT_THE_MASTER

@@ -16,6 +16,7 @@ from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.memory_limit import memory_limit_bytes
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.confirmed_log_reader import ConfirmedLogReader
 from broker.store_access.damaged_queues import DamagedQueues
 from broker.store_access.store_access import StoreAccess
 from broker.store_access.store_commands import StoreCommands
@@ -92,9 +93,10 @@ class StoreSide:
             self._note_damaged,
         )
         self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
+        reader = ConfirmedLogReader if resources.role.changes else CommitLogReader
         self.access: Final = StoreAccess(
             self.table,
-            CommitLogReader(directories, size, page),
+            reader(directories, size, page),
             GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self._note_damaged,

@@ -35,7 +35,9 @@ TOPIC, GROUP = "T", "G"
 class Member(ServedBroker):
     """One broker, and what its process `ha` does."""
 
-    def __init__(self, root: Path, *, all_ack: bool = False, **settings: str) -> None:
+    def __init__(
+        self, root: Path, *, all_ack: bool = False, hot: bool = True, **settings: str
+    ) -> None:
         self.address = "127.0.0.1:1"
         """Of the master, as the controllers say."""
         root.mkdir(exist_ok=True)
@@ -49,6 +51,7 @@ class Member(ServedBroker):
                 "brokerName": "broker-a",
                 **settings,
             },
+            hot=hot,
             ha_commands={"member_role": self._member_role, "master_address": lambda _: {}},
         )
         self.root = root
