@@ -186,6 +186,7 @@ class TimerMessageStore(ServiceThread):
 
     def _open(self) -> None:
         self._flusher.load()
+        self._enqueue.follows = self._role.is_slave()
         self._write_ms = self._counters[TIMER_WRITE_TIME_MS]
         read_ms = self._read_ms or first_read_time(
             self._flusher.checkpoint.last_read_time_ms,
