@@ -145,7 +145,7 @@ class StoreOpening:
             clean_exit=clean_exit,
             progress=self._report_progress("commit log"),
             fences=fences,
-            is_replica=self._counts_as_replica(clean_exit),
+            is_replica=_counts_as_replica(self._role, clean_exit),
             known_end=known_end(config, files, clean_exit),
         )
         files.close()
@@ -176,7 +176,7 @@ class StoreOpening:
             self._batch_queues.write_again(units_from)
         index_is_whole = not lost_pages and repair.failure is None
         self._load_index(found.max_phy_offset, exited_ok=index_is_whole)
-        end = self._begin_role(found)
+        end = _begin_role(self._role, self._progress, self._derived)
         start = self._dispatch_start(found, crashed=crashed)
         if clean_exit is not None and found.trusted and _lacks_some(clean_exit, self._derived):
             start = found.min_phy_offset
@@ -193,21 +193,6 @@ class StoreOpening:
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
         return found.max_phy_offset
-
-    def _counts_as_replica(self, clean_exit: CleanExit | None) -> bool:
-        """Whether what is missing at the log's end comes from a master. In controller mode nobody
-        knows yet who will be one, but a log that was closed was whole: what it lacks is damage, and
-        others have nothing to put in its place."""
-        return self._role.is_slave() and not (self._role.is_controlled and clean_exit is not None)
-
-    def _begin_role(self, found: RecoveryResult) -> int:
-        """Up to where the log is dispatched now. What the check point says of a log that has lost
-        its end would hold for other records soon. Raises DiskFullError, FlushFailedError."""
-        stored = self._checkpoint.confirm_offset
-        end = self._role.begin(stored, found.min_phy_offset, self._derived.max_phy_offset())
-        if self._role.is_controlled and end < stored:
-            self._progress.write_checkpoint()
-        return end
 
     def _write_log_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
         """What the cache has and the disk perhaps lacks: the log above its last good flush."""
@@ -454,6 +439,23 @@ class StoreOpening:
                 log.info("recovery: %s: %s of %s", what, done, total)
 
         return report
+
+
+def _counts_as_replica(role: RoleNow, clean_exit: CleanExit | None) -> bool:
+    """Whether what is missing at the log's end comes from a master. In controller mode nobody knows
+    yet who will be one, but a log that was closed was whole: what it lacks is damage, and others
+    have nothing to put in its place."""
+    return role.is_slave() and not (role.is_controlled and clean_exit is not None)
+
+
+def _begin_role(role: RoleNow, progress: StoreProgress, derived: DerivedFiles) -> int:
+    """Up to where the log is dispatched now. What the check point says of a log that has lost its
+    end would hold for other records soon. Raises DiskFullError, FlushFailedError."""
+    stored = progress.checkpoint.confirm_offset
+    end = role.begin(stored, derived.source.min_phy_offset, derived.max_phy_offset())
+    if role.is_controlled and end < stored:
+        progress.write_checkpoint()
+    return end
 
 
 def _check_fences_place(config: MessageStoreConfig) -> None:

@@ -153,7 +153,10 @@ class TimerMessageStore(ServiceThread):
                 while self.enter_some():
                     pass
                 self._settle()
-                self._mark_delivered()
+                end = self._counters[MAX_PHY_OFFSET]
+                marked = mark_delivered(self._wheel, self._log, self._config, self._settled_ms, end)
+                self._pending.count(marked, -1, self._clock.now_ms())
+                self._flusher.note_change()
                 self.flush()
         except DiskFullError as error:
             log.error("could not flush the timers; the next start recovers them: %s", error)
@@ -161,13 +164,6 @@ class TimerMessageStore(ServiceThread):
         self._wheel.close()
         self._log.close()
         self._queue.close()
-
-    def _mark_delivered(self) -> None:
-        """For a Java broker: ours believes the file that says so. Raises OSError."""
-        end = self._counters[MAX_PHY_OFFSET]
-        marked = mark_delivered(self._wheel, self._log, self._config, self._settled_ms, end)
-        self._pending.count(marked, -1, self._clock.now_ms())
-        self._flusher.note_change()
 
     def _rest(self) -> None:
         if self._noticed_ms > self._write_ms:
@@ -190,6 +186,7 @@ class TimerMessageStore(ServiceThread):
 
     def _open(self) -> None:
         self._flusher.load()
+        self._enqueue.follows = self._role.is_slave()
         self._write_ms = self._counters[TIMER_WRITE_TIME_MS]
         read_ms = self._read_ms or first_read_time(
             self._flusher.checkpoint.last_read_time_ms,

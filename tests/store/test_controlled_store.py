@@ -25,6 +25,7 @@ from store.control_slots import (
     MAX_PHY_OFFSET,
     MIN_PHY_OFFSET,
     NO_BOUND,
+    QUEUES_REBUILDING,
     STORE_STATE,
     SYNC_FLUSH_WANTED,
     StoreState,
@@ -211,7 +212,11 @@ def test_a_start_shows_what_was_confirmed_and_keeps_the_rest(
     check(new)
 
 
-def test_a_start_without_queues_shows_what_the_check_point_says(life: ControlledLife) -> None:
+@pytest.mark.parametrize("states", [True, False])
+def test_a_start_without_queues_shows_what_the_check_point_says(
+    life: ControlledLife, *, states: bool
+) -> None:
+    """states: whether the last stop's are there, by which a thread fills the queues again."""
     life.begin(0)
     life.order(MemberRole.FOLLOW)
     master = MasterBytes().add(250)
@@ -221,7 +226,10 @@ def test_a_start_without_queues_shows_what_the_check_point_says(life: Controlled
     life.stop()
     for path in (life.config.consume_queue_path, life.config.index_path):
         shutil.rmtree(path)
+    if not states:
+        life.config.queue_states_path.unlink()
     new = again(life)
+    wait_until(lambda: not new.counters[QUEUES_REBUILDING])
     assert new.seen(master) == 100
     assert new.counters[CONFIRM_OFFSET] == master.ends[99] + 10
     new.stop()
@@ -377,6 +385,10 @@ def test_a_flush_that_is_waited_for_comes_at_once(tmp_path: Path) -> None:
 # -- cuts ---------------------------------------------------------------------------------------
 
 
+def cut(life: SlaveLife, action: ResyncAction, offset: int = 0) -> None:
+    write_request(life.config.root, ResyncRequest(action=action, offset=offset))
+
+
 def test_a_cut_takes_the_confirm_offset_along(life: ControlledLife) -> None:
     life.begin(0)
     life.order(MemberRole.FOLLOW)
@@ -385,16 +397,39 @@ def test_a_cut_takes_the_confirm_offset_along(life: ControlledLife) -> None:
     life.confirm(master.ends[119])
     life.wait_dispatched(master.ends[119])
     life.stop()
-    cut = master.ends[59]
-    write_request(life.config.root, ResyncRequest(action=ResyncAction.TRUNCATE, offset=cut))
+    end = master.ends[59]
+    cut(life, ResyncAction.TRUNCATE, end)
     new = again(life)
-    assert (new.end, new.counters[CONFIRM_OFFSET]) == (cut, cut)
+    assert (new.end, new.counters[CONFIRM_OFFSET]) == (end, end)
     assert new.seen(master) == 60
-    assert new.stored_confirm <= cut
-    other = MasterBytes(cut, queue_offset=60).add(10, body_size=50)
+    assert new.stored_confirm <= end
+    other = MasterBytes(end, queue_offset=60).add(10, body_size=50)
     new.receive(bytes(other.data))
     new.confirm(other.ends[4])
     new.wait_dispatched(other.ends[4])
     assert new.table.offsets("T", 0) == (0, 65)
+    new.stop()
+    check(new)
+
+
+def test_a_log_that_starts_over_has_no_confirm_offset(life: ControlledLife) -> None:
+    life.begin(0)
+    life.order(MemberRole.FOLLOW)
+    master = MasterBytes().add(150)
+    life.receive(bytes(master.data))
+    life.confirm(master.end)
+    life.wait_dispatched(master.end)
+    life.stop()
+    cut(life, ResyncAction.START_OVER)
+    new = again(life)
+    assert (new.end, new.counters[CONFIRM_OFFSET]) == (0, 0)
+    assert new.table.offsets("T", 0) == (0, 0)
+    other = MasterBytes(3 * SIZE, queue_offset=40).add(10)
+    new.order(MemberRole.FOLLOW)
+    new.begin(3 * SIZE)
+    new.receive(bytes(other.data))
+    new.confirm(other.ends[4])
+    new.wait_dispatched(other.ends[4])
+    assert new.table.offsets("T", 0) == (40, 45)
     new.stop()
     check(new)

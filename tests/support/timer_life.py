@@ -43,9 +43,10 @@ class TimerLife:
         clock: ManualClock | None = None,
         page: ControlPage | None = None,
         is_slave: bool = False,
+        role: RoleNow | None = None,
         **settings: Any,
     ) -> None:
-        """is_slave: the timers believe so; the log is written here all the same."""
+        """is_slave: the timers believe so; the log is written here all the same. role: or this."""
         defaults: dict[str, Any] = {
             "mapped_file_size_commit_log": 65_536,
             "mapped_file_size_consume_queue": 20_000,
@@ -62,7 +63,7 @@ class TimerLife:
         self.clock = clock or ManualClock(START_MS)
         self.page = page or fresh_page()
         self.counters = self.page.counters
-        self.store_role: RoleNow = FixedRole(self.page, is_slave=is_slave)
+        self.role = role or FixedRole(self.page, is_slave=is_slave)
         self.table_fd = create_queue_table()
         self.table = QueueTableReader(self.table_fd)
         self.bell_fd = Bell.create()
@@ -93,7 +94,7 @@ class TimerLife:
         )
 
     def _queue(self) -> TimerQueue:
-        return TimerQueue(self.config, self.page, self.table, self.store_role)
+        return TimerQueue(self.config, self.page, self.table, self.role)
 
     def _ring(self) -> None:
         self.rings += 1
