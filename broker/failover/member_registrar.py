@@ -4,7 +4,8 @@ it.
 A thread of process `ha`. The member asks at each tick until NameServersAnswered; here only the last
 wish counts, and one registration is under way at a time. A follower's registration is also how the
 master's HA port is found, as no controller knows it: `remoting` tells that of the master whom the
-controller names, and no other. Where no name server knows that one yet, the next tick asks again.
+controller names, and no other. Where no name server knows that one yet, as it registers at the same
+moment, it is asked again after 50 ms, 100 ms and so on, and then with the next tick.
 
 Tested by tests/broker/failover/test_member_registrar.py.
 """
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 _TIMEOUT_MS: Final = 10_000
 """Beyond registerBrokerTimeoutMills (24 s by default) nobody waits: the next tick asks again."""
 _LONGEST_SLEEP_MS: Final = 10_000
+_AGAIN_MS: Final = (50, 100, 200, 400)
+"""Pauses before a follower's registration is repeated."""
 
 
 class Commands(Protocol):
@@ -57,6 +60,9 @@ class MemberRegistrar(ServiceThread):
         self._update_master_address = update_master_address
         self._lock = threading.Lock()
         self._wish: _Wish | None = None
+        self._last: _Wish | None = None
+        self._repeats = 0
+        """Of the last wish that was not met."""
         self._failure = ""
         """As logged last."""
 
@@ -74,6 +80,21 @@ class MemberRegistrar(ServiceThread):
         if wish is None:
             self.wait_for_running(_LONGEST_SLEEP_MS)
             return
+        if not self._is_registered(wish) and wish.follows is not None:
+            self._repeat(wish)
+
+    def _repeat(self, wish: _Wish) -> None:
+        """Soon, unless there is another wish by then."""
+        if wish != self._last:
+            self._last, self._repeats = wish, 0
+        if self._repeats >= len(_AGAIN_MS):
+            return
+        self.wait_for_running(_AGAIN_MS[self._repeats])
+        self._repeats += 1
+        with self._lock:
+            self._wish = self._wish or wish
+
+    def _is_registered(self, wish: _Wish) -> bool:
         try:
             answer = self._remoting.call(
                 "register_member",
@@ -83,24 +104,21 @@ class MemberRegistrar(ServiceThread):
                 master_address=wish.follows,
             )
         except CommandError as error:
-            self._failed(f"not registered yet: {error}")
-            return
-        self._use(wish, answer)
-
-    def _use(self, wish: _Wish, answer: dict[str, Any]) -> None:
-        if not answer["taken"]:
-            self._failed("not registered yet: not every name server has answered")
-            return
+            return self._failed(f"not registered yet: {error}")
         if wish.follows is not None:
             ha_address = answer.get("ha_address")
             if ha_address is None:
-                self._failed(f"no name server knows the HA port of master {wish.follows} yet")
-                return
+                return self._failed(f"no name server knows the HA port of {wish.follows} yet")
             self._update_master_address(ha_address)
+        if not answer["taken"]:
+            return self._failed("not registered yet: not every name server has taken it")
         self._failure = ""
         self._deliver(NameServersAnswered(wish.registration.state_version))
+        return True
 
-    def _failed(self, text: str) -> None:
+    def _failed(self, text: str) -> bool:
+        """False, for the caller to return."""
         if text != self._failure:
             self._failure = text
             log.warning("member of the group: %s", text)
+        return False

@@ -76,15 +76,28 @@ def test_a_follower_finds_the_ha_port_of_the_master_that_the_controller_names(
     unknown = {"taken": True, "ha_address": None}
     right = {"taken": True, "ha_address": "10.0.0.1:10912"}
     remoting.answers = [{"taken": False, "ha_address": None}, unknown, right]
-    for _ in range(2):
-        remoting.register(RegisterAtNameServers(2, 7), MASTER)
-    assert remoting.events == []
-    assert remoting.addresses == []
     remoting.register(RegisterAtNameServers(2, 7), MASTER)
     wait_until(lambda: remoting.events)
     assert remoting.events == [NameServersAnswered(7)]
     assert remoting.addresses == ["10.0.0.1:10912"]
     assert remoting.asked[-1] == {"broker_id": 2, "state_version": 7, "master_address": MASTER}
+
+
+def test_the_ha_port_counts_though_another_name_server_refuses(remoting: Remoting) -> None:
+    remoting.answers = [{"taken": False, "ha_address": "10.0.0.1:10912"}, {"taken": False}]
+    remoting.register(RegisterAtNameServers(2, 7), MASTER)
+    wait_until(lambda: remoting.addresses)
+    assert remoting.events == []
+
+
+def test_another_wish_ends_the_repetitions(remoting: Remoting) -> None:
+    remoting.answers = [{"taken": False, "ha_address": None}] * 20
+    remoting.register(RegisterAtNameServers(2, 7), MASTER)
+    remoting.registrar.register(RegisterAtNameServers(0, 8), None)
+    wait_until(lambda: remoting.asked[-1]["state_version"] == 8)
+    count = len(remoting.asked)
+    assert not remoting.registrar.wait_stopped(150)
+    assert len(remoting.asked) == count, "a master's is repeated by the member's ticks"
 
 
 def test_only_the_last_wish_counts(remoting: Remoting) -> None:
