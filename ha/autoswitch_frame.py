@@ -259,5 +259,6 @@ def _take_transfer(buffer: bytearray) -> tuple[TransferFrame, int] | None:
         raise AutoSwitchFrameError(f"confirm offset {confirm_offset}")
     if len(buffer) < head.size + size:
         return None
-    body = bytes(buffer[head.size : head.size + size])
+    with memoryview(buffer) as view:  # A slice of the buffer itself would be one more copy.
+        body = bytes(view[head.size : head.size + size])
     return TransferFrame(offset, epoch, start, confirm_offset, body), head.size + size

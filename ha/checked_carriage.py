@@ -77,7 +77,8 @@ class MasterBytes:
             end = _HEAD.size + size
             if len(buffer) < end:
                 return
-            frame = bytes(buffer[_HEAD.size : end])
+            with memoryview(buffer) as view:  # A slice of the buffer itself is one more copy.
+                frame = bytes(view[_HEAD.size : end])
             if crc32c(frame) != crc:
                 raise _damaged(f"{size} bytes")
             del buffer[:end]

@@ -53,6 +53,7 @@ class Member:
         *,
         secret: bytes | None = None,
         files: int = 8,
+        file_size: int = FILE_SIZE,
         own: OwnIdentity | None = None,
         **settings: Any,
     ) -> None:
@@ -62,6 +63,7 @@ class Member:
         if secret is not None:
             settings.setdefault("ha_shared_secret_file", "given below")
         self.broker_id = broker_id
+        self.file_size = file_size
         self.directory = root / str(broker_id) / "commitlog"
         self.directory.mkdir(parents=True)
         self.page = fresh_page()
@@ -70,8 +72,8 @@ class Member:
         self.bell = Bell(self.page, ProcessIndex.HA, self.bell_fd)
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
-        self.log = PlainLog(self.directory, FILE_SIZE)
-        for at in range(0, files * FILE_SIZE, FILE_SIZE):
+        self.log = PlainLog(self.directory, self.file_size)
+        for at in range(0, files * self.file_size, self.file_size):
             self.allocate(at)
         self.failures: list[Exception] = []
         self.begun: list[int] = []
@@ -91,7 +93,7 @@ class Member:
                 self._failed,
             ),
             self.listening,
-            LogSource(self.directory, FILE_SIZE, self.page),
+            LogSource(self.directory, self.file_size, self.page),
             Bells(self.bell, lambda: None, self.bell.ring),
             MemberLinks(
                 own or OwnIdentity("g", 0, f"127.0.0.1:{broker_id}", secret),
@@ -150,8 +152,8 @@ class Member:
     def allocate(self, start: int) -> None:
         path = self.directory / file_name(start)
         if not path.exists():
-            create_allocated(path, FILE_SIZE)
-        self.counters[ALLOCATED_END] = start + FILE_SIZE
+            create_allocated(path, self.file_size)
+        self.counters[ALLOCATED_END] = start + self.file_size
         self.bell.ring()
 
     def begin_log(self, phy_offset: int) -> None:
@@ -161,7 +163,7 @@ class Member:
         self.counters[FLUSHED_OFFSET] = self.counters[MIN_PHY_OFFSET] = phy_offset
         for path in self.directory.iterdir():
             path.unlink()
-        for at in range(phy_offset, phy_offset + 8 * FILE_SIZE, FILE_SIZE):
+        for at in range(phy_offset, phy_offset + 8 * self.file_size, self.file_size):
             self.allocate(at)
 
     def flush(self) -> None:
@@ -186,7 +188,7 @@ class Member:
         """The log begins there."""
         for path in self.directory.iterdir():
             path.unlink()
-        self.log = PlainLog(self.directory, FILE_SIZE, start)
+        self.log = PlainLog(self.directory, self.file_size, start)
         for slot in (MIN_PHY_OFFSET, MAX_PHY_OFFSET, APPEND_END, FLUSHED_OFFSET):
             self.counters[slot] = start
 
@@ -200,9 +202,9 @@ class Member:
         """The log's bytes as they are in the files."""
         found = b"".join(
             (self.directory / file_name(at)).read_bytes()
-            for at in range(start - start % FILE_SIZE, end, FILE_SIZE)
+            for at in range(start - start % self.file_size, end, self.file_size)
         )
-        return found[start % FILE_SIZE :][: end - start]
+        return found[start % self.file_size :][: end - start]
 
     def digest(self, start: int, end: int) -> str:
         return hashlib.sha256(self.bytes_of(start, end)).hexdigest()
