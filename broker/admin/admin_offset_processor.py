@@ -20,7 +20,7 @@ from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor, require_saved
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
@@ -84,8 +84,8 @@ class AdminOffsetProcessor(TableProcessor):
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
         schedule_offsets: ScheduleOffsetManager,
-        queue_offsets: QueueOffsets,
-        reader: MessageReader,
+        queue_offsets: StoreAccess,
+        reader: StoreAccess,
         times: QueueTimes,
         stats: BrokerStatsManager,
         broker_addr: Callable[[], str],

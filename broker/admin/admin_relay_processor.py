@@ -12,7 +12,7 @@ import logging
 from broker.client.broker2client import Broker2Client
 from broker.processor.stored_rights import StoredRights, everybody, to_read
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader
+from broker.store_access.store_access import StoreAccess
 from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -38,7 +38,7 @@ class AdminRelayProcessor(TableProcessor):
         self,
         broker_name: str,
         clients: Broker2Client,
-        reader: MessageReader,
+        reader: StoreAccess,
         rights: StoredRights = everybody,
     ) -> None:
         super().__init__(

@@ -18,7 +18,7 @@ from broker.client.broker2client import Broker2Client
 from broker.client.consumer_manager import ConsumerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.message_queue import MessageQueue
@@ -52,8 +52,8 @@ class AdminResetProcessor(TableProcessor):
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
-        reader: MessageReader,
+        queue_offsets: StoreAccess,
+        reader: StoreAccess,
         is_slave: Callable[[], bool],
         server_side: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
 from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import StoreCommands
+from broker.store_access.store_commands import StoreCommands
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem

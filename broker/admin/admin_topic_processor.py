@@ -23,7 +23,8 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.store_protocols import QueueOffsets, StoreCommands
+from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_commands import StoreCommands
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics
 from broker.topic.topic_attributes import check_message_type, parse_changes
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -70,7 +71,7 @@ class AdminTopicProcessor(TableProcessor):
         system_topics: SystemTopics,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
+        queue_offsets: StoreAccess,
         times: QueueTimes,
         store: StoreCommands,
         stats: BrokerStatsManager,

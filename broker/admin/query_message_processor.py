@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.processor.stored_rights import StoredRights, everybody, to_read
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader
+from broker.store_access.store_access import StoreAccess
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RequestError
 from remoting.headers.query import (
@@ -38,7 +38,7 @@ class QueryMessageProcessor(TableProcessor):
 
     def __init__(
         self,
-        reader: MessageReader,
+        reader: StoreAccess,
         *,
         default_query_max_num: int,
         max_msgs_num_batch: int,

@@ -14,7 +14,7 @@ from broker.client.consumer_manager import ConsumerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.client_connection import GetConsumerListByGroupResponseBody
 from remoting.command_custom_header import decode_header, encode_header
@@ -40,7 +40,7 @@ class ConsumerManageProcessor(TableProcessor):
         self,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
+        queue_offsets: StoreAccess,
         times: QueueTimes,
         find_topic: FindTopic,
         find_group: FindGroup,

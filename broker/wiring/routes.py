@@ -171,7 +171,7 @@ class RouteTable:
         self._rights: Final = rights
         self._account_of: Final = account_of
         self._offsets_objection: Final = offsets_objection
-        self._times: Final = QueueTimes(store.access, store.access)
+        self._times: Final = QueueTimes(store.access)
 
     def build(
         self,
@@ -218,7 +218,7 @@ class RouteTable:
                 runtime=runtime,
                 totals=self._statistics.totals,
                 stats=self._statistics.manager,
-                store=self._store.access,
+                store=self._store.store_commands,
             ),
             *others,
         )
@@ -280,7 +280,7 @@ class RouteTable:
                 consumer_offsets=tables.offsets,
                 queue_offsets=access,
                 times=self._times,
-                store=access,
+                store=self._store.store_commands,
                 stats=stats,
                 is_slave=self._is_slave,
             ),

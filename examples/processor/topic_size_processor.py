@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.topic.table_protocols import FindTopic
 from remoting.command_custom_header import CommandCustomHeader, Int64, decode_header, encode_header
 from remoting.errors import RequestError
@@ -36,7 +36,7 @@ class TopicSizeResponseHeader(CommandCustomHeader):
 class TopicSizeProcessor(TableProcessor):
     """See the module. Owned by: the pool's threads; it keeps no state."""
 
-    def __init__(self, find_topic: FindTopic, offsets: QueueOffsets) -> None:
+    def __init__(self, find_topic: FindTopic, offsets: StoreAccess) -> None:
         super().__init__({RequestCode.GET_TOPIC_SIZE: self.topic_size})
         self._find_topic = find_topic
         self._offsets = offsets

@@ -90,7 +90,7 @@ class StoredMessage:
 
 @dataclass
 class FakeStore:
-    """QueueOffsets, MessageReader and StoreCommands over lists.
+    """StoreAccess and StoreCommands over lists.
 
     `queues` maps (topic, queue id) to (min offset, messages from there on).
     """
@@ -189,7 +189,7 @@ class FakeStore:
         self.commands.append(words)
 
     def times(self) -> QueueTimes:
-        return QueueTimes(self, self)
+        return QueueTimes(self)
 
 
 class FakeSubmit:
