@@ -392,7 +392,7 @@ class DefaultMessageStore:
             self._derived.source,
             self._derived.extractor,
             self._derived.dispatchers(self._progress.ring_for_moves),
-            bounds=self._role,
+            role=self._role,
             publish=self._publish_dispatched,
             on_dispatched=self._progress.set_dispatched_timestamp,
             sleeper=self._sleeper,

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from ipc.short_slice import ask_for_short_slice
 from store.careful_dispatch import CarefulDispatch, Dispatcher
 from store.commit_log_reader import CommitLogReader
+from store.controller_mode import RoleNow
 from store.dispatch_pace import DispatchPace
 from store.errors import DiskFullError, RecordDamagedError
 from store.record_arrays import RecordArrays, ScanEnd
@@ -38,16 +39,6 @@ FewDispatcher = Callable[[int, int], tuple[int, int] | None]
 """(start, end of the log): see FewRecordsDispatch.dispatch."""
 FenceOff = Callable[[int, int, str], None]
 """(start, end, reason): these bytes are damage; the source's fences have them when it returns."""
-
-
-class Bounds(Protocol):
-    """What may be dispatched, and how the log grows."""
-
-    def is_slave(self) -> bool:
-        """Whether the log comes from a master, in pieces that end anywhere."""
-
-    def readable_end(self) -> int:
-        """Up to where records may be dispatched: the log's end, or before."""
 
 
 def dispatch_range(
@@ -99,7 +90,7 @@ class ReputMessageService(ServiceThread):
         extractor: PropertyExtractor,
         dispatchers: Sequence[Dispatcher],
         *,
-        bounds: Bounds,
+        role: RoleNow,
         publish: Callable[[int], None],
         on_dispatched: Callable[[int], None],
         sleeper: StoreSleeper,
@@ -112,7 +103,8 @@ class ReputMessageService(ServiceThread):
         make_room: Callable[[str], bool] = lambda why: False,
         fence_off: FenceOff | None = None,
     ) -> None:
-        """publish(dispatched_offset) after every chunk.
+        """role: up to where records may be dispatched, and whether they come in pieces.
+        publish(dispatched_offset) after every chunk.
         on_dispatched(store timestamp ms of the newest record) feeds the checkpoint.
         pace: None for no rest between chunks. dispatch_few: asked before a chunk is parsed as
         arrays for the dispatchers.
@@ -121,8 +113,8 @@ class ReputMessageService(ServiceThread):
         super().__init__("ReputMessageService", on_failure=on_failure)
         self._source = source
         self._dispatch = CarefulDispatch(source, extractor, dispatchers)
-        self._is_slave = bounds.is_slave
-        self._readable_end = bounds.readable_end
+        self._is_slave = role.is_slave
+        self._readable_end = role.readable_end
         self._publish = publish
         self._on_dispatched = on_dispatched
         self._sleeper = sleeper

@@ -81,7 +81,7 @@ class World:
             log,
             extractor,
             [batch_queues.dispatch, self.queues.dispatch, index.dispatch],
-            bounds=self,
+            role=self,
             publish=lambda _: None,
             on_dispatched=self.newest.append,
             sleeper=Bell(),

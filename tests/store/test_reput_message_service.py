@@ -74,7 +74,7 @@ class Desk:
             log,
             PropertyExtractor({}),
             [self.collector.dispatch],
-            bounds=self,
+            role=self,
             publish=self.published.append,
             on_dispatched=self.times.append,
             sleeper=self.bell,

@@ -88,6 +88,7 @@ def test_a_leader_enters_what_it_had_not_as_a_follower_again(
     life: TimerLife, role: OrderedRole
 ) -> None:
     """The last master had entered all, this broker nothing yet: what was delivered stays out."""
+    life.run()
     life.put(START_MS + 1 * S, START_MS + 12 * S, START_MS + 40 * S)
     life.run()
     life.clock.advance(20 * S)
