@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 from broker.acl.access import Access
 from broker.auth.auth import Auth
 from broker.failover.ha_events import HaEvents
+from broker.failover.link_mark import LinkMark
 from broker.failover.member_commands import member_handlers
 from broker.failover.member_files import MemberFileError, MemberFiles
 from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
@@ -29,7 +30,7 @@ from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
 from broker.out.outgoing_client import outgoing_client
 from broker.processes.child import Child, run_child
-from broker.processes.ha import BrokerProcesses, LinkReporter, MasterLinkReport, own_identity
+from broker.processes.ha import BrokerProcesses, own_identity
 from broker.processes.records_aside import keep_records_aside
 from broker.settings.controller_mode_rules import is_safe, promise_of
 from broker.settings.startup_options import StartupOptions
@@ -112,7 +113,6 @@ class MemberProcess:
         self._source = LogSource(
             options.store.log_directories, options.store.mapped_file_size_commit_log, child.page
         )
-        self._reporter = LinkReporter(self._others.report_link, self._counters)
         self._service = self._build_service()
         self._registrar = MemberRegistrar(
             self._others.remoting,
@@ -220,10 +220,8 @@ class MemberProcess:
         if end > 0 and not self._member.service.status.epochs.entries:
             raise ValueError(_NO_EPOCHS.format(path=mode.epoch_file(root), size=end))
         self._events.deliver_to(self._member.service)
-        self._reporter.link = lambda: MasterLinkReport(
-            self._service.link, self._service.named_broker
-        )
-        self._watching = [self._reporter, self._registrar, self._build_metrics()]
+        mark = LinkMark(counters, lambda: self._service.link is not None, on_failure=self._guard)
+        self._watching = [mark, self._registrar, self._build_metrics()]
 
     def _build_metrics(self) -> HaMetrics:
         options, child, counters = self._options, self._child, self._counters

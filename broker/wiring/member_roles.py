@@ -73,7 +73,9 @@ class MemberRoles:
         """As the start of a master, in its order."""
         parts = self._parts
         parts.tables.restore_lacking(parts.store.stored_queues())
-        parts.store.open_log()
+        # Behind the confirm offset there may be the first records of topics whose configuration the
+        # last master has told nobody; they are dispatched from now on.
+        parts.tables.restore_lacking(parts.store.open_log())
         parts.tables.limit_to(parts.store.log.next_offset)
         parts.tables.begin_epoch(master_epoch)
         parts.pop.open()

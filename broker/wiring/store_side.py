@@ -121,11 +121,14 @@ class StoreSide:
                 found[topic] = max(found.get(topic, 0), queue_id + 1)
         return found
 
-    def open_log(self) -> None:
-        """Become the log's writer (on a slave that is process `ha`); `store` is ready."""
-        walked = rebuild_topic_queue_table(self.log, self.page, self.table, self.loop_reader)
+    def open_log(self) -> dict[str, int]:
+        """Become the log's writer (on a slave that is process `ha`); `store` is ready. Returns the
+        topics of records that were not dispatched yet, as `stored_queues`."""
+        found: dict[str, int] = {}
+        walked = rebuild_topic_queue_table(self.log, self.page, self.table, self.loop_reader, found)
         self.log.open(self.log.store_host)
         log.info("writing from %s on, %s records after dispatch", self.log.position, walked)
+        return found
 
     def close_log(self) -> None:
         """The log has another writer from now on, or none. `open_log` finds anew where its queues
