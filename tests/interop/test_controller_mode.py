@@ -7,6 +7,7 @@ are numbered in the order of their first start, which is the order of their ids.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
@@ -319,3 +320,41 @@ def test_a_master_that_stands_still_is_replaced_and_follows(group: Group) -> Non
     assert sorted(found) == sorted(b"%d" % n for n in range(100))
     assert two.process.is_alive()
     assert three.process.is_alive()
+
+
+def has_all(broker: harness.Broker, bodies: Sequence[bytes]) -> bool:
+    return len(read_all(broker)) >= len(bodies)
+
+
+@pytest.mark.long
+def test_failover_between_ours_and_java(places: Places, tmp_path: Path) -> None:
+    """Our master with a Java slave, killed; the Java master with our slave, killed: every message
+    that was answered SEND_OK is read once from whoever leads."""
+    group = Group(places, tmp_path, "mixed", allAckInSyncStateSet="true")
+    try:
+        ours = group.add()
+        assert group.wait_for_master() == 1
+        java = group.add("java-5.3")
+        taken: list[bytes] = []
+        for master, follower, broker in ((1, 2, ours), (2, 1, java), (1, 2, ours)):
+            group.wait_for_set(1, 2)
+            bodies = [b"%d of %d" % (number, len(taken)) for number in range(200)]
+            with broker.client() as client:
+                # Java answers in any order.
+                sent = [client.send("T", number % 4, body) for number, body in enumerate(bodies)]
+            taken += [body for body, one in zip(bodies, sent, strict=True) if one.code == 0]
+            broker.kill()
+            assert group.wait_for_master(other_than=master) == follower
+            successor = group.brokers[follower]
+            with successor.client() as client:
+                # A Java slave copies its master's topics each ten seconds, and may lack this one.
+                taken.append(b"to %d, %d" % (follower, len(taken)))
+                assert client.send("T", 0, taken[-1]).code == 0
+            wait_until(functools.partial(has_all, successor, taken), "all of them", _WAIT_S)
+            assert sorted(read_all(successor)) == sorted(taken)
+            broker.start()
+        assert len(taken) == 603
+        group.wait_for_set(1, 2)
+        wait_until(lambda: group.log_bytes(1) == group.log_bytes(2), "equal logs", _WAIT_S)
+    finally:
+        group.end()
