@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
-from broker.append.member_append_queue import NOT_THE_MASTER, MemberAppendQueue
 from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.append.role_append_queues import NOT_THE_MASTER, MemberAppendQueue, SlaveAppendQueue
 from broker.append.room_waits import RoomWaits
 from broker.client.broker2client import Broker2Client
 from broker.latency.broker_fast_failure import BrokerFastFailure
@@ -188,7 +188,8 @@ class MessageServices:
         )
         log, why_not = self._store.log, self._store.why_not_writable
         if not role.changes:
-            return AppendQueue(log, self._clock, fast_failure, why_not, capacity=capacity)
+            queue = SlaveAppendQueue if role.is_slave else AppendQueue
+            return queue(log, self._clock, fast_failure, why_not, capacity=capacity)
         return MemberAppendQueue(
             log,
             self._clock,

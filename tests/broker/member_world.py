@@ -23,13 +23,24 @@ from remoting.body.topic_config import TopicConfig
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from store.commit_log_reader import CommitLogReader
-from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, NO_BOUND
+from store.control_slots import CONFIRM_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, NO_BOUND
+from store.message_codec import decode_record
 from store.replica_log import ReplicaLog
 from tests.broker.hot_path_world import pull_request, send_request
 from tests.broker.served_broker import FILE_SIZE, ServedBroker
 from tests.fuzz.served_connection import ServedConnection
 
-TOPIC, GROUP = "T", "G"
+TOPIC = "T"
+
+
+def bodies(answer: RemotingCommand) -> list[tuple[int, bytes]]:
+    """Queue offset and body of the messages in an answer."""
+    found, at = [], 0
+    while at < len(answer.body):
+        record, size = decode_record(answer.body, at)
+        found.append((record.queue_offset, record.body))
+        at += size
+    return found
 
 
 class Member(ServedBroker):
@@ -118,11 +129,39 @@ class Member(ServedBroker):
         self.counters[REPLICATED_OFFSET] = self.counters[MAX_PHY_OFFSET]
         self.turn()
 
+    def flush(self) -> None:
+        """All that was stored is on disk."""
+        self.counters[FLUSHED_OFFSET] = self.counters[MAX_PHY_OFFSET]
+        self.turn()
+
+    def tick(self) -> None:
+        """Each timer of the loop runs once, whenever it is due; then a turn ends."""
+        loop = self.controller.loop
+        timers, loop._timers = loop._timers, []
+        for _, _, handle in sorted(timers, key=lambda timer: timer[:2]):
+            if not handle.cancelled:
+                handle.function()
+        self.turn()
+
+    def wait_for_ends(self) -> None:
+        """The thread that checks transactions has read which halves have ended."""
+        known = self.controller._messages.end_transaction._halves.known
+        assert known.wait(10)
+
+    def close(self) -> None:
+        """Ends what runs by itself, too."""
+        self.controller._messages.stop_checks()
+        super().close()
+
     # -- the log and clients -------------------------------------------------------------------
 
     @property
     def log_path(self) -> Path:
         return self._options.store.commit_log_path
+
+    @property
+    def journal_path(self) -> Path:
+        return self._options.store.pop_journal_path
 
     def log_bytes(self) -> bytes:
         """All published bytes."""

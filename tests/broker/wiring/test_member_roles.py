@@ -22,9 +22,8 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.control_slots import ALLOCATED_END, CONFIRM_OFFSET, MAX_PHY_OFFSET
-from store.message_codec import decode_record
 from tests.broker.hot_path_world import send_request
-from tests.broker.member_world import Member
+from tests.broker.member_world import Member, bodies
 
 REFUSED = ResponseCode.SERVICE_NOT_AVAILABLE
 
@@ -47,16 +46,6 @@ def member(tmp_path: Path) -> Iterator[Member]:
 def code_of(answer: RemotingCommand | None) -> int:
     assert answer is not None
     return answer.code
-
-
-def bodies(answer: RemotingCommand) -> list[tuple[int, bytes]]:
-    """Queue offset and body of what a pull brought."""
-    found, at = [], 0
-    while at < len(answer.body):
-        record, size = decode_record(answer.body, at)
-        found.append((record.queue_offset, record.body))
-        at += size
-    return found
 
 
 def test_a_member_takes_messages_only_while_it_leads(member: Member) -> None:

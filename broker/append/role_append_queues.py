@@ -1,8 +1,9 @@
-"""MemberAppendQueue: the append queue of a broker in a group with a controller.
+"""The append queues of brokers that may not write their log: of a slave, and of a member.
 
-Runs on the loop thread of `remoting`. Nothing is stored unless this broker leads, its lease has not
-run out (slot 171), and process `ha` has no other reason to refuse (slot 172): the in-sync replicas
-are too few. A class of its own, so that every other broker pays nothing for the question.
+Run on the loop thread of `remoting`. A slave's log has another writer, so nothing is ever stored. A
+member of a group with a controller stores nothing unless it leads, its lease has not run out (slot
+171), and process `ha` has no other reason to refuse (slot 172): the in-sync replicas are too few.
+Classes of their own, so that a master pays nothing for the question.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ _NOT_CONFIRMED: Final = (
 _REMARKS: Final = {
     ResponseCode.SYSTEM_ERROR: "the in-sync replicas are not enough (minInSyncReplicas)",
 }
+
+
+class SlaveAppendQueue(AppendQueue):
+    """See the module. Whatever asks for a record here, a client of pop or a service: the log was
+    never opened, and would be written from its beginning on."""
+
+    def _find_refusal_of_all(self) -> Refusal | None:
+        return NOT_THE_MASTER
 
 
 class MemberAppendQueue(AppendQueue):
