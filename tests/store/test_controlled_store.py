@@ -362,6 +362,32 @@ def test_a_new_leader_counts_queue_offsets_to_the_end_of_the_log(life: Controlle
     check(new)
 
 
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_a_closed_log_lacks_is_fenced(life: ControlledLife, how: str) -> None:
+    """By a master's rule, as whoever leads after this start could have others cut off theirs; after
+    a kill it is torn, and comes again."""
+    life.begin(0)
+    life.order(MemberRole.LEAD)
+    life.confirm(NO_BOUND)
+    master = MasterBytes().add(50)
+    life.receive(bytes(master.data))
+    life.wait_dispatched(master.end)
+    if how == "kill":
+        wait_until(lambda: life.counters[FLUSHED_OFFSET] == master.end, 5)
+        kill(life)
+    else:
+        life.stop()
+    log = life.config.commit_log_path / f"{0:020}"
+    data = bytearray(log.read_bytes())
+    data[master.ends[-2] + 100] ^= 0xFF
+    log.write_bytes(data)
+    new = again(life)
+    fenced = how == "stop"
+    assert new.end == (master.end if fenced else master.ends[-2])
+    assert new.counters[FENCE_COUNT] == fenced
+    new.stop()
+
+
 # -- the end of a follower's log ----------------------------------------------------------------
 
 
