@@ -16,6 +16,8 @@ import pytest
 
 from ha.control_slots import MEMBER_ORDER, MemberRole, order_after, role_of
 from ha.epochs import recovered_bounds
+from store.commit_log import CommitLog, own_record
+from store.commit_log_reader import CommitLogReader
 from store.control_slots import (
     ALLOCATED_END,
     CONFIRM_OFFSET,
@@ -32,7 +34,9 @@ from store.control_slots import (
 )
 from store.controller_mode import ControlledRole, FixedRole, RoleNow
 from store.errors import StoreError
+from store.message_codec import encode_host
 from store.resync_request import ResyncAction, ResyncRequest, write_request
+from store.topic_queue_table import rebuild_topic_queue_table
 from tests.store.test_slave_message_store import SIZE, MasterBytes, SlaveLife, check
 from tests.support.deadline import wait_until
 
@@ -323,6 +327,64 @@ def test_a_fence_behind_the_confirm_offset_takes_no_queue_offset(life: Controlle
     assert new.table.offsets("T", 0) == (0, 100)
     sizes = [size for _, size, _ in struct.iter_unpack(">qiq", new.units(100))]
     assert [n for n, size in enumerate(sizes) if size != sizes[0]] == [51]
+    new.stop()
+
+
+def test_a_new_leader_counts_queue_offsets_to_the_end_of_the_log(life: ControlledLife) -> None:
+    """P3: records behind the confirm offset have theirs already."""
+    life.begin(0)
+    life.order(MemberRole.FOLLOW)
+    master = MasterBytes().add(120)
+    life.receive(bytes(master.data))
+    life.confirm(master.ends[79])
+    life.wait_dispatched(master.ends[79])
+    life.stop()
+    new = again(life)
+    new.order(MemberRole.LEAD)
+    new.log.close()
+    reader = CommitLogReader(new.config.commit_log_path, SIZE, new.page)
+    log = CommitLog(new.config.commit_log_path, SIZE, new.page, new.clock, new.bell().ring)
+    assert rebuild_topic_queue_table(log, new.page, new.table, reader) == 40
+    log.open(encode_host("127.0.0.1", 10911))
+    for _ in range(3):
+        record = own_record(
+            0, b"x", b"", now_ms=2_000, store_host=log.store_host, store_host_flag=0
+        )
+        log.append(log.topic("T"), (record,))
+    log.commit()
+    assert new.table.offsets("T", 0)[1] == 80
+    new.confirm(NO_BOUND)
+    wait_until(lambda: new.table.offsets("T", 0) == (0, 123))
+    log.close()
+    reader.close()
+    new.log.open()
+    new.stop()
+    check(new)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_a_closed_log_lacks_is_fenced(life: ControlledLife, how: str) -> None:
+    """By a master's rule, as whoever leads after this start could have others cut off theirs; after
+    a kill it is torn, and comes again."""
+    life.begin(0)
+    life.order(MemberRole.LEAD)
+    life.confirm(NO_BOUND)
+    master = MasterBytes().add(50)
+    life.receive(bytes(master.data))
+    life.wait_dispatched(master.end)
+    if how == "kill":
+        wait_until(lambda: life.counters[FLUSHED_OFFSET] == master.end, 5)
+        kill(life)
+    else:
+        life.stop()
+    log = life.config.commit_log_path / f"{0:020}"
+    data = bytearray(log.read_bytes())
+    data[master.ends[-2] + 100] ^= 0xFF
+    log.write_bytes(data)
+    new = again(life)
+    fenced = how == "stop"
+    assert new.end == (master.end if fenced else master.ends[-2])
+    assert new.counters[FENCE_COUNT] == fenced
     new.stop()
 
 
