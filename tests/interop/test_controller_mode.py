@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.failover.adopt_log import WRITTEN
+from broker.failover.adopt_log import main as adopt_log
 from remoting.body.controller import BrokerReplicasInfo, ReplicasInfo
 from remoting.command_custom_header import encode_header
 from remoting.headers.controller import ElectMasterRequestHeader
@@ -25,7 +27,7 @@ from remoting.remoting_config import RemotingClientConfig
 from remoting.remoting_serializable import dumps_java
 from remoting.request_code import RequestCode
 from tests.interop import harness
-from tests.interop.processes import process_tree, wait_until
+from tests.interop.processes import PeerError, process_tree, wait_until
 from tests.support.our_broker import FrameClient, Sent, drain
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -165,9 +167,10 @@ class Group:
     # What is on the disks
 
     def log_bytes(self, number: int) -> bytes:
-        """All files of a commit log."""
+        """All files of a commit log, without what is allocated ahead."""
         directory = self.brokers[number].store_dir / "commitlog"
-        return b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+        data = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+        return data.rstrip(b"\0")
 
 
 def takes(broker: harness.Broker) -> bool:
@@ -215,6 +218,32 @@ def test_one_broker_gets_an_id_and_leads(places: Places, tmp_path: Path) -> None
             tmp_path, "getBrokerEpoch", "-b", "lonely", "-n", places.namesrv.address
         )
         assert "#Epoch: EpochEntry{epoch=1, startOffset=0, endOffset=" in shown
+        shown = harness.our_admin(
+            tmp_path, "haStatus", "-b", broker.address, "-n", places.namesrv.address
+        )
+        assert "#InSyncSlaveNums\t0" in shown
+    finally:
+        group.end()
+
+
+def test_a_log_from_before_controller_mode_needs_a_list_of_epochs(
+    places: Places, tmp_path: Path
+) -> None:
+    """Nobody knows whose bytes it has, until an operator says that the group goes on with them."""
+    plain = harness.broker("ours", tmp_path / "1", places.namesrv.address, name="older")
+    with harness.served(plain) as client:
+        assert client.send("T", 0, b"old").code == 0
+    group = Group(places, tmp_path, "older")
+    try:
+        with pytest.raises(PeerError, match=r"broker\.failover\.adopt_log -c SETTINGS"):
+            group.add()
+        assert adopt_log(["-c", str(tmp_path / "1" / "broker.conf")]) == WRITTEN
+        broker = group.add()
+        assert group.wait_for_master() == 1
+        with broker.client() as client:
+            assert client.send("T", 0, b"new").code == 0
+            wait_until(lambda: client.offset(30, "T", 0) == 2, "dispatched", _WAIT_S)
+            assert [each.body for each in drain(client, "T", 0)] == [b"old", b"new"]
     finally:
         group.end()
 
@@ -320,6 +349,62 @@ def test_a_master_that_stands_still_is_replaced_and_follows(group: Group) -> Non
     assert sorted(found) == sorted(b"%d" % n for n in range(100))
     assert two.process.is_alive()
     assert three.process.is_alive()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_each_process_of_a_leader_dies(places: Places, tmp_path: Path, flush: str) -> None:
+    """Orders and offsets stand in the control page: whoever is started again goes on from there.
+    What was answered SEND_OK meanwhile is read once."""
+    group = Group(places, tmp_path, f"deaths-{flush}", flushDiskType=flush, **SAFE)
+    try:
+        for _ in range(3):
+            group.add()
+        group.wait_for_set(1, 2, 3)
+        master, taken = 1, [b"0"]
+        with group.brokers[1].client() as client:
+            assert client.send("T", 0, b"0").code == 0
+        for name in ("remoting", "store", "remoting", "ha", "store", "ha"):
+            os.kill(child_of(group.brokers[master], name), signal.SIGKILL)
+            master = group.wait_for_master()
+            bodies = [b"%s %d %d" % (name.encode(), len(taken), number) for number in range(50)]
+            with group.brokers[master].client() as client:
+                sent = send_all(client, bodies)
+            taken += [body for body, one in zip(bodies, sent, strict=True) if one.code == 0]
+            group.wait_for_set(1, 2, 3)
+        assert len(taken) > 200
+        master = group.wait_for_master()
+        broker = group.brokers[master]
+        wait_until(functools.partial(has_all, broker, taken), "all of them", _WAIT_S)
+        found = read_all(broker)
+        assert sorted(body for body in found if body in taken) == sorted(taken)
+        assert len(set(found)) == len(found)
+        wait_until(
+            lambda: group.log_bytes(1) == group.log_bytes(2) == group.log_bytes(3),
+            f"three equal logs\n{group.logs()}",
+            _WAIT_S,
+        )
+    finally:
+        group.end()
+
+
+@pytest.mark.long
+def test_a_master_that_no_controller_confirms_refuses_messages(
+    places: Places, tmp_path: Path
+) -> None:
+    group = Group(places, tmp_path, "fenced", selfFenceEnable="true")
+    try:
+        broker = group.add()
+        assert group.wait_for_master() == 1
+        places.controller.pause()
+        with broker.client() as client:
+            wait_until(lambda: client.send("T", 0, b"late").code == 14, "refused", _WAIT_S)
+            assert "no controller has confirmed" in client.send("T", 0, b"late").remark
+            places.controller.resume()
+            wait_until(lambda: client.send("T", 0, b"again").code == 0, "taken", _WAIT_S)
+    finally:
+        places.controller.resume()
+        group.end()
 
 
 def has_all(broker: harness.Broker, bodies: Sequence[bytes]) -> bool:
