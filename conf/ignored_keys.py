@@ -242,6 +242,24 @@ IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values())
 IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""
 
+IGNORED_CONTROLLER_KEYS: Final = _keys(
+    """
+    clientCallbackExecutorThreads clientCloseSocketIfTimeout clientOnewaySemaphoreValue
+    clientAsyncSemaphoreValue clientWorkerThreads controllerRequestThreadPoolQueueCapacity
+    controllerThreadPoolNums controllerType electMasterMaxRetryCount enableShutdownGracefully
+    isProcessReadEvent jRaftElectionTimeoutMs jRaftGroupId jRaftScanWaitTimeoutMs jRaftServerId
+    jRaftSnapshotIntervalSecs jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
+    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+    metricsPromExporterHost metricsPromExporterPort processReadEvent scanNotActiveBrokerInterval
+    serverAsyncSemaphoreValue serverCallbackExecutorThreads serverNettyWorkerGroupEnable
+    serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
+    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
+    useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark
+    """
+)
+"""Of the controller: there is no raft, and requests run on the loop."""
+
 IGNORED_CONTAINER_KEYS: Final = _keys(
     """
     fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval

@@ -20,6 +20,7 @@ from setuptools import find_packages
 from broker import broker_startup
 from broker.container import container_startup
 from conf.config_fields import field_specs
+from controller import controller_startup
 from namesrv import namesrv_startup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "remoting": set(),
     "store": {"ipc"},
     "spark": set(),
-    "controller": {"remoting"},
+    "controller": {"conf", "remoting"},
     "ha": {"ipc", "store"},
     "namesrv": {"conf", "remoting"},
     "broker": {"conf", "ipc", "remoting", "store", "ha"},
@@ -660,6 +661,7 @@ SETTINGS_CLASSES = {
     *broker_startup.KEYS.classes,
     *container_startup.KEYS.classes,
     *namesrv_startup.KEYS.classes,
+    *controller_startup.KEYS.classes,
 }
 
 
