@@ -252,7 +252,6 @@ MANY_PARAMETERS = {
     "store.default_message_store.DefaultMessageStore.__init__": 12,
     "store.flush_consume_queue_service.FlushConsumeQueueService.__init__": 9,
     "store.generation_aware_reader.GenerationAwareReader.offset_by_timestamp": 9,
-    "store.recovery.recover_commit_log": 10,
     "store.reput_message_service.ReputMessageService.__init__": 15,
     "tools.chaos.disk_faults.DiskBreaker.__init__": 12,
     "tools.chaos.lost_master.lose_master": 9,
