@@ -125,9 +125,10 @@ CHOOSES_AT_IMPORT = {"broker": {"os", "conf.compiled_modules"}}
 OPEN_MODULES = {
     "conf.atomic_file": {"store", "ha"},
     "conf.config_fields": {"remoting", "store", "ha"},
+    "conf.ip_addresses": {"remoting", "ha"},
 }
 """Modules that import the standard library only, and the rooms to which they are open: those that
-write small files, and those whose settings classes declare their fields."""
+write small files, whose settings classes declare their fields, and that know peers by address."""
 ONLY_IN = {
     "selectors2": "remoting.selector_seam",
     "pyspark": "spark",
@@ -633,6 +634,24 @@ def test_parameters_that_belong_together_have_a_name() -> None:
         if number > MAX_PARAMETERS
     }
     assert many == MANY_PARAMETERS
+
+
+def test_abstract_methods_are_held() -> None:
+    """Of a class that is no ABC an instance can be made without them."""
+    loose = [
+        f"{module.name}.{node.name}"
+        for module in modules()
+        for node in module.nodes
+        if isinstance(node, ast.ClassDef)
+        and "abstractmethod" in {word for part in node.body for word in _decorators(part)}
+        and "ABC" not in {base.id for base in node.bases if isinstance(base, ast.Name)}
+    ]
+    assert loose == []
+
+
+def _decorators(part: ast.stmt) -> list[str]:
+    found = part.decorator_list if isinstance(part, ast.FunctionDef) else []
+    return [each.id for each in found if isinstance(each, ast.Name)]
 
 
 def test_functions_stay_readable() -> None:
