@@ -112,9 +112,8 @@ class ControllerConfig:
         found = []
         if self.controller_store not in STORES:
             known = " or ".join(STORES)
-            found.append(
-                ("controllerStore", f"{self.controller_store!a:.60} is not known; {known}")
-            )
+            text = f"controllerStore = {self.controller_store!a:.60} is not known; {known}"
+            found.append(("controllerStore", text))
         try:
             _ = self.address
         except ValueError as error:

@@ -3,6 +3,8 @@
 Reads requests on their pool's thread and has them decided on the loop's (ControllerService), from
 where the answers leave, once what they say is stored. 1005, 1009 and 1010 are about this controller
 itself; all others are answered by the leader only (2007). Java: ControllerRequestProcessor.
+
+Tested by tests/controller/test_recorded_answers.py.
 """
 
 from __future__ import annotations
@@ -14,20 +16,19 @@ from typing import Final
 from conf.changeable_settings import ChangeableSettings
 from conf.errors import ConfigError
 from conf.settings_change import ProtectedSettingError
+from controller.answer_writer import replicas_info, response_of
 from controller.broker_holders import BrokerHolders
 from controller.controller_config import ControllerConfig
-from controller.controller_messages import (
+from controller.controller_service import ControllerService, GroupSeen
+from controller.live_brokers import Heartbeat
+from controller.request_guard import RequestGuard
+from controller.request_reader import (
     ASKING_CODES,
     MAX_MEMBERS,
     broker_names_of,
     heartbeat_of,
-    replicas_info,
     request_of,
-    response_of,
 )
-from controller.controller_service import ControllerService, GroupSeen
-from controller.live_brokers import Heartbeat
-from controller.request_guard import RequestGuard
 from controller.requests import (
     AlterSyncStateSet,
     Answer,

@@ -3,6 +3,8 @@
 The composition root: constructs and wires, no policy. The loop runs on the thread that calls `run`
 (the process's main thread), so that an unexpected exception ends the process; the requests of
 brokers are read in a pool of one thread, in the order of their arrival. Java: ControllerManager.
+
+Tested by tests/controller/test_controller_main.py.
 """
 
 from __future__ import annotations

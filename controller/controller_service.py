@@ -5,6 +5,8 @@ Everything of it but the store is on the loop's thread. The store has a thread o
 slow disk holds up no heartbeat: what a swap or a load has found comes back as the core's next
 event. A write that fails may have come through; the core is told so (UNKNOWN) and tries again, half
 a second later each time. Knows no connection and no wire format.
+
+Tested by tests/controller/test_recorded_answers.py.
 """
 
 from __future__ import annotations
@@ -131,10 +133,8 @@ class ControllerService:
 
     def find(self, broker_name: str) -> GroupSeen | None:
         """A group as it is stored, and who of it is alive; None: there is none."""
-        group = self._core.find_group(broker_name)
-        if group is None:
-            return None
-        return GroupSeen(group, self._core.alive(broker_name, self._now_ms()))
+        found = self._core.find(broker_name, self._now_ms())
+        return None if found is None else GroupSeen(*found)
 
     def group_names(self) -> list[str]:
         """Of all groups."""

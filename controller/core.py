@@ -133,14 +133,13 @@ class ControllerCore:
         """Of the groups that are stored, on a leader."""
         return sorted(name for name, lane in self._lanes.items() if lane.stored.group is not None)
 
-    def find_group(self, broker_name: str) -> GroupState | None:
-        """A group as it is stored, on a leader; None: there is none, or it is not known."""
+    def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, frozenset[int]] | None:
+        """A group as it is stored, on a leader, and who of it is alive, by broker id; None: there
+        is none, or it is not known."""
         lane = self._lanes.get(broker_name)
-        return None if lane is None else lane.stored.group
-
-    def alive(self, broker_name: str, now_ms: int) -> frozenset[int]:
-        """Who of a group is alive, by broker id."""
-        return frozenset(self._live.alive(broker_name, now_ms))
+        if lane is None or lane.stored.group is None:
+            return None
+        return lane.stored.group, frozenset(self._live.alive(broker_name, now_ms))
 
     def step(self, event: Event, now_ms: int) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""

@@ -11,7 +11,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from controller.controller_messages import notice_command
+from controller.answer_writer import notice_command
 from controller.events import Notice
 from remoting.errors import RemotingError
 from remoting.remoting_client import RemotingClient
