@@ -228,7 +228,6 @@ MANY_PARAMETERS = {
     "broker.admin.admin_topic_processor.AdminTopicProcessor.__init__": 11,
     "broker.client.client_manage_processor.ClientManageProcessor.__init__": 9,
     "broker.send.send_message_processor.SendMessageProcessor.__init__": 11,
-    "broker.store_access.store_follower.StoreFollower.__init__": 11,
     "broker.wiring.message_services.MessageServices.__init__": 10,
     "broker.wiring.routes.RouteTable.__init__": 11,
     "broker.wiring.runtime_source.RuntimeSource.__init__": 11,
