@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
 from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import StoreCommands
+from broker.store_access.store_access import StoreAccess
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem
@@ -66,7 +66,7 @@ class AdminRuntimeProcessor(TableProcessor):
         runtime: RuntimeInfoSource,
         totals: BrokerStats,
         stats: BrokerStatsManager,
-        store: StoreCommands,
+        store: StoreAccess,
     ) -> None:
         super().__init__(
             {

@@ -23,8 +23,8 @@ from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.store_protocols import QueueOffsets, StoreCommands
-from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics
+from broker.store_access.store_access import StoreAccess
+from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.topic_attributes import check_message_type, parse_changes
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
@@ -67,12 +67,9 @@ class AdminTopicProcessor(TableProcessor):
         *,
         topics: TopicConfigManager,
         mappings: TopicQueueMappingManager,
-        system_topics: SystemTopics,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
-        times: QueueTimes,
-        store: StoreCommands,
+        store: StoreAccess,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
     ) -> None:
@@ -94,11 +91,10 @@ class AdminTopicProcessor(TableProcessor):
         """Replaced whole when a setting changes."""
         self._topics = topics
         self._mappings = mappings
-        self._system_topics = system_topics
+        self._system_topics = topics.system_topics
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
-        self._queue_offsets = queue_offsets
-        self._times = times
+        self._times = QueueTimes(store)
         self._store = store
         self._stats = stats
         self._is_slave = is_slave
@@ -249,7 +245,7 @@ class AdminTopicProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
-        min_offset, max_offset = self._queue_offsets.offsets(topic, queue_id)
+        min_offset, max_offset = self._store.offsets(topic, queue_id)
         newest_ms = (
             self._times.store_timestamp(topic, queue_id, max_offset - 1) if max_offset > 0 else 0
         )
