@@ -225,7 +225,6 @@ MANY_PARAMETERS = {
     "broker.slave.damage_repair_service.DamageRepairService.__init__": 10,
     "broker.slave.master_inspector.MasterInspector.__init__": 9,
     "broker.slave.slave_synchronize.SlaveSynchronize.__init__": 15,
-    "broker.store_access.store_access.StoreAccess.__init__": 10,
     "broker.store_access.store_follower.StoreFollower.__init__": 11,
     "broker.supervisor.supervisor.Supervisor.__init__": 12,
     "broker.wiring.replication.Replication.__init__": 10,

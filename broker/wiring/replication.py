@@ -205,7 +205,7 @@ class Replication:
             offsets=self._tables.offsets,
             delay_offsets=self._tables.schedule_offsets,
             groups=self._tables.groups,
-            delete_topic_queues=self._store.access.delete_topic_queues,
+            delete_topic_queues=self._store.store_commands.delete_topic_queues,
             compare_logs=self._compare_logs,
             find_objection=self._trust.find_objection,
             cut_log=self._cut_log,

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_commands import StoreCommands
 from remoting.body.heartbeat import SubscriptionData
 from remoting.frame import HEAD
 from remoting.remoting_codec import decode_command
@@ -89,8 +90,8 @@ class StoredMessage:
 
 
 @dataclass
-class FakeStore(StoreAccess):
-    """StoreAccess over lists.
+class FakeStore(StoreAccess, StoreCommands):
+    """StoreAccess and StoreCommands over lists.
 
     `queues` maps (topic, queue id) to (min offset, messages from there on).
     """

@@ -133,9 +133,9 @@ class World:
             self.config,
             topics=self.topics,
             mappings=self.mappings,
-            consumers=self.consumers,
             consumer_offsets=self.offsets,
             store=self.store,
+            commands=self.store,
             stats=self.stats,
             is_slave=lambda: self.is_slave,
         )

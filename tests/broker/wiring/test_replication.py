@@ -82,7 +82,8 @@ class World:
             ),
             SimpleNamespace(  # type: ignore[arg-type]
                 table=SimpleNamespace(),
-                access=SimpleNamespace(delete_topic_queues=None),
+                access=SimpleNamespace(),
+                store_commands=SimpleNamespace(delete_topic_queues=None),
                 commands=None,
                 claim_queue_offsets=None,
             ),
