@@ -67,7 +67,8 @@ WINGS: dict[str, set[str]] = {
     "pop": {"append", "filter", "processor", "settings", "topic"},
     "failover": {"settings"},
     "slave": {
-        *("offset", "out", "processor", "schedule", "settings", "subscription", "topic"),
+        *("offset", "out", "processor", "schedule", "settings", "store_access"),
+        *("subscription", "topic"),
     },
     "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
     "transaction": {"append", "metrics", "processor", "store_access", "timer", "topic"},
@@ -84,7 +85,7 @@ WINGS: dict[str, set[str]] = {
         *("schedule", "settings", "slave", "store_access", "subscription", "topic"),
     },
     "wiring": {
-        *("acl", "admin", "append", "auth", "client", "coldctr", "filter", "latency"),
+        *("acl", "admin", "append", "client", "coldctr", "filter", "latency"),
         *("longpolling", "metrics", "offset", "out", "pop", "processor", "pull", "schedule"),
         *("send", "settings", "slave", "store_access", "subscription", "timer", "topic"),
         "transaction",
@@ -144,7 +145,6 @@ MAX_MODULE_LINES = 600
 USUAL_MODULE_LINES = 400
 LIST_STEP = 20
 LONG_MODULES = {
-    "broker.admin.admin_offset_processor": 480,
     "broker.failover.member": 520,
     "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
@@ -155,7 +155,6 @@ LONG_MODULES = {
     "broker.pull.pull_message_reader": 420,
     "broker.send.send_message_processor": 440,
     "broker.slave.promotion": 480,
-    "broker.slave.slave_synchronize": 600,
     "broker.supervisor.supervisor": 440,
     "broker.timer.timer_dequeue_service": 420,
     "broker.topic.topic_config_manager": 500,
@@ -181,7 +180,6 @@ LONG_MODULES = {
 """Modules with more lines, and how many they may have: new ones are cut, and these only shrink."""
 USUAL_METHODS = 20
 MANY_METHODS = {
-    "broker.admin.admin_offset_processor.AdminOffsetProcessor": 23,
     "broker.client.consumer_manager.ConsumerManager": 21,
     "broker.failover.member.MemberCore": 28,
     "broker.filter.selector_parser._Builder": 21,
@@ -193,7 +191,6 @@ MANY_METHODS = {
     "broker.pop.pop_revive_service.PopReviveService": 29,
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,
     "broker.send.send_message_processor.SendMessageProcessor": 22,
-    "broker.slave.slave_synchronize.SlaveSynchronize": 31,
     "broker.supervisor.supervisor.Supervisor": 26,
     "broker.timer.timer_dequeue_service.TimerDequeueService": 27,
     "broker.topic.topic_config_manager.TopicConfigManager": 31,
@@ -226,22 +223,6 @@ MAX_FUNCTION_LINES = 100
 _NAMED = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MAX_PARAMETERS = 8
 MANY_PARAMETERS = {
-    "broker.admin.admin_offset_processor.AdminOffsetProcessor.__init__": 15,
-    "broker.admin.admin_reset_processor.AdminResetProcessor.__init__": 10,
-    "broker.admin.admin_topic_processor.AdminTopicProcessor.__init__": 11,
-    "broker.client.client_manage_processor.ClientManageProcessor.__init__": 9,
-    "broker.send.send_message_processor.SendMessageProcessor.__init__": 11,
-    "broker.slave.damage_repair_service.DamageRepairService.__init__": 10,
-    "broker.slave.master_inspector.MasterInspector.__init__": 9,
-    "broker.slave.slave_synchronize.SlaveSynchronize.__init__": 15,
-    "broker.store_access.store_follower.StoreFollower.__init__": 11,
-    "broker.supervisor.supervisor.Supervisor.__init__": 12,
-    "broker.wiring.message_services.MessageServices.__init__": 10,
-    "broker.wiring.replication.Replication.__init__": 10,
-    "broker.wiring.routes.RouteTable.__init__": 11,
-    "broker.wiring.runtime_source.RuntimeSource.__init__": 11,
-    "broker.wiring.server.ServerBuilder.__init__": 11,
-    "broker.wiring.transactional_messages.TransactionalMessages.__init__": 12,
     "conf.config_fields.setting": 9,
     "remoting.remoting_command.RemotingCommand.__init__": 9,
     "remoting.remoting_server.RemotingServer.__init__": 15,
