@@ -157,3 +157,19 @@ def test_bad_input_is_named(
         assert answer.code != 0
         assert answer.remark
         assert peer.call(1005, {}).code == 0
+
+
+def test_the_document_shows_the_table() -> None:
+    document = Path(__file__).parents[2] / "docs" / "access.md"
+    lines = document.read_text(encoding="utf-8").splitlines()
+    head = lines.index("| who, of a controller | changes state | request codes |")
+    rows = (
+        ("`adminAllowedAddresses`", "yes", OPERATOR_CODES),
+        ("the broker that it is about", "yes", BROKER_CODES),
+        ("everybody", "no", READING_CODES),
+    )
+    wanted = [
+        f"| {who} | {changes} | {', '.join(map(str, sorted(map(int, codes))))} |"
+        for who, changes, codes in rows
+    ]
+    assert lines[head + 2 : head + 2 + len(rows)] == wanted
