@@ -75,27 +75,38 @@ class RecoveryResult:
     tail: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LogEvidence:
+    """What earlier lives have left beside the log about it.
+
+    index_safe: an abnormal scan starts no later than the index' checkpoint. fences: those that are
+    known; None: unknown, all is scanned. known_end: the log had records up to there, which somebody
+    has truncated: what is missing is damage, and the log goes on behind it.
+    """
+
+    checkpoint: StoreCheckpoint
+    index_safe: bool = False
+    clean_exit: CleanExit | None = None
+    fences: LogFences | None = NO_FENCES
+    known_end: int = 0
+
+
 def recover_commit_log(
     queue: MappedFileQueue,
-    checkpoint: StoreCheckpoint,
+    evidence: LogEvidence,
     mode: RecoveryMode,
     *,
     check_crc: bool = True,
-    index_safe: bool = False,
-    clean_exit: CleanExit | None = None,
     progress: Progress | None = None,
-    fences: LogFences | None = NO_FENCES,
     is_replica: bool = False,
-    known_end: int = 0,
 ) -> RecoveryResult:
     """Find the end of a loaded log and its damage, keep and zero what is behind the end.
 
-    index_safe: an abnormal scan starts no later than the index' checkpoint. fences: those that are
-    known; None: unknown, all is scanned. is_replica: what is missing at the end comes again from
-    the master. known_end: the log had records up to there, which somebody has truncated: what is
-    missing is damage, and the log goes on behind it. Durable when it returns, except for the
-    fences. Raises StoreError, OSError.
+    is_replica: what is missing at the end comes again from the master. Durable when it returns,
+    except for the fences. Raises StoreError, OSError.
     """
+    checkpoint, fences = evidence.checkpoint, evidence.fences
+    clean_exit, known_end = evidence.clean_exit, evidence.known_end
     first = queue.min_offset
     if first is None:
         return _done(0, 0, None, "there are no commit log files")
@@ -112,7 +123,7 @@ def recover_commit_log(
     if start is None and mode is RecoveryMode.NORMAL:
         start = _normal_start(written)
     if start is None:
-        timestamp = checkpoint.min_timestamp(with_index=index_safe)
+        timestamp = checkpoint.min_timestamp(with_index=evidence.index_safe)
         start = _abnormal_start(queue, written, timestamp)
     scan = _Scan(
         queue,

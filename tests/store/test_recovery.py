@@ -17,7 +17,7 @@ from store.mapped_file_queue import MappedFileQueue
 from store.message_codec import decode_record, encode_record, read_store_timestamp
 from store.page_residency import sampled_residency
 from store.record_search import find_in_files
-from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
+from store.recovery import LogEvidence, RecoveryMode, RecoveryResult, recover_commit_log
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
 from tests.support.plain_log import FILE_SIZE, PlainLog
@@ -45,11 +45,9 @@ def recover(
     checkpoint.physic_msg_timestamp = flushed or checkpoint.physic_msg_timestamp
     result = recover_commit_log(
         queue,
-        checkpoint,
+        LogEvidence(checkpoint, clean_exit=word, fences=fences),
         mode,
-        clean_exit=word,
         check_crc=check_crc,
-        fences=fences,
         is_replica=is_replica,
     )
     queue.close()
@@ -82,7 +80,9 @@ def test_no_files(tmp_path: Path) -> None:
     queue = MappedFileQueue(tmp_path / "commitlog", FILE_SIZE)
     queue.load()
     for mode in RecoveryMode:
-        result = recover_commit_log(queue, StoreCheckpoint(tmp_path / "checkpoint"), mode)
+        result = recover_commit_log(
+            queue, LogEvidence(StoreCheckpoint(tmp_path / "checkpoint")), mode
+        )
         assert (result.min_phy_offset, result.max_phy_offset) == (0, 0)
 
 
@@ -330,7 +330,7 @@ def test_progress_is_told(log: PlainLog) -> None:
     told: list[tuple[int, int]] = []
     recover_commit_log(
         queue,
-        StoreCheckpoint(log.directory / "none"),
+        LogEvidence(StoreCheckpoint(log.directory / "none")),
         ABNORMAL,
         progress=lambda done, total: told.append((done, total)),
     )
@@ -455,7 +455,7 @@ def test_golden_stores(tmp_path: Path, name: str, mode: RecoveryMode, files: int
     before = [path.read_bytes() for path in sorted((root / "commitlog").iterdir())]
     queue = MappedFileQueue(root / "commitlog", 16384)
     queue.load()
-    result = recover_commit_log(queue, StoreCheckpoint.load(root / "checkpoint"), mode)
+    result = recover_commit_log(queue, LogEvidence(StoreCheckpoint.load(root / "checkpoint")), mode)
     assert result.max_phy_offset == 24364 + 367
     assert [path.read_bytes() for path in sorted((root / "commitlog").iterdir())] == before[:files]
     assert check_store(root).is_clean
