@@ -21,6 +21,7 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
@@ -533,16 +534,16 @@ class HotPathWorld:
         self.timers = TimerHook(
             TIMERS, lambda slot_ms: self.in_slot.get(slot_ms, 0), self.clock, self.topics
         )
+        self.writable_log = WritableLog(
+            self.log, self.append_queue, self.waiters, AchievedDurability(self.page.counters, 2)
+        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
-            self.log,
-            self.append_queue,
+            self.writable_log,
             self.topics,
             self.groups.find_or_create,
-            self.waiters,
             self.stats,
             self.new_topics,
-            AchievedDurability(self.page.counters, 2),
             self.timers,
             self.mappings,
         )

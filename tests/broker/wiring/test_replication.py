@@ -65,6 +65,7 @@ class World:
                 metric_slots=None,  # type: ignore[arg-type]
                 config_file=None,
                 changed=None,  # type: ignore[arg-type]
+                on_failure=lambda _service, _error: None,
             ),
             BrokerIdentity(
                 cluster_name="C",
