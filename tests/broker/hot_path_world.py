@@ -72,6 +72,7 @@ from store.consume_queue_reader import ConsumeQueueReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.generation_aware_reader import GenerationAwareReader
+from store.log_dispatch import dispatch_range
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
@@ -80,7 +81,6 @@ from store.queue_room import QueueRoom
 from store.record import Record
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
 from tests.support.frame_decoder import FrameDecoder
 from tests.support.shared_memory import close_page, close_table, fresh_page
