@@ -38,20 +38,20 @@ MAY_IMPORT: dict[str, set[str]] = {
 """The rooms and whom they may import (docs/ARCHITECTURE.md). A room may also import itself."""
 WINGS: dict[str, set[str]] = {
     "settings": set(),
-    "latency": set(),
+    "latency": {"settings"},
     "supervisor": set(),
     "topic": {"settings"},
     "offset": set(),
     "subscription": {"settings", "topic"},
     "filter": {"settings"},
     "longpolling": {"filter"},
-    "coldctr": {"longpolling", "topic"},
+    "coldctr": {"longpolling", "settings", "topic"},
     "out": {"settings", "topic"},
     "acl": {"out", "settings", "topic"},
     "auth": {"acl", "settings", "topic"},
     "append": {"latency", "topic"},
-    "schedule": {"append", "topic"},
     "store_access": {"append", "longpolling"},
+    "schedule": {"append", "out", "store_access", "topic"},
     "processor": {"acl", "append", "store_access", "topic"},
     "client": {
         "filter",
@@ -68,15 +68,20 @@ WINGS: dict[str, set[str]] = {
     "slave": {
         *("offset", "out", "processor", "schedule", "settings", "subscription", "topic"),
     },
-    "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
-    "transaction": {"append", "metrics", "processor", "store_access", "timer", "topic"},
+    "metrics": {
+        *("client", "offset", "settings", "slave", "store_access", "subscription", "supervisor"),
+        "topic",
+    },
+    "transaction": {
+        *("append", "client", "metrics", "offset", "processor", "store_access", "timer", "topic"),
+    },
     "send": {
         *("append", "metrics", "processor", "settings", "store_access", "timer", "topic"),
         "transaction",
     },
     "pull": {
-        *("coldctr", "filter", "longpolling", "metrics", "offset", "processor"),
-        *("store_access", "topic"),
+        *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),
+        *("processor", "settings", "store_access", "topic"),
     },
     "admin": {
         *("acl", "auth", "client", "coldctr", "filter", "metrics", "offset", "out", "processor"),
@@ -150,7 +155,7 @@ LONG_MODULES = {
     "broker.pop.pop_revive_service": 540,
     "broker.pull.pull_message_processor": 460,
     "broker.pull.pull_message_reader": 420,
-    "broker.send.send_message_processor": 440,
+    "broker.send.send_message_processor": 420,
     "broker.slave.promotion": 480,
     "broker.slave.slave_synchronize": 600,
     "broker.supervisor.supervisor": 440,
@@ -191,7 +196,7 @@ MANY_METHODS = {
     "broker.send.send_message_processor.SendMessageProcessor": 22,
     "broker.slave.slave_synchronize.SlaveSynchronize": 31,
     "broker.supervisor.supervisor.Supervisor": 26,
-    "broker.timer.timer_dequeue_service.TimerDequeueService": 27,
+    "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
     "broker.topic.topic_config_manager.TopicConfigManager": 31,
     "broker.wiring.replication.Replication": 23,
     "ha.ha_client.HAClient": 26,
