@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
+from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.client.query_assignment_processor import (
     AssignmentParts,
@@ -110,15 +111,15 @@ class Outside:
         self.replication: Final = Replication(
             resources,
             self.identity,
-            self._client,
             api,
             store,
             tables,
-            acl,
             min_broker_id_changed=self.acting.notified,
             master_is_silent=lambda: self.registration.master_is_silent(),
             on_failure=resources.on_failure,
         )
+        if acl is not None:
+            self.replication.synchronize.also_copied.append(AclSynchronize(api, acl).sync)
         self._escape: Final = (
             DelayedEscapeService(
                 lambda: self.acting.may_deliver,

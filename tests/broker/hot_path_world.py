@@ -40,6 +40,7 @@ from broker.send.send_settings import SendSettings
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.durability_follower import DurabilityFollower
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -598,14 +599,15 @@ class HotPathWorld:
             self.page,
             self.bell,
             self.table,
-            self.log,
-            self.waiters,
             self.hold,
+            DurabilityFollower(self.page, self.waiters, self.clock, replicas_needed=1),
             self.clock,
-            now_ms=lambda: self.clock_steps.now_ms(),
-            replicas_needed=1,
+            begin_turn=self._begin_turn,
             publish_counts=self.stats.publish,
         )
+
+    def _begin_turn(self) -> None:
+        self.log.now_ms = self.clock_steps.now_ms()
 
     def _build_services(self, root: Path) -> None:
         self.schedule_offsets = ScheduleOffsetManager(root / "config" / "delayOffset.json")
