@@ -10,7 +10,7 @@ RocketMQ never copies these files, so a slave promoted there has none of the cha
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.out.broker_outer_api import BrokerAnswerError
 from conf.errors import ConfigError
@@ -20,6 +20,7 @@ from remoting.request_code import RequestCode
 
 if TYPE_CHECKING:
     from broker.acl.plain_permission_manager import PlainPermissionManager
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +36,10 @@ _TROUBLE: Final = (
 """Errors of the network, of the master's response and of the disk."""
 
 
-class FileSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
-
-
 class AclSynchronize:
     """Owned by: the thread that runs the synchronization round."""
 
-    def __init__(self, api: FileSource, files: PlainPermissionManager) -> None:
+    def __init__(self, api: BrokerOuterAPI, files: PlainPermissionManager) -> None:
         self._api = api
         self._files = files
         self._last_problem = ""

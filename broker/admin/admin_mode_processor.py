@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from broker.admin.admin_ha_processor import HA_TIMEOUT_MS, HaCommands
+from broker.admin.admin_ha_processor import HA_TIMEOUT_MS
 from broker.processor.table_processor import TableProcessor
-from ipc.command_channel import CommandError
+from ipc.command_channel import CommandClient, CommandError
 from remoting.body.controller import EpochEntryCache
 from remoting.body.sync_state_set import SyncStateSet
 from remoting.command_custom_header import decode_header
@@ -39,7 +39,7 @@ _CONFIG_TYPES: Final = frozenset({"topics", "subscriptiongroups", "consumeroffse
 class AdminModeProcessor(TableProcessor):
     """See the module."""
 
-    def __init__(self, ha: HaCommands | None = None) -> None:
+    def __init__(self, ha: CommandClient | None = None) -> None:
         """ha: in controller mode, who knows the epochs."""
         self._ha = ha
         super().__init__(
@@ -112,7 +112,7 @@ class AdminModeProcessor(TableProcessor):
         )
         return request.response(ResponseCode.SUCCESS)
 
-    def _pass_on(self, ha: HaCommands, remote: str, request: RemotingCommand) -> None:
+    def _pass_on(self, ha: CommandClient, remote: str, request: RemotingCommand) -> None:
         """What is lost here the member hears by itself, within syncBrokerMetadataPeriod."""
         fields, body = dict(request.ext_fields), request.body.decode(errors="replace")
         try:

@@ -32,9 +32,10 @@ from ipc.control_page import ControlPage
 from ipc.kept_heap import keep_freed_memory
 from store.clean_commit_log_service import RetentionRules
 from store.controller_mode import ControlledRole, FixedRole, RoleNow
-from store.default_message_store import DefaultMessageStore
+from store.default_message_store import DefaultMessageStore, StoreHooks
 from store.errors import FlushFailedError, StoreError
 from store.rebuild_consume_queue_service import REBUILD_QUEUE
+from store.store_progress import StoreBells
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +55,19 @@ def main(child: Child) -> None:
         options.store,
         child.page,
         child.boot.queue_table_fd,
-        child.bell("store"),
-        readers.ring,
+        StoreBells(
+            child.bell("store"),
+            readers.ring,
+            readers.ring_for_moves,
+            child.bell("ha").ring if may_follow else ring_nobody,
+        ),
         clock,
         service_guard("store", _exit_code),
-        find_compaction_topics=CompactionTopics(options.store.config_path / "topics.json").find,
-        ring_for_moves=readers.ring_for_moves,
-        ring_replicator=child.bell("ha").ring if may_follow else ring_nobody,
         role=_role(options, child.page),
-        count_timers=TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
+        hooks=StoreHooks(
+            CompactionTopics(options.store.config_path / "topics.json").find,
+            TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
+        ),
     )
     try:
         store.open()

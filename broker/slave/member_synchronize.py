@@ -11,29 +11,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI, TimerCheckPointAnswer
-from broker.slave.slave_synchronize import SlaveSynchronize, vip_address
+from broker.slave.cut_log import CutLog
+from broker.slave.offset_synchronize import OffsetSynchronize
+from broker.slave.slave_synchronize import MasterChecks, SlaveSynchronize
+from broker.slave.topic_group_synchronize import TopicGroupSynchronize, vip_address
 from ha.control_slots import MASTER_LINKED
+from ipc.clock import Clock
+from ipc.control_page import ControlPage
 from remoting.request_code import RequestCode
 
 
-class CopiedTables:
-    """The master's tables, asked for with the lock on ours let go (TableSource, and 60)."""
+class CopiedTables(BrokerOuterAPI):
+    """The master's tables, asked for with the lock on ours let go. Asks no name server."""
 
     def __init__(self, api: BrokerOuterAPI) -> None:
-        self._api: Final = api
+        super().__init__(api.client, [])
         self.lock: Final = threading.Lock()
         """Held while a round changes tables."""
         self.master: str | None = None
         """Who may be copied now; changed under the lock."""
 
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """See TableSource. Raises BrokerAnswerError if it is not our master any more."""
+        """See BrokerOuterAPI. Raises BrokerAnswerError if it is not our master any more."""
         self.lock.release()
         try:
-            return self._api.get_table(broker, code, timeout_ms)
+            return super().get_table(broker, code, timeout_ms)
         finally:
             self._take_lock(broker)
 
@@ -41,7 +46,7 @@ class CopiedTables:
         """See BrokerOuterAPI. Raises BrokerAnswerError if it is not our master any more."""
         self.lock.release()
         try:
-            return self._api.get_timer_check_point(broker, timeout_ms)
+            return super().get_timer_check_point(broker, timeout_ms)
         finally:
             self._take_lock(broker)
 
@@ -71,19 +76,16 @@ class MemberSynchronize(SlaveSynchronize):
         self,
         own_address: str,
         source: CopiedTables,
-        *,
-        delete_topic_queues: Callable[[str], None],
-        **parts: Any,
+        known: TopicGroupSynchronize,
+        offsets: OffsetSynchronize,
+        cut_log: CutLog,
+        on_silence: Callable[[], None],
+        page: ControlPage,
+        clock: Clock,
     ) -> None:
-        """parts: as of SlaveSynchronize."""
-        super().__init__(
-            own_address,
-            source,
-            delete_topic_queues=source.without_lock(delete_topic_queues),
-            compare_logs=self._compare_by_link,
-            find_objection=self._find_link_objection,
-            **parts,
-        )
+        """source: from where `known` and `offsets` copy. on_silence: see MasterChecks."""
+        checks = MasterChecks(self._find_link_objection, self._compare_by_link, on_silence)
+        super().__init__(own_address, known, offsets, cut_log, checks, page, clock)
         self._source = source
 
     def follow(self, master: str) -> None:

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from broker.out.broker_outer_api import BrokerAnswerError, TimerCheckPointAnswer
-from broker.slave.remote_log import TableSource, fetch_log_end
+from broker.out.broker_outer_api import BrokerAnswerError
+from broker.slave.remote_log import fetch_log_end
 from remoting.errors import RemotingError
 from store.control_slots import MAX_PHY_OFFSET
 from store.timer.timer_checkpoint import TimerCheckpoint
 from store.timer.timer_slots import TIMER_MASTER_QUEUE_OFFSET, TIMER_READ_TIME_MS
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
 
 log = logging.getLogger(__name__)
 
@@ -28,17 +31,10 @@ _TIMEOUT_MS: Final = 3_000
 _MOST_WAITING: Final = 100
 
 
-class TimerSource(TableSource, Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
-        """60. Raises RemotingError, BrokerAnswerError."""
-
-
 class TimerSynchronize:
     """Owned by: the thread that runs the synchronization round."""
 
-    def __init__(self, api: TimerSource, counters: memoryview[int]) -> None:
+    def __init__(self, api: BrokerOuterAPI, counters: memoryview[int]) -> None:
         """counters: of the control page."""
         self._api = api
         self._counters = counters

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.member_registration import Registered
@@ -26,18 +25,19 @@ from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_flushed_offset import MasterFlushedOffset
 from broker.slave.member_synchronize import CopiedTables, MemberSynchronize
+from broker.slave.message_request_mode_synchronize import MessageRequestModeSynchronize
+from broker.slave.offset_synchronize import OffsetSynchronize
 from broker.slave.promotion import PromotionOutlook
+from broker.slave.timer_synchronize import TimerSynchronize
+from broker.slave.topic_group_synchronize import TopicGroupSynchronize
 from broker.slave.trusted_master import TrustedMaster
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.damage_repair import DamageRepair
-from broker.wiring.follow_ups import follow_ups
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ha.control_slots import MASTER_LINKED, MEMBER_ORDER, MemberRole
 from ipc.command_channel import Arguments, CommandClient, CommandError
 from ipc.scheduled_executor import ScheduledExecutor
-from ipc.service_thread import FailureHandler
-from remoting.remoting_client import RemotingClient
 from store.control_slots import MAX_PHY_OFFSET
 
 log = logging.getLogger(__name__)
@@ -49,17 +49,6 @@ RegisterMember = Callable[[int, int, str | None], Registered]
 """MemberRegistration.register_member."""
 
 
-class ReplicationParts(NamedTuple):
-    """The parts of the broker that replication concerns."""
-
-    client: RemotingClient
-    api: BrokerOuterAPI
-    store: StoreSide
-    tables: BrokerTables
-    acl: PlainPermissionManager | None
-    """None when aclEnable is false."""
-
-
 class MemberReplication:
     """See the module. Owned by: the main thread of process `remoting`."""
 
@@ -67,17 +56,16 @@ class MemberReplication:
         self,
         resources: ProcessResources,
         identity: BrokerIdentity,
-        parts: ReplicationParts,
+        api: BrokerOuterAPI,
+        store: StoreSide,
+        tables: BrokerTables,
         *,
         on_loop: Callable[[Callable[[], None]], None],
         register: RegisterMember,
         master_is_silent: Callable[[], None],
-        on_failure: FailureHandler,
     ) -> None:
         """on_loop: runs a function on the loop, later. register: with all name servers, at once.
-        master_is_silent: BrokerRegistration's. on_failure: of the thread that answers process
-        ha."""
-        client, api, store, tables, acl = parts
+        master_is_silent: BrokerRegistration's."""
         options, page, clock = resources.options, resources.page, resources.clock
         self._options = options
         self._role = resources.role
@@ -99,44 +87,30 @@ class MemberReplication:
         self._trust = TrustedMaster(options.ha)
         self._members = GroupMembers(identity, api)
         self._cut_log = CutLog(options.store.root)
-        source = CopiedTables(api)
-        self._synchronize = MemberSynchronize(
-            identity.broker_addr,
-            source,
-            delete_topic_queues=store.store_commands.delete_topic_queues,
-            topics=tables.topics,
-            mappings=tables.mappings,
-            offsets=tables.offsets,
-            delay_offsets=tables.schedule_offsets,
-            groups=tables.groups,
-            cut_log=self._cut_log,
-            page=page,
-            clock=clock,
-            on_silence=master_is_silent,
-            and_then=follow_ups(
-                source, self._counters, tables, acl, options.store, lambda _master: None
-            ),
+        self.table_source: Final = CopiedTables(api)
+        self.synchronize: Final = self._build_synchronize(
+            resources, store, tables, master_is_silent
         )
         self.damage_repair: Final = DamageRepair(
             resources,
-            client,
+            api.client,
             self._members.fetch_member_ips,
             self._is_proved,
             None,
             store.commands,
             store.claim_queue_offsets,
-            on_failure=on_failure,
+            on_failure=resources.on_failure,
         )
         self._requests = HaRequestService(
             resources.channels["remoting<-ha"],
             {"register_member": self._register_member},
             clock,
-            on_failure=on_failure,
+            on_failure=resources.on_failure,
         )
         self.processor: Final = AdminHAProcessor(
             self._ha_identity,
             ha=self.ha,
-            slave_sync=self._synchronize.status,
+            slave_sync=self.synchronize.status,
             promotion=_no_promotion_by_hand,
             update_master=_ignore_peer,
             min_broker_id_changed=lambda _peer: None,
@@ -145,6 +119,40 @@ class MemberReplication:
                 taken_at_startup=options.store.sync_master_flush_offset_when_startup,
             ),
         )
+
+    def _build_synchronize(
+        self,
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        on_silence: Callable[[], None],
+    ) -> MemberSynchronize:
+        source = self.table_source
+        known = TopicGroupSynchronize(
+            source,
+            tables.topics,
+            tables.mappings,
+            tables.groups,
+            source.without_lock(store.store_commands.delete_topic_queues),
+            self._counters,
+        )
+        synchronize = MemberSynchronize(
+            self._identity.broker_addr,
+            source,
+            known,
+            OffsetSynchronize(
+                source, tables.offsets, tables.schedule_offsets, known, self._cut_log
+            ),
+            self._cut_log,
+            on_silence,
+            resources.page,
+            resources.clock,
+        )
+        modes = MessageRequestModeSynchronize(source, tables.request_modes)
+        synchronize.also_copied.append(modes.sync)
+        if self._options.store.timer_wheel_enable:
+            synchronize.also_copied.append(TimerSynchronize(source, self._counters).sync)
+        return synchronize
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -155,7 +163,7 @@ class MemberReplication:
         self._executor = executor
         self._requests.start()
         self.damage_repair.service.start()
-        self._synchronize.schedule_on(executor, self._options.broker)
+        self.synchronize.schedule_on(executor, self._options.broker)
         executor.schedule("follow-role", self._tick, first_delay_ms=0, period_ms=_TICK_MS)
 
     def before_first_registration(self) -> None:
@@ -171,7 +179,7 @@ class MemberReplication:
     def role_changed(self) -> None:
         """Another role, or another epoch: whoever was followed is followed no more. Loop thread;
         waits only for what is being put into the tables just now."""
-        self._synchronize.end()
+        self.synchronize.end()
         self._master_address = None
         if self._executor is not None:
             self._executor.submit("ask-role", self._ask_role)
@@ -182,7 +190,7 @@ class MemberReplication:
         linked = bool(self._counters[MASTER_LINKED])
         opened, self._was_linked = linked and not self._was_linked, linked
         if opened and self._master_address is not None:
-            self._synchronize.link_opened()
+            self.synchronize.link_opened()
 
     def _ask_role(self) -> None:
         """Which master a follower follows, and under which id; once for each order."""
@@ -206,7 +214,7 @@ class MemberReplication:
         if address is not None:
             self._known_order = order
             self._master_address = address
-            self._synchronize.follow(address)
+            self.synchronize.follow(address)
 
     def on_master(self, master_addr: str | None, ha_addr: str | None) -> None:
         """A MasterListener: what a registration says of the master. Only the HA address of the one

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
+from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.client.query_assignment_processor import (
     AssignmentParts,
@@ -38,7 +39,7 @@ from broker.settings.startup_options import StartupOptions
 from broker.slave.acting_master import ActingMaster
 from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.wiring.broker_tables import BrokerTables
-from broker.wiring.member_replication import MemberReplication, ReplicationParts
+from broker.wiring.member_replication import MemberReplication
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
@@ -46,7 +47,6 @@ from ha.control_slots import MASTER_LINKED
 from ipc.command_channel import CommandClient
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
-from ipc.service_thread import FailureHandler
 from remoting.signature import RequestSigner
 
 
@@ -61,12 +61,9 @@ class Outside:
         executor: ScheduledExecutor,
         acl: PlainPermissionManager | None,
         signer: RequestSigner | None,
-        *,
         on_loop: Callable[[Callable[[], None]], None],
-        on_failure: FailureHandler,
     ) -> None:
-        """signer: of our requests to other brokers. on_loop: runs a function on the loop, later.
-        on_failure: of the thread that answers process `ha`."""
+        """signer: of our requests to other brokers. on_loop: runs a function on the loop, later."""
         options = resources.options
         self._role: Final = resources.role
         self._broker: Final = options.broker
@@ -118,8 +115,10 @@ class Outside:
         )
         self._member: MemberRegistration | None = None
         """In controller mode: `registration`."""
-        parts = ReplicationParts(self._client, api, store, tables, acl)
-        self.replication: Final = self._make_replication(resources, parts, on_loop, on_failure)
+        self.replication: Final = self._make_replication(resources, api, store, on_loop)
+        if acl is not None:
+            copy = AclSynchronize(self.replication.table_source, acl).sync
+            self.replication.synchronize.also_copied.append(copy)
         self._escape: Final = (
             DelayedEscapeService(
                 lambda: self.acting.may_deliver,
@@ -128,7 +127,7 @@ class Outside:
                 tables.schedule_offsets,
                 EscapeBridge(self.identity, api, self._client, resources.clock),
                 resources.clock,
-                on_failure=on_failure,
+                on_failure=resources.on_failure,
             )
             if not self._role.changes
             and options.store.is_slave
@@ -158,9 +157,9 @@ class Outside:
     def _make_replication(
         self,
         resources: ProcessResources,
-        parts: ReplicationParts,
+        api: BrokerOuterAPI,
+        store: StoreSide,
         on_loop: Callable[[Callable[[], None]], None],
-        on_failure: FailureHandler,
     ) -> Replication | MemberReplication:
         def master_is_silent() -> None:
             self.registration.master_is_silent()
@@ -169,19 +168,22 @@ class Outside:
             return MemberReplication(
                 resources,
                 self.identity,
-                parts,
+                api,
+                store,
+                self._tables,
                 on_loop=on_loop,
                 register=self._register_member,
                 master_is_silent=master_is_silent,
-                on_failure=on_failure,
             )
         return Replication(
             resources,
             self.identity,
-            *parts,
+            api,
+            store,
+            self._tables,
             min_broker_id_changed=self.acting.notified,
             master_is_silent=master_is_silent,
-            on_failure=on_failure,
+            on_failure=resources.on_failure,
         )
 
     def _make_registration(self, page: ControlPage, api: BrokerOuterAPI) -> BrokerRegistration:

@@ -18,6 +18,7 @@ from ipc.bell import Bell
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlots
+from ipc.service_thread import FailureHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class ProcessResources:
     with the role of a slave, which every part begins with
     bells: "remoting", which wakes this process, "store" and "ha"
     channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)
+    on_failure: hears of a thread of ours that died of a bug
     config_file: the -c file, absolute; None when the broker was started without one
     """
 
@@ -41,6 +43,7 @@ class ProcessResources:
     kept_sends: KeptSends | None = None
     config_file: Path | None
     changed: ChangedSettings
+    on_failure: FailureHandler
     role: CurrentRole = field(init=False)
     """The broker's role now, one object for all parts."""
 

@@ -21,8 +21,9 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.pull.batch_pull import BatchPull
 from broker.pull.pull_message_processor import PullMessageProcessor
@@ -39,6 +40,7 @@ from broker.send.send_settings import SendSettings
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.durability_follower import DurabilityFollower
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -70,6 +72,7 @@ from store.consume_queue_reader import ConsumeQueueReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.generation_aware_reader import GenerationAwareReader
+from store.log_dispatch import dispatch_range
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
@@ -78,7 +81,6 @@ from store.queue_room import QueueRoom
 from store.record import Record
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
 from tests.support.frame_decoder import FrameDecoder
 from tests.support.shared_memory import close_page, close_table, fresh_page
@@ -506,11 +508,10 @@ class HotPathWorld:
             is_slave=False,
             max_delay_level=18,
         )
-        fast_failure = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
         self.append_queue = AppendQueue(
             self.log,
             self.clock,
-            BrokerFastFailure(fast_failure, self.page, self.clock),
+            BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), self.page, self.clock),
             lambda: self.not_writable,
             capacity=100,
         )
@@ -532,16 +533,16 @@ class HotPathWorld:
         self.timers = TimerHook(
             TIMERS, lambda slot_ms: self.in_slot.get(slot_ms, 0), self.clock, self.topics
         )
+        self.writable_log = WritableLog(
+            self.log, self.append_queue, self.waiters, AchievedDurability(self.page.counters, 2)
+        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
-            self.log,
-            self.append_queue,
+            self.writable_log,
             self.topics,
             self.groups.find_or_create,
-            self.waiters,
             self.stats,
             self.new_topics,
-            AchievedDurability(self.page.counters, 2),
             self.timers,
             self.mappings,
         )
@@ -601,14 +602,15 @@ class HotPathWorld:
             self.page,
             self.bell,
             self.table,
-            self.log,
-            self.waiters,
             self.hold,
+            DurabilityFollower(self.page, self.waiters, self.clock, replicas_needed=1),
             self.clock,
-            now_ms=lambda: self.clock_steps.now_ms(),
-            replicas_needed=1,
+            begin_turn=self._begin_turn,
             publish_counts=self.stats.publish,
         )
+
+    def _begin_turn(self) -> None:
+        self.log.now_ms = self.clock_steps.now_ms()
 
     def _build_services(self, root: Path) -> None:
         self.schedule_offsets = ScheduleOffsetManager(root / "config" / "delayOffset.json")

@@ -18,10 +18,11 @@ from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
 from store.compaction.compaction_reader import CompactionReader, ReadLimits
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET
-from store.default_message_store import DefaultMessageStore
+from store.default_message_store import DefaultMessageStore, StoreHooks
 from store.message import Message
 from store.message_codec import decode_record, encode_host
 from store.message_store_config import MessageStoreConfig
+from store.store_progress import StoreBells
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import fresh_page
@@ -71,11 +72,10 @@ class CompactionLife:
             self.config,
             self.page,
             self._table_fd,
-            Bell(self.page, ProcessIndex.STORE, self._bell_fd),
-            self._ring,
+            StoreBells(Bell(self.page, ProcessIndex.STORE, self._bell_fd), self._ring),
             self.clock,
             self._fail,
-            find_compaction_topics=lambda: self._topics,
+            hooks=StoreHooks(lambda: self._topics),
         )
 
     def _ring(self) -> None:
