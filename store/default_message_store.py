@@ -207,7 +207,7 @@ class DefaultMessageStore:
         self._derived.close()
         self._progress.write_checkpoint()
         is_final = writer_has_stopped and all(results) and not failed
-        if is_final and self._role.is_slave():
+        if is_final and self._role.is_slave() and not self._role.is_controlled:
             cut_incomplete_record(self._config, self._page, self._derived)
         if is_final and self._services and self._reput.is_through:
             self._allocate.delete_unused_files()

@@ -3,9 +3,9 @@
 Used by process `store`: by recovery, and by dispatch when it meets bytes that are no record. A
 record counts when its magic, its sizes, its own physicalOffset and its CRC are right: bytes that
 are no record practically never are all that. One of an older use of the file (a Java broker leaves
-what it cuts off) may be: it is older than what lies before it, and does not count. The search
-looks for the magic with bytes.find, not byte by byte, and steps over what the file system knows to
-be empty. `guess_queue` reads what a damaged record still says. It changes nothing.
+what it cuts off) may be: it is older than what lies before it (BelievedTime), and does not count.
+The search looks for the magic with bytes.find, not byte by byte, and steps over what the file
+system knows to be empty. `guess_queue` reads what a damaged record still says. It changes nothing.
 
 Tested by tests/store/test_recovery.py.
 """
@@ -141,7 +141,7 @@ def find_in_view(
     without one.
 
     limit: where in `view` a record must have ended. file_start: the log position of view[0].
-    not_before: store timestamp (ms) of the newest record before; an older one does not count.
+    not_before: ms (BelievedTime); a record that was stored before does not count.
     """
     for at in range(position, end, _STEP):
         size = min(_STEP, end - at)

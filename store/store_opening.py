@@ -40,15 +40,14 @@ from store.control_slots import (
 )
 from store.controller_mode import RoleNow
 from store.derived_files import DerivedFiles
-from store.errors import StoreError
 from store.known_directories import KnownDirectories
-from store.log_fences import NO_FENCES, LogFences, fences_path
+from store.log_fences import NO_FENCES, LogFences, check_fences_place
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
 from store.queue_tails import known_end
-from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
+from store.recovery import LogClues, RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.reput_message_service import dispatch_range
 from store.resync_request import REQUEST_NAME
@@ -111,7 +110,7 @@ class StoreOpening:
                 repair.rewrite_files()
             perform_request(self._config, self._beat)
             known.check()
-            _check_fences_place(self._config)
+            check_fences_place(self._config.log_directories)
         self._config.log_directories.make()
         make_directory(self._config.consume_queue_path)
         self._progress.load_checkpoint(rejoins=rejoins)
@@ -140,13 +139,16 @@ class StoreOpening:
             files,
             self._checkpoint,
             RecoveryMode.ABNORMAL if crashed else RecoveryMode.NORMAL,
+            LogClues(
+                now_ms=self._clock.now_ms(),
+                clean_exit=clean_exit,
+                fences=fences,
+                is_replica=_counts_as_replica(self._role, clean_exit),
+                known_end=known_end(config, files, clean_exit),
+            ),
             check_crc=config.check_crc_on_recover,
             index_safe=config.message_index_enable and config.message_index_safe,
-            clean_exit=clean_exit,
             progress=self._report_progress("commit log"),
-            fences=fences,
-            is_replica=_counts_as_replica(self._role, clean_exit),
-            known_end=known_end(config, files, clean_exit),
         )
         files.close()
         self._mark_open()
@@ -456,20 +458,6 @@ def _begin_role(role: RoleNow, progress: StoreProgress, derived: DerivedFiles) -
     if role.is_controlled and end < stored:
         progress.write_checkpoint()
     return end
-
-
-def _check_fences_place(config: MessageStoreConfig) -> None:
-    """Raises StoreError: another directory than the first has become the first, and what is
-    known of damage would be lost."""
-    wanted = fences_path(config.commit_log_path)
-    for directory in config.log_directories:
-        found = fences_path(directory)
-        if found.exists() and not wanted.exists():
-            raise StoreError(
-                f"{found} lists damage in the log and belongs next to the directory that "
-                f"storePathCommitLog names first: name that one first, or move it to {wanted} "
-                "(with -digests and -scrub.json)"
-            )
 
 
 def _flushed_with_units(repair: CacheRepair, found: RecoveryResult) -> int | None:

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -37,7 +37,7 @@ _MANY_DUE: Final = 64
 an orderly stop does not wait that long."""
 
 
-class StoredQueueTable(Generic[QueueT]):
+class StoredQueueTable(ABC, Generic[QueueT]):
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method."""
 
     def __init__(
