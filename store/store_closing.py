@@ -7,7 +7,6 @@ changes the log, after the log's writer has. It knows no services.
 from __future__ import annotations
 
 import logging
-from typing import Final
 
 from ipc.control_page import ControlPage
 from store.careful_dispatch import read_chunk
@@ -28,25 +27,18 @@ from store.record_arrays import ScanEnd
 
 log = logging.getLogger(__name__)
 
-_CHUNK: Final = 4 << 20
-
 
 def cut_incomplete_record(
     config: MessageStoreConfig, page: ControlPage, derived: DerivedFiles
 ) -> None:
     """Cut off an incomplete last record, which a slave may have received: the next start requests
-    it again. What is not dispatched before it, since it is not confirmed, stays. Raises StoreError,
-    OSError."""
+    it again. Raises StoreError, OSError."""
     counters = page.counters
     start, end = counters[DISPATCHED_OFFSET], counters[MAX_PHY_OFFSET]
-    while start < end:
-        records, following = read_chunk(derived.source, start, end, _CHUNK, derived.extractor)
-        if following == start:
-            break
-        start = following
-    else:
+    if start >= end:
         return
-    if records.end is ScanEnd.INVALID:
+    records, following = read_chunk(derived.source, start, end, end - start, derived.extractor)
+    if following != start or records.end is ScanEnd.INVALID:
         return
     position = start % config.mapped_file_size_commit_log
     path = config.log_directories.path_of(start - position)
