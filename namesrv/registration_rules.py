@@ -21,12 +21,12 @@ tables and changes nothing.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from conf.ip_addresses import addresses_of, parse_ip
 from namesrv.holder_probe import SILENCE_MS, HolderProbe
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerLiveInfo
 from namesrv.route_info_manager import RouteInfoManager
@@ -196,44 +196,34 @@ class RegistrationRules:
 def _origin(connection: ConnectionLike) -> str:
     """Which host a connection comes from: its IP, or one word for all addresses of ours."""
     ip = ip_of(connection.remote_address)
-    parsed = _parse(ip)
+    parsed = parse_ip(ip)
     if connection.is_from_this_machine or (parsed is not None and parsed.is_loopback):
         return _THIS_MACHINE
     return _normal(ip)
 
 
 def _normal(host: str) -> str:
-    parsed = _parse(host)
+    parsed = parse_ip(host)
     return host if parsed is None else str(parsed)
-
-
-def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
 
 
 def _is_of_this_machine(host: str) -> bool:
     """Whether `host`, an IP or a name that resolves to one, is an address of this machine. Names
     are looked up for peers on this machine only: a stranger's would block this thread."""
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        return any(_can_bind(address) for address in addresses_of(host))
     except (OSError, UnicodeError):
         return False
-    return any(_can_bind(family, target) for family, _, _, _, target in found)
 
 
-def _can_bind(family: int, target: tuple[Any, ...]) -> bool:
-    address = _parse(str(target[0]))
+def _can_bind(text: str) -> bool:
+    address = parse_ip(text)
     if address is None or address.is_unspecified or address.is_multicast:
         return False
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
-            probe.bind(target)
+            probe.bind((text, 0))
         except OSError:
             return False
     return True

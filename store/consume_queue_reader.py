@@ -98,7 +98,9 @@ class ConsumeQueueReader:
         exact hit wins; of two neighbours the nearer one, the left one in a tie; beyond the newest
         record it is the last record's offset; 0 for an empty queue or when a record cannot be read.
         RocketMQ picks the file by its modification time, which a copied store has lost; here it is
-        the first file whose last record is not older than the asked time.
+        the first file whose last record is not older than the asked time. Nor does it believe a
+        time that neither neighbour bears out: no check covers it, and whoever begins to consume at
+        a place found by a wrong one misses messages.
         """
         if max_offset <= min_offset:
             return 0
@@ -109,10 +111,18 @@ class ConsumeQueueReader:
                 return _REMOVED
             return store_timestamp_at(unit[0])
 
+        def believed_time_at(queue_offset: int) -> int:
+            """Its own, or a neighbour's where both are in order without it."""
+            stored = time_at(queue_offset)
+            if stored < 0 or not min_offset < queue_offset < max_offset - 1:
+                return stored
+            before, behind = time_at(queue_offset - 1), time_at(queue_offset + 1)
+            return min(max(stored, before), behind) if 0 <= before <= behind else stored
+
         if boundary is not None:
-            return _at_boundary(min_offset, max_offset, timestamp_ms, time_at, boundary)
-        low, high = self._find_file(min_offset, max_offset, timestamp_ms, time_at)
-        return _nearest(low, high, timestamp_ms, time_at)
+            return _at_boundary(min_offset, max_offset, timestamp_ms, believed_time_at, boundary)
+        low, high = self._find_file(min_offset, max_offset, timestamp_ms, believed_time_at)
+        return _nearest(low, high, timestamp_ms, believed_time_at)
 
     def _find_file(
         self,

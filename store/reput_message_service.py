@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from ipc.short_slice import ask_for_short_slice
 from store.careful_dispatch import CarefulDispatch, Dispatcher
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
+from store.dispatch_pace import DispatchPace
 from store.errors import DiskFullError, RecordDamagedError
 from store.record_arrays import RecordArrays, ScanEnd
 from store.record_properties import PropertyExtractor
 from store.record_search import contradicts_itself, find_published
 from store.running_flags import RunningFlag, RunningFlags
+from store.store_sleeper import StoreSleeper
 
 log = logging.getLogger(__name__)
 
@@ -38,45 +40,8 @@ FenceOff = Callable[[int, int, str], None]
 """(start, end, reason): these bytes are damage; the source's fences have them when it returns."""
 
 
-class Sleeper(Protocol):
-    """How the service sleeps until the log grows (the owner's side of a Bell)."""
-
-    def announce_sleep(self) -> None:
-        """Announce a sleep; check for work after this."""
-
-    def announce_awake(self) -> None:
-        """Announce being awake."""
-
-    def wait(self, timeout_ms: float) -> None:
-        """Sleep until woken or `timeout_ms` are over; awake afterwards."""
-
-    def ring(self) -> None:
-        """End the sleep. Any thread."""
-
-
-class Pace(Protocol):
-    """How long the service rests between two chunks."""
-
-    def dispatched(self, count: int, size: int) -> None:
-        """A chunk of `count` records, `size` bytes, was dispatched just now."""
-
-    def left_ms(self, *, has_work: bool) -> float:
-        """What is left of the rest, 0 for nothing. has_work: there is something to dispatch."""
-
-
-class _NoRest:
-    """A Pace."""
-
-    def dispatched(self, count: int, size: int) -> None:
-        """Nothing follows from it."""
-
-    def left_ms(self, *, has_work: bool) -> float:
-        """Nothing."""
-        return 0.0
-
-
 def dispatch_range(
-    source: CommitLogSource,
+    source: CommitLogReader,
     start: int,
     end: int,
     extractor: PropertyExtractor,
@@ -117,17 +82,17 @@ class ReputMessageService(ServiceThread):
 
     def __init__(
         self,
-        source: CommitLogSource,
+        source: CommitLogReader,
         extractor: PropertyExtractor,
         dispatchers: Sequence[Dispatcher],
         *,
         is_slave: Callable[[], bool],
         publish: Callable[[int], None],
         on_dispatched: Callable[[int], None],
-        sleeper: Sleeper,
+        sleeper: StoreSleeper,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
         idle_ms: float = DEFAULT_IDLE_MS,
-        pace: Pace | None = None,
+        pace: DispatchPace | None = None,
         dispatch_few: FewDispatcher = lambda start, end: None,
         on_failure: FailureHandler | None = None,
         flags: RunningFlags | None = None,
@@ -149,7 +114,7 @@ class ReputMessageService(ServiceThread):
         self._sleeper = sleeper
         self._chunk_size = chunk_size
         self._idle_ms = idle_ms
-        self._pace = pace or _NoRest()
+        self._pace = pace
         self._dispatch_few = dispatch_few
         self.reput_from_offset = 0
         """Everything before is dispatched. Set it before the start."""
@@ -183,9 +148,10 @@ class ReputMessageService(ServiceThread):
             self.wait_for_running(_DISK_FULL_RETRY_MS)
 
     def _step(self) -> None:
-        left_ms = self._pace.left_ms(has_work=self.behind_bytes > 0)
-        if left_ms > 0:
-            self.wait_for_running(left_ms)
+        if self._pace is not None:
+            left_ms = self._pace.left_ms(has_work=self.behind_bytes > 0)
+            if left_ms > 0:
+                self.wait_for_running(left_ms)
         if self.dispatch_once():
             if self._flags is not None:
                 self._flags.clear(RunningFlag.DISK_FULL, "dispatch resumed", by=self.name)
@@ -241,7 +207,8 @@ class ReputMessageService(ServiceThread):
         if store_timestamp is not None:
             self._on_dispatched(store_timestamp)
         self._publish(following)
-        self._pace.dispatched(count, size)
+        if self._pace is not None:
+            self._pace.dispatched(count, size)
 
     def _start_offset(self) -> int:
         low = self._source.min_phy_offset

@@ -35,6 +35,7 @@ COMPILED_MODULES: Final = (
     "broker.send.send_route",
     "broker.send.send_topic",
     "broker.store_access.checked_units",
+    "broker.store_access.durability_follower",
     "broker.store_access.store_follower",
     "broker.store_access.unit_block",
     "ipc.bell",

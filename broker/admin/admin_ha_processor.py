@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.processor.table_processor import TableProcessor
 from broker.slave.promotion import PromotionOutlook
-from broker.slave.slave_synchronize import SyncStatus
 from broker.slave.sync_kind import SyncKind
+from broker.slave.sync_status import SyncStatus
 from ipc.command_channel import CommandError
 from remoting.address_patterns import ip_of
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo

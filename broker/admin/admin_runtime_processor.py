@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
 from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import StoreCommands
+from broker.store_access.store_commands import StoreCommands
 from remoting.body.data_version import DataVersion
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem
@@ -66,7 +66,7 @@ class AdminRuntimeProcessor(TableProcessor):
         runtime: RuntimeInfoSource,
         totals: BrokerStats,
         stats: BrokerStatsManager,
-        store: StoreCommands,
+        commands: StoreCommands,
     ) -> None:
         super().__init__(
             {
@@ -82,7 +82,7 @@ class AdminRuntimeProcessor(TableProcessor):
         self._runtime = runtime
         self._totals = totals
         self._stats = stats
-        self._store = store
+        self._commands = commands
 
     def update_broker_config(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -139,7 +139,7 @@ class AdminRuntimeProcessor(TableProcessor):
         """306: delete obsolete consume queue files now."""
         return self._run_now(
             "clean expired consume queues",
-            self._store.clean_expired_consume_queue,
+            self._commands.clean_expired_consume_queue,
             connection,
             request,
         )
@@ -149,7 +149,10 @@ class AdminRuntimeProcessor(TableProcessor):
     ) -> RemotingCommand:
         """329: delete expired commit log files now."""
         return self._run_now(
-            "delete expired commit log", self._store.delete_expired_commit_log, connection, request
+            "delete expired commit log",
+            self._commands.delete_expired_commit_log,
+            connection,
+            request,
         )
 
     def _run_now(

@@ -23,7 +23,8 @@ from broker.longpolling.pull_header import PullHeader, Wanted
 from broker.pull.cold_pulls import ColdPulls
 from broker.pull.pull_read import PullRead
 from broker.pull.pull_settings import PullSettings
-from broker.store_access.checked_units import CheckedUnits, LogPages
+from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.pages_ahead import PagesAhead
 from broker.store_access.unit_block import Places, UnitBlock
 from ipc.control_page import ControlPage
 from remoting.connection import Buffer
@@ -100,7 +101,7 @@ class PullMessageReader:
         place: QueuePlace,
         wanted: Wanted,
         settings: PullSettings,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> PullRead:
         """Raises PagesMissingError if `pages` finds that records are not in memory."""
         codes, properties = wanted
@@ -130,7 +131,7 @@ class PullMessageReader:
         codes: frozenset[int] | None,
         properties: MessageFilter | None,
         count: int,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> _Chosen:
         """Of `scan` units those that are wanted, until there are `count` of them."""
         topic, queue_id, offset = place.topic, place.queue_id, place.offset
@@ -168,7 +169,7 @@ class PullMessageReader:
         scan: int,
         wanted: ExpressionMessageFilter,
         count: int,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> _Chosen | None:
         """The same, block by block. None where that is not possible; it costs time only."""
         verdicts = self._verdicts.of(wanted.selector)

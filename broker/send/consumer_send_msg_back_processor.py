@@ -22,7 +22,7 @@ from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
 from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.store_protocols import MessageReader
+from broker.store_access.store_access import StoreAccess
 from broker.topic.new_topics import HeldForTopics
 from broker.topic.system_topics import (
     DLQ_QUEUES,
@@ -64,7 +64,7 @@ class SendBackParts:
 
     commit_log: CommitLog
     append_queue: AppendQueue
-    reader: MessageReader
+    reader: StoreAccess
     topics: OwnTopics
     find_group: FindGroup
     stats: HotPathStats

@@ -17,11 +17,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from broker.append.achieved_durability import AchievedDurability
 from broker.append.admitted_properties import admitted_properties
-from broker.append.append_queue import AppendQueue
-from broker.append.durability_waiters import Answer, DurabilityWaiters
+from broker.append.durability_waiters import Answer
 from broker.append.send_properties import asks_to_wait, find_unique_key
+from broker.append.writable_log import WritableLog
 from broker.metrics.hot_path_stats import SendCounts
 from broker.send.batch_send_route import BatchSendRoute
 from broker.send.hot_sends import HotSends
@@ -46,7 +45,7 @@ from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import TopicLog
 from store.errors import StoreError
 from store.record import Record
 
@@ -126,23 +125,21 @@ class SendMessageProcessor:
     def __init__(
         self,
         settings: SendSettings,
-        commit_log: CommitLog,
-        append_queue: AppendQueue,
+        log: WritableLog,
         topics: SendTopics,
         find_group: FindGroup,
-        waiters: DurabilityWaiters,
         stats: SendStats,
         new_topics: HeldForTopics,
-        durability: AchievedDurability,
         timers: TimerHook,
         mappings: Mapping[str, TopicQueueMappingDetail] = MappingProxyType({}),
     ) -> None:
         """mappings: of static topics."""
-        self._durability = durability
         self._mappings = mappings
         self._settings = settings
+        commit_log, append_queue, waiters = log.commit_log, log.append_queue, log.waiters
         self._log = commit_log
         self._append_queue = append_queue
+        self._durability = log.durability
         self._held = append_queue.held
         self._topics_config = topics
         self.rules: Final = SendRules(

@@ -27,6 +27,7 @@ from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import record_asks_to_wait
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
+from broker.store_access.store_access import StoreAccess
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -34,7 +35,7 @@ from broker.topic.system_topics import (
     TRANS_OP_HALF_TOPIC,
 )
 from broker.topic.table_protocols import FindTopic, PutStats
-from broker.transaction.earlier_ends import EarlierEnds, StoreReads
+from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
@@ -87,7 +88,7 @@ class EndTransactionParts:
 
     commit_log: CommitLog
     append_queue: AppendQueue
-    reader: StoreReads
+    reader: StoreAccess
     halves: HalfMessageStates
     earlier: EarlierEnds
     timers: TimerHook

@@ -17,8 +17,9 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from broker.append.append_queue import AppendQueue, OneRecord
+from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transaction.earlier_ends import EarlierEnds, StoreReads, queued_message
+from broker.transaction.earlier_ends import EarlierEnds, queued_message
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
@@ -57,7 +58,7 @@ class BridgeParts:
 
     commit_log: CommitLog
     append_queue: AppendQueue
-    reader: StoreReads
+    reader: StoreAccess
     halves: HalfMessageStates
     earlier: EarlierEnds
     offsets: TransactionOffsets

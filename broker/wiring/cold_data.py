@@ -24,7 +24,6 @@ from broker.store_access.pages_ahead import PagesAhead
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
-from ipc.service_thread import FailureHandler
 from remoting.body.heartbeat import ConsumeType
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -45,7 +44,6 @@ class ColdData:
         tables: BrokerTables,
         *,
         call_soon: Callable[[Callable[[], None]], None],
-        on_failure: FailureHandler,
     ) -> None:
         """call_soon: runs a function on the loop; any thread."""
         options, clock = resources.options, resources.clock
@@ -57,7 +55,7 @@ class ColdData:
             config.mapped_file_size_commit_log,
             memory_limit_bytes(config.access_message_in_memory_hot_ratio),
             lambda: list_store_files(config.log_directories),
-            on_failure=on_failure,
+            on_failure=resources.on_failure,
         )
 
         counters = resources.page.counters

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.append.append_queue import AppendQueue
-from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.writable_log import WritableLog
 from broker.processor.stored_rights import StoredRights, judge_of_ends
-from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
 from broker.topic.table_protocols import PutStats
 from broker.transaction.askable_producers import AskableProducers
@@ -34,9 +32,8 @@ from broker.transaction.transactional_message_service import (
 )
 from broker.transaction.young_halves import YoungHalves
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
-from ipc.clock import Clock
-from ipc.service_thread import FailureHandler
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET
 
@@ -50,72 +47,67 @@ class TransactionalMessages:
 
     def __init__(
         self,
-        options: StartupOptions,
-        clock: Clock,
+        resources: ProcessResources,
         loop: SelectorLoop,
         store: StoreSide,
         tables: BrokerTables,
-        append_queue: AppendQueue,
-        waiters: DurabilityWaiters,
+        log: WritableLog,
         stats: TransactionStats,
         rights: StoredRights,
         timers: TimerHook,
-        young_halves: YoungHalves,
-        *,
-        on_failure: FailureHandler,
     ) -> None:
-        """rights: of an account on the message that it ends. on_failure: of the thread that
-        checks."""
-        self._options = options
+        """rights: of an account on the message that it ends."""
+        self._resources = resources
         self._rights = rights
-        self._clock = clock
         self._loop = loop
         self._store = store
         self._tables = tables
-        self._append_queue = append_queue
-        self._on_failure = on_failure
+        self._log = log
+        self._stats = stats
         self._halves = HalfMessageStates()
         self._earlier = EarlierEnds(store.access)
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=store.log,
-                append_queue=append_queue,
+                commit_log=log.commit_log,
+                append_queue=log.append_queue,
                 reader=store.access,
                 halves=self._halves,
                 earlier=self._earlier,
                 timers=timers,
                 find_topic=tables.topics.find,
-                waiters=waiters,
+                waiters=log.waiters,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
-                is_slave=options.store.is_slave,
+                is_slave=resources.options.store.is_slave,
                 rights=rights,
             )
         )
         """Codes 37 and 323."""
-        self.route = EndTransactionRoute(
+
+    def route(self, young_halves: YoungHalves) -> EndTransactionRoute:
+        """The fast route of 37, without access control."""
+        return EndTransactionRoute(
             EndRouteParts(
-                commit_log=store.log,
-                may_store=append_queue.may_store,
+                commit_log=self._log.commit_log,
+                may_store=self._log.append_queue.may_store,
                 young_halves=young_halves,
                 halves=self._halves,
-                find_topic=tables.topics.find,
-                waiters=waiters,
-                stats=stats,
-                append_op=lambda half: self.processor.append_op(half),
+                find_topic=self._tables.topics.find,
+                waiters=self._log.waiters,
+                stats=self._stats,
+                append_op=self.processor.append_op,
             )
         )
-        """The fast route of 37, without access control."""
 
     def start(self, calls: ProducerCalls) -> None:
         """Begin to check; the log is open, this is a master. The loop may start a little later."""
-        options = self._options
+        options, log = self._resources.options, self._log.commit_log
         bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=self._store.log,
-                append_queue=self._append_queue,
+                commit_log=log,
+                append_queue=self._log.append_queue,
                 reader=self._store.access,
                 halves=self._halves,
                 earlier=self._earlier,
@@ -130,21 +122,21 @@ class TransactionalMessages:
                 check_max=options.broker.transaction_check_max,
                 file_reserved_time_hours=options.store.file_reserved_time,
                 retention_time_path=options.store.retention_time_path,
-                store_host=self._store.log.store_host,
-                store_host_flag=self._store.log.store_host_flag,
+                store_host=log.store_host,
+                store_host_flag=log.store_host_flag,
             ),
             bridge,
             self._halves,
             self._tables.topics,
             AskableProducers(self._tables.producers, judge_of_ends(self._rights)),
             calls,
-            self._clock,
+            self._resources.clock,
         )
         self._checks = TransactionalMessageCheckService(
             service,
             options.broker.transaction_check_interval,
-            self._clock,
-            on_failure=self._on_failure,
+            self._resources.clock,
+            on_failure=self._resources.on_failure,
         )
         self._checks.start()
 

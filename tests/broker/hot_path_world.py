@@ -21,6 +21,7 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
@@ -39,6 +40,7 @@ from broker.send.send_settings import SendSettings
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.durability_follower import DurabilityFollower
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -532,16 +534,16 @@ class HotPathWorld:
         self.timers = TimerHook(
             TIMERS, lambda slot_ms: self.in_slot.get(slot_ms, 0), self.clock, self.topics
         )
+        self.writable_log = WritableLog(
+            self.log, self.append_queue, self.waiters, AchievedDurability(self.page.counters, 2)
+        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
-            self.log,
-            self.append_queue,
+            self.writable_log,
             self.topics,
             self.groups.find_or_create,
-            self.waiters,
             self.stats,
             self.new_topics,
-            AchievedDurability(self.page.counters, 2),
             self.timers,
             self.mappings,
         )
@@ -598,14 +600,15 @@ class HotPathWorld:
             self.page,
             self.bell,
             self.table,
-            self.log,
-            self.waiters,
             self.hold,
+            DurabilityFollower(self.page, self.waiters, self.clock, replicas_needed=1),
             self.clock,
-            now_ms=lambda: self.clock_steps.now_ms(),
-            replicas_needed=1,
+            begin_turn=self._begin_turn,
             publish_counts=self.stats.publish,
         )
+
+    def _begin_turn(self) -> None:
+        self.log.now_ms = self.clock_steps.now_ms()
 
     def _build_services(self, root: Path) -> None:
         self.schedule_offsets = ScheduleOffsetManager(root / "config" / "delayOffset.json")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from broker import broker_controller
 from broker.broker_controller import BrokerController
 from broker.processes.store import _handlers
@@ -192,6 +194,7 @@ class ServedBroker:
             metric_slots=MetricSlots(self._fds[1], ProcessIndex.REMOTING),
             config_file=root / "broker.conf",
             changed=ChangedSettings(self._fds[2]),
+            on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
         )
         with mock.patch.object(broker_controller, "SelectorLoop", InlineLoop):
             self.controller = BrokerController(resources)

@@ -106,12 +106,9 @@ class TransactionWorld:
             hot.source,
             hot.units,
             None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
             lambda *place: hot.damaged.append(place),
             hot.batch_queues,
             memory_limit=1,
-            before_delete=lambda _topic: 0,
-            after_delete=lambda _topic, _deleted: None,
         )
         self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(

@@ -187,7 +187,12 @@ class Writer:
             topic, queue_id, body, properties = message_of(number)
             entry = self.log.topic(topic)
             record = own_record(
-                queue_id, body, properties, now_ms=1, store_host=HOST, store_host_flag=0
+                queue_id,
+                body,
+                properties,
+                now_ms=self.log.now_ms,
+                store_host=HOST,
+                store_host_flag=0,
             )
             self.log.append(entry, (record,))
             if at % batch == batch - 1:

@@ -3,7 +3,6 @@ understands them."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import shlex
@@ -14,7 +13,7 @@ import pytest
 
 from broker.broker_startup import load_startup_options
 from broker.supervisor.boot_info import EXIT_FLUSH_FAILED
-from broker.supervisor.supervisor import Supervisor
+from broker.supervisor.life_stages import ChildTimeouts
 from conf.errors import EXIT_BAD_SETTING, EXIT_CANNOT_START, EXIT_NO_HOME
 from namesrv.namesrv_startup import load_namesrv_options
 from tools.mqshutdown import WAIT_S
@@ -78,7 +77,7 @@ def test_it_may_write_where_it_does(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_stop_has_the_time_that_it_takes(name: str) -> None:
-    own_limit_s = inspect.signature(Supervisor).parameters["stop_timeout_ms"].default / 1000
+    own_limit_s = ChildTimeouts(hang_ms=1).stop_ms / 1000
     assert own_limit_s < float(one(name, "TimeoutStopSec")) == WAIT_S
     assert one(name, "KillMode") == "mixed"
 

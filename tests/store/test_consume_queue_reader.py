@@ -158,6 +158,25 @@ def test_nearest_record(tmp_path: Path, timestamp: int, expected: int) -> None:
     assert by_time(tmp_path, [100, 110, 120, 130], timestamp) == expected
 
 
+@pytest.mark.parametrize("boundary", [None, BoundaryType.LOWER, BoundaryType.UPPER])
+@pytest.mark.parametrize("damaged_ms", [0, 1 << 62])
+def test_one_time_that_is_damaged_leads_to_no_other_place(
+    tmp_path: Path, damaged_ms: int, boundary: BoundaryType | None
+) -> None:
+    """Over several files; what is asked for is not the damaged record itself, nor beside it."""
+    whole = [100 + 10 * number for number in range(45)]
+    write(tmp_path, len(whole))
+    for place in range(len(whole)):
+        times = [*whole]
+        times[place] = damaged_ms
+        for wanted in {0, 7, 22, 23, 44} - {place - 1, place, place + 1}:
+            if boundary is None:
+                found = by_time(tmp_path, times, whole[wanted])
+            else:
+                found = at_boundary(tmp_path, times, whole[wanted], boundary)
+            assert found == wanted, (place, wanted)
+
+
 def test_empty_unreadable_and_removed(tmp_path: Path) -> None:
     assert by_time(tmp_path, [], 5) == 0
     write(tmp_path, 4)

@@ -291,6 +291,18 @@ def test_the_rate_holds_in_bytes(desk: Desk) -> None:
     assert desk.count(SCRUBBED_BYTES) == 3 * FILE_SIZE
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_times_that_are_damaged_hide_no_record_behind_damage(desk: Desk, count: int) -> None:
+    """Times of records are under no check; what follows is not as young as these say."""
+    number = len([offset for offset, _ in desk.log.records if offset < FILE_SIZE]) // 2
+    for offset, _ in desk.log.records[number - count : number]:
+        desk.log.put(offset + 56, (1 << 62).to_bytes(8, "big"))
+    (offset, raw), following = desk.log.records[number], desk.log.records[number + 1][0]
+    desk.log.put(offset, bytes(len(raw)))
+    desk.run()
+    assert [(fence.start, fence.end) for fence in load_fences(desk.path)] == [(offset, following)]
+
+
 def test_a_busy_broker_is_read_at_a_tenth() -> None:
     clock, busy = ManualClock(), [False]
     pace = ScrubPace(clock, lambda: busy[0])

@@ -59,7 +59,7 @@ def processor_of(world: World, configs: Configs | None = None) -> AdminRuntimePr
         runtime=Runtime(world),
         totals=world.totals,
         stats=world.stats,
-        store=world.store,
+        commands=world.store,
     )
 
 

@@ -32,7 +32,7 @@ STORE = MessageStoreConfig()
 
 
 class Reader:
-    """MessageReader: records by their offset."""
+    """StoreAccess: records by their offset."""
 
     def __init__(self) -> None:
         self.records: dict[int, bytes] = {}
