@@ -252,6 +252,50 @@ def test_half_a_record_is_zeroed(tmp_path: Path) -> None:
         broker.service.cut_half_record()
 
 
+def test_what_a_dead_predecessor_left_is_zeroed(tmp_path: Path) -> None:
+    """It was killed within a frame: bytes lie behind what it had shown."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
+        end = master.append(40)
+        slave.append(10)
+        slave.log.put(slave.end, b"torn" * 100)
+        slave.counters[APPEND_END] = slave.end + 400
+        slave.decides = "nothing"
+        master.lead()
+        slave.follow(master.address)
+        wait_until(lambda: slave.hellos)
+        assert slave.bytes_of(slave.end, slave.end + 400) == bytes(400)
+        slave.service.transfer()
+        same_logs(master, slave)
+        assert slave.end == end
+
+
+def test_a_stop_waits_while_process_store_begins_the_log(tmp_path: Path) -> None:
+    """That changes the log, on a thread that nothing interrupts."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2, files=0) as slave:
+        master.begins_at(3 * FILE_SIZE)
+        master.append(5)
+        master.lead(epoch_list([(1, 3 * FILE_SIZE)]))
+        may_begin, begins = threading.Event(), threading.Event()
+
+        def begin_log(phy_offset: int) -> None:
+            begins.set()
+            assert may_begin.wait(10)
+            slave.begin_log(phy_offset)
+
+        slave.before_begin = begin_log
+        slave.follow(master.address)
+        assert begins.wait(10)
+        stopping = threading.Thread(target=slave.service.stop)
+        stopping.start()
+        PAUSE.wait(0.05)
+        assert stopping.is_alive()
+        assert slave.begun == []
+        may_begin.set()
+        stopping.join(10)
+        assert not stopping.is_alive()
+        assert slave.begun == [3 * FILE_SIZE]
+
+
 @pytest.mark.parametrize("secret", [None, SECRET])
 def test_links_are_cut_at_random(tmp_path: Path, secret: bytes | None) -> None:
     """Either end goes away at any frame while the master appends: the bytes are the master's."""
