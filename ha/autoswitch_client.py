@@ -90,6 +90,9 @@ class AutoSwitchClient(ServiceThread):
         self._last_read_ms = self._last_write_ms = 0
         self._received = 0
         self._last_error = LastError(self._clock)
+        self._retry_ms: Final = min(_RETRY_SOON_MS, self._config.ha_reconnect_interval)
+        self._passing_at = -1
+        """Where our log ended when the last link closed that was opened anew at once."""
 
     # -- for other threads ---------------------------------------------------------------------
 
@@ -200,10 +203,11 @@ class AutoSwitchClient(ServiceThread):
         except LinkClosedError as error:
             self._note_closed(error)
             if error.is_passing:
-                return 0
+                before, self._passing_at = self._passing_at, self._log.max_phy_offset
+                return 0 if before != self._passing_at else self._retry_ms
         except (StoreError, OSError) as error:
             self._note_closed(LinkClosedError(None, f"replication stalled: {error}"))
-        return min(_RETRY_SOON_MS, self._config.ha_reconnect_interval)
+        return self._retry_ms
 
     # -- one link ------------------------------------------------------------------------------
 

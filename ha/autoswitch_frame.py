@@ -79,6 +79,10 @@ class SlaveHandshakeFrame(NamedTuple):
     async_learner: bool = False
     """It never belongs into the SyncStateSet."""
 
+    def __str__(self) -> str:
+        """For people; it may be a stranger's word."""
+        return f"of broker {self.broker_id}"
+
 
 class ReportFrame(NamedTuple):
     """How far a slave's log goes; 0: it is empty."""

@@ -12,6 +12,7 @@ Tested by tests/ha/test_autoswitch_ha_service.py.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import socket
@@ -31,6 +32,7 @@ from ha.ha_config import HaAckLevel
 from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.ha_service import Bells
 from ha.handshake import OwnIdentity
+from ha.last_bytes import wait_for_last_bytes
 from ha.log_watch import LogWatch
 from ha.master_hello import MasterHello
 from ha.member_events import MemberEvents
@@ -63,7 +65,8 @@ class MemberLinks:
     """What this broker says of itself on HA connections, and what it needs for its own log."""
 
     own: OwnIdentity
-    """Its broker id counts for nothing: `follow` says under which one it follows."""
+    """Its broker id counts for nothing: `follow` says under which one it follows. With
+    reports_flushed only what is on disk is reported, as with haAckLevel=flushed."""
     begin_log: Callable[[int], None]
     """OtherProcesses' one."""
     queue_offsets: QueueOffsets
@@ -91,6 +94,9 @@ class AutoSwitchHAService:
     ) -> None:
         """bells.ring_remoting: the number of replicas changed. Raises HaTlsError, ValueError:
         settings that cannot be used."""
+        if links.own.reports_flushed:
+            flushed = dataclasses.replace(environment.config, ha_ack_level=HaAckLevel.flushed)
+            environment = dataclasses.replace(environment, config=flushed)
         config, clock = environment.config, environment.clock
         self._environment = environment
         self._source = source
@@ -193,8 +199,16 @@ class AutoSwitchHAService:
             service.start()
 
     def shutdown(self) -> bool:
-        """Accept no more connections, stop everything. False if something did not stop."""
-        stopped = [self._accept.shutdown(), self._client.shutdown(), self._connections.stop()]
+        """Accept no more connections, let the slaves of a leader receive the last bytes, stop
+        everything. The log's writer has already stopped. False if something did not stop."""
+        stopped = [self._accept.shutdown(), self._client.shutdown()]
+        wait_for_last_bytes(
+            self.registry,
+            self._counters[MAX_PHY_OFFSET],
+            self._environment.clock,
+            self._transfer.wait_for_running,
+        )
+        stopped.append(self._connections.stop())
         return all([*stopped, self._watch.shutdown(), self._transfer.shutdown()])
 
     # -- orders --------------------------------------------------------------------------------

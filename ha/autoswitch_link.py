@@ -115,8 +115,9 @@ class AutoSwitchLink:
 
     def follow(self) -> None:
         """The log is the beginning of the master's, whose list of epochs was written down: report
-        its end, take frames."""
+        its end, take frames. Raises LinkClosedError."""
         self._reporter.follow()
+        self._reporter.report()
 
     def log_started(self) -> None:
         """The log starts at `start_offset` and has room there."""

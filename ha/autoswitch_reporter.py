@@ -83,11 +83,13 @@ class AutoSwitchReporter:
         return self._wrote_at_ms + self._heartbeat_ms - now_ms
 
     def report(self) -> None:
-        """Send what is unsent, or a report if one is due. Raises LinkClosedError."""
-        if not self._unsent and self._is_following:
-            self._unsent = self._carriage.pack(self._due_report())
+        """Send what is unsent, then a report if one is due. Raises LinkClosedError."""
         if self._unsent:
             self._send()
+        if self._is_following and not self._unsent:
+            self._unsent = self._carriage.pack(self._due_report())
+            if self._unsent:
+                self._send()
 
     @property
     def _whole(self) -> int:

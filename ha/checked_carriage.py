@@ -9,8 +9,6 @@ it carries are the frames of autoswitch_frame.py, unchanged. Big-endian integers
 
 The size has a checksum of its own: a damaged one would make the slave wait for bytes that nobody
 sends. The key is of this one connection, and nobody without the secret knows it (reports.py).
-
-Tested by tests/ha/test_autoswitch_ha_service.py.
 """
 
 from __future__ import annotations

@@ -221,8 +221,10 @@ class _Slave:
         config = HaConfig(ha_ack_level=level)
         link = MasterLink(transport, log, config, SystemClock(), validators, is_checked=is_checked)
         try:
-            while transport.data:
+            is_more = True
+            while is_more:
                 left = len(transport.data)
+                is_more = bool(left)  # One look more: only then everything is shown.
                 outcome = link.receive()
                 if outcome.start_offset is not None or (link.waits_for_file and not outcome[0]):
                     break

@@ -77,6 +77,7 @@ class Member:
             self.allocate(at)
         self.failures: list[Exception] = []
         self.begun: list[int] = []
+        self.before_begin = self.begin_log
         self.decides = "transfer"
         self.hellos: list[tuple[int, EpochList, int]] = []
         self.confirmed: list[int] = []
@@ -97,7 +98,7 @@ class Member:
             Bells(self.bell, lambda: None, self.bell.ring),
             MemberLinks(
                 own or OwnIdentity("g", 0, f"127.0.0.1:{broker_id}", secret),
-                self.begin_log,
+                lambda phy_offset: self.before_begin(phy_offset),
                 lambda *_queue: (0, 0),
             ),
             self,

@@ -13,13 +13,20 @@ import pytest
 
 from ha.epochs import epoch_list
 from ha.handshake import OwnIdentity
+from ha.slave_progress import ReplicaState
 from store.control_slots import ALLOCATED_END, APPEND_END, MIN_PHY_OFFSET, SYNC_FLUSH_WANTED
+from tests.ha.master_world import Certificates
 from tests.ha.member_world import FILE_SIZE, FIRST_EPOCH, Member
 from tests.support.deadline import wait_until
 from tests.support.flipping_relay import FlippingRelay
 
 SECRET = b"the secret of this group's tests"
 PAUSE = threading.Event()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def same_logs(master: Member, slave: Member, start: int = 0) -> None:
@@ -245,6 +252,50 @@ def test_half_a_record_is_zeroed(tmp_path: Path) -> None:
         broker.service.cut_half_record()
 
 
+def test_what_a_dead_predecessor_left_is_zeroed(tmp_path: Path) -> None:
+    """It was killed within a frame: bytes lie behind what it had shown."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
+        end = master.append(40)
+        slave.append(10)
+        slave.log.put(slave.end, b"torn" * 100)
+        slave.counters[APPEND_END] = slave.end + 400
+        slave.decides = "nothing"
+        master.lead()
+        slave.follow(master.address)
+        wait_until(lambda: slave.hellos)
+        assert slave.bytes_of(slave.end, slave.end + 400) == bytes(400)
+        slave.service.transfer()
+        same_logs(master, slave)
+        assert slave.end == end
+
+
+def test_a_stop_waits_while_process_store_begins_the_log(tmp_path: Path) -> None:
+    """That changes the log, on a thread that nothing interrupts."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2, files=0) as slave:
+        master.begins_at(3 * FILE_SIZE)
+        master.append(5)
+        master.lead(epoch_list([(1, 3 * FILE_SIZE)]))
+        may_begin, begins = threading.Event(), threading.Event()
+
+        def begin_log(phy_offset: int) -> None:
+            begins.set()
+            assert may_begin.wait(10)
+            slave.begin_log(phy_offset)
+
+        slave.before_begin = begin_log
+        slave.follow(master.address)
+        assert begins.wait(10)
+        stopping = threading.Thread(target=slave.service.stop)
+        stopping.start()
+        PAUSE.wait(0.05)
+        assert stopping.is_alive()
+        assert slave.begun == []
+        may_begin.set()
+        stopping.join(10)
+        assert not stopping.is_alive()
+        assert slave.begun == [3 * FILE_SIZE]
+
+
 @pytest.mark.parametrize("secret", [None, SECRET])
 def test_links_are_cut_at_random(tmp_path: Path, secret: bytes | None) -> None:
     """Either end goes away at any frame while the master appends: the bytes are the master's."""
@@ -345,3 +396,93 @@ def test_bits_that_flip_between_two_of_ours(tmp_path: Path) -> None:
             same_logs(master, slave)
         assert slave.refusals()["bad_checksum"] > 3
         assert not slave.refusals().keys() & {"bad_record", "bad_frame", "offset_mismatch"}
+
+
+def test_certificates_prove_a_broker_and_hide_the_log(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    good = {
+        "ha_tls_enable": True,
+        "ha_tls_certificate": certificates.certificate,
+        "ha_tls_private_key": certificates.key,
+        "ha_tls_trusted_certificates": certificates.authority,
+    }
+    bad = {
+        **good,
+        "ha_tls_certificate": certificates.stranger,
+        "ha_tls_private_key": certificates.stranger_key,
+    }
+    with (
+        Member(tmp_path, 1, **good) as master,
+        Member(tmp_path, 2, **good) as slave,
+        Member(tmp_path, 3, **bad) as stranger,
+    ):
+        master.append(120)
+        master.lead()
+        slave.follow(master.address)
+        stranger.follow(master.address)
+        for _ in range(10):
+            end = master.append(3)
+            wait_until(lambda end=end: master.acked() == end)
+        same_logs(master, slave)
+        master.wait_refused("tls")
+        assert stranger.end == 0
+
+
+# What it shows, and its limits
+
+
+def test_flow_control_lets_everything_through(tmp_path: Path) -> None:
+    """In frames of a tenth of a second."""
+    with Member(tmp_path, 1, ha_flow_control=200_000) as master, Member(tmp_path, 2) as slave:
+        master.append(150)
+        master.lead()
+        slave.follow(master.address)
+        same_logs(master, slave)
+
+
+def test_status_of_both_ends(tmp_path: Path) -> None:
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave, Member(tmp_path, 3) as third:
+        end = master.append(5)
+        master.lead()
+        slave.follow(master.address)
+        third.follow(master.address)
+        wait_until(lambda: len({c for c, ack in master.reported if ack == end}) == 2)
+        master.service.note_sync_state_set(frozenset({1, 2}))
+        found = master.service.status()
+        assert (found["master"], found["inSyncSlaveNums"]) == (True, 1)
+        rows = {row["id"]: (row["inSync"], row["diff"]) for row in found["haConnectionInfo"]}
+        assert rows == {"g:2": (True, 0), "g:3": (False, 0)}
+        seen = slave.service.status()
+        assert seen["master"] is False
+        assert seen["haClientRuntimeInfo"]["masterAddr"] == master.address
+        assert seen["haClientRuntimeInfo"]["state"] == "transfer"
+        assert slave.service.link == seen["haClientRuntimeInfo"]["localAddr"] is not None
+        facts = master.service.new_observer().observe()
+        assert {(f.replica.id, f.lag_bytes) for f in facts.replicas} == {("g:2", 0), ("g:3", 0)}
+        assert slave.service.new_observer().observe().client is not None
+        slave.service.stop()
+        assert slave.service.link is None
+
+
+def test_an_orderly_stop_of_a_leader_leaves_nothing_behind(tmp_path: Path) -> None:
+    with Member(tmp_path, 2) as slave:
+        with Member(tmp_path, 1) as master:
+            end = master.append(5)
+            master.lead()
+            slave.follow(master.address)
+            wait_until(lambda: master.acked() == end)
+            wait_until(lambda: master.service.registry.live()[0].state is ReplicaState.in_sync)
+            end = master.append(50)
+        assert slave.end == end
+
+
+def test_nobody_is_woken_for_growth_that_nobody_wants_to_know(tmp_path: Path) -> None:
+    with Member(tmp_path, 1) as master:
+        master.service.lead(FIRST_EPOCH, 1, lambda: 0, tells_growth=False)
+        for _ in range(3):
+            master.append()
+        assert master.grown == []
+        master.service.stop()
+        master.lead()
+        wait_until(lambda: master.grown == [master.end])
