@@ -85,6 +85,8 @@ class MasterBytes:
 class SlaveLife:
     """One life of a slave's broker, but for process `remoting`."""
 
+    flush_for_replica = False
+
     def __init__(self, root: Path, **settings: Any) -> None:
         self.config = MessageStoreConfig(
             store_path_root_dir=str(root),
@@ -121,7 +123,9 @@ class SlaveLife:
         )
 
     def role(self) -> RoleNow:
-        return FixedRole(self.page, is_slave=self.config.is_slave)
+        return FixedRole(
+            self.page, is_slave=self.config.is_slave, flushes_for_replica=self.flush_for_replica
+        )
 
     def _ring_replicator(self) -> None:
         self.rings += 1
