@@ -104,6 +104,8 @@ class BrokerController:
             self.loop.call_soon_threadsafe,
         )
         self._responses = ResponseTable()
+        self._orders: MemberOrders | None = None
+        """In controller mode."""
         self._build_message_path()
         self._routes, self._server = self._build_server()
 
@@ -196,6 +198,7 @@ class BrokerController:
             self._options,
             self._clock,
             config_file=resources.config_file,
+            shown=self._role.applied,
             user=ConfigApplication(
                 topics=tables.topics,
                 groups=tables.groups,
@@ -265,7 +268,7 @@ class BrokerController:
     def _prepare_loop(self) -> None:
         loop, bell = self.loop, self._resources.bells["remoting"]
         loop.register(bell, EVENT_READ, lambda _events: bell.drain())
-        loop.set_sleep_hooks(self._sleep_hooks())
+        loop.set_sleep_hooks(self.sleep_hooks())
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
         loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
@@ -273,7 +276,8 @@ class BrokerController:
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
         self._time_out_pulls()
 
-    def _sleep_hooks(self) -> SleepHooks:
+    def sleep_hooks(self) -> SleepHooks:
+        """The hooks of the loop's sleep; in controller mode they take orders. Once."""
         if not self._role.changes:
             return self._follower
         roles = MemberRoles(
@@ -292,7 +296,8 @@ class BrokerController:
             ),
         )
         ring = self._resources.bells["ha"].ring
-        return MemberOrders(self._page.counters, self._follower, roles.take, ring)
+        self._orders = MemberOrders(self._page.counters, self._follower, roles.take, ring)
+        return self._orders
 
     def _time_out_pulls(self) -> None:
         if self._pull.hold_service.scan(self._clock.monotonic_ms()):
@@ -343,6 +348,8 @@ class BrokerController:
     def _drain(self, since_ms: int) -> None:
         """Wait for pending sends, then let the responses be sent and end the loop."""
         late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
+        if self._orders is not None:
+            self._orders.stop()
         self._messages.stop()
         if (len(self._waiters) or self._messages.busy) and not late:
             self.loop.call_later(5, lambda: self._drain(since_ms))

@@ -209,13 +209,6 @@ class AppendQueue:
         """Accept appends to `topic` again."""
         self.blocked.pop(topic, None)
 
-    def refuse_held(self, code: ResponseCode, remark: str) -> None:
-        """Reject all that waits for the next file: this broker writes its log no more."""
-        held = list(self.held)
-        self.held.clear()
-        for gone in held:
-            gone.append.refused(code, remark)
-
     def head_wait_ms(self) -> int:
         """How long the head of the queue has waited; 0 if the queue is empty. Any thread."""
         try:

@@ -31,6 +31,14 @@ _REMARKS: Final = {
 }
 
 
+def refuse_held(queue: AppendQueue) -> None:
+    """Reject all that waits for the next file: this broker leads no more."""
+    held = list(queue.held)
+    queue.held.clear()
+    for gone in held:
+        gone.append.refused(*NOT_THE_MASTER)
+
+
 class SlaveAppendQueue(AppendQueue):
     """See the module. Whatever asks for a record here, a client of pop or a service: the log was
     never opened, and would be written from its beginning on."""

@@ -65,9 +65,13 @@ class CurrentRole:
         return (broker_id == MASTER_ID) is (self.member is MemberRole.LEAD)
 
     def applied(self, options: StartupOptions) -> StartupOptions:
-        """The settings, with the role of now in the place of the configured one; those of a broker
-        whose role does not change are returned as they are."""
+        """The settings, with the role and the id of now in the place of the configured ones; those
+        of a broker whose role does not change are returned as they are."""
         if not self.changes:
             return options
         role = BrokerRole.SLAVE if self.is_slave else BrokerRole.SYNC_MASTER
-        return replace(options, store=replace(options.store, broker_role=role))
+        return replace(
+            options,
+            store=replace(options.store, broker_role=role),
+            broker=replace(options.broker, broker_id=self.broker_id),
+        )

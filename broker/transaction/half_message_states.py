@@ -45,8 +45,8 @@ class HalfMessageStates:
     """See the module. Owned by: the loop thread."""
 
     def __init__(self) -> None:
-        self.known: Final = threading.Event()
-        """Set when the op queue has been read."""
+        self.known = threading.Event()
+        """Set when the op queue has been read. Another one for each lead of a member."""
         self._chunks: dict[int, bytearray] = {}
         """By half // 65,536: a bit for each half, set when it has ended."""
         self._copies: dict[int, list[int]] = {}
@@ -59,7 +59,6 @@ class HalfMessageStates:
     def forget_all(self) -> None:
         """Nothing is known any more: the op queue is read again. The thread of the check service,
         while nobody ends halves."""
-        self.known.clear()
         self._chunks.clear()
         self._copies.clear()
         self._ending.clear()

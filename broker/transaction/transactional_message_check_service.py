@@ -50,8 +50,7 @@ class TransactionalMessageCheckService(ServiceThread):
         predecessor, self._predecessor = self._predecessor, None
         if predecessor is not None:
             while not predecessor.wait_stopped(_FLUSH_WAIT_MS):
-                if self.stopped:
-                    return
+                pass  # It was asked to stop; what it does at most waits some seconds for the loop.
             self._service.forget()
 
     def step(self) -> None:

@@ -40,17 +40,23 @@ class MemberOrders:
         self._ring: Final = ring
         self._taken = -1
         """The order that this process has carried out; -1: none yet."""
+        self._stops = False
+
+    def stop(self) -> None:
+        """The process ends in order: lead no more from now on, if it does not lead already."""
+        self._stops = True
 
     def before_sleep(self) -> float | None:
         """SleepHooks: 0 if an order came since this turn began, too."""
         limit_s = self._hooks.before_sleep()
-        return 0.0 if self._counters[MEMBER_ORDER] != self._taken else limit_s
+        is_new = self._counters[MEMBER_ORDER] != self._taken and not self._stops
+        return 0.0 if is_new else limit_s
 
     def after_sleep(self) -> None:
         """SleepHooks: carry out an order, before anything else of the turn."""
         self._hooks.after_sleep()
         order = self._counters[MEMBER_ORDER]
-        if order != self._taken:
+        if order != self._taken and not (self._stops and role_of(order) is MemberRole.LEAD):
             self._carry_out(order)
 
     def waits_for_peer(self) -> bool:

@@ -221,8 +221,11 @@ class MemberReplication:
         that the controllers name is of use; a name server may still name its predecessor."""
         if ha_addr is None or master_addr is None or master_addr != self._master_address:
             return
-        if ha_addr == self._reported_ha_address:
-            return
+        if ha_addr != self._reported_ha_address and self._executor is not None:
+            # Not here: process `ha` may wait for the registration that has brought this.
+            self._executor.submit("pass-ha-address", lambda: self._pass_address(ha_addr))
+
+    def _pass_address(self, ha_addr: str) -> None:
         try:
             self.ha.call("master_address", _ASK_TIMEOUT_MS, ha_address=ha_addr)
             self._reported_ha_address = ha_addr
@@ -243,10 +246,8 @@ class MemberReplication:
     # -- requests of process ha, and for 906 and 907 -------------------------------------------
 
     def _register_member(self, arguments: Arguments) -> dict[str, Any]:
-        master_address = self._master_address
-        if self._role.is_slave and master_address is None:
-            self._ask_role()
-            master_address = arguments.get("master_address")
+        """It waits for the name servers, and must not ask process `ha`, which waits for it."""
+        master_address = self._master_address or arguments.get("master_address")
         found = self._register(arguments["broker_id"], arguments["state_version"], master_address)
         return {"taken": found.taken, "ha_address": found.ha_address}
 

@@ -13,7 +13,7 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
-from broker.append.role_append_queues import NOT_THE_MASTER, MemberAppendQueue, SlaveAppendQueue
+from broker.append.role_append_queues import MemberAppendQueue, SlaveAppendQueue, refuse_held
 from broker.append.room_waits import RoomWaits
 from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
@@ -158,7 +158,7 @@ class MessageServices:
         self.send.on_topics_changed()
         self._schedule.stop()
         self._transactions.cease()
-        self.append_queue.refuse_held(*NOT_THE_MASTER)
+        refuse_held(self.append_queue)
         self.timers.cease()
         self.clock_steps.stop()
         self._schedule = self._make_schedule()

@@ -6,6 +6,8 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
+import threading
+
 from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
 from broker.metrics.hot_path_stats import HotPathStats
@@ -143,7 +145,7 @@ class TransactionalMessages:
         which may wait for this one, the loop's."""
         if self._young is not None:
             self._young.clear()
-        self._halves.known.clear()
+        self._halves.known = threading.Event()
         if self._checks is not None:
             self._checks.abandon()
 

@@ -214,7 +214,7 @@ class ServedBroker:
         new_topics._start, new_topics._register = lambda run: run(), lambda _topics: None
         self._server = controller._server
         serve_at_once(self._server)
-        self.hooks = controller._sleep_hooks()
+        self.hooks = controller.sleep_hooks()
         controller._messages.end_transaction._halves.known.set()
         controller.loop.end_turn = self._end_turn  # type: ignore[attr-defined]
 

@@ -38,6 +38,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.response_code import ResponseCode
 from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, NO_BOUND
 from store.default_message_store import DefaultMessageStore
+from store.store_progress import StoreBells
 from tests.broker.hot_path_world import pull_request, send_request
 from tests.broker.member_world import bodies
 from tests.support.deadline import wait_until
@@ -75,8 +76,7 @@ class Process:
             StartupOptions.from_settings(settings).store,
             self.page,
             queues_fd,
-            Bell(self.page, ProcessIndex.STORE, bell_fds["store"]),
-            self.bell.ring,
+            StoreBells(Bell(self.page, ProcessIndex.STORE, bell_fds["store"]), self.bell.ring),
             SystemClock(),
             _fail,
         )

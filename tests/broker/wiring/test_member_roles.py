@@ -225,3 +225,30 @@ def test_a_successor_begins_without_a_role_and_takes_the_order_that_stands_there
     member.hooks.after_sleep()
     assert member.counters[ORDER_TAKEN] == lead
     assert member.controller._role.broker_id == 0
+
+
+def test_a_broker_that_stops_leads_no_more_but_lets_go(member: Member) -> None:
+    peer = member.connect()
+    member.lead()
+    member.controller._orders.stop()  # type: ignore[union-attr]
+    assert code_of(member.send(peer, b"one")) == ResponseCode.SUCCESS
+    member.order(MemberRole.FENCED)
+    member.give(MemberRole.LEAD)
+    member.turn()
+    assert member.counters[ORDER_TAKEN] != member.counters[MEMBER_ORDER]
+    assert code_of(member.send(peer, b"two")) == REFUSED
+    assert member.hooks.before_sleep() is None, "nor does it turn for that"
+
+
+def test_the_settings_that_are_shown_have_the_role_of_now(member: Member) -> None:
+    peer = member.connect()
+    request = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG)
+
+    def shown() -> list[str]:
+        (answer,) = member.call(peer, request)
+        lines = answer.body.decode().splitlines()
+        return [line for line in lines if line.startswith(("brokerRole=", "brokerId="))]
+
+    assert sorted(shown()) == ["brokerId=-1", "brokerRole=SLAVE"]
+    member.lead()
+    assert sorted(shown()) == ["brokerId=0", "brokerRole=SYNC_MASTER"]

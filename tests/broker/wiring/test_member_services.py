@@ -6,6 +6,7 @@ once. The loop's timers are stepped by hand (`Member.tick`).
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_revive_service import PopReviveService
 from broker.schedule.schedule_message_service import ScheduleMessageService
 from broker.timer.timer_dequeue_service import TimerDequeueService
+from broker.transaction.transactional_message_bridge import TransactionalMessageBridge
 from ha.control_slots import MemberRole
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -264,6 +266,36 @@ def test_halves_of_an_earlier_lead_end_once(member: Member) -> None:
     for half in (first, second, third):
         end(member, peer, half)
     assert stored(member) == [b"one", b"two", b"three"]
+
+
+def test_a_check_that_outlives_its_lead_lets_nothing_be_believed(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the ops while this broker leads no more and leads again."""
+    began, goes_on = threading.Event(), threading.Event()
+    read_ops = TransactionalMessageBridge.read_ops
+    lives: list[TransactionalMessageBridge] = []
+
+    def slow(bridge: TransactionalMessageBridge) -> bool:
+        if not lives or bridge is lives[0]:
+            lives.append(bridge)
+            began.set()
+            assert goes_on.wait(10)
+        return read_ops(bridge)
+
+    monkeypatch.setattr(TransactionalMessageBridge, "read_ops", slow)
+    halves = member.controller._messages.end_transaction._halves
+    halves.known.clear()
+    member.lead(1)
+    assert began.wait(10)
+    member.follow(2)
+    member.lead(3)
+    first = member.controller._messages._transactions._checks
+    goes_on.set()
+    assert first is not None
+    member.wait_for_ends()
+    assert len(lives) == 1, "the first one knew, and the second read anew"
+    assert lives[0]._known is not halves.known
 
 
 def test_one_thread_checks_transactions(member: Member) -> None:
