@@ -228,6 +228,11 @@ class BrokerController:
         """Start writing; the tables are loaded and the `store` process is ready. Raises
         StoreError."""
         self._tables.restore_lost(self._options.store.consume_queue_path)
+        if self._options.controller_mode.enable_controller_mode:
+            table = self._store.table
+            self._tables.limit_to_cut(
+                self._options.store.root, lambda *queue: table.offsets(*queue)[1]
+            )
         self._access_control.open(self._executor)
         if not self._options.store.is_slave:
             self._tables.restore_lacking(self._store.stored_queues())
