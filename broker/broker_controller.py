@@ -236,6 +236,11 @@ class BrokerController:
         """Start writing; the tables are loaded and the `store` process is ready. Raises
         StoreError."""
         self._tables.restore_lost(self._options.store.consume_queue_path)
+        if self._options.controller_mode.enable_controller_mode:
+            table = self._store.table
+            self._tables.limit_to_cut(
+                self._options.store.root, lambda *queue: table.offsets(*queue)[1]
+            )
         self._access_control.open(self._executor)
         if not self._role.changes:  # There the loop opens the log when it is told to lead.
             if not self._role.is_slave:
