@@ -165,7 +165,6 @@ LONG_MODULES = {
     "remoting.connection": 460,
     "remoting.remoting_client": 480,
     "remoting.remoting_serializable": 440,
-    "remoting.remoting_server": 420,
     "spark.figures.replica_day": 460,
     "spark.prometheus_import.lines": 480,
     "store.commit_log": 480,
@@ -223,7 +222,6 @@ MAX_PARAMETERS = 8
 MANY_PARAMETERS = {
     "conf.config_fields.setting": 9,
     "remoting.remoting_command.RemotingCommand.__init__": 9,
-    "remoting.remoting_server.RemotingServer.__init__": 15,
     "store.commit_log.CommitLog.put_fields": 10,
     "tools.chaos.disk_faults.DiskBreaker.__init__": 12,
     "tools.chaos.lost_master.lose_master": 9,

@@ -58,8 +58,9 @@ from remoting.connection import Connection
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer
 from remoting.request_code import RequestCode as Code
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
 from store.batch_consume_queue_table import BatchConsumeQueueTable
@@ -428,10 +429,10 @@ class HotPathWorld:
         self.hot = hot = HotRoutes(send=self.send_processor, pull=self.pull_processor)
         self.server: RemotingServer = RemotingServer(
             self.loop,
-            routes,
-            fast_routes=hot.guarded() if fast else (),
-            binary_routes=hot.binary() if fast else (),
-            run_route=hot.run() if fast else None,
+            RequestDispatcher(routes),
+            fast_routes=FastRoutes(hot.guarded(), hot.binary(), hot.run())
+            if fast
+            else FastRoutes(),
         )
         self.turn()
 

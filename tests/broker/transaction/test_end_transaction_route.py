@@ -19,8 +19,9 @@ from broker.transaction.end_transaction_route import (
 from broker.transaction.half_message_states import HalfMessageStates
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer
 from remoting.request_code import RequestCode as Code
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
@@ -67,8 +68,8 @@ class Side:
         routes_of = replace(hot.hot, end_transaction=self.route.process_fast)
         hot.server = RemotingServer(
             hot.loop,
-            routes,
-            fast_routes=(*routes_of.guarded(), *routes_of.unguarded()) if fast else (),
+            RequestDispatcher(routes),
+            fast_routes=FastRoutes((*routes_of.guarded(), *routes_of.unguarded()) if fast else ()),
         )
         self.client = hot.client("10.1.2.3", 4711)
         self.begin()
