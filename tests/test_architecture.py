@@ -20,6 +20,7 @@ from setuptools import find_packages
 from broker import broker_startup
 from broker.container import container_startup
 from conf.config_fields import field_specs
+from controller import controller_startup
 from namesrv import namesrv_startup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "remoting": set(),
     "store": {"ipc"},
     "spark": set(),
-    "controller": {"remoting"},
+    "controller": {"conf", "remoting"},
     "ha": {"ipc", "store"},
     "namesrv": {"conf", "remoting"},
     "broker": {"conf", "ipc", "remoting", "store", "ha"},
@@ -38,20 +39,20 @@ MAY_IMPORT: dict[str, set[str]] = {
 """The rooms and whom they may import (docs/ARCHITECTURE.md). A room may also import itself."""
 WINGS: dict[str, set[str]] = {
     "settings": set(),
-    "latency": set(),
+    "latency": {"settings"},
     "supervisor": set(),
     "topic": {"settings"},
     "offset": set(),
     "subscription": {"settings", "topic"},
     "filter": {"settings"},
     "longpolling": {"filter"},
-    "coldctr": {"longpolling", "topic"},
+    "coldctr": {"longpolling", "settings", "topic"},
     "out": {"settings", "topic"},
     "acl": {"out", "settings", "topic"},
     "auth": {"acl", "settings", "topic"},
     "append": {"latency", "topic"},
-    "schedule": {"append", "topic"},
     "store_access": {"append", "longpolling"},
+    "schedule": {"append", "out", "store_access", "topic"},
     "processor": {"acl", "append", "store_access", "topic"},
     "client": {
         "filter",
@@ -69,15 +70,20 @@ WINGS: dict[str, set[str]] = {
         *("offset", "out", "processor", "schedule", "settings", "store_access"),
         *("subscription", "topic"),
     },
-    "metrics": {"client", "offset", "settings", "slave", "subscription", "supervisor", "topic"},
-    "transaction": {"append", "metrics", "processor", "store_access", "timer", "topic"},
+    "metrics": {
+        *("client", "offset", "settings", "slave", "store_access", "subscription", "supervisor"),
+        "topic",
+    },
+    "transaction": {
+        *("append", "client", "metrics", "offset", "processor", "store_access", "timer", "topic"),
+    },
     "send": {
         *("append", "metrics", "processor", "settings", "store_access", "timer", "topic"),
         "transaction",
     },
     "pull": {
-        *("coldctr", "filter", "longpolling", "metrics", "offset", "processor"),
-        *("store_access", "topic"),
+        *("client", "coldctr", "filter", "longpolling", "metrics", "offset", "out"),
+        *("processor", "settings", "store_access", "topic"),
     },
     "admin": {
         *("acl", "auth", "client", "coldctr", "filter", "metrics", "offset", "out", "processor"),
@@ -152,7 +158,7 @@ LONG_MODULES = {
     "broker.pop.pop_revive_service": 540,
     "broker.pull.pull_message_processor": 460,
     "broker.pull.pull_message_reader": 420,
-    "broker.send.send_message_processor": 440,
+    "broker.send.send_message_processor": 420,
     "broker.slave.promotion": 480,
     "broker.supervisor.supervisor": 440,
     "broker.timer.timer_dequeue_service": 420,
@@ -189,7 +195,7 @@ MANY_METHODS = {
     "broker.pull.pull_message_processor.PullMessageProcessor": 21,
     "broker.send.send_message_processor.SendMessageProcessor": 22,
     "broker.supervisor.supervisor.Supervisor": 26,
-    "broker.timer.timer_dequeue_service.TimerDequeueService": 27,
+    "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
     "broker.topic.topic_config_manager.TopicConfigManager": 31,
     "broker.wiring.replication.Replication": 23,
     "ha.ha_client.HAClient": 26,
@@ -648,6 +654,7 @@ SETTINGS_CLASSES = {
     *broker_startup.KEYS.classes,
     *container_startup.KEYS.classes,
     *namesrv_startup.KEYS.classes,
+    *controller_startup.KEYS.classes,
 }
 
 

@@ -23,7 +23,7 @@ from broker.processor.table_processor import TableProcessor
 from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_access import StoreAccess
-from broker.topic.new_topics import HeldForTopics
+from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import (
     DLQ_QUEUES,
     PERM_READ_WRITE,
@@ -32,7 +32,8 @@ from broker.topic.system_topics import (
     dlq_topic,
     retry_topic,
 )
-from broker.topic.table_protocols import FindGroup, OwnTopics
+from broker.topic.table_protocols import FindGroup
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -65,12 +66,12 @@ class SendBackParts:
     commit_log: CommitLog
     append_queue: AppendQueue
     reader: StoreAccess
-    topics: OwnTopics
+    topics: TopicConfigManager
     find_group: FindGroup
     stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
-    new_topics: HeldForTopics
+    new_topics: NewTopics
     rights: StoredRights = everybody
     is_compacted: Callable[[str], bool] = lambda topic: False
     """Whether a topic's consumers read its compaction log."""

@@ -24,13 +24,14 @@ from broker.append.send_properties import (
     find_property,
     without_property,
 )
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.table_processor import TableProcessor
 from broker.send.rules import REPLY, Checked, SendRules, check_light_room
 from broker.send.send_header import SendHeader, send_header_of
 from broker.send.send_topic import HOST_BITS, PeerHost, TopicNature
 from broker.settings.broker_config import BrokerConfig
-from broker.topic.new_topics import HeldForTopics
-from broker.topic.table_protocols import PutStats, SentTopics
+from broker.topic.new_topics import NewTopics
+from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
 from remoting.command_custom_header import encode_header
 from remoting.errors import RemotingError, RequestError
@@ -74,14 +75,14 @@ class ReplyParts:
     rules: SendRules
     append_queue: AppendQueue
     waiters: DurabilityWaiters
-    topics: SentTopics
+    topics: TopicConfigManager
     find_connection: FindConnection
     call_client: CallClient
-    stats: PutStats
+    stats: HotPathStats
     clock: Clock
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
-    new_topics: HeldForTopics
+    new_topics: NewTopics
     stores_replies: Callable[[], bool]
     """storeReplyMessageEnable, and this broker is not a slave."""
     store_host: str

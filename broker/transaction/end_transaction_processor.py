@@ -25,6 +25,7 @@ from broker.append.append_queue import AppendQueue, OneRecord
 from broker.append.diverted_messages import home_of
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import record_asks_to_wait
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_access import StoreAccess
@@ -34,7 +35,7 @@ from broker.topic.system_topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.topic.table_protocols import FindTopic, PutStats
+from broker.topic.table_protocols import FindTopic
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
@@ -94,7 +95,7 @@ class EndTransactionParts:
     timers: TimerHook
     find_topic: FindTopic
     waiters: DurabilityWaiters
-    stats: PutStats
+    stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     later: Callable[[int, Callable[[], None]], object]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import record_asks_to_wait
-from broker.metrics.hot_path_stats import SendCounts
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
 from broker.transaction.half_message_states import HalfMessageStates
@@ -68,28 +68,6 @@ class _Frame(msgspec.Struct, gc=False):
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
 
 
-class EndStats(Protocol):
-    """Where commits and their answers are counted."""
-
-    @property
-    def sends(self) -> SendCounts:
-        """Where messages are counted."""
-
-    def now_ns(self) -> int:
-        """Monotonic, as `add_timed_answer` takes it."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-    def add_oneway(self, request_code: int, code: int) -> None:
-        """A oneway request of this turn, which would have been answered with `code`."""
-
-    def add_timed_answer(
-        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
-    ) -> None:
-        """A request received at `came_ns` is answered now, or dropped if it was oneway."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndRouteParts:
     """The collaborators of the route."""
@@ -101,7 +79,7 @@ class EndRouteParts:
     halves: HalfMessageStates
     find_topic: FindTopic
     waiters: DurabilityWaiters
-    stats: EndStats
+    stats: HotPathStats
     append_op: Callable[[int], None]
     """Appends the op of a committed half later, or again (EndTransactionProcessor)."""
 
@@ -110,7 +88,7 @@ class _SafeCommit(msgspec.Struct, frozen=True, gc=False):
     """The answer to a commit that waits for flush or replicas: an Answer. Their timeouts are no
     failures."""
 
-    stats: EndStats
+    stats: HotPathStats
     connection: Connection
     opaque: int
     oneway: bool

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from broker.append.append_queue import AppendQueue, OneRecord
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.earlier_ends import EarlierEnds, queued_message
@@ -40,18 +41,6 @@ class AppendTimeoutError(StoreError):
     """The loop did not append in time; it may still do so."""
 
 
-class TransactionOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The stored offset, or None."""
-
-    def commit_own_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store the progress in a queue."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeParts:
     """The collaborators of the bridge."""
@@ -61,7 +50,7 @@ class BridgeParts:
     reader: StoreAccess
     halves: HalfMessageStates
     earlier: EarlierEnds
-    offsets: TransactionOffsets
+    offsets: ConsumerOffsetManager
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     flushed_offset: Callable[[], int]

@@ -34,7 +34,6 @@ from broker.topic.new_topics import NewTopics
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import (
-    fast_failure_settings,
     send_settings,
 )
 from broker.wiring.statistics import Statistics
@@ -181,7 +180,7 @@ class MessageServices:
         return AppendQueue(
             self._store.log,
             self._clock,
-            BrokerFastFailure(fast_failure_settings(self._options), self._page, self._clock),
+            BrokerFastFailure(self._options.broker, self._options.store, self._page, self._clock),
             self._store.why_not_writable,
             capacity=self._options.broker.send_thread_pool_queue_capacity,
         )

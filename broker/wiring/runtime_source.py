@@ -32,7 +32,7 @@ from store.resync_backups import list_backups
 
 
 class RuntimeSource:
-    """RuntimeInfoSource of this broker."""
+    """See the module."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
 from broker.append.writable_log import WritableLog
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.pull.batch_pull import BatchPull
 from broker.pull.pull_message_processor import PullMessageProcessor
@@ -509,11 +509,10 @@ class HotPathWorld:
             is_slave=False,
             max_delay_level=18,
         )
-        fast_failure = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
         self.append_queue = AppendQueue(
             self.log,
             self.clock,
-            BrokerFastFailure(fast_failure, self.page, self.clock),
+            BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), self.page, self.clock),
             lambda: self.not_writable,
             capacity=100,
         )
