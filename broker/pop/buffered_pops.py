@@ -4,7 +4,7 @@ effects.
 Values of Pops, changed by it only (`queue.committed`: by who carries out a Commit), on the loop
 thread of `remoting`.
 
-Tested by tests/broker/pop/test_pop_buffer_merge_service.py.
+Tested by tests/broker/pop/test_pops.py.
 """
 
 from __future__ import annotations

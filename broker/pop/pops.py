@@ -14,7 +14,7 @@ begin again (pop_recovery.py):
 A row of the journal is taken before `pop` or `change` is told, since only the journal knows whether
 there is room. Times are ms of the wall clock, as in the handles.
 
-Tested by tests/broker/pop/test_pop_buffer_merge_service.py.
+Tested by tests/broker/pop/test_pops.py.
 """
 
 from __future__ import annotations
