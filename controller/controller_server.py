@@ -29,8 +29,10 @@ from controller.role_notifier import RoleNotifier
 from remoting.address_patterns import ip_of
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
-from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.remoting_server import RemotingServer, ServerLimits
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.selector_loop import SelectorLoop
 from remoting.server_tls import ServerTls
@@ -89,15 +91,19 @@ class ControllerServer:
         self._stop_requested = False
         self._server = RemotingServer(
             self._loop,
-            {
-                code: Route(processor, None if code in READING_CODES else _POOL)
-                for code in processor.codes
-            },
-            executors={_POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY)},
+            RequestDispatcher(
+                {
+                    code: Route(processor, None if code in READING_CODES else _POOL)
+                    for code in processor.codes
+                },
+                {_POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY)},
+                gate=guard.check,
+            ),
+            limits=ServerLimits(
+                idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
+                incomplete_frames=server_config.server_max_incomplete_frame_bytes,
+            ),
             listener=_ClosedConnections(self._service.closed),
-            gate=guard.check,
-            idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
-            incomplete_frames_limit=server_config.server_max_incomplete_frame_bytes,
             tls=tls,
         )
 

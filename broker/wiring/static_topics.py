@@ -13,8 +13,8 @@ from broker.out.broker_rpc import BrokerRpc
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.pull.static_topic_entry import StaticPullEntry, StaticTopicEntry
 from broker.pull.static_topic_processor import Mappings, StaticTopicProcessor
-from remoting.remoting_server import RequestExecutor
 from remoting.request_dispatcher import AnswerObserver, RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import RequestProcessor, Route
 
 STATIC_TOPIC_POOL: Final = "StaticTopicThread"

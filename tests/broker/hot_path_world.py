@@ -58,8 +58,9 @@ from remoting.connection import Connection
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer
 from remoting.request_code import RequestCode as Code
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
 from store.batch_consume_queue_table import BatchConsumeQueueTable
@@ -428,10 +429,10 @@ class HotPathWorld:
         self.hot = hot = HotRoutes(send=self.send_processor, pull=self.pull_processor)
         self.server: RemotingServer = RemotingServer(
             self.loop,
-            routes,
-            fast_routes=hot.guarded() if fast else (),
-            binary_routes=hot.binary() if fast else (),
-            run_route=hot.run() if fast else None,
+            RequestDispatcher(routes),
+            fast_routes=FastRoutes(hot.guarded(), hot.binary(), hot.run())
+            if fast
+            else FastRoutes(),
         )
         self.turn()
 
@@ -533,9 +534,6 @@ class HotPathWorld:
         self.timers = TimerHook(
             TIMERS, lambda slot_ms: self.in_slot.get(slot_ms, 0), self.clock, self.topics
         )
-        self.writable_log = WritableLog(
-            self.log, self.append_queue, self.waiters, AchievedDurability(self.page.counters, 2)
-        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.writable_log,
@@ -618,12 +616,10 @@ class HotPathWorld:
         self.clock_steps = ClockSteps(self.clock)
         self.schedule = ScheduleMessageService(
             ScheduleParts(
-                commit_log=self.log,
-                append_queue=self.append_queue,
+                log=self.writable_log,
                 reader=self.loop_reader,
                 table=self.table,
                 units=self.checked_units,
-                waiters=self.waiters,
                 offsets=self.schedule_offsets,
                 stats=self.stats,
                 clock=self.clock,
@@ -633,6 +629,11 @@ class HotPathWorld:
             ),
             self.delay_level_ms,
         )
+
+    @property
+    def writable_log(self) -> WritableLog:
+        durability = AchievedDurability(self.page.counters, 2)
+        return WritableLog(self.log, self.append_queue, self.waiters, durability)
 
     def close(self) -> None:
         """Give every descriptor and mapping back; idempotent."""
