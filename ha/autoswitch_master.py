@@ -124,12 +124,14 @@ class AutoSwitchMaster:
     def next_transfer(self, epochs: EpochList, log: LogBounds, now_ms: int) -> NextTransfer | None:
         """What to send now, which counts as sent; None: nothing is due. Raises EpochOrderError for
         a log whose epochs begin later than its bytes, AutoSwitchFrameError if they are deleted."""
-        if self.slave is None:
+        position = self._position
+        if position == _NOTHING_SENT:
+            # RocketMQ's slave reports five seconds after the handshake, and hangs up when a
+            # heartbeat names another offset than its own end before that.
             return None
         if self._sent_ms is None:
             self._sent_ms = now_ms
-        position = self._position
-        if position == _NOTHING_SENT or position >= log.end:
+        if position >= log.end:
             if now_ms - self._sent_ms < self._heartbeat_interval_ms:
                 return None
             return self._sent(position, 0, epochs, log, now_ms)
