@@ -345,6 +345,8 @@ class AutoSwitchConnection(ServiceThread):
         now_ms = self._clock.monotonic_ms()
         silence_ms = self._last_read_ms + self._silence_ms - now_ms
         heartbeat_ms = self._last_frame_ms + self._heartbeat_ms - now_ms
+        if self._master.position is None:
+            heartbeat_ms = silence_ms  # None is due before the first report.
         self._waiter.announce_sleep()
         if self._has_work():
             self._waiter.announce_awake(())
