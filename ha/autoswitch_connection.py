@@ -243,6 +243,7 @@ class AutoSwitchConnection(ServiceThread):
         if progress is None:
             start = self._master.position
             assert start is not None
+            self._last_frame_ms = now_ms  # The first heartbeat is due so long after this report.
             self.progress = SlaveProgress(
                 self.remote,
                 offset,
