@@ -47,6 +47,7 @@ _IDLE_MS: Final = 1_000
 _RETRY_SOON_MS: Final = 1_000
 """A new master may not lead yet when it is known, and one that was followed may be restarting."""
 _STOPPED: Final = "stopping"
+_NO_ADDRESS: Final = "no name server has said yet where its HA port is"
 
 
 class AutoSwitchClient(ServiceThread):
@@ -193,6 +194,8 @@ class AutoSwitchClient(ServiceThread):
     def _round(self, order: MasterToFollow) -> int:
         """Returns how long to rest, in ms."""
         address = self._orders.address
+        if address is None and self._last_error.note(_NO_ADDRESS):
+            log.info("waiting for the master: %s", _NO_ADDRESS)
         if address is None or self._orders.is_undecided:
             self._selector.sleep(_IDLE_MS, lambda: self._orders.may_connect)
             return 0

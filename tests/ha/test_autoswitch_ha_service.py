@@ -217,6 +217,7 @@ def test_the_address_comes_later_and_moves(tmp_path: Path) -> None:
         first.lead()
         second.lead()
         slave.follow(None)
+        wait_until(lambda: "where its HA port is" in slave.error_text)
         slave.service.update_master_address(first.address)
         same_logs(first, slave)
         slave.service.update_master_address(second.address)

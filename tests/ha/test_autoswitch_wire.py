@@ -23,7 +23,9 @@ from ha.autoswitch_frame import (
     encode_slave_handshake,
     encode_transfer_header,
 )
+from ha.checked_carriage import SlaveBytes
 from ha.epochs import epoch_list
+from ha.handshake import OwnIdentity, SlaveHandshake
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.ha.member_world import FILE_SIZE, FIRST_EPOCH, Member
 from tests.remoting.golden_frames import GOLDEN
@@ -32,6 +34,7 @@ from tests.support.deadline import wait_until
 JAVA_SLAVES = {"newslave": 3, "24422-2": 99, "24422-3": 98, "24422-1": 1, "24412-1": 2}
 """Streams, and which broker the slave is."""
 TWO_EPOCHS = epoch_list([(1, 0), (2, 693)])
+SECRET = b"the secret of this group's tests"
 _WAIT_S = 10.0
 
 
@@ -231,18 +234,20 @@ def test_a_handshake_may_come_again_before_it_is_answered(tmp_path: Path) -> Non
 
 
 def test_a_java_slave_gets_heartbeats(tmp_path: Path) -> None:
+    """After its first report: an earlier one would end the connection there."""
     with Member(tmp_path, 1, ha_send_heartbeat_interval=20) as master:
         end = master.append(3)
         master.lead()
         with Peer.of(master) as slave:
             slave.send(encode_slave_handshake(SlaveHandshakeFrame(2)))
             slave.read_frame()
-            assert slave.read_frame() == TransferFrame(-1, 1, 0, end, b"")
+            slave.socket.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                slave.read_frame()
+            slave.socket.settimeout(_WAIT_S)
             slave.send(encode_report(end))
-            found = slave.read_frame()
-            while found == TransferFrame(-1, 1, 0, end, b""):
-                found = slave.read_frame()
-            assert found == TransferFrame(end, 1, 0, end, b"")
+            for _ in range(3):
+                assert slave.read_frame() == TransferFrame(end, 1, 0, end, b"")
 
 
 # Hostile slaves
@@ -295,6 +300,35 @@ def test_a_false_report_ends_the_connection(tmp_path: Path, what: str) -> None:
             master.wait_refused(reason)
             wait_until(lambda: master.gone)
             assert master.acked() < 1_000_000
+
+
+@pytest.mark.parametrize(("shaken_as", "version"), [(2, 2), (3, 2), (2, 1)])
+def test_who_shakes_hands_is_who_follows_and_seals_its_reports(
+    tmp_path: Path, shaken_as: int, version: int
+) -> None:
+    """A member with the secret cannot speak for another one, nor without seals."""
+    is_good = (shaken_as, version) == (2, 2)
+    with Member(tmp_path, 1, secret=SECRET) as master:
+        master.append(3)
+        master.lead()
+        with Peer.of(master) as peer:
+            own = OwnIdentity("g", shaken_as, "127.0.0.1:2", SECRET)
+            shaking = SlaveHandshake(own, version=version)
+            peer.send(shaking.hello)
+            while shaking.missing:
+                peer.send(shaking.receive(peer.read(shaking.missing)))
+            frame = encode_slave_handshake(SlaveHandshakeFrame(2))
+            peer.send(SlaveBytes(shaking.report_key).pack(frame))
+            if is_good:
+                peer.read(12 + 20 + 12)
+                peer.send(SlaveBytes(bytes(32)).pack(encode_report(0)))
+                peer.wait_closed()
+                master.wait_refused("bad_checksum")
+                assert master.reported == []
+            else:
+                peer.wait_closed()
+                master.wait_refused("bad_handshake")
+                assert master.connected == {}
 
 
 def test_a_position_that_was_deleted_ends_the_connection(tmp_path: Path) -> None:
