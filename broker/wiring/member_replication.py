@@ -82,6 +82,10 @@ class MemberReplication:
         self._master_address: str | None = None
         self._reported_ha_address: str | None = None
         self._was_linked = False
+        self._roles = 0
+        """How many orders were carried out."""
+        self._takes_over = False
+        """The first of them was a role: this process has a predecessor, which was registered."""
         self.ha: Final = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         """Also for the requests of controllers and operators (1007, 1008)."""
         self._trust = TrustedMaster(options.ha)
@@ -181,16 +185,30 @@ class MemberReplication:
         waits only for what is being put into the tables just now."""
         self.synchronize.end()
         self._master_address = None
+        self._takes_over = not self._roles and self._role.member is not MemberRole.FENCED
+        self._roles += 1
         if self._executor is not None:
             self._executor.submit("ask-role", self._ask_role)
 
     def _tick(self) -> None:
         """What was missed: process `ha` did not answer, or the link has opened since."""
         self._ask_role()
+        if self._takes_over:
+            self._register_again()
         linked = bool(self._counters[MASTER_LINKED])
         opened, self._was_linked = linked and not self._was_linked, linked
         if opened and self._master_address is not None:
             self.synchronize.link_opened()
+
+    def _register_again(self) -> None:
+        """A predecessor's connections have closed, so the name servers have dropped this broker;
+        process `ha`, for which it is registered, asks only when the role changes."""
+        role = self._role
+        if role.member is MemberRole.FOLLOW and self._master_address is None:
+            return  # Process `ha` has not said the id yet.
+        found = self._register(role.broker_id, role.master_epoch, self._master_address)
+        if found.taken:
+            self._takes_over = False
 
     def _ask_role(self) -> None:
         """Which master a follower follows, and under which id; once for each order."""

@@ -47,8 +47,16 @@ class Member(ServedBroker):
     """One broker, and what its process `ha` does."""
 
     def __init__(
-        self, root: Path, *, all_ack: bool = False, hot: bool = True, **settings: str
+        self,
+        root: Path,
+        *,
+        all_ack: bool = False,
+        hot: bool = True,
+        first_role: MemberRole = MemberRole.FENCED,
+        **settings: str,
     ) -> None:
+        """first_role: of epoch 1, that a predecessor of process `remoting` had."""
+        self._first_role = first_role
         self.address = "127.0.0.1:1"
         """Of the master, as the controllers say."""
         root.mkdir(exist_ok=True)
@@ -66,11 +74,16 @@ class Member(ServedBroker):
             ha_commands={"member_role": self._member_role, "master_address": lambda _: {}},
         )
         self.root = root
-        self.counters = self.page.counters
-        self.counters[CONFIRM_OFFSET] = NO_BOUND
         self._replica: ReplicaLog | None = None
         self.controller._tables.topics.update(TopicConfig(topic_name=TOPIC))
         self.turn()
+
+    def _open_broker(self, root: Path) -> None:
+        self.counters = self.page.counters
+        self.counters[CONFIRM_OFFSET] = NO_BOUND
+        if self._first_role is not MemberRole.FENCED:
+            self.give(self._first_role)
+        super()._open_broker(root)
 
     def _member_role(self, _arguments: Any) -> dict[str, Any]:
         return {

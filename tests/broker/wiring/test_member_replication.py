@@ -57,7 +57,12 @@ class NameServer:
 class World:
     """A member, its name server, and what process `ha` asks of it."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        first_role: MemberRole = MemberRole.FENCED,
+    ) -> None:
         self.name_server = server = NameServer()
         self.tables: dict[int, bytes] = {}
         self.on_ask: Any = lambda _code: None
@@ -75,7 +80,7 @@ class World:
         }.items():
             monkeypatch.setattr(BrokerOuterAPI, name, function)
         monkeypatch.setattr(BrokerOuterAPI, "name_servers", ("n",))
-        self.member = Member(root)
+        self.member = Member(root, first_role=first_role)
         self.member.address = MASTER
         outside = self.member.controller._outside
         assert isinstance(outside.registration, MemberRegistration)
@@ -166,6 +171,31 @@ def test_a_follower_needs_the_ha_address_of_the_master_that_the_controllers_name
     assert not world.register(2, 4).taken
     world.name_server.refuses = False
     assert world.register(2, 4) == Registered(taken=True, ha_address=HA_ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("role", "broker_id"), [(MemberRole.LEAD, 0), (MemberRole.FOLLOW, 2)], ids=["lead", "follow"]
+)
+def test_a_process_that_was_started_anew_registers_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: MemberRole, broker_id: int
+) -> None:
+    """The name servers have dropped the broker when its predecessor's connections closed."""
+    world = World(tmp_path / "a", monkeypatch, role)
+    world.name_server.is_silent = True
+    for _ in range(3):
+        world.run_due()
+        world.member.clock.advance(1_000)
+    world.name_server.is_silent = False
+    for _ in range(3):
+        world.run_due()
+        world.member.clock.advance(1_000)
+    assert world.name_server.told == [("103", broker_id, 1)]
+    world.member.order(MemberRole.FENCED, 1)
+    for _ in range(3):
+        world.member.clock.advance(1_000)
+        world.run_due()
+    assert world.name_server.told[1:] == [("104", broker_id, None)]
+    world.member.close()
 
 
 def test_a_leader_is_taken_once_a_name_server_has_answered(world: World) -> None:
