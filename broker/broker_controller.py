@@ -48,7 +48,8 @@ from ipc.control_page import ProcessIndex
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.short_slice import ask_for_short_slice
 from remoting.body.topic_config import TopicConfig
-from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.remoting_server import RemotingServer
+from remoting.request_executor import RequestExecutor
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
 

@@ -23,9 +23,9 @@ from store.control_slots import (
 )
 from store.controller_mode import RoleNow
 from store.errors import StoreError
+from store.log_dispatch import LogDispatch
 from store.log_flusher import LogFlusher
 from store.message_store_config import MessageStoreConfig
-from store.reput_message_service import ReputMessageService
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class LogStart:
         clock: Clock,
         allocate: AllocateMappedFileService,
         flusher: LogFlusher,
-        reput: ReputMessageService,
+        dispatch: LogDispatch,
     ) -> None:
         """The services that continue from the new offset."""
         self._role = role
@@ -52,7 +52,7 @@ class LogStart:
         self._clock = clock
         self._allocate = allocate
         self._flusher = flusher
-        self._reput = reput
+        self._dispatch = dispatch
         self._pause = threading.Event()
         """Never set: for short waits."""
 
@@ -73,7 +73,7 @@ class LogStart:
             raise StoreError(f"start at {phy_offset}: some files hold bytes; see store.log")
         # Nobody reads below min, and there is nothing to flush or to dispatch.
         self._flusher.begin_at(phy_offset)
-        self._reput.reput_from_offset = phy_offset
+        self._dispatch.reput_from_offset = phy_offset
         counters = self._counters
         counters[FLUSHED_OFFSET] = counters[DISPATCHED_OFFSET] = phy_offset
         counters[MIN_PHY_OFFSET] = phy_offset

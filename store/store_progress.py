@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
+from ipc.bell import Bell
 from ipc.control_page import ControlPage, ProcessIndex
 from store.control_slots import (
     ALLOCATED_END,
@@ -19,12 +22,28 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     STORE_TIMESTAMP,
 )
-from store.controller_mode import RoleNow
+from store.controller_mode import FixedRole, RoleNow
 from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBells:
+    """What wakes process `store`, whom it wakes, and for whom it works."""
+
+    own: Bell
+    ring_readers: Callable[[], None]
+    """Who follows flushed offsets and state."""
+    ring_for_moves: Callable[[], None] | None = None
+    """Who waits for queues to move; None: the same."""
+    ring_replicator: Callable[[], None] = lambda: None
+    """On a slave, whose log is written by process `ha`: when something was flushed or allocated, or
+    old files went."""
+    role: RoleNow | None = None
+    """For whom it works: master, slave, or what changes; None: as the settings say, for life."""
 
 
 class StoreProgress:
@@ -34,20 +53,15 @@ class StoreProgress:
         self,
         config: MessageStoreConfig,
         page: ControlPage,
-        role: RoleNow,
-        ring_readers: Callable[[], None],
-        ring_for_moves: Callable[[], None],
-        ring_replicator: Callable[[], None],
+        bells: StoreBells,
     ) -> None:
-        """The callables wake: the readers of flushed offsets and state; those that wait for queues
-        to move; where it may follow, the replicator."""
         self._config = config
         self._page = page
         self._counters = page.counters
-        self._role = role
-        self.ring_for_moves = ring_for_moves
-        self._ring_replicator = ring_replicator
-        self.ring_readers = ring_readers
+        self.role: Final = bells.role or FixedRole(page, is_slave=config.is_slave)
+        self.ring_for_moves = bells.ring_for_moves or bells.ring_readers
+        self._ring_replicator = bells.ring_replicator
+        self.ring_readers = bells.ring_readers
         self.checkpoint = StoreCheckpoint(config.checkpoint_path)
         self.dispatched_timestamp = 0
         """Store timestamp (ms) of the newest dispatched record; 0 before the first."""
@@ -63,7 +77,7 @@ class StoreProgress:
         """Write the checkpoint file, with what `remoting` was told and what is confirmed. Raises
         DiskFullError, FlushFailedError, OSError."""
         self.checkpoint.master_flushed_offset = self._counters[MASTER_FLUSHED_OFFSET]
-        if (confirmed := self._role.confirm_offset()) is not None:
+        if (confirmed := self.role.confirm_offset()) is not None:
             self.checkpoint.confirm_offset = confirmed
         self.checkpoint.flush()
 
@@ -90,7 +104,7 @@ class StoreProgress:
         """Store timestamp (ms) of the newest record that the next flush brings to disk. A slave's
         writer knows no records: there it is the newest dispatched one, or what was on disk before.
         """
-        if self._role.is_slave():
+        if self.role.is_slave():
             return max(self.dispatched_timestamp, self.checkpoint.physic_msg_timestamp)
         return self._counters[STORE_TIMESTAMP]
 

@@ -47,6 +47,7 @@ COMPILED_MODULES: Final = (
     "remoting.remoting_command",
     "remoting.remoting_server",
     "remoting.request_dispatcher",
+    "remoting.request_executor",
     "remoting.selector_loop",
     "remoting.tls_connection",
     "store.commit_log",

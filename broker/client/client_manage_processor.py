@@ -20,7 +20,7 @@ from broker.filter.selector_parser import InvalidSelectorError
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from broker.topic.new_topics import HeldForTopics
+from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import PERM_READ_WRITE, TOPIC_SYS_FLAG_UNIT_SUB, retry_topic
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
@@ -61,7 +61,7 @@ class ClientManageProcessor(TableProcessor):
         clients: ConnectedClients,
         groups: SubscriptionGroupManager,
         topics: TopicConfigManager,
-        new_topics: HeldForTopics,
+        new_topics: NewTopics,
         account_of: Callable[[RemotingCommand], str] = lambda request: "",
     ) -> None:
         """account_of: that sent a request (RequestGuard.account_of)."""

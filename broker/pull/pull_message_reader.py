@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from broker.filter.message_filter import ExpressionMessageFilter, MessageFilter
 from broker.filter.selector_verdicts import VerdictTable
 from broker.filter.subscription_filter import tag_code
-from broker.filter.unit_marks import SCAN_LIMIT_MS, LogViews, UnitMarks
+from broker.filter.unit_marks import SCAN_LIMIT_MS, UnitMarks
 from broker.longpolling.pull_header import PullHeader, Wanted
 from broker.pull.cold_pulls import ColdPulls
 from broker.pull.pull_read import PullRead
@@ -29,6 +29,7 @@ from broker.store_access.unit_block import Places, UnitBlock
 from ipc.control_page import ControlPage
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
+from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.get_message_status import (
     FOUND,
@@ -82,7 +83,7 @@ class PullMessageReader:
         self,
         page: ControlPage,
         units: CheckedUnits,
-        log: LogViews,
+        log: CommitLogReader,
         monotonic_ms: Callable[[], int],
         cold: ColdPulls | None = None,
     ) -> None:

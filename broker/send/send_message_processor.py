@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from broker.append.admitted_properties import admitted_properties
 from broker.append.durability_waiters import Answer
 from broker.append.send_properties import asks_to_wait, find_unique_key
 from broker.append.writable_log import WritableLog
-from broker.metrics.hot_path_stats import SendCounts
+from broker.metrics.path_stats import PathStats
 from broker.send.batch_send_route import BatchSendRoute
 from broker.send.hot_sends import HotSends
 from broker.send.mapped_send import MappedSend, map_send
@@ -35,9 +35,10 @@ from broker.send.send_settings import SendSettings
 from broker.send.send_topic import PeerHost, SendTopic
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
-from broker.topic.new_topics import HeldForTopics
+from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
-from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
+from broker.topic.table_protocols import FindGroup
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.errors import RequestError
@@ -57,33 +58,6 @@ receive them while the next ones are read. Each time wakes process ha, the slave
 32 a message of 4 x 64 cost 27 us of all processes together, with 64 25, with 128 22."""
 _COMMIT_BYTES: Final = 256 << 10
 """The same when they have so many bytes: large ones take a replica longer to receive."""
-
-
-class SendTopics(OwnTopics, SentTopics, Protocol):
-    """The part of TopicConfigManager used here."""
-
-
-class SendStats(PutStats, Protocol):
-    """Where sends are counted."""
-
-    @property
-    def sends(self) -> SendCounts:
-        """Where the fast path counts."""
-
-    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes was put into a queue that has its own counter."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-    def add_oneway(self, request_code: int, code: int) -> None:
-        """A oneway request of this turn, which would have been answered with `code`."""
-
-    def now_ns(self) -> int:
-        """Monotonic, as `add_timed_answer` takes it."""
-
-    def add_put_failed(self) -> None:
-        """The store rejected a send."""
 
 
 @dataclass(slots=True)
@@ -126,10 +100,10 @@ class SendMessageProcessor:
         self,
         settings: SendSettings,
         log: WritableLog,
-        topics: SendTopics,
+        topics: TopicConfigManager,
         find_group: FindGroup,
-        stats: SendStats,
-        new_topics: HeldForTopics,
+        stats: PathStats,
+        new_topics: NewTopics,
         timers: TimerHook,
         mappings: Mapping[str, TopicQueueMappingDetail] = MappingProxyType({}),
     ) -> None:

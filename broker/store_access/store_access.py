@@ -148,8 +148,7 @@ class StoreAccess:
                 timestamp_ms,
                 low,
                 high,
-                self._log.store_timestamp_at,
-                min_phy_offset=self._log.min_phy_offset,
+                self._log,
                 check=check,
                 boundary=boundary,
             )

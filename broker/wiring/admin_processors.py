@@ -20,12 +20,12 @@ from broker.admin.admin_runtime_processor import AdminRuntimeProcessor
 from broker.admin.admin_topic_processor import AdminTopicProcessor
 from broker.admin.consume_progress import ConsumeProgress
 from broker.client.broker2client import Broker2Client
-from broker.metrics.runtime_info import RuntimeInfoSource
 from broker.processor.table_processor import TableProcessor
 from broker.settings.config_update import BrokerConfigUpdate
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.outside import Outside
 from broker.wiring.process_resources import ProcessResources
+from broker.wiring.runtime_source import RuntimeSource
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 
@@ -42,7 +42,7 @@ class AdminProcessors:
     outside: Outside
 
     def build(
-        self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeInfoSource
+        self, clients: Broker2Client, configs: BrokerConfigUpdate, runtime: RuntimeSource
     ) -> tuple[TableProcessor, ...]:
         """clients: calls of admin requests to clients."""
         identity, replication = self.outside.identity, self.outside.replication
@@ -55,7 +55,7 @@ class AdminProcessors:
             ),
             AdminRuntimeProcessor(
                 configs=configs,
-                runtime=runtime,
+                runtime=runtime.runtime_info,
                 totals=self.statistics.totals,
                 stats=stats,
                 commands=self.store.store_commands,

@@ -26,8 +26,8 @@ from broker.wiring.message_services import MessageServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, static_topic_pool
 from broker.wiring.store_side import StoreSide
-from remoting.remoting_server import RequestExecutor
 from remoting.request_code import RequestCode as Code
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import RequestProcessor, Route
 
 QUERY_POOL: Final = "QueryMessageThread"

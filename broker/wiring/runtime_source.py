@@ -18,7 +18,7 @@ from broker.wiring.routes import END_TRANSACTION_POOL, QUERY_POOL
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from conf.compiled_modules import modules_in_use
-from remoting.remoting_server import RequestExecutor
+from remoting.request_executor import RequestExecutor
 from store.control_slots import (
     DISPATCHED_OFFSET,
     FENCE_COUNT,
@@ -32,7 +32,7 @@ from store.resync_backups import list_backups
 
 
 class RuntimeSource:
-    """RuntimeInfoSource of this broker."""
+    """See the module."""
 
     def __init__(
         self,

@@ -16,7 +16,8 @@ from broker.wiring.message_services import MessageServices
 from broker.wiring.pop_services import PopServices
 from broker.wiring.routes import Routes
 from broker.wiring.statistics import Statistics
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer, ServerLimits
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, ConnectionListener
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import SelectorLoop
@@ -55,19 +56,20 @@ def remoting_server(
     """Without listeners yet. responses: where answers of clients to our calls arrive."""
     return RemotingServer(
         loop,
-        routes.main,
-        executors=routes.executors,
-        listener=listener,
-        fast_routes=(
-            *access.fast_routes(*hot.guarded()),
-            *access.unchecked_routes(*hot.unguarded()),
+        RequestDispatcher(routes.main, routes.executors, observer, access.gate.check),
+        fast_routes=FastRoutes(
+            json=(
+                *access.fast_routes(*hot.guarded()),
+                *access.unchecked_routes(*hot.unguarded()),
+            ),
+            binary=access.binary_routes(*hot.binary()),
+            run=None if access.guards_fast_routes else hot.run(),
         ),
-        binary_routes=access.binary_routes(*hot.binary()),
-        run_route=None if access.guards_fast_routes else hot.run(),
-        gate=access.gate.check,
-        idle_timeout_ms=options.server.server_channel_max_idle_time_seconds * 1000,
-        incomplete_frames_limit=options.server.server_max_incomplete_frame_bytes,
-        observer=observer,
+        limits=ServerLimits(
+            idle_timeout_ms=options.server.server_channel_max_idle_time_seconds * 1000,
+            incomplete_frames=options.server.server_max_incomplete_frame_bytes,
+        ),
+        listener=listener,
         responses=responses,
         on_accept_failed=observer.accept_failed,
         tls=ServerTls(options.tls),

@@ -12,10 +12,11 @@ from typing import Final
 
 from broker.append.room_waits import RoomWaits
 from broker.append.writable_log import WritableLog
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.runtime_info import TimerInfo
 from broker.send.recall_message_processor import RecallMessageProcessor
 from broker.settings.startup_options import StartupOptions
-from broker.timer.dequeue_parts import DequeueParts, DequeueStats
+from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_dequeue_service import TimerDequeueService
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -51,7 +52,7 @@ class Timers:
         store: StoreSide,
         topics: TopicConfigManager,
         log: WritableLog,
-        stats: DequeueStats,
+        stats: HotPathStats,
         room_waits: RoomWaits,
     ) -> None:
         self._is_enabled: Final = options.store.timer_wheel_enable

@@ -6,19 +6,18 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from broker.append.writable_log import WritableLog
+from broker.client.broker2client import Broker2Client
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights, judge_of_ends
 from broker.timer.timer_hook import TimerHook
-from broker.topic.table_protocols import PutStats
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
 )
-from broker.transaction.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
+from broker.transaction.end_transaction_route import EndTransactionRoute
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -27,7 +26,6 @@ from broker.transaction.transactional_message_bridge import (
 from broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from broker.transaction.transactional_message_service import (
     CheckSettings,
-    ProducerCalls,
     TransactionalMessageService,
 )
 from broker.transaction.young_halves import YoungHalves
@@ -36,10 +34,6 @@ from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET
-
-
-class TransactionStats(PutStats, EndStats, Protocol):
-    """The part of HotPathStats used here."""
 
 
 class TransactionalMessages:
@@ -52,7 +46,7 @@ class TransactionalMessages:
         store: StoreSide,
         tables: BrokerTables,
         log: WritableLog,
-        stats: TransactionStats,
+        stats: HotPathStats,
         rights: StoredRights,
         timers: TimerHook,
     ) -> None:
@@ -69,14 +63,12 @@ class TransactionalMessages:
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=log.commit_log,
-                append_queue=log.append_queue,
+                log=log,
                 reader=store.access,
                 halves=self._halves,
                 earlier=self._earlier,
                 timers=timers,
                 find_topic=tables.topics.find,
-                waiters=log.waiters,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
@@ -89,25 +81,20 @@ class TransactionalMessages:
     def route(self, young_halves: YoungHalves) -> EndTransactionRoute:
         """The fast route of 37, without access control."""
         return EndTransactionRoute(
-            EndRouteParts(
-                commit_log=self._log.commit_log,
-                may_store=self._log.append_queue.may_store,
-                young_halves=young_halves,
-                halves=self._halves,
-                find_topic=self._tables.topics.find,
-                waiters=self._log.waiters,
-                stats=self._stats,
-                append_op=self.processor.append_op,
-            )
+            self._log,
+            young_halves,
+            self._halves,
+            self._tables.topics.find,
+            self._stats,
+            self.processor.append_op,
         )
 
-    def start(self, calls: ProducerCalls) -> None:
+    def start(self, calls: Broker2Client) -> None:
         """Begin to check; the log is open, this is a master. The loop may start a little later."""
         options, log = self._resources.options, self._log.commit_log
         bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=log,
-                append_queue=self._log.append_queue,
+                log=self._log,
                 reader=self._store.access,
                 halves=self._halves,
                 earlier=self._earlier,

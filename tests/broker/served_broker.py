@@ -35,6 +35,7 @@ from remoting.signature import RequestSigner
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
+from store.store_progress import StoreBells
 from tests.broker.auth.test_auth_config import ACLS, USERS
 from tests.fuzz.served_connection import InlineLoop, ServedConnection, serve_at_once
 from tests.support.manual_clock import ManualClock
@@ -159,8 +160,7 @@ class ServedBroker:
             self._options.store,
             self.page,
             self._fds[0],
-            self._bells["store"],
-            lambda: None,
+            StoreBells(self._bells["store"], lambda: None),
             self.clock,
             _fail,
         )
@@ -232,7 +232,7 @@ class ServedBroker:
     def dispatch(self) -> None:
         """What process `store` does with what was appended."""
         self.controller._turn_end()
-        while self._store._reput.dispatch_once():
+        while self._store._dispatch.dispatch_once():
             pass
         self._allocate()
 

@@ -32,6 +32,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
@@ -1133,7 +1134,7 @@ class Served:
         processors = (master.admin_topic(), master.admin_offset(), master.admin_group())
         routes = {code: Route(each) for each in processors for code in each.table}
         routes[RequestCode.GET_BROKER_RUNTIME_INFO] = Route(LogEnd())
-        self.server = RemotingServer(self.loop, routes)
+        self.server = RemotingServer(self.loop, RequestDispatcher(routes))
         self.listening, self._vip = listen_alone()
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
         self.server.add_listener(self.listening)
