@@ -21,10 +21,6 @@ recovered_bounds, whose first number is the confirm offset of a start."""
 class RoleNow(Protocol):
     """See the module."""
 
-    flushes_for_replica: bool
-    """A slave acknowledges what is on disk: its log is flushed as with SYNC_FLUSH, whatever
-    flushDiskType says."""
-
     @property
     def may_lead(self) -> bool:
         """Whether it ever is a master: what only a master needs has to be prepared."""
@@ -61,10 +57,7 @@ class FixedRole:
 
     is_controlled = False
 
-    def __init__(
-        self, page: ControlPage, *, is_slave: bool, flushes_for_replica: bool = False
-    ) -> None:
-        self.flushes_for_replica = is_slave and flushes_for_replica
+    def __init__(self, page: ControlPage, *, is_slave: bool) -> None:
         self._counters = page.counters
         self._is_slave = is_slave
 
@@ -101,11 +94,8 @@ class ControlledRole:
         page: ControlPage,
         leads: Callable[[], bool],
         find_bounds: FindBounds,
-        *,
-        flushes_for_replica: bool = False,
     ) -> None:
         """leads: whether the order is to be the master."""
-        self.flushes_for_replica = flushes_for_replica
         self._counters = page.counters
         self._leads = leads
         self._find_bounds = find_bounds

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-from dataclasses import dataclass
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
@@ -36,14 +35,13 @@ from store.control_slots import (
     StoreState,
     refuse_writes,
 )
-from store.controller_mode import FixedRole, RoleNow
 from store.derived_files import DerivedFiles
 from store.dispatch_pace import DispatchPace
 from store.emergency_space import EmergencySpace
 from store.errors import DiskFullError, FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
-from store.flush_services import build_flush, flushes_at_once
+from store.flush_services import build_flush
 from store.known_directories import KnownDirectories
 from store.log_damage import LogDamage
 from store.log_dispatch import LogDispatch
@@ -52,7 +50,7 @@ from store.log_repair import LogRepair
 from store.log_start import LogStart
 from store.mapped_file import NO_SPACE
 from store.mapped_file_queue import list_store_files
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_deletion import QueueDeletion
 from store.rebuild_consume_queue_service import RebuildConsumeQueueService
 from store.reput_message_service import ReputMessageService
@@ -69,16 +67,6 @@ from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_queue import TimerQueue
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreHooks:
-    """What the store asks of its broker, and what it tells it."""
-
-    find_compaction_topics: FindTopics | None = None
-    """None where there are none."""
-    count_timers: CountEntered = lambda topics: None
-    """Told of the timers that were entered; thread TimerMessageStore."""
 
 
 class DefaultMessageStore:
@@ -104,11 +92,11 @@ class DefaultMessageStore:
         clock: Clock,
         on_failure: FailureHandler,
         *,
-        role: RoleNow | None = None,
-        hooks: StoreHooks | None = None,
+        find_compaction_topics: FindTopics | None = None,
+        count_timers: CountEntered = lambda topics: None,
     ) -> None:
-        """role: None for that of the settings, for life. hooks: None where there is neither."""
-        hooks = hooks or StoreHooks()
+        """find_compaction_topics: None where there are none. count_timers: told of the timers that
+        were entered; thread TimerMessageStore."""
         self._config = config
         self._page = page
         self._counters = page.counters
@@ -116,8 +104,7 @@ class DefaultMessageStore:
         self._bell = bells.own
         self._clock = clock
         self._on_failure = self._noting(on_failure)
-        self._count_timers = hooks.count_timers
-        self._role = role = role or FixedRole(page, is_slave=config.is_slave)
+        self._count_timers = count_timers
         self._flags = RunningFlags(functools.partial(refuse_writes, page))
         self._emergency = EmergencySpace(
             config,
@@ -126,14 +113,15 @@ class DefaultMessageStore:
             on_failure=self._on_failure,
         )
         self._known = KnownDirectories(config.root, config.log_directories)
-        self._progress = StoreProgress(config, page, role, bells)
+        self._progress = StoreProgress(config, page, bells)
+        self._role = self._progress.role
         self._derived = DerivedFiles(
             config, page, queue_table_fd, clock, self._progress.index_flushed
         )
         self._compaction = (
             None
-            if hooks.find_compaction_topics is None or not config.enable_compaction
-            else self._build_compaction(hooks.find_compaction_topics)
+            if find_compaction_topics is None or not config.enable_compaction
+            else self._build_compaction(find_compaction_topics)
         )
         self._services: list[ServiceThread] = []
 
@@ -145,9 +133,7 @@ class DefaultMessageStore:
         rejoins = self._counters[STORE_STATE] == StoreState.READY
         may_lack_bytes = not rejoins and machine_went_down(self._config.abort_path)
         flush_failed = self._config.fsync_failed_path.exists()
-        opening = StoreOpening(
-            self._config, self._page, self._derived, self._progress, self._role, self._clock
-        )
+        opening = StoreOpening(self._config, self._page, self._derived, self._progress, self._clock)
         try:
             self._emergency.open()
             self._build_services(flushed_from=opening.open())
@@ -243,14 +229,10 @@ class DefaultMessageStore:
         self._flush = build_flush(
             self._flusher, self._config, self._page, self._role, self._clock, self._on_failure
         )
-        self._sleeper = StoreSleeper(
-            self._page,
-            self._bell,
-            self._flush.wakeup,
-            (lambda: self.log_start.begin_to_lead()) if self._role.is_controlled else None,
-        )
-        at_once = flushes_at_once(self._config, self._role)
-        pace = None if at_once else DispatchPace(self._page, self._clock)
+        look = (lambda: self.log_start.begin_to_lead()) if self._role.is_controlled else None
+        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup, look)
+        is_sync = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        pace = None if is_sync else DispatchPace(self._page, self._clock)
         self._dispatch = self._build_dispatch(pace)
         reput = ReputMessageService(
             self._dispatch,
@@ -349,9 +331,9 @@ class DefaultMessageStore:
                 self._config,
                 QueueTableReader(self._queue_table_fd),
                 self._derived.new_source(),
-                self._role,
                 find_topics,
                 lambda *place: self.rebuild.request(*place),
+                self._role,
             ),
             self._flags,
             self._clock,

@@ -19,11 +19,6 @@ from store.log_flusher import LogFlusher
 from store.message_store_config import FlushDiskType, MessageStoreConfig
 
 
-def flushes_at_once(config: MessageStoreConfig, role: RoleNow) -> bool:
-    """Whether answers, of this broker or of its master, wait for the disk."""
-    return config.flush_disk_type is FlushDiskType.SYNC_FLUSH or role.flushes_for_replica
-
-
 def build_flush(
     flusher: LogFlusher,
     config: MessageStoreConfig,
@@ -34,7 +29,7 @@ def build_flush(
 ) -> FlushRealTimeService | GroupCommitService:
     """The service, not started."""
     counters = page.counters
-    if flushes_at_once(config, role):
+    if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
         return GroupCommitService(
             flusher, lambda: counters[SYNC_FLUSH_WANTED], on_failure=on_failure
         )

@@ -75,7 +75,6 @@ class StoreOpening:
         page: ControlPage,
         derived: DerivedFiles,
         progress: StoreProgress,
-        role: RoleNow,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -85,7 +84,7 @@ class StoreOpening:
         self._queues = derived.queues
         self._batch_queues = derived.batch_queues
         self._progress = progress
-        self._role = role
+        self._role = progress.role
         self._clock = clock
         self._states = QueueStates()
         """Of the last clean stop."""

@@ -10,6 +10,7 @@ Tested by tests/broker/container/test_broker_container.py.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +33,10 @@ from ipc.command_channel import Arguments, CommandHandler, CommandServer
 from ipc.control_page import ControlPage
 from ipc.kept_heap import keep_freed_memory
 from store.clean_commit_log_service import RetentionRules
-from store.controller_mode import ControlledRole, FixedRole, RoleNow
-from store.default_message_store import DefaultMessageStore, StoreHooks
+from store.controller_mode import ControlledRole, RoleNow
+from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
+from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.rebuild_consume_queue_service import REBUILD_QUEUE
 from store.store_progress import StoreBells
 
@@ -50,25 +52,23 @@ def main(child: Child) -> None:
     keep_records_aside(child, options.store)
     clock = process_clock()
     readers = child.bell("remoting")
-    # On a master for life, process `ha` does not wait for flushes or allocations.
     may_follow = options.store.is_slave or options.controller_mode.enable_controller_mode
     store = DefaultMessageStore(
-        options.store,
+        store_config(options),
         child.page,
         child.boot.queue_table_fd,
         StoreBells(
             child.bell("store"),
             readers.ring,
             readers.ring_for_moves,
+            # On a master for life, process `ha` does not wait for flushes or allocations.
             child.bell("ha").ring if may_follow else ring_nobody,
+            _find_role(options, child.page),
         ),
         clock,
         service_guard("store", _exit_code),
-        role=_role(options, child.page),
-        hooks=StoreHooks(
-            CompactionTopics(options.store.config_path / "topics.json").find,
-            TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
-        ),
+        find_compaction_topics=CompactionTopics(options.store.config_path / "topics.json").find,
+        count_timers=TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
     )
     try:
         store.open()
@@ -100,16 +100,26 @@ def main(child: Child) -> None:
         end_process("store", error, EXIT_FLUSH_FAILED)
 
 
-def _role(options: StartupOptions, page: ControlPage) -> RoleNow:
-    flushes = options.ha.ha_ack_level is HaAckLevel.flushed
+def _find_role(options: StartupOptions, page: ControlPage) -> RoleNow | None:
+    """None: that of the settings."""
     if not options.controller_mode.enable_controller_mode:
-        return FixedRole(page, is_slave=options.store.is_slave, flushes_for_replica=flushes)
+        return None
     counters = page.counters
 
     def leads() -> bool:
         return role_of(counters[MEMBER_ORDER]) is MemberRole.LEAD
 
-    return ControlledRole(page, leads, recovered_bounds, flushes_for_replica=flushes)
+    return ControlledRole(page, leads, recovered_bounds)
+
+
+def store_config(options: StartupOptions) -> MessageStoreConfig:
+    """A slave that acknowledges what is on disk has its log flushed as with SYNC_FLUSH, whatever
+    flushDiskType says."""
+    config = options.store
+    may_follow = config.is_slave or options.controller_mode.enable_controller_mode
+    if may_follow and options.ha.ha_ack_level is HaAckLevel.flushed:
+        return replace(config, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    return config
 
 
 def _handlers(

@@ -44,12 +44,11 @@ class FollowedQueues:
         config: MessageStoreConfig,
         table: QueueTableReader,
         log: CommitLogReader,
-        role: RoleNow,
         find_topics: FindTopics,
         request_rebuild: RequestRebuild,
+        role: RoleNow,
     ) -> None:
-        """table, log: readers of its own. role: whose queue offsets these are, ours or a
-        master's."""
+        """table, log: readers of its own. role: whose queue offsets these are, ours or not."""
         self.role: Final = role
         self._table = table
         self._find_topics = find_topics

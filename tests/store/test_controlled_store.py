@@ -44,7 +44,7 @@ from tests.support.deadline import wait_until
 class ControlledLife(SlaveLife):
     """One life of a member's broker, but for `remoting` and `ha`."""
 
-    def role(self) -> RoleNow:
+    def role(self) -> RoleNow | None:
         if not self.is_controlled:
             return FixedRole(self.page, is_slave=False)
         counters = self.counters
@@ -52,7 +52,6 @@ class ControlledLife(SlaveLife):
             self.page,
             lambda: role_of(counters[MEMBER_ORDER]) is MemberRole.LEAD,
             recovered_bounds,
-            flushes_for_replica=self.flush_for_replica,
         )
 
     def __init__(self, root: Path, *, is_controlled: bool = True, **settings: Any) -> None:
@@ -101,7 +100,7 @@ def life(tmp_path: Path) -> Iterator[ControlledLife]:
     life = ControlledLife(tmp_path / "store")
     life.start()
     yield life
-    if life.counters[STORE_STATE] != StoreState.STOPPED:
+    if not life.is_stopped:
         life.stop()
 
 

@@ -30,7 +30,7 @@ from store.control_slots import (
     SYNC_FLUSH_WANTED,
     StoreState,
 )
-from store.controller_mode import FixedRole, RoleNow
+from store.controller_mode import RoleNow
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
 from store.mapped_file import file_name
@@ -85,8 +85,6 @@ class MasterBytes:
 class SlaveLife:
     """One life of a slave's broker, but for process `remoting`."""
 
-    flush_for_replica = False
-
     def __init__(self, root: Path, **settings: Any) -> None:
         self.config = MessageStoreConfig(
             store_path_root_dir=str(root),
@@ -105,6 +103,7 @@ class SlaveLife:
         self.bell_fd = Bell.create()
         self.failures: list[Exception] = []
         self.rings = 0
+        self.is_stopped = False
         self.clock = SystemClock()
         self.store = self.new_store()
 
@@ -116,16 +115,15 @@ class SlaveLife:
             self.config,
             self.page,
             self.table_fd,
-            StoreBells(self.bell(), lambda: None, ring_replicator=self._ring_replicator),
+            StoreBells(
+                self.bell(), lambda: None, ring_replicator=self._ring_replicator, role=self.role()
+            ),
             self.clock,
             self._fail,
-            role=self.role(),
         )
 
-    def role(self) -> RoleNow:
-        return FixedRole(
-            self.page, is_slave=self.config.is_slave, flushes_for_replica=self.flush_for_replica
-        )
+    def role(self) -> RoleNow | None:
+        return None
 
     def _ring_replicator(self) -> None:
         self.rings += 1
@@ -168,6 +166,7 @@ class SlaveLife:
         wait_until(lambda: self.counters[DISPATCHED_OFFSET] == offset)
 
     def stop(self, *, writer_has_stopped: bool = True) -> None:
+        self.is_stopped = True
         self.log.close()
         self.store.shutdown(writer_has_stopped=writer_has_stopped)
         os.close(self.table_fd)
@@ -182,7 +181,7 @@ class SlaveLife:
 def life(tmp_path: Path) -> Iterator[SlaveLife]:
     life = SlaveLife(tmp_path / "store").start()
     yield life
-    if life.counters[STORE_STATE] != StoreState.STOPPED:
+    if not life.is_stopped:
         life.stop()
 
 

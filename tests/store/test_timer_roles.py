@@ -28,7 +28,6 @@ class OrderedRole:
     """A RoleNow whose order the test gives; `answers` come first, one for each question."""
 
     may_lead = is_controlled = True
-    flushes_for_replica = False
 
     def __init__(self) -> None:
         self.follows = True

@@ -18,7 +18,7 @@ from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
 from store.compaction.compaction_reader import CompactionReader, ReadLimits
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET
-from store.default_message_store import DefaultMessageStore, StoreHooks
+from store.default_message_store import DefaultMessageStore
 from store.message import Message
 from store.message_codec import decode_record, encode_host
 from store.message_store_config import MessageStoreConfig
@@ -75,7 +75,7 @@ class CompactionLife:
             StoreBells(Bell(self.page, ProcessIndex.STORE, self._bell_fd), self._ring),
             self.clock,
             self._fail,
-            hooks=StoreHooks(lambda: self._topics),
+            find_compaction_topics=lambda: self._topics,
         )
 
     def _ring(self) -> None:
