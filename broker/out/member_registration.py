@@ -56,6 +56,11 @@ class MemberRegistration(BrokerRegistration):
         self._ended = False
         self._stopped = True
 
+    @property
+    def is_held(self) -> bool:
+        """Whether `register_member` was not called since the last role ended. Any thread."""
+        return self._stopped
+
     def hold(self) -> None:
         """The role has ended: register nothing before `register_member`. Does not block."""
         with self._role_lock:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
-from broker.out.member_registration import Registered
+from broker.out.member_registration import MemberRegistration
 from broker.slave.cut_log import CutLog
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
@@ -44,9 +44,8 @@ log = logging.getLogger(__name__)
 
 _ASK_TIMEOUT_MS: Final = 3_000
 _TICK_MS: Final = 1_000
-
-RegisterMember = Callable[[int, int, str | None], Registered]
-"""MemberRegistration.register_member."""
+_PATIENCE_TICKS: Final = 2
+"""That process `ha` has, to ask for a registration in a new role."""
 
 
 class MemberReplication:
@@ -61,10 +60,10 @@ class MemberReplication:
         tables: BrokerTables,
         *,
         on_loop: Callable[[Callable[[], None]], None],
-        register: RegisterMember,
+        registration: Callable[[], MemberRegistration],
         master_is_silent: Callable[[], None],
     ) -> None:
-        """on_loop: runs a function on the loop, later. register: with all name servers, at once.
+        """on_loop: runs a function on the loop, later. registration: this broker's, made later.
         master_is_silent: BrokerRegistration's."""
         options, page, clock = resources.options, resources.page, resources.clock
         self._options = options
@@ -72,7 +71,7 @@ class MemberReplication:
         self._counters = page.counters
         self._identity = identity
         self._on_loop = on_loop
-        self._register = register
+        self._registration = registration
         self._executor: ScheduledExecutor | None = None
         self._initial_max_offset = 0
         self._asked_order = -1
@@ -82,10 +81,11 @@ class MemberReplication:
         self._master_address: str | None = None
         self._reported_ha_address: str | None = None
         self._was_linked = False
-        self._roles = 0
-        """How many orders were carried out."""
-        self._takes_over = False
-        """The first of them was a role: this process has a predecessor, which was registered."""
+        self._was_ordered = False
+        self._ticks = _PATIENCE_TICKS
+        """Since the last order; at the start: a predecessor may have had the role."""
+        self._was_refused = False
+        """What this process has registered by itself was not taken."""
         self.ha: Final = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         """Also for the requests of controllers and operators (1007, 1008)."""
         self._trust = TrustedMaster(options.ha)
@@ -185,30 +185,36 @@ class MemberReplication:
         waits only for what is being put into the tables just now."""
         self.synchronize.end()
         self._master_address = None
-        self._takes_over = not self._roles and self._role.member is not MemberRole.FENCED
-        self._roles += 1
+        if self._was_ordered:
+            self._ticks = 0
+        self._was_ordered, self._was_refused = True, False
         if self._executor is not None:
             self._executor.submit("ask-role", self._ask_role)
 
     def _tick(self) -> None:
         """What was missed: process `ha` did not answer, or the link has opened since."""
         self._ask_role()
-        if self._takes_over:
-            self._register_again()
+        self._register_unless_asked()
         linked = bool(self._counters[MASTER_LINKED])
         opened, self._was_linked = linked and not self._was_linked, linked
         if opened and self._master_address is not None:
             self.synchronize.link_opened()
 
-    def _register_again(self) -> None:
-        """A predecessor's connections have closed, so the name servers have dropped this broker;
-        process `ha`, for which it is registered, asks only when the role changes."""
-        role = self._role
+    def _register_unless_asked(self) -> None:
+        """Process `ha` asks for a registration when there is a new epoch. It does not know that
+        this process was started anew, so that the name servers have dropped the broker with its
+        predecessor's connections, or that it was fenced for a moment within an epoch."""
+        role, registration = self._role, self._registration()
+        if role.member is MemberRole.FENCED:
+            return
+        self._ticks += 1
+        if self._ticks <= _PATIENCE_TICKS or not (registration.is_held or self._was_refused):
+            return
         if role.member is MemberRole.FOLLOW and self._master_address is None:
             return  # Process `ha` has not said the id yet.
-        found = self._register(role.broker_id, role.master_epoch, self._master_address)
-        if found.taken:
-            self._takes_over = False
+        epoch, address = role.master_epoch, self._master_address
+        found = registration.register_member(role.broker_id, epoch, address)
+        self._was_refused = not found.taken
 
     def _ask_role(self) -> None:
         """Which master a follower follows, and under which id; once for each order."""
@@ -266,7 +272,9 @@ class MemberReplication:
     def _register_member(self, arguments: Arguments) -> dict[str, Any]:
         """It waits for the name servers, and must not ask process `ha`, which waits for it."""
         master_address = self._master_address or arguments.get("master_address")
-        found = self._register(arguments["broker_id"], arguments["state_version"], master_address)
+        found = self._registration().register_member(
+            arguments["broker_id"], arguments["state_version"], master_address
+        )
         return {"taken": found.taken, "ha_address": found.ha_address}
 
     def _ha_identity(self) -> HaIdentity:

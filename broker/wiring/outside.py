@@ -24,7 +24,7 @@ from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.control_slots import NAME_SERVERS_MISSING
 from broker.out.escape_bridge import EscapeBridge
-from broker.out.member_registration import MemberRegistration, Registered
+from broker.out.member_registration import MemberRegistration
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
 from broker.out.top_addressing import (
@@ -172,7 +172,7 @@ class Outside:
                 store,
                 self._tables,
                 on_loop=on_loop,
-                register=self._register_member,
+                registration=self._member_registration,
                 master_is_silent=master_is_silent,
             )
         return Replication(
@@ -219,11 +219,9 @@ class Outside:
             self._member.hold()
         self.replication.role_changed()
 
-    def _register_member(
-        self, broker_id: int, state_version: int, master_address: str | None
-    ) -> Registered:
+    def _member_registration(self) -> MemberRegistration:
         assert self._member is not None
-        return self._member.register_member(broker_id, state_version, master_address)
+        return self._member
 
     def _before_first_registration(self) -> None:
         if self._lookup is not None:

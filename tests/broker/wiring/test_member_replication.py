@@ -198,6 +198,22 @@ def test_a_process_that_was_started_anew_registers_by_itself(
     world.member.close()
 
 
+def test_a_role_that_comes_back_in_its_epoch_is_registered_without_being_asked_for(
+    world: World,
+) -> None:
+    """Process `ha` has registered the epoch, and asks no more."""
+    world.member.lead(3)
+    assert world.register(0, 3).taken
+    world.member.order(MemberRole.FENCED, 3)
+    world.member.clock.advance(1_000)
+    world.run_due()
+    world.member.order(MemberRole.LEAD, 3)
+    for _ in range(8):
+        world.member.clock.advance(1_000)
+        world.run_due()
+    assert world.name_server.told == [("103", 0, 3), ("104", 0, None), ("103", 0, 3)]
+
+
 def test_a_leader_is_taken_once_a_name_server_has_answered(world: World) -> None:
     world.member.lead(3)
     world.name_server.is_silent = True
