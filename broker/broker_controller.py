@@ -43,6 +43,7 @@ from broker.wiring.pull_path import pull_processor, store_follower
 from broker.wiring.routes import REPLY_THREADS, Routes, RouteTable, request_executors
 from broker.wiring.runtime_source import RuntimeSource
 from broker.wiring.server import ClientListener, hot_routes, remoting_server
+from broker.wiring.start_of_role import open_log, start_services
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, before_processors
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
@@ -237,30 +238,15 @@ class BrokerController:
         """Start writing; the tables are loaded and the `store` process is ready. Raises
         StoreError."""
         self._tables.restore_lost(self._options.store.consume_queue_path)
-        if self._options.controller_mode.enable_controller_mode:
-            table = self._store.table
-            self._tables.limit_to_cut(
-                self._options.store.root, lambda *queue: table.offsets(*queue)[1]
-            )
         self._access_control.open(self._executor)
-        if not self._role.changes:  # There the loop opens the log when it is told to lead.
-            if not self._role.is_slave:
-                self._tables.restore_lacking(self._store.stored_queues())
-                self._store.open_log()
-                self._tables.limit_to(self._store.log.next_offset)
-            self._pop.open()
+        open_log(self._role, self._options, self._store, self._tables, self._pop)
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)
 
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         self._prepare_loop()
-        if not self._role.changes:
-            if self._role.is_slave:
-                self._messages.follow()
-            else:
-                self._messages.start()
-                self._pop.start(self.loop)
+        start_services(self._role, self._messages, self._pop, self.loop)
         self._server.start()
         self._outside.open()
         self._schedule()

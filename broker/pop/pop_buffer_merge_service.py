@@ -73,6 +73,7 @@ class PopBufferMergeService:
         """limits: what a row of the journal may hold. now_ms: wall clock. flushed_offset: of the
         commit log."""
         self.pops = Pops(settings)
+        """Another one when this broker leads again; its effects are carried out here."""
         self._settings = settings
         self._limits = limits
         self._journal = journal
@@ -312,12 +313,6 @@ class PopBufferMergeService:
                 self.clear_offset_queue(*key)
         self.pops.drop_idle(self._now_ms())
         self._carry_out()
-
-    def forget(self) -> None:
-        """This broker leads no more: only the journal keeps what was handed out. What was with the
-        append queue has been refused."""
-        self.pops = Pops(self._settings)
-        self._journal.close()
 
     # -- orderly stop --------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from broker.pop.pop_message_processor import PopMessageProcessor, PopParts
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.pop_request import OrderInfo, PopWaiters
+from broker.pop.pops import Pops
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.held_rights import HoldRights, no_rights
@@ -146,8 +147,10 @@ class PopPath:
         loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
 
     def cease(self) -> None:
-        """This broker leads no more: only the journal keeps what was handed out."""
-        self.buffer.forget()
+        """This broker leads no more: only the journal keeps what was handed out. What was with the
+        append queue has been refused."""
+        self.buffer.pops = Pops(self._options.broker)
+        self._journal.close()
         self.inflight.forget_all(self._clock.now_ms())
 
     def _offset_was_set(self, group: str, topic: str, queue_id: int) -> None:
