@@ -164,8 +164,9 @@ class DefaultMessageStore:
     def shutdown(self, *, writer_has_stopped: bool) -> None:
         """Stop the services in the reverse order; mark the store as whole when it is.
 
-        writer_has_stopped: False keeps the abort file, since the log may still grow. Raises
-        FlushFailedError: the abort file stays.
+        writer_has_stopped: False keeps the abort file, since the log may still grow, and leaves the
+        store open to who reads it: the next process `store` rejoins. Raises FlushFailedError: the
+        abort file stays.
         """
         try:
             self._shut_down(writer_has_stopped)
@@ -183,7 +184,8 @@ class DefaultMessageStore:
             if isinstance(error, OSError) and error.errno not in NO_SPACE:
                 raise
             log.error("closed without a clean exit; the next start recovers the store: %s", error)
-            self._counters[STORE_STATE] = StoreState.STOPPED
+            if writer_has_stopped:
+                self._counters[STORE_STATE] = StoreState.STOPPED
 
     def _close(self, writer_has_stopped: bool) -> None:
         results = [service.shutdown() for service in reversed(self._services)]
@@ -201,7 +203,9 @@ class DefaultMessageStore:
             log.info("the store is closed at %s", self._counters[MAX_PHY_OFFSET])
         else:
             log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
-        self._counters[STORE_STATE] = StoreState.STOPPED
+        if writer_has_stopped:
+            # Who finds it stopped recovers the log: beside a living writer that would cut records.
+            self._counters[STORE_STATE] = StoreState.STOPPED
         self._derived.source.close()
 
     def _noting(self, on_failure: FailureHandler) -> FailureHandler:

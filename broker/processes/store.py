@@ -21,6 +21,7 @@ from broker.processes.records_aside import keep_records_aside
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
+from broker.supervisor.control_slots import WRITERS_STOPPED
 from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
 from broker.topic.compaction_topics import CompactionTopics
 from conf.config_loader import update
@@ -85,7 +86,9 @@ def main(child: Child) -> None:
     ]
     child.serve(*servers)
     try:
-        store.shutdown(writer_has_stopped=not child.orphaned)
+        # Its own parent, or a signal, says less: SIGTERM comes while the supervisor is still dying,
+        # and may come from anybody.
+        store.shutdown(writer_has_stopped=bool(child.page.counters[WRITERS_STOPPED]))
     except FlushFailedError as error:
         log.critical("the store was not closed cleanly; the next start recovers it", exc_info=True)
         end_process("store", error, EXIT_FLUSH_FAILED)

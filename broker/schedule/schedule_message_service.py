@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from broker.append.append_queue import AppendQueue
 from broker.append.delivery_rounds import deliver_in_rounds
 from broker.append.diverted_messages import home_of
-from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
@@ -30,7 +29,7 @@ from broker.topic.table_protocols import PutStats
 from ipc.clock import Clock
 from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import TopicLog
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError
@@ -110,12 +109,10 @@ class _Delivery:
 class ScheduleParts:
     """The collaborators of the service."""
 
-    commit_log: CommitLog
-    append_queue: AppendQueue
+    log: WritableLog
     reader: CommitLogReader
     table: QueueTableReader
     units: CheckedUnits
-    waiters: DurabilityWaiters
     offsets: ScheduleOffsetManager
     stats: PutStats
     clock: Clock
@@ -130,7 +127,9 @@ class ScheduleMessageService:
 
     def __init__(self, parts: ScheduleParts, delay_level_ms: Mapping[int, int]) -> None:
         self._parts = parts
-        self._log = parts.commit_log
+        self._log = parts.log.commit_log
+        self._append_queue = parts.log.append_queue
+        self._waiters = parts.log.waiters
         self._guard = RecordGuard(ReadBy.DELAY_DELIVERY)
         self._counting = RecordGuard(ReadBy.DELAY_DELIVERY)
         """For statistics: what is delivered is not put aside for them."""
@@ -230,7 +229,7 @@ class ScheduleMessageService:
     def _deliver_next(self, level: _Level) -> int:
         """Deliver the level's next message; returns 0 if one was processed, else ms until the next
         poll."""
-        if self._unsafe >= _UNSAFE_LIMIT or self._parts.append_queue.held:
+        if self._unsafe >= _UNSAFE_LIMIT or self._append_queue.held:
             return _BUSY_MS
         if not self._log.writable:
             return _LOOK_MS
@@ -285,7 +284,7 @@ class ScheduleMessageService:
         level.next_offset = queue_offset + 1
         self._unsafe += 1
         delivery = _Delivery(self, level, queue_offset, message.phy_offset, topic, (record,), full)
-        self._parts.append_queue.append(delivery)
+        self._append_queue.append(delivery)
 
     def _waiting_place(
         self, level: _Level, properties: bytes, home: tuple[str, int]
@@ -323,8 +322,8 @@ class ScheduleMessageService:
     def on_placed(self, delivery: _Delivery, phy_offset: int) -> None:
         """A message was appended; it is durable now, or once the waiters report it."""
         end = self._log.position
-        if self._parts.waiters.active:
-            self._parts.waiters.add(end, delivery.on_safe, None)
+        if self._waiters.active:
+            self._waiters.add(end, delivery.on_safe, None)
         else:
             self.on_safe(delivery)
         if delivery.full is not None:

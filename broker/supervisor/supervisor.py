@@ -28,7 +28,7 @@ import msgspec
 
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN
 from broker.supervisor.child_state import QUICK_DEATHS, ChildSpec, ChildState
-from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.control_slots import REMOTING_READY, WRITERS_STOPPED
 from broker.supervisor.forked_process import ForkedProcess, fork_child, may_fork
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.process_progress import progress_of
@@ -55,6 +55,7 @@ _STALE: Final = (
     *range(BEAT),
     *(SLEEPS + p for p in (ProcessIndex.STORE, ProcessIndex.REMOTING, ProcessIndex.HA)),
     REMOTING_READY,
+    WRITERS_STOPPED,
 )
 """Slots that describe the open store, or the processes that had it open. Beats, starts, rejected
 links and slave sync are not reset: they are counted over the broker's lifetime."""
@@ -378,11 +379,13 @@ class Supervisor:
         return code is not None and self._check_stop(child.spec.name, code)
 
     def _end_child(self, child: ChildState, deadline_ms: int) -> int | None:
-        """Stop one child, and kill it after the deadline; returns its exit code, None if it was not
-        running."""
+        """Stop one child, those that were started later having ended, and kill it after the
+        deadline; returns its exit code, None if it was not running."""
         process, child.process = child.process, None
         if process is None:
             return None
+        if child.spec.index is ProcessIndex.STORE:
+            self._page.counters[WRITERS_STOPPED] = 1
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
         while process.poll() is None:

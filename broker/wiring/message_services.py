@@ -209,8 +209,7 @@ class MessageServices:
     def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
         return ConsumerSendMsgBackProcessor(
             SendBackParts(
-                commit_log=self._store.log,
-                append_queue=self.append_queue,
+                log=self.log,
                 reader=self._store.access,
                 topics=self._tables.topics,
                 find_group=self._tables.groups.find_or_create,
@@ -233,10 +232,8 @@ class MessageServices:
         broker, store = self._options.broker, self._options.store
         return ReplyMessageProcessor(
             ReplyParts(
-                commit_log=self._store.log,
+                log=self.log,
                 rules=self.send.rules,
-                append_queue=self.append_queue,
-                waiters=self.waiters,
                 topics=self._tables.topics,
                 find_connection=self._tables.producers.find_connection,
                 call_client=self._calls.call_client,
@@ -254,12 +251,10 @@ class MessageServices:
     def _make_schedule(self) -> ScheduleMessageService:
         return ScheduleMessageService(
             ScheduleParts(
-                commit_log=self._store.log,
-                append_queue=self.append_queue,
+                log=self.log,
                 reader=self._store.loop_reader,
                 table=self._store.table,
                 units=self._store.loop_units,
-                waiters=self.waiters,
                 offsets=self._tables.schedule_offsets,
                 stats=self._stats,
                 clock=self._clock,

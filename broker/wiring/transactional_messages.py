@@ -17,7 +17,7 @@ from broker.transaction.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
 )
-from broker.transaction.end_transaction_route import EndRouteParts, EndTransactionRoute
+from broker.transaction.end_transaction_route import EndTransactionRoute
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -63,14 +63,12 @@ class TransactionalMessages:
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=log.commit_log,
-                append_queue=log.append_queue,
+                log=log,
                 reader=store.access,
                 halves=self._halves,
                 earlier=self._earlier,
                 timers=timers,
                 find_topic=tables.topics.find,
-                waiters=log.waiters,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
@@ -83,16 +81,12 @@ class TransactionalMessages:
     def route(self, young_halves: YoungHalves) -> EndTransactionRoute:
         """The fast route of 37, without access control."""
         return EndTransactionRoute(
-            EndRouteParts(
-                commit_log=self._log.commit_log,
-                may_store=self._log.append_queue.may_store,
-                young_halves=young_halves,
-                halves=self._halves,
-                find_topic=self._tables.topics.find,
-                waiters=self._log.waiters,
-                stats=self._stats,
-                append_op=self.processor.append_op,
-            )
+            self._log,
+            young_halves,
+            self._halves,
+            self._tables.topics.find,
+            self._stats,
+            self.processor.append_op,
         )
 
     def start(self, calls: Broker2Client) -> None:
@@ -100,8 +94,7 @@ class TransactionalMessages:
         options, log = self._resources.options, self._log.commit_log
         bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=log,
-                append_queue=self._log.append_queue,
+                log=self._log,
                 reader=self._store.access,
                 halves=self._halves,
                 earlier=self._earlier,

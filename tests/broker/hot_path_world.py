@@ -534,9 +534,6 @@ class HotPathWorld:
         self.timers = TimerHook(
             TIMERS, lambda slot_ms: self.in_slot.get(slot_ms, 0), self.clock, self.topics
         )
-        self.writable_log = WritableLog(
-            self.log, self.append_queue, self.waiters, AchievedDurability(self.page.counters, 2)
-        )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
             self.writable_log,
@@ -616,12 +613,10 @@ class HotPathWorld:
         self.clock_steps = ClockSteps(self.clock)
         self.schedule = ScheduleMessageService(
             ScheduleParts(
-                commit_log=self.log,
-                append_queue=self.append_queue,
+                log=self.writable_log,
                 reader=self.loop_reader,
                 table=self.table,
                 units=self.checked_units,
-                waiters=self.waiters,
                 offsets=self.schedule_offsets,
                 stats=self.stats,
                 clock=self.clock,
@@ -631,6 +626,11 @@ class HotPathWorld:
             ),
             self.delay_level_ms,
         )
+
+    @property
+    def writable_log(self) -> WritableLog:
+        durability = AchievedDurability(self.page.counters, 2)
+        return WritableLog(self.log, self.append_queue, self.waiters, durability)
 
     def close(self) -> None:
         """Give every descriptor and mapping back; idempotent."""

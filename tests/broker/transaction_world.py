@@ -113,14 +113,12 @@ class TransactionWorld:
         self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=hot.log,
-                append_queue=hot.append_queue,
+                log=hot.writable_log,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,
                 timers=hot.timers,
                 find_topic=hot.topics.find,
-                waiters=hot.waiters,
                 stats=hot.stats,
                 on_loop=lambda function: self.on_loop(function),
                 later=lambda ms, function: self.later.append((ms, function)),
@@ -129,8 +127,7 @@ class TransactionWorld:
         )
         self.bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=hot.log,
-                append_queue=hot.append_queue,
+                log=hot.writable_log,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,

