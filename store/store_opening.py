@@ -41,6 +41,7 @@ from store.control_slots import (
 from store.derived_files import DerivedFiles
 from store.errors import StoreError
 from store.known_directories import KnownDirectories
+from store.log_dispatch import dispatch_range
 from store.log_fences import NO_FENCES, LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
@@ -49,7 +50,6 @@ from store.queue_states import QueueStates, StatesCount, load_queue_states
 from store.queue_tails import find_record_end
 from store.recovery import LogClues, RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
-from store.reput_message_service import dispatch_range
 from store.resync_request import REQUEST_NAME
 from store.short_file_service import complete_short_files
 from store.store_checkpoint import StoreCheckpoint

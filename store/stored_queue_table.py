@@ -163,7 +163,8 @@ class StoredQueueTable(ABC, Generic[QueueT]):
         self._dirty.pop(queue, None)
 
     def clean_queue(self, queue: QueueT, min_phy_offset: int) -> bool:
-        """See QueuesToClean."""
+        """Delete the queue's first file if its records are no longer in the commit log, correct and
+        publish the min offset; True if a file was deleted."""
         with self.lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False

@@ -1,17 +1,20 @@
-"""What the buffer of check points is made of: a check point and its life, the pops of a queue.
+"""What Pops is made of, and what it wants done: a check point and its life, the pops of a queue,
+effects.
 
-Values of PopBufferMergeService, changed by it only, on the loop thread of `remoting`.
+Values of Pops, changed by it only (`queue.committed`: by who carries out a Commit), on the loop
+thread of `remoting`.
+
+Tested by tests/broker/pop/test_pops.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from broker.pop.check_point import CheckPoint, CheckPointKey
-from broker.pop.pop_journal import JournalQueue, JournalRow
 
 QueueKey = tuple[str, str, int]
 """Topic, group, queue id."""
@@ -40,33 +43,37 @@ class PopCheckPointWrapper(msgspec.Struct, eq=False, weakref=False):
         """Whether none of its messages is left."""
         return self.bits + 1 == 1 << len(self.point.diffs)
 
+    def is_settled(self, flushed: int) -> bool:
+        """Whether no offset has to wait for it. flushed: the log's flushed end."""
+        if self.children:
+            return False
+        if not self.point.diffs or (self.is_acked and not self.is_leaving):
+            return True
+        return 0 < self.stored_end <= flushed
+
+    def left(self) -> CheckPoint:
+        """What was not acknowledged."""
+        point, bits = self.point, self.bits
+        left = [diff for index, diff in enumerate(point.diffs) if not bits >> index & 1]
+        return point._replace(diffs=tuple(left))
+
 
 class OffsetQueue:
     """The pops of a group in a queue whose offset has not moved yet, in order."""
 
     __slots__ = (
-        "committed",
-        "committed_before",
-        "group",
-        "latest",
-        "number",
-        "queue_id",
-        "renewed",
-        "topic",
-        "used_ms",
-        "waits",
+        "committed", "committed_before", "key", "latest", "number", "renewed", "used_ms", "waits",
     )  # fmt: skip
 
-    def __init__(self, found: JournalQueue, now_ms: int) -> None:
-        self.number = found.number
-        self.topic = found.topic
-        self.group = found.group
-        self.queue_id = found.queue_id
-        self.committed = found.committed
-        self.latest = found.committed
+    def __init__(self, number: int, key: QueueKey, committed: int, now_ms: int) -> None:
+        """number: by which the journal knows it."""
+        self.number = number
+        self.key = key
+        self.committed = committed
+        self.latest = committed
         """Where the next pop begins."""
         self.committed_before = -1
-        """`committed` when `clean` looked last."""
+        """`committed` when `drop_idle` looked last."""
         self.used_ms = now_ms
         self.waits: deque[PopCheckPointWrapper] = deque()
         self.renewed: set[PopCheckPointWrapper] = set()
@@ -77,10 +84,64 @@ class OffsetQueue:
         """Whether no row has its number, and its offset did not move of late."""
         return not (self.waits or self.renewed) and self.committed == self.committed_before
 
+    def next_offset(self, stored: int | None) -> int | None:
+        """Where the next pop begins, with this offset stored for the group; None: somebody set it
+        back, so that what was handed out behind it counts no more."""
+        if stored is None or stored < self.committed:
+            return None
+        return max(stored, self.latest)
+
     def own(self, wrapper: PopCheckPointWrapper) -> None:
         """It is of a message whose invisible time was changed."""
         wrapper.owner = self
         self.renewed.add(wrapper)
+
+
+class SetBits(msgspec.Struct, gc=False):
+    """The row of the journal says which messages are acknowledged."""
+
+    row: int
+    bits: int
+
+
+class SetStored(msgspec.Struct, gc=False):
+    """The row says where the log ended behind its record; 0: it has none."""
+
+    row: int
+    end: int
+
+
+class FreeRow(msgspec.Struct, gc=False):
+    """The row is not needed any more."""
+
+    row: int
+
+
+class FreeQueue(msgspec.Struct, gc=False):
+    """The journal forgets the queue of this number, and so what its rows say."""
+
+    number: int
+
+
+class Commit(msgspec.Struct, gc=False):
+    """The group's offset moves, in the journal, then in the offset table: never back, as consumers
+    that pull may have committed more. `queue.committed` is what it is then. Then the rows that the
+    offset waited for are free."""
+
+    queue: OffsetQueue
+    offset: int
+    rows: list[int]
+
+
+class Store(msgspec.Struct, gc=False):
+    """What is left of a check point is stored in the revive topic: `Pops.stored` or `Pops.refused`
+    follows."""
+
+    wrapper: PopCheckPointWrapper
+    left: CheckPoint
+
+
+Effect = SetBits | SetStored | FreeRow | FreeQueue | Commit | Store
 
 
 def bit_of(wrapper: PopCheckPointWrapper, offset: int) -> int:
@@ -99,16 +160,3 @@ def take_place(old: PopCheckPointWrapper, new: PopCheckPointWrapper) -> None:
     if old.parent is not None:
         others = [child for child in old.parent.children if child is not old]
         old.parent.children = [*others, new]
-
-
-def fault_of(
-    row: JournalRow, queue: OffsetQueue, queue_end: Callable[[str, int], int | None]
-) -> str:
-    """Why a row of the journal names no messages; "": it names some, or, rightly, none."""
-    point = row.point
-    if point.start_offset < 0 or point.next_offset < -1 or min(point.diffs, default=0) < 0:
-        return "its numbers cannot be"
-    end = queue_end(queue.topic, queue.queue_id) or 0
-    if max(point.offsets, default=point.start_offset) >= end:
-        return f"its queue has no such messages, it ends at {end}"
-    return ""

@@ -65,10 +65,9 @@ class PopAcks:
 
     def ack(self, messages: PoppedMessages, done: Done) -> None:
         """Acknowledge them; `done` may run before this returns."""
-        topic, group, queue_id, start_offset, pop_time_ms, *_others = messages
-        offsets = messages.offsets
+        topic, group, queue_id, start_offset, pop_time_ms, _, _, broker_name, offsets = messages
         self._inflight.decrement(topic, group, queue_id, pop_time_ms, len(offsets))
-        if messages.broker_name == self._broker_name and self._buffer.ack(
+        if broker_name == self._broker_name and self._buffer.ack(
             (topic, group, queue_id, start_offset, pop_time_ms), offsets
         ):
             done("")

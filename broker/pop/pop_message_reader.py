@@ -14,7 +14,8 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
-from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
+from broker.filter.unit_marks import MARKED_CODES, UnitMarks
+from store.commit_log_reader import CommitLogReader
 from store.get_message_status import (
     FOUND,
     MESSAGE_WAS_REMOVING,
@@ -91,7 +92,7 @@ class PopMessageReader:
         limits: ReadLimits,
         table: QueueOffsets,
         units: PopUnits,
-        log: LogViews,
+        log: CommitLogReader,
         marks: UnitMarks,
         queue_end: Callable[[str, int], int | None],
     ) -> None:

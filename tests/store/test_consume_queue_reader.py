@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,11 @@ def test_blank_units_are_no_units(tmp_path: Path) -> None:
     assert reader.find_unit("T", 0, 4) == (50, 1, 0)
 
 
+def log_of(times: list[int], min_phy: int) -> Any:
+    """A log whose records were stored at these times, by their offsets."""
+    return SimpleNamespace(store_timestamp_at=lambda phy: times[phy], min_phy_offset=min_phy)
+
+
 def at_boundary(
     root: Path, times: list[int], timestamp: int, boundary: BoundaryType, **more: int
 ) -> int:
@@ -82,8 +89,7 @@ def at_boundary(
         timestamp,
         low,
         len(times),
-        lambda phy: times[phy],
-        min_phy_offset=min_phy,
+        log_of(times, min_phy),
         boundary=boundary,
     )
 
@@ -144,9 +150,7 @@ def test_the_words_of_the_header(text: str | None, boundary: BoundaryType | None
 
 def by_time(root: Path, times: list[int], timestamp: int, low: int = 0, min_phy: int = 0) -> int:
     reader = ConsumeQueueReader(config(root))
-    return reader.offset_by_timestamp(
-        "T", 0, timestamp, low, len(times), lambda phy: times[phy], min_phy_offset=min_phy
-    )
+    return reader.offset_by_timestamp("T", 0, timestamp, low, len(times), log_of(times, min_phy))
 
 
 @pytest.mark.parametrize(

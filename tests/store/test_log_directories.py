@@ -165,8 +165,10 @@ class Allocation:
         self.flags = RunningFlags(lambda value, reason: None)
         self.position = 0
         self.service = AllocateMappedFileService(
-            directories,
-            SIZE,
+            MessageStoreConfig(
+                store_path_commit_log=",".join(map(str, directories)),
+                mapped_file_size_commit_log=SIZE,
+            ),
             self.flags,
             writer_position=lambda: self.position,
             publish=lambda offset: None,

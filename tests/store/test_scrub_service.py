@@ -29,11 +29,11 @@ from store.disk_reader import READ_STEP, DiskReader
 from store.fence_keeper import FenceKeeper
 from store.log_damage import LogDamage
 from store.log_digests import LogDigests
+from store.log_dispatch import dispatch_range
 from store.log_fences import fences_path, load_fences
 from store.log_repair import LogRepair
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from store.scrub_pace import BUSY_SHARE, ScrubPace, progress_path
 from store.scrub_service import ScrubService
 from tests.support.manual_clock import ManualClock

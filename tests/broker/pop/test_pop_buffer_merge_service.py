@@ -114,7 +114,6 @@ def test_a_wholly_acknowledged_pop_costs_no_record_and_moves_the_offset(world):
     world.at(20_000)
     assert not world.records.points
     assert (world.buffer.check_point_count, world.buffer.offset_count) == (0, 0)
-    assert world.buffer.merged_acks == 3
     assert not world.ack(popped, 10)
 
 
@@ -526,7 +525,7 @@ def test_forgetting_a_queue_looks_at_its_own_check_points_only(world):
     the loop."""
     world.pop(0)
     other = world.pop(0, queue_id=1)
-    world.buffer._buffer = OnlyFound(world.buffer._buffer)
+    world.buffer.pops._buffer = OnlyFound(world.buffer.pops._buffer)
     world.buffer.clear_offset_queue("T", "G", 0)
     assert world.buffer.check_point_count == 1
     assert world.ack(other, 0)
