@@ -11,29 +11,37 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from broker.acl.access import Access
+from broker.admin.admin_auth_processor import AdminAuthProcessor
+from broker.admin.admin_cold_data_processor import AdminColdDataProcessor
 from broker.auth.auth import Auth
-from broker.client.broker2client import Broker2Client
+from broker.client.broker2client import Broker2Client, max_waiting_calls
 from broker.client.slow_consumer_protection import SlowConsumerProtection
 from broker.longpolling.pull_request_hold_service import SCAN_PERIOD_MS
 from broker.metrics.longest_turns import LEAST_NS
+from broker.processor.table_processor import TableProcessor
+from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.control_slots import REMOTING_READY
-from broker.supervisor.process_end import service_guard
 from broker.topic.topic_config_manager import TopicChange
+from broker.wiring.admin_processors import AdminProcessors
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
+from broker.wiring.config_application import ConfigApplication
 from broker.wiring.loop_calls import call_on_loop
-from broker.wiring.message_services import MessageServices, durability_waiters
+from broker.wiring.message_services import MessageServices
 from broker.wiring.outside import Outside
 from broker.wiring.pop_services import PopServices
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import pull_settings
 from broker.wiring.pull_path import pull_processor, store_follower
-from broker.wiring.routes import REPLY_THREADS, Routes
-from broker.wiring.server import ServerBuilder
+from broker.wiring.routes import REPLY_THREADS, Routes, RouteTable, request_executors
+from broker.wiring.runtime_source import RuntimeSource
+from broker.wiring.server import ClientListener, hot_routes, remoting_server
+from broker.wiring.static_topics import STATIC_TOPIC_POOL, before_processors
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from ipc.control_page import ProcessIndex
@@ -41,6 +49,7 @@ from ipc.scheduled_executor import ScheduledExecutor
 from ipc.short_slice import ask_for_short_slice
 from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
+from remoting.request_executor import RequestExecutor
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import EVENT_READ, SelectorLoop
 
@@ -90,7 +99,6 @@ class BrokerController:
             self._executor,
             self._access_control.manager,
             self._access_control.signer,
-            on_failure=service_guard("remoting"),
         )
         self._responses = ResponseTable()
         self._build_message_path()
@@ -100,28 +108,25 @@ class BrokerController:
 
     def _build_message_path(self) -> None:
         store, tables = self._store, self._tables
-        self._waiters = durability_waiters(self._options, self._statistics.remoting)
         self._messages = MessageServices(
             self._resources,
             self.loop,
             store,
             tables,
-            self._stats,
-            self._waiters,
+            self._statistics,
             Broker2Client(
                 tables.consumers, self._responses, self._clock, max_waiting=REPLY_THREADS
             ),
             self._outside.registration.register_new,
             self._access_control.gate.check_resources,
-            on_failure=service_guard("remoting"),
         )
         self._send = self._messages.send
+        self._waiters = self._messages.waiters
         self._cold = ColdData(
             self._resources,
             store,
             tables,
             call_soon=self.loop.call_soon_threadsafe,
-            on_failure=service_guard("remoting"),
         )
         self._pull = pull_processor(
             self._resources,
@@ -152,26 +157,66 @@ class BrokerController:
         )
 
     def _build_server(self) -> tuple[Routes, RemotingServer]:
-        builder = ServerBuilder(
-            self._resources,
-            self._store,
-            self._tables,
-            self._statistics,
-            self._messages,
-            self._pull,
-            self._pop,
-            self._outside,
-            self._access_control,
-            self._auth,
-            self._cold.pulls.ctr,
+        resources, store, tables = self._resources, self._store, self._tables
+        access, statistics = self._access_control, self._statistics
+        executors = request_executors(self._options.broker)
+        table = RouteTable(resources, store, tables, self._messages, self._pull, access)
+        routes = table.build(
+            executors,
+            self._other_processors(executors),
+            before=lambda ordinary: before_processors(
+                ordinary,
+                self._pull,
+                tables.mappings.table,
+                self._outside.brokers,
+                executors[STATIC_TOPIC_POOL],
+                statistics.remoting,
+                self.loop.call_soon_threadsafe,
+            ),
         )
-        routes = builder.routes(
+        server = remoting_server(
+            self.loop,
+            self._options,
+            routes,
+            hot_routes(tables, statistics, self._messages, self._pull, self._pop),
+            access,
+            ClientListener(tables, self._pull),
+            statistics.remoting,
             self._responses,
-            self._waiters.__len__,
-            self._use_options,
-            self.loop.call_soon_threadsafe,
         )
-        return routes, builder.server(self.loop, routes, self._responses)
+        return routes, server
+
+    def _other_processors(self, executors: Mapping[str, RequestExecutor]) -> list[TableProcessor]:
+        resources, store, tables = self._resources, self._store, self._tables
+        outside, statistics = self._outside, self._statistics
+        configs = BrokerConfigUpdate(
+            self._options,
+            self._clock,
+            config_file=resources.config_file,
+            user=ConfigApplication(
+                topics=tables.topics,
+                groups=tables.groups,
+                registration=outside.registration,
+                use_on_loop=self._use_options,
+                store=store.commands,
+            ),
+            changed=resources.changed,
+        )
+        calls = Broker2Client(
+            tables.consumers,
+            self._responses,
+            self._clock,
+            max_waiting=max_waiting_calls(self._options.broker.admin_broker_thread_pool_nums),
+        )
+        runtime = RuntimeSource(resources, store, tables, statistics, self._messages, executors)
+        admin = AdminProcessors(resources, store, tables, statistics, self._access_control, outside)
+        return [
+            *admin.build(calls, configs, runtime),
+            AdminAuthProcessor(self._auth.users, self._auth.acls),
+            AdminColdDataProcessor(self._cold.pulls.ctr, configs.update),
+            outside.assignments,
+            *self._pop.processors,
+        ]
 
     # -- life ----------------------------------------------------------------------------------
 

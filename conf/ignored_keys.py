@@ -46,7 +46,9 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
-    "enableControllerInNamesrv": _only("false", "there is no controller here yet"),
+    "enableControllerInNamesrv": _only(
+        "false", "a name server has no controller here: run bin/mqcontroller beside it"
+    ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -241,6 +243,23 @@ IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values())
 
 IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""
+
+IGNORED_CONTROLLER_KEYS: Final = _keys(
+    """
+    clientCallbackExecutorThreads clientWorkerThreads controllerRequestThreadPoolQueueCapacity
+    controllerThreadPoolNums controllerType electMasterMaxRetryCount enableShutdownGracefully
+    isProcessReadEvent jRaftElectionTimeoutMs jRaftGroupId jRaftScanWaitTimeoutMs jRaftServerId
+    jRaftSnapshotIntervalSecs jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
+    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+    metricsPromExporterHost metricsPromExporterPort processReadEvent scanNotActiveBrokerInterval
+    serverAsyncSemaphoreValue serverCallbackExecutorThreads serverNettyWorkerGroupEnable
+    serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
+    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
+    useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark
+    """
+)
+"""Of the controller: there is no raft, and requests run on the loop."""
 
 IGNORED_CONTAINER_KEYS: Final = _keys(
     """

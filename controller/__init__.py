@@ -1,6 +1,6 @@
-"""controller: who is the master of each group of brokers, decided by pure functions.
+"""controller: who is the master of each group of brokers.
 
-No socket, clock or file: `core.ControllerCore` takes events and the time, and gives what to swap in
-the store and what to send. May import `remoting` for the codes only. Nothing of the product runs it
-yet (docs/failover.md).
+Its decisions are pure: `core.ControllerCore` takes events and the time, and gives what to swap in
+the store and what to send. Around it is one process (bin/mqcontroller): requests, store, notices.
+May import `conf` and `remoting`; knows no broker.
 """

@@ -123,6 +123,24 @@ class ControllerCore:
             return False
         return self._settings.lease_ms is None or now_ms < self._lease_until_ms
 
+    def use(self, settings: ControllerSettings) -> None:
+        """From now on these count."""
+        self._settings = settings
+
+    # What others ask
+
+    def group_names(self) -> list[str]:
+        """Of the groups that are stored, on a leader."""
+        return sorted(name for name, lane in self._lanes.items() if lane.stored.group is not None)
+
+    def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, frozenset[int]] | None:
+        """A group as it is stored, on a leader, and who of it is alive, by broker id; None: there
+        is none, or it is not known."""
+        lane = self._lanes.get(broker_name)
+        if lane is None or lane.stored.group is None:
+            return None
+        return lane.stored.group, frozenset(self._live.alive(broker_name, now_ms))
+
     def step(self, event: Event, now_ms: int) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
         doing = _Doing()

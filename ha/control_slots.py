@@ -1,6 +1,7 @@
-"""The slots of the control page that say how far the log's replicas are.
+"""The slots of the control page that say how far the log's replicas are, and which role this broker
+has in a group with a controller.
 
-Process `ha` is their only writer. Constants only; any process reads.
+Process `ha` is their only writer, but for slot 173. Any process reads.
 
     slot  meaning (bytes are positions in the commit log)
     16    replicated_offset: enough live replicas have acknowledged up to here
@@ -10,10 +11,23 @@ Process `ha` is their only writer. Constants only; any process reads.
           haAckLevel=flushed); 0 where there are not that many
     23    1 while this slave is linked with its master, else 0
     64+r  replication links refused or closed for reason r (ha/refusals.py)
+
+    In controller mode (docs/failover.md, "Roles at run time"); elsewhere they stay 0:
+
+    169   member_order: which role process `remoting` has to take: 4 * n + MemberRole, with a new n
+          for each order; 0: none was given yet, which means FENCED
+    170   master_epoch: the newest epoch whose role was taken
+    171   puts_until_ms: monotonic ms until which a leader takes puts (its self-fence); NO_BOUND:
+          without end
+    172   puts_refused: the response code that puts are refused with, though this broker leads; 0:
+          they are taken
+    173   written by `remoting`: order_taken: the member_order that it has carried out. Before that
+          of another role than LEAD is there, the log may have another writer than `ha`
 """
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from ipc.control_page import claim_slots
@@ -24,3 +38,29 @@ HIGHEST_SENT: Final = claim_slots("highest_sent", 19)
 REPLICA_FLUSHED_OFFSET: Final = claim_slots("replica_flushed_offset", 22)
 MASTER_LINKED: Final = claim_slots("master_linked", 23)
 HA_REFUSALS: Final = claim_slots("ha_refusals", 64, 32)
+MEMBER_ORDER: Final = claim_slots("member_order", 169)
+MASTER_EPOCH: Final = claim_slots("master_epoch", 170)
+PUTS_UNTIL_MS: Final = claim_slots("puts_until_ms", 171)
+PUTS_REFUSED: Final = claim_slots("puts_refused", 172)
+ORDER_TAKEN: Final = claim_slots("order_taken", 173)
+
+
+class MemberRole(enum.IntEnum):
+    """What a broker in controller mode does with its log. The numbers are in slot 169."""
+
+    FENCED = 0
+    """No master is known: nobody writes."""
+    FOLLOW = 1
+    """Process `ha` writes what the master sends."""
+    LEAD = 2
+    """Process `remoting` writes."""
+
+
+def order_after(order: int, role: MemberRole) -> int:
+    """The next order, of `role`."""
+    return (order // 4 + 1) * 4 + role
+
+
+def role_of(order: int) -> MemberRole:
+    """The role that is ordered."""
+    return MemberRole(order % 4)

@@ -18,7 +18,7 @@ from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import LagAge, ReplicationLag
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.control_slots import LOG_OPENED, MAX_PHY_OFFSET, STORE_TIMESTAMP
 
 NAMING_MS: Final = 5_000
@@ -70,7 +70,7 @@ class HaObserver:
         clock: Clock,
         registry: ReplicaRegistry,
         marks: ExposureMarks,
-        source: CommitLogSource,
+        source: CommitLogReader,
         rejected_handshakes: Callable[[], Mapping[RefusalReason, int]],
         request_members: Callable[[], None],
         client: Callable[[], HAClientInfo] | None,
@@ -163,7 +163,7 @@ def _waits_for_name(replica: Replica) -> bool:
 class _Ages:
     """Ages of positions; what was found for one is kept while somebody asks for it."""
 
-    def __init__(self, source: CommitLogSource, clock: Clock) -> None:
+    def __init__(self, source: CommitLogReader, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._lag = ReplicationLag(source, clock)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ipc.clock import Clock
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.errors import StoreError
 from store.message_codec import (
     MAGIC_BLANK,
@@ -53,7 +53,7 @@ class LagAge:
 class ReplicationLag:
     """Ages of acknowledgements. Owned by: the thread that asks."""
 
-    def __init__(self, source: CommitLogSource, clock: Clock) -> None:
+    def __init__(self, source: CommitLogReader, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._said: set[str] = set()

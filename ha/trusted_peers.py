@@ -10,12 +10,12 @@ from __future__ import annotations
 import ipaddress
 from typing import Final, Self
 
+from conf.ip_addresses import parse_ip
 from ha.ha_config import HaConfig
 
 THIS_MACHINE: Final = "127.0.0.0/8,::1"
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class TrustedPeers:
@@ -44,10 +44,10 @@ class TrustedPeers:
         default one from this machine to its own name counts as loopback."""
         if self._allow_any:
             return True
-        address = _parse(ip)
+        address = parse_ip(ip)
         if address is None:
             return False
-        if self._only_this_machine and own_ip is not None and address == _parse(own_ip):
+        if self._only_this_machine and own_ip is not None and address == parse_ip(own_ip):
             return True
         return any(address in network for network in self._networks)
 
@@ -94,13 +94,3 @@ def parse_networks(text: str) -> list[_Network]:
                 "127.0.0.0/8,10.1.2.3"
             ) from error
     return networks
-
-
-def _parse(ip: str) -> _Address | None:
-    try:
-        address = ipaddress.ip_address(ip)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address

@@ -7,7 +7,6 @@ Kin: NamesrvStartup.
 
 from __future__ import annotations
 
-import errno
 import faulthandler
 import logging
 import os
@@ -26,7 +25,7 @@ from conf.pid_file import remove_pid_file, write_pid_file
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_controller import NamesrvController
 from namesrv.namesrv_startup import NamesrvOptions, load_namesrv_options
-from remoting.remoting_config import RemotingServerConfig
+from remoting.listening_socket import ListenError, bind_server
 from remoting.server_tls import ServerTls
 
 log = logging.getLogger("namesrv")
@@ -76,13 +75,13 @@ def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
             level=options.logging.log_level,
             console=True,
         )
-        listening = _bind(options.server)
+        listening = bind_server("mqnamesrv", options.server)
         stack.callback(listening.close)
         tls = ServerTls(options.tls)
         controller = NamesrvController(options.namesrv, options.server, listening, tls=tls)
         controller.open()
         stack.callback(remove_pid_file, write_pid_file(PID_KIND, os.getpid()))
-    except (ConfigError, KVConfigError, OSError) as error:
+    except (ConfigError, KVConfigError, ListenError, OSError) as error:
         raise StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False) from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: controller.request_stop())
@@ -90,30 +89,6 @@ def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
         log.warning("%s", warning)
     _say_started(listening)
     return controller
-
-
-def _bind(config: RemotingServerConfig) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((config.bind_address, config.listen_port))
-        sock.listen(config.server_socket_backlog)
-    except OSError as error:
-        sock.close()
-        raise StartupExitError(
-            EXIT_CANNOT_START, _explain(config, error), to_stdout=False
-        ) from error
-    return sock
-
-
-def _explain(config: RemotingServerConfig, error: OSError) -> str:
-    place = f"{config.bind_address}:{config.listen_port}"
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"mqnamesrv: {place} is in use by another program;"
-            " stop it, or set listenPort in the settings file (-c)"
-        )
-    return f"mqnamesrv: cannot listen on {place} (bindAddress, listenPort): {error.strerror}"
 
 
 def _say_started(listening: socket.socket) -> None:

@@ -28,8 +28,10 @@ from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import RequestGuard
 from namesrv.route_info_manager import RouteInfoManager
 from remoting.remoting_config import RemotingServerConfig
-from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.remoting_server import RemotingServer, ServerLimits
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import Route
 from remoting.response_table import ResponseTable
 from remoting.selector_loop import SelectorLoop
@@ -92,19 +94,23 @@ class NamesrvController:
         self._stop_requested = False
         self._server = RemotingServer(
             self._loop,
-            _routes(processor),
-            executors={_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
+            RequestDispatcher(
+                _routes(processor),
+                {_WRITE_POOL: RequestExecutor(_WRITE_POOL, 1, _WRITE_POOL_CAPACITY)},
+                gate=RequestGuard(
+                    config,
+                    self.route_info_manager,
+                    self._now_ms,
+                    probe,
+                    has_certificates=tls is not None and tls.demands_certificates,
+                ).check,
+            ),
+            limits=ServerLimits(
+                idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
+                incomplete_frames=server_config.server_max_incomplete_frame_bytes,
+            ),
             listener=BrokerHousekeepingService(self.route_info_manager, probe.forget),
-            gate=RequestGuard(
-                config,
-                self.route_info_manager,
-                self._now_ms,
-                probe,
-                has_certificates=tls is not None and tls.demands_certificates,
-            ).check,
             responses=responses,
-            idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
-            incomplete_frames_limit=server_config.server_max_incomplete_frame_bytes,
             tls=tls,
         )
 

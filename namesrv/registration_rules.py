@@ -21,11 +21,9 @@ tables and changes nothing.
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from namesrv.holder_probe import SILENCE_MS, HolderProbe
 from namesrv.registrations import BROKER_CHANNEL_EXPIRED_MS, BrokerLiveInfo
@@ -39,6 +37,7 @@ from remoting.headers.broker import (
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
+from remoting.peer_origin import is_own_address, origin_of
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode, request_code_name
 from remoting.request_processor import ConnectionLike
@@ -55,7 +54,6 @@ _HEADERS: Final[dict[int, type[_BrokerHeader]]] = {
     RequestCode.QUERY_DATA_VERSION: QueryDataVersionRequestHeader,
     RequestCode.BROKER_HEARTBEAT: BrokerHeartbeatRequestHeader,
 }
-_THIS_MACHINE: Final = "this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +113,7 @@ class RegistrationRules:
     # -- rule 1 --------------------------------------------------------------------------------
 
     def _is_own_address(self, connection: ConnectionLike, address: str) -> bool:
-        if self._is_exempt(connection):
-            return True
-        host = ip_of(address)
-        if _origin(connection) == _THIS_MACHINE:
-            return _is_of_this_machine(host)
-        return _normal(host) == _normal(ip_of(connection.remote_address))
+        return self._is_exempt(connection) or is_own_address(connection, address)
 
     def _text(
         self,
@@ -143,7 +136,7 @@ class RegistrationRules:
     def _is_held(self, live: BrokerLiveInfo, connection: ConnectionLike) -> bool:
         timeout_ms = min(live.timeout_ms, BROKER_CHANNEL_EXPIRED_MS)
         is_alive = live.connection.is_open and live.last_update_ms + timeout_ms >= self._now_ms()
-        if not is_alive or _origin(live.connection) == _origin(connection):
+        if not is_alive or origin_of(live.connection) == origin_of(connection):
             return False
         return not self._probe.is_silent(live)
 
@@ -189,51 +182,5 @@ class RegistrationRules:
 
     def _serves_one(self, connection: ConnectionLike, addresses: Iterable[str]) -> bool:
         found = (self._routes.find_live(address) for address in addresses)
-        own = _origin(connection)
-        return any(live is not None and _origin(live.connection) == own for live in found)
-
-
-def _origin(connection: ConnectionLike) -> str:
-    """Which host a connection comes from: its IP, or one word for all addresses of ours."""
-    ip = ip_of(connection.remote_address)
-    parsed = _parse(ip)
-    if connection.is_from_this_machine or (parsed is not None and parsed.is_loopback):
-        return _THIS_MACHINE
-    return _normal(ip)
-
-
-def _normal(host: str) -> str:
-    parsed = _parse(host)
-    return host if parsed is None else str(parsed)
-
-
-def _parse(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
-
-
-def _is_of_this_machine(host: str) -> bool:
-    """Whether `host`, an IP or a name that resolves to one, is an address of this machine. Names
-    are looked up for peers on this machine only: a stranger's would block this thread."""
-    try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return False
-    return any(_can_bind(family, target) for family, _, _, _, target in found)
-
-
-def _can_bind(family: int, target: tuple[Any, ...]) -> bool:
-    address = _parse(str(target[0]))
-    if address is None or address.is_unspecified or address.is_multicast:
-        return False
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind(target)
-        except OSError:
-            return False
-    return True
+        own = origin_of(connection)
+        return any(live is not None and origin_of(live.connection) == own for live in found)

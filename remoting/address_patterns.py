@@ -24,6 +24,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from conf.ip_addresses import IpAddress, parse_ip
+
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Parts = tuple[int, ...]
 _Ranges = tuple[tuple[int, int], ...]
@@ -33,6 +35,8 @@ _OUTSIDE_BRACES: Final = re.compile(r",(?![^{]*\})")
 _V4_PARTS: Final = 4
 _V6_PARTS: Final = 8
 _CACHED_PEERS: Final = 4096
+
+_address: Final = functools.lru_cache(_CACHED_PEERS)(parse_ip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +182,7 @@ def _wrong(text: str, why: str) -> ValueError:
     )
 
 
-@functools.lru_cache(_CACHED_PEERS)
-def _address(ip: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(ip.strip("[]"))
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
-
-
-def _parts(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> _Parts:
+def _parts(address: IpAddress) -> _Parts:
     packed = address.packed
     if len(packed) == _V4_PARTS:
         return tuple(packed)

@@ -18,7 +18,7 @@ from remoting.tls_socket import CHUNK_SIZE, TlsError, TlsSocket
 
 
 class ClientTls:
-    """Provides TLS to a RemotingClient (ClientSecurity). Owned by: the client's loop."""
+    """Provides TLS to a RemotingClient. Owned by: the client's loop."""
 
     def __init__(self, config: TlsConfig) -> None:
         self._config = config

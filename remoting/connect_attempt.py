@@ -11,25 +11,21 @@ import errno
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from remoting.connection import StreamSocket
 from remoting.errors import RemotingConnectError
 from remoting.selector_loop import EVENT_READ, EVENT_WRITE, SelectorLoop, TimerHandle
 
+if TYPE_CHECKING:
+    from remoting.tls_socket import TlsSocket
+
+
 SocketTarget = tuple[int, int, int, str, Any]
 """One result of getaddrinfo."""
 
 
-class HandshakingSocket(StreamSocket, Protocol):
-    """A socket that requires a handshake before data can be sent (TlsSocket)."""
-
-    def handshake(self) -> int:
-        """Continue the handshake: 0 when it is done, else the event that it waits for. Raises
-        OSError."""
-
-
-Wrap = Callable[[socket.socket], HandshakingSocket]
+Wrap = Callable[[socket.socket], "TlsSocket"]
 """Takes ownership of a connected socket. Raises OSError."""
 
 
@@ -70,7 +66,7 @@ class ConnectAttempt:
         self._on_failed = on_failed
         self._wrap = wrap
         self._sock: socket.socket | None = None
-        self._secured: HandshakingSocket | None = None
+        self._secured: TlsSocket | None = None
         self._timer: TimerHandle | None = None
 
     def start(self) -> None:
@@ -139,7 +135,7 @@ class ConnectAttempt:
         self._loop.register(secured, EVENT_READ, lambda _events: self._go_on(secured))
         self._go_on(secured)
 
-    def _go_on(self, secured: HandshakingSocket) -> None:
+    def _go_on(self, secured: TlsSocket) -> None:
         """The next step of the handshake; a late event of a finished one is ignored."""
         if self._secured is not secured:
             return

@@ -12,7 +12,11 @@ limit for all. Knows no socket and no frame.
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from remoting.connection import Connection
+
 
 log = logging.getLogger(__name__)
 
@@ -21,15 +25,6 @@ INCOMPLETE_FRAMES_LIMIT: Final = 128 << 20
 """Bytes of incomplete frames that the connections of one server hold together."""
 _QUIET_MS: Final = 60_000
 """Least time between two log lines about the limit."""
-
-
-class Holder(Protocol):
-    """A connection, as far as the account goes."""
-
-    remote_address: str
-
-    def close(self, reason: str) -> None:
-        """Close it; it releases what it holds before this returns."""
 
 
 class ReceiveBuffer:
@@ -46,11 +41,11 @@ class ReceiveBuffer:
         self.closed = 0
         """Connections closed because of the limit."""
         self._limit = limit
-        self._held: dict[Holder, int] = {}
+        self._held: dict[Connection, int] = {}
         """In the order in which their present frames began to be held."""
         self._said_ms = -_QUIET_MS
 
-    def hold(self, holder: Holder, size: int, now_ms: int) -> None:
+    def hold(self, holder: Connection, size: int, now_ms: int) -> None:
         """`holder` holds `size` bytes now, instead of what it held before. Others, or `holder`
         itself, may be closed during the call."""
         self.total += size - self._held.get(holder, 0)
@@ -58,7 +53,7 @@ class ReceiveBuffer:
         while self.total > self._limit:
             self._close_oldest(now_ms)
 
-    def release(self, holder: Holder) -> None:
+    def release(self, holder: Connection) -> None:
         """`holder` holds nothing any more."""
         self.total -= self._held.pop(holder, 0)
 

@@ -10,14 +10,13 @@ NettyRemotingClient.)
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from remoting.connect_attempt import ConnectAttempt, HandshakingSocket, SocketTarget, resolve
+from remoting.connect_attempt import ConnectAttempt, SocketTarget, resolve
 from remoting.connect_failures import ConnectFailures
 from remoting.connection import Connection, StreamSocket
 from remoting.errors import (
@@ -33,11 +32,16 @@ from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import decode_command, encode_command
 from remoting.remoting_command import ONEWAY_FLAG, RemotingCommand, next_opaque
 from remoting.remoting_config import RemotingClientConfig
-from remoting.request_dispatcher import Executor, RequestDispatcher
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import Route
 from remoting.response_table import ResponseCallback, ResponseFuture, ResponseTable
 from remoting.selector_loop import SelectorLoop
 from remoting.signature import RequestSigner
+
+if TYPE_CHECKING:
+    from remoting.client_tls import ClientTls
+
 
 log = logging.getLogger(__name__)
 
@@ -52,16 +56,6 @@ NOT_SENT: Final = ""
 """Address of a pending call whose frame has not been queued on a connection yet."""
 
 FOREVER_MS: Final = 1 << 62
-
-
-class ClientSecurity(Protocol):
-    """The part of ClientTls used here."""
-
-    def wrap(self, sock: socket.socket) -> HandshakingSocket:
-        """Wrap a connected socket in TLS and take ownership of it. Raises OSError."""
-
-    def connection(self, *arguments: Any, **settings: Any) -> Connection:
-        """A Connection with these arguments, over a wrapped socket."""
 
 
 @dataclass(slots=True)
@@ -104,9 +98,9 @@ class RemotingClient:
         *,
         name: str = "NettyClientSelector",
         routes: Mapping[int, Route] | None = None,
-        executors: Mapping[str, Executor] | None = None,
+        executors: Mapping[str, RequestExecutor] | None = None,
         signer: RequestSigner | None = None,
-        tls: ClientSecurity | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         """signer: signs every request, for brokers that require it. tls: used by every connection;
         None for plain connections."""

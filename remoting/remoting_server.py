@@ -14,12 +14,8 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError
@@ -27,11 +23,14 @@ from remoting.frame import cut_run, split_frames, whole_size
 from remoting.receive_buffer import INCOMPLETE_FRAMES_LIMIT, ReceiveBuffer
 from remoting.remoting_codec import decode_command
 from remoting.remoting_command import SerializeType
-from remoting.request_dispatcher import AnswerObserver, RequestDispatcher, RequestGate
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionListener, Route
 from remoting.response_table import ResponseTable
 from remoting.rocketmq_serializable import CODE_SIZE, code_bytes
 from remoting.selector_loop import EVENT_READ, SelectorLoop
+
+if TYPE_CHECKING:
+    from remoting.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -51,107 +50,33 @@ RunHandler = Callable[[Connection, Sequence[bytes], Sequence[bytes]], int]
 began with one prefix and arrived together."""
 
 
-class ServerSecurity(Protocol):
-    """The part of ServerTls used here."""
-
-    def start(self, loop: SelectorLoop) -> None:
-        """Called before the first connection."""
-
-    def connection(self, *arguments: Any, **settings: Any) -> Connection:
-        """A Connection with these arguments that applies the TLS mode."""
-
-    def shutdown(self) -> None:
-        """Called when the server stops. Idempotent."""
-
-
-class _Waiting(NamedTuple):
-    """A request in a pool's queue; since_ms is monotonic."""
-
-    since_ms: int
-    run: Callable[[], None]
-    refuse: Callable[[str], None]
-
-
-class RequestExecutor:
-    """A named thread pool with a bounded queue. Any thread may submit."""
-
-    def __init__(
-        self, name: str, threads: int, capacity: int, *, wait_limit_ms: int | None = None
-    ) -> None:
-        """wait_limit_ms: maximum queueing time of a request (Java: BrokerFastFailure)."""
-        self.name = name
-        self.capacity = capacity
-        self._wait_limit_ms = wait_limit_ms
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._lock = threading.Lock()
-        self._line: deque[_Waiting] = deque()
-        self._pending = 0
-
-    @property
-    def pending(self) -> int:
-        """Number of running and queued requests."""
-        return self._pending
-
-    def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
-        """Call `run` in the pool, or `refuse` with the reason if it was queued too long (on the
-        thread of `refuse_late`). False, without a call, if the queue is full."""
-        with self._lock:
-            if self._pending >= self.capacity:
-                return False
-            self._pending += 1
-            self._line.append(_Waiting(_now_ms(), run, refuse))
-        self._pool.submit(self._run_next)
-        return True
-
-    def refuse_late(self) -> None:
-        """Reject requests that have been queued for the limit or longer. Cheap; to be called
-        periodically."""
-        limit_ms = self._wait_limit_ms
-        while limit_ms is not None and self._line:
-            with self._lock:
-                if not self._line:
-                    return
-                waited_ms = _now_ms() - self._line[0].since_ms
-                if waited_ms < limit_ms:
-                    return
-                late = self._line.popleft()
-                left = len(self._line)
-                self._pending -= 1
-            late.refuse(cleaned_remark("TIMEOUT", waited_ms, left))
-
-    def _run_next(self) -> None:
-        with self._lock:
-            if not self._line:  # it was rejected
-                return
-            run = self._line.popleft().run
-        try:
-            run()
-        finally:
-            with self._lock:
-                self._pending -= 1
-
-    def shutdown(self) -> None:
-        """Run the queued requests, accept no new ones."""
-        self._pool.shutdown(wait=True, cancel_futures=False)
-
-
-def cleaned_remark(why: str, waited_ms: int, left: int) -> str:
-    """The remark for a request that is removed from its queue (Java: BrokerFastFailure).
-
-    why: TIMEOUT or PCBUSY. left: how many are still queued.
-    """
-    return (
-        f"[{why}_CLEAN_QUEUE]broker busy, start flow control for a while, "
-        f"period in queue: {waited_ms}ms, size of queue: {left}"
-    )
-
-
 def _takes_none(_peer: Connection, _headers: Sequence[bytes], _bodies: Sequence[bytes]) -> int:
     return 0
 
 
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+class FastRoutes(NamedTuple):
+    """What is tried first on a frame.
+
+    json: by the beginning of a JSON header. binary: by the code in a binary one. run: tried before
+    both on frames at the start of what was received, all of them at once.
+    """
+
+    json: Sequence[tuple[bytes, FastHandler]] = ()
+    binary: Sequence[tuple[int, FastHandler]] = ()
+    run: tuple[bytes, RunHandler] | None = None
+
+
+class ServerLimits(NamedTuple):
+    """idle_timeout_ms: until a silent connection is closed. high_water: bytes that wait for a peer,
+    above which nothing more is read from it. incomplete_frames: bytes of all connections."""
+
+    idle_timeout_ms: int = 120_000
+    high_water: int = _HIGH_WATER
+    incomplete_frames: int = INCOMPLETE_FRAMES_LIMIT
+
+
+_NO_FAST_ROUTES: Final = FastRoutes()
+_USUAL_LIMITS: Final = ServerLimits()
 
 
 class RemotingServer:
@@ -160,45 +85,33 @@ class RemotingServer:
     def __init__(
         self,
         loop: SelectorLoop,
-        routes: Mapping[int, Route],
+        dispatcher: RequestDispatcher,
         *,
-        executors: Mapping[str, RequestExecutor] | None = None,
+        fast_routes: FastRoutes = _NO_FAST_ROUTES,
+        limits: ServerLimits = _USUAL_LIMITS,
         listener: ConnectionListener | None = None,
-        fast_routes: Sequence[tuple[bytes, FastHandler]] = (),
-        binary_routes: Sequence[tuple[int, FastHandler]] = (),
-        run_route: tuple[bytes, RunHandler] | None = None,
-        idle_timeout_ms: int = 120_000,
-        high_water: int = _HIGH_WATER,
-        incomplete_frames_limit: int = INCOMPLETE_FRAMES_LIMIT,
-        observer: AnswerObserver | None = None,
         responses: ResponseTable | None = None,
-        gate: RequestGate | None = None,
-        tls: ServerSecurity | None = None,
+        tls: ServerTls | None = None,
         on_accept_failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """fast_routes: by the beginning of a JSON header. binary_routes: by the code in a binary
-        one. run_route: tried before both on frames at the start of what was received, all of them
-        at once. observer: notified of the responses of `routes`, but not of fast routes. gate:
-        checks requests to `routes`, but not to fast routes. responses: pending calls to clients,
-        made by the owner of this table. tls: None: every connection is plain, without checking.
-        on_accept_failed: called each time that no descriptor or no memory is left for one."""
+        """dispatcher: serves what no fast route takes; its gate and its observer do not see what
+        one takes. responses: pending calls to clients, made by the owner of this table. tls: None:
+        every connection is plain, without checking. on_accept_failed: called each time that no
+        descriptor or no memory is left for one."""
         self._loop = loop
-        self._executors = executors or {}
-        self._observer = observer
-        self._gate = gate
         self._tls = tls
         self._on_accept_failed = on_accept_failed
         self._make_connection: Callable[..., Connection] = (
             Connection if tls is None else tls.connection
         )
-        self._dispatcher = RequestDispatcher(routes, self._executors, observer, gate)
+        self._dispatcher = dispatcher
         self._listener = listener
-        self._fast = tuple(fast_routes)
-        self._binary_fast = {code_bytes(code): handler for code, handler in binary_routes}
-        self._run_prefix, self._take_run = run_route or (b"", _takes_none)
-        self._idle_timeout_ms = idle_timeout_ms
-        self._high_water = high_water or _HIGH_WATER
-        self._receive = ReceiveBuffer(limit=incomplete_frames_limit)
+        self._fast = tuple(fast_routes.json)
+        self._binary_fast = {code_bytes(code): handler for code, handler in fast_routes.binary}
+        self._run_prefix, self._take_run = fast_routes.run or (b"", _takes_none)
+        self._idle_timeout_ms = limits.idle_timeout_ms
+        self._high_water = limits.high_water or _HIGH_WATER
+        self._receive = ReceiveBuffer(limit=limits.incomplete_frames)
         self._flush_list: list[Connection] = []
         self._connections: dict[int, Connection] = {}
         self._listening: list[tuple[socket.socket, RequestDispatcher | None]] = []
@@ -216,9 +129,7 @@ class RemotingServer:
         """Accept from `sock` (bound and listening); `routes` replaces the route table on its
         port."""
         sock.setblocking(False)
-        own = None
-        if routes is not None:
-            own = RequestDispatcher(routes, self._executors, self._observer, self._gate)
+        own = None if routes is None else self._dispatcher.with_routes(routes)
         self._listening.append((sock, own))
 
     def start(self) -> None:
@@ -250,8 +161,7 @@ class RemotingServer:
         self.stop_accepting()
         for connection in list(self._connections.values()):
             connection.close("shutdown")
-        for executor in self._executors.values():
-            executor.shutdown()
+        self._dispatcher.shutdown()
         if self._tls is not None:
             self._tls.shutdown()
 

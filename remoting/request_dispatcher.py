@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, RequestProcessor, Route
 from remoting.response_code import ResponseCode
 
@@ -23,15 +24,6 @@ log = logging.getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
-
-
-class Executor(Protocol):
-    """A bounded thread pool."""
-
-    def try_submit(self, run: Callable[[], None], refuse: Callable[[str], None]) -> bool:
-        """Call `run` in the pool, or `refuse` with the reason if it was queued too long; False if
-        the queue is full."""
-        ...
 
 
 def refusal_of(connection: ConnectionLike, code: int, error: Exception) -> RequestError:
@@ -65,12 +57,13 @@ class RequestDispatcher:
     def __init__(
         self,
         routes: Mapping[int, Route],
-        executors: Mapping[str, Executor],
+        executors: Mapping[str, RequestExecutor] | None = None,
         observer: AnswerObserver | None = None,
         gate: RequestGate | None = None,
     ) -> None:
         """gate: called before the processor, on its thread and within its guard; never for a code
         without a route."""
+        executors = executors or {}
         for code, route in routes.items():
             if route.executor is not None and route.executor not in executors:
                 raise ValueError(f"request code {code}: no executor named {route.executor}")
@@ -78,6 +71,15 @@ class RequestDispatcher:
         self._executors = executors
         self._observer = observer
         self._gate = gate
+
+    def with_routes(self, routes: Mapping[int, Route]) -> RequestDispatcher:
+        """The same for a port with a route table of its own."""
+        return RequestDispatcher(routes, self._executors, self._observer, self._gate)
+
+    def shutdown(self) -> None:
+        """End the pools, after the requests that wait in them."""
+        for executor in self._executors.values():
+            executor.shutdown()
 
     def dispatch(self, connection: ConnectionLike, request: RemotingCommand) -> None:
         """Serve one request, here or in its pool."""
@@ -99,7 +101,7 @@ class RequestDispatcher:
         connection: ConnectionLike,
         request: RemotingCommand,
         processor: RequestProcessor,
-        executor: Executor,
+        executor: RequestExecutor,
         came_ns: int,
     ) -> None:
         def run() -> None:

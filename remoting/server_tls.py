@@ -29,7 +29,7 @@ Then = Callable[[ssl.SSLContext | None], None]
 
 
 class ServerTls:
-    """The TlsPolicy of all connections of one server. Owned by: the loop's thread."""
+    """What decides about all connections of one server. Owned by: the loop's thread."""
 
     def __init__(self, config: TlsConfig, *, watch_interval_s: float = INTERVAL_S) -> None:
         """Invalid files are logged as an error: TLS connections are rejected until the files are
@@ -79,7 +79,7 @@ class ServerTls:
         """A connection of this server, with the arguments of Connection."""
         return TlsConnection(*arguments, **settings, policy=self)
 
-    # -- TlsPolicy (loop thread) ---------------------------------------------------------------
+    # -- for connections (loop thread) ---------------------------------------------------------
 
     def why_closed(self, first_byte: bytes) -> str | None:
         """Why a peer whose first byte is this is rejected; None if it is accepted."""

@@ -2,8 +2,8 @@
 
 Runs on its SelectorLoop's thread. On a server it first peeks at the first byte: 0x16 is the start
 of a TLS handshake, anything else a frame. From then on a plain connection works like any other
-Connection. On a client it gets a socket with a completed handshake (connect_attempt.py). The
-TlsPolicy decides what is accepted (server_tls.py). (Java: the handshake handler of
+Connection. On a client it gets a socket with a completed handshake (connect_attempt.py).
+ServerTls decides what is accepted (server_tls.py). (Java: the handshake handler of
 NettyRemotingServer.)
 """
 
@@ -13,12 +13,16 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from remoting.connection import Connection, FrameSink, Phase
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.selector_loop import EVENT_READ, SelectorLoop, TimerHandle
 from remoting.tls_socket import TlsSocket
+
+if TYPE_CHECKING:
+    from remoting.server_tls import ServerTls
+
 
 log = logging.getLogger(__name__)
 
@@ -26,22 +30,6 @@ HANDSHAKE_BYTE: Final = b"\x16"
 HANDSHAKE_TIMEOUT_MS: Final = 10_000
 """The same as Netty's. It limits the whole handshake, so sending bytes slowly does not extend
 it."""
-
-
-class TlsPolicy(Protocol):
-    """Decides which connections a server accepts."""
-
-    receive: memoryview
-    """The buffer for received encrypted bytes."""
-
-    def why_closed(self, first_byte: bytes) -> str | None:
-        """Why a peer whose first byte is this is rejected; None if it is accepted."""
-
-    def with_context(self, then: Callable[[ssl.SSLContext | None], None]) -> None:
-        """Call `then` on the loop's thread, now or later, with the context for a handshake."""
-
-    def refused(self, address: str, reason: str) -> None:
-        """A peer was rejected: log it, at a limited rate."""
 
 
 class TlsConnection(Connection):
@@ -58,7 +46,7 @@ class TlsConnection(Connection):
         receive: ReceiveBuffer,
         flush_list: list[Connection],
         high_water: int,
-        policy: TlsPolicy | None = None,
+        policy: ServerTls | None = None,
     ) -> None:
         """A TlsSocket has completed its handshake; for a plain socket the `policy` decides."""
         super().__init__(

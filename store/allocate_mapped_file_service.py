@@ -18,9 +18,10 @@ from typing import Final
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.errors import DiskFullError
 from store.known_directories import KnownDirectories
-from store.log_directories import IsFull, LogDirectories
+from store.log_directories import IsFull
 from store.log_file import LogFile
 from store.mapped_file import create_allocated, sync_directory
+from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
@@ -51,8 +52,7 @@ class AllocateMappedFileService(ServiceThread):
 
     def __init__(
         self,
-        place: Path | LogDirectories,
-        file_size: int,
+        config: MessageStoreConfig,
         flags: RunningFlags,
         *,
         writer_position: Callable[[], int],
@@ -62,19 +62,17 @@ class AllocateMappedFileService(ServiceThread):
         known: KnownDirectories | None = None,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """place: the log's directory, or directories.
-
-        writer_position: end of the published log. publish: gets allocated_end.
+        """writer_position: end of the published log. publish: gets allocated_end.
         allows: whether so many bytes of the disk may be taken now; whoever says no has refused
         writes already.
         is_full: one of several directories that gets no new file while another has room.
         known: hears of files made and removed.
         """
         super().__init__("AllocateMappedFileService", on_failure=on_failure)
-        self._directories = LogDirectories.of(place)
+        self._directories = config.log_directories
         self._is_full = is_full
         self._known = known
-        self._file_size = file_size
+        self._file_size = file_size = config.mapped_file_size_commit_log
         self._flags = flags
         self._writer_position = writer_position
         self._publish = publish

@@ -20,6 +20,7 @@ import numpy as np
 from store.batch_consume_queue import BatchConsumeQueue
 from store.batch_topics import BatchTopics
 from store.batch_units import BatchUnit
+from store.commit_log_reader import CommitLogReader
 from store.consume_queue import ConsumeQueue
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
@@ -27,7 +28,7 @@ from store.log_fences import LogFences
 from store.message_codec import TRANSACTION_COMMIT, TRANSACTION_MASK
 from store.record_arrays import RecordArrays
 from store.stored_queue_table import StoredQueueTable
-from store.unit_check import FencedLog, is_right
+from store.unit_check import is_right
 
 if TYPE_CHECKING:
     from ipc.queue_table import QueueTableWriter
@@ -75,7 +76,9 @@ class BatchConsumeQueueTable(StoredQueueTable[BatchConsumeQueue]):
 
     # -- life ----------------------------------------------------------------------------------
 
-    def recover(self, max_phy_offset: int, source: FencedLog, *, doubts_disk: bool = False) -> None:
+    def recover(
+        self, max_phy_offset: int, source: CommitLogReader, *, doubts_disk: bool = False
+    ) -> None:
         """Load the files; drop the units of records that do not end before `max_phy_offset`, and
         last ones that do not name their record. doubts_disk: see StoredQueue.doubt_disk. Raises
         WrongFileSizeError, OSError."""
@@ -353,7 +356,7 @@ def _is_explained(gap: tuple[int, int], fences: LogFences) -> bool:
     return begin > 0 and any(begin <= fence.start < end for fence in fences)
 
 
-def _drop_wrong_end(queue: BatchConsumeQueue, source: FencedLog) -> None:
+def _drop_wrong_end(queue: BatchConsumeQueue, source: CommitLogReader) -> None:
     """The last unit says where a queue continues: it must name its record, but for one inside of a
     fence, whose queue offsets must not be given to other messages."""
     topic, dropped = queue.topic.encode(), 0

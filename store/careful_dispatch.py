@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.errors import StoreError
 from store.message_codec import SIZE_AND_MAGIC
 from store.put_aside import ReadBy, RecordGuard, is_of_record
@@ -37,7 +37,7 @@ _ONE: Final = SIZE_AND_MAGIC.size
 
 
 def read_chunk(
-    source: CommitLogSource,
+    source: CommitLogReader,
     phy_offset: int,
     end: int,
     chunk_size: int,
@@ -80,7 +80,7 @@ class CarefulDispatch:
 
     def __init__(
         self,
-        source: CommitLogSource,
+        source: CommitLogReader,
         extractor: PropertyExtractor,
         dispatchers: Sequence[Dispatcher],
     ) -> None:

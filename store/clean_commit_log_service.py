@@ -173,14 +173,12 @@ class CleanCommitLogService(ServiceThread):
         publish_min_offset: Callable[[int], None],
         known: KnownDirectories | None = None,
         usage: DiskUsage = used_ratio,
-        first_pass_ms: int = FIRST_PASS_MS,
         on_failure: FailureHandler | None = None,
     ) -> None:
         """keep_from: start of the file that holds the log's last byte, or less.
 
         publish_min_offset: gets the start of the first file that stays, before one is unlinked.
-        known: hears of files that go. usage: used share of a path's partition. first_pass_ms: wait
-        before the first look.
+        known: hears of files that go. usage: used share of a path's partition.
         """
         super().__init__("CleanCommitLogService", on_failure=on_failure)
         self._config = config
@@ -192,7 +190,8 @@ class CleanCommitLogService(ServiceThread):
         self._publish_min_offset = publish_min_offset
         self._known = known
         self._usage = usage
-        self._wait_ms = first_pass_ms
+        self.wait_ms = FIRST_PASS_MS
+        """Until the next look. Owned by: whoever builds the service, until it is started."""
         self._manual_passes = 0
         self._level = SpaceLevel.PLENTY
         self._was_stuck = False
@@ -214,12 +213,12 @@ class CleanCommitLogService(ServiceThread):
         first pass, which comes sooner then. Before the service runs."""
         if self._over_warning():
             self._refuse()
-            self._wait_ms = min(self._wait_ms, self._config.clean_resource_interval)
+            self.wait_ms = min(self.wait_ms, self._config.clean_resource_interval)
 
     def step(self) -> None:
         """Wait for the next look, then take it."""
-        self.wait_for_running(self._wait_ms)
-        self._wait_ms = self._config.clean_resource_interval
+        self.wait_for_running(self.wait_ms)
+        self.wait_ms = self._config.clean_resource_interval
         if not self.stopped:
             self.run_once()
 

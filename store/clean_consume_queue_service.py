@@ -8,14 +8,12 @@ DefaultMessageStore.CleanConsumeQueueService of RocketMQ.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable
 
 from ipc.service_thread import FailureHandler, ServiceThread
+from store.stored_queue_table import QueueT, StoredQueueTable
 
 log = logging.getLogger(__name__)
-
-QueueT = TypeVar("QueueT")
 
 CleanQueues = Callable[[int, Callable[[], bool]], int]
 """(min_phy_offset, pause) -> files deleted that only know earlier records; pause() is called after
@@ -25,21 +23,8 @@ CleanIndex = Callable[[int], int]
 (IndexService.delete_expired)."""
 
 
-class QueuesToClean(Protocol[QueueT]):
-    """The part of ConsumeQueueTable and BatchConsumeQueueTable used here."""
-
-    def __iter__(self) -> Iterator[QueueT]:
-        """The queues there are at this moment."""
-        ...
-
-    def clean_queue(self, queue: QueueT, min_phy_offset: int) -> bool:
-        """Delete the queue's first file if its records are no longer in the commit log, correct and
-        publish the min offset; True if a file was deleted."""
-        ...
-
-
 def clean_table(
-    table: QueuesToClean[QueueT], min_phy_offset: int, pause: Callable[[], bool]
+    table: StoredQueueTable[QueueT], min_phy_offset: int, pause: Callable[[], bool]
 ) -> int:
     """Delete the files of all queues whose records are gone; returns their number. `pause` is
     called after each, without a lock; True ends the pass early."""

@@ -110,7 +110,14 @@ class ClosedFileScrubber:
         if mapped is None:
             raise StoreError("it no longer exists")
         with mapped, DiskReader(self._directories.path_of(start), on_read) as reader:
-            scan = FileScan(reader, start, mapped, fences, chunk_size=self._chunk_size)
+            scan = FileScan(
+                reader,
+                start,
+                mapped,
+                fences,
+                chunk_size=self._chunk_size,
+                now_ms=self._clock.now_ms(),
+            )
             return scan.run()
 
     def _treat(self, damage: Damage) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from store.boundary_type import BoundaryType
+from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import DEFAULT_OPEN_FILES, ConsumeQueueFiles, is_safe_topic
 from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
@@ -84,35 +85,45 @@ class ConsumeQueueReader:
         timestamp_ms: int,
         min_offset: int,
         max_offset: int,
-        store_timestamp_at: Callable[[int], int],
+        log: CommitLogReader,
         *,
-        min_phy_offset: int = 0,
         check: CheckUnit = plain_unit,
         boundary: BoundaryType | None = None,
     ) -> int:
         """Queue offset of the record stored nearest to `timestamp_ms`, as 4.9 finds it, or on that
         side of it (_at_boundary).
 
-        store_timestamp_at(phy_offset) gives a record's store time in ms, negative when it cannot
-        be read; units before min_phy_offset are passed over. `check` judges every unit used. An
-        exact hit wins; of two neighbours the nearer one, the left one in a tie; beyond the newest
-        record it is the last record's offset; 0 for an empty queue or when a record cannot be read.
-        RocketMQ picks the file by its modification time, which a copied store has lost; here it is
-        the first file whose last record is not older than the asked time.
+        log: has the records' store times; units before its start are passed over. `check` judges
+        every unit used. An exact hit wins; of two neighbours the nearer one, the left one in a
+        tie; beyond the newest record it is the last record's offset; 0 for an empty queue or when
+        a record cannot be read. RocketMQ picks the file by its modification time, which a copied
+        store has lost; here it is the first file whose last record is not older than the asked
+        time. Nor does it believe a time that neither neighbour bears out: no check covers it, and
+        whoever begins to consume at a place found by a wrong one misses messages.
         """
         if max_offset <= min_offset:
             return 0
+
+        min_phy_offset = log.min_phy_offset
 
         def time_at(queue_offset: int) -> int:
             unit = check(self.read_units(topic, queue_id, queue_offset, 1), queue_offset)
             if unit is None or unit[0] < min_phy_offset:
                 return _REMOVED
-            return store_timestamp_at(unit[0])
+            return log.store_timestamp_at(unit[0])
+
+        def believed_time_at(queue_offset: int) -> int:
+            """Its own, or a neighbour's where both are in order without it."""
+            stored = time_at(queue_offset)
+            if stored < 0 or not min_offset < queue_offset < max_offset - 1:
+                return stored
+            before, behind = time_at(queue_offset - 1), time_at(queue_offset + 1)
+            return min(max(stored, before), behind) if 0 <= before <= behind else stored
 
         if boundary is not None:
-            return _at_boundary(min_offset, max_offset, timestamp_ms, time_at, boundary)
-        low, high = self._find_file(min_offset, max_offset, timestamp_ms, time_at)
-        return _nearest(low, high, timestamp_ms, time_at)
+            return _at_boundary(min_offset, max_offset, timestamp_ms, believed_time_at, boundary)
+        low, high = self._find_file(min_offset, max_offset, timestamp_ms, believed_time_at)
+        return _nearest(low, high, timestamp_ms, believed_time_at)
 
     def _find_file(
         self,

@@ -16,6 +16,8 @@ the log writer being `remoting` on a master and `ha` on a slave. Constants only;
     12    store         state (StoreState)
     13    store         running flags (store/running_flags.py): why writing is refused, 0 = writable
     14    store         queue moves: counts entries of the queue table's ring of moved rows
+    15    store, then   confirm_offset, in controller mode: consumers read up to here. What the
+          ha            check point says at the start, then the member's word; NO_BOUND: no bound
     18    store         log_opened: 1 + the log's end when the store was opened; 0: not known yet
     20    store         version of the page's text: why writing is refused (slot 13)
     128+r who reads so  records that were put aside by ReadBy r (store/put_aside.py)
@@ -59,6 +61,9 @@ ALLOCATED_END: Final = claim_slots("allocated_end", 11)
 STORE_STATE: Final = claim_slots("store_state", 12)
 RUNNING_FLAGS: Final = claim_slots("running_flags", 13)
 QUEUE_MOVES: Final = claim_slots("queue_moves", 14)
+CONFIRM_OFFSET: Final = claim_slots("confirm_offset", 15)
+NO_BOUND: Final = (1 << 63) - 1
+"""Of CONFIRM_OFFSET: everything that is published may be read."""
 LOG_OPENED: Final = claim_slots("log_opened", 18)
 REFUSAL_VERSION: Final = claim_slots("refusal_version", 20)
 PUT_ASIDE: Final = claim_slots("put_aside", 128, 16)

@@ -11,9 +11,7 @@ from __future__ import annotations
 import errno
 import functools
 import logging
-from collections.abc import Callable
 
-from ipc.bell import Bell
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
@@ -23,8 +21,8 @@ from store.clean_commit_log_service import CleanCommitLogService
 from store.clean_consume_queue_service import CleanConsumeQueueService
 from store.clean_exit import machine_went_down
 from store.closed_file_scrubber import ClosedFileScrubber
-from store.compaction.compaction_store import CompactionStore, FindTopics
-from store.compaction.followed_queues import FollowedQueues
+from store.compaction.compaction_store import CompactionStore
+from store.compaction.followed_queues import FindTopics, FollowedQueues
 from store.control_slots import (
     ALLOCATED_END,
     DISPATCHED_OFFSET,
@@ -48,6 +46,7 @@ from store.flush_real_time_service import FlushRealTimeService
 from store.group_commit_service import GroupCommitService
 from store.known_directories import KnownDirectories
 from store.log_damage import LogDamage
+from store.log_dispatch import LogDispatch
 from store.log_flusher import LogFlusher
 from store.log_repair import LogRepair
 from store.log_start import LogStart
@@ -63,7 +62,7 @@ from store.scrub_service import ScrubService
 from store.short_file_service import ShortFileService
 from store.store_closing import cut_incomplete_record, mark_clean_exit
 from store.store_opening import StoreOpening
-from store.store_progress import StoreProgress
+from store.store_progress import StoreBells, StoreProgress
 from store.store_sleeper import StoreSleeper
 from store.timer.timer_enqueue import CountEntered
 from store.timer.timer_message_store import TimerMessageStore
@@ -91,37 +90,24 @@ class DefaultMessageStore:
         config: MessageStoreConfig,
         page: ControlPage,
         queue_table_fd: int,
-        bell: Bell,
-        ring_readers: Callable[[], None],
+        bells: StoreBells,
         clock: Clock,
         on_failure: FailureHandler,
         *,
         find_compaction_topics: FindTopics | None = None,
-        ring_for_moves: Callable[[], None] | None = None,
-        ring_replicator: Callable[[], None] = lambda: None,
-        flush_for_replica: bool = False,
         count_timers: CountEntered = lambda topics: None,
     ) -> None:
-        """bell: ours. ring_readers: wakes who follows flushed offsets and state; ring_for_moves:
-        who waits for queues to move (without it the same). find_compaction_topics: None where
-        there are none.
-
-        On a slave, whose log is written by the replicator (process `ha`): ring_replicator wakes
-        it when something was flushed or allocated; flush_for_replica: it acknowledges what is on
-        disk, so that the log is flushed as with SYNC_FLUSH, whatever flushDiskType says.
-        count_timers: told of the timers that were entered; thread TimerMessageStore.
-        """
+        """find_compaction_topics: None where there are none. count_timers: told of the timers that
+        were entered; thread TimerMessageStore."""
         self._config = config
         self._page = page
         self._counters = page.counters
         self._queue_table_fd = queue_table_fd
-        self._bell = bell
+        self._bell = bells.own
         self._clock = clock
         self._on_failure = self._noting(on_failure)
         self._count_timers = count_timers
-        self._flushes_at_once = (
-            config.flush_disk_type is FlushDiskType.SYNC_FLUSH or flush_for_replica
-        )
+        self._flushes_at_once = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flags = RunningFlags(functools.partial(refuse_writes, page))
         self._emergency = EmergencySpace(
             config,
@@ -130,9 +116,7 @@ class DefaultMessageStore:
             on_failure=self._on_failure,
         )
         self._known = KnownDirectories(config.root, config.log_directories)
-        self._progress = StoreProgress(
-            config, page, ring_readers, ring_for_moves or ring_readers, ring_replicator
-        )
+        self._progress = StoreProgress(config, page, bells)
         self._derived = DerivedFiles(
             config, page, queue_table_fd, clock, self._progress.index_flushed
         )
@@ -180,8 +164,9 @@ class DefaultMessageStore:
     def shutdown(self, *, writer_has_stopped: bool) -> None:
         """Stop the services in the reverse order; mark the store as whole when it is.
 
-        writer_has_stopped: False keeps the abort file, since the log may still grow. Raises
-        FlushFailedError: the abort file stays.
+        writer_has_stopped: False keeps the abort file, since the log may still grow, and leaves the
+        store open to who reads it: the next process `store` rejoins. Raises FlushFailedError: the
+        abort file stays.
         """
         try:
             self._shut_down(writer_has_stopped)
@@ -199,7 +184,8 @@ class DefaultMessageStore:
             if isinstance(error, OSError) and error.errno not in NO_SPACE:
                 raise
             log.error("closed without a clean exit; the next start recovers the store: %s", error)
-            self._counters[STORE_STATE] = StoreState.STOPPED
+            if writer_has_stopped:
+                self._counters[STORE_STATE] = StoreState.STOPPED
 
     def _close(self, writer_has_stopped: bool) -> None:
         results = [service.shutdown() for service in reversed(self._services)]
@@ -217,7 +203,9 @@ class DefaultMessageStore:
             log.info("the store is closed at %s", self._counters[MAX_PHY_OFFSET])
         else:
             log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
-        self._counters[STORE_STATE] = StoreState.STOPPED
+        if writer_has_stopped:
+            # Who finds it stopped recovers the log: beside a living writer that would cut records.
+            self._counters[STORE_STATE] = StoreState.STOPPED
         self._derived.source.close()
 
     def _noting(self, on_failure: FailureHandler) -> FailureHandler:
@@ -242,7 +230,16 @@ class DefaultMessageStore:
         self._flusher = self._build_flusher(flushed_from)
         self._flush = self._build_flush()
         self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup)
-        self._reput = self._build_reput()
+        pace = None if self._flushes_at_once else DispatchPace(self._page, self._clock)
+        self._dispatch = self._build_dispatch(pace)
+        reput = ReputMessageService(
+            self._dispatch,
+            self._sleeper,
+            pace=pace,
+            on_failure=self._on_failure,
+            flags=self._flags,
+            make_room=self._emergency.release,
+        )
         self._allocate = self._build_allocate()
         self.clean_commit_log = CleanCommitLogService(
             self._config,
@@ -299,7 +296,7 @@ class DefaultMessageStore:
                 on_failure=self._on_failure,
             ),
             *self._followers(),
-            self._reput,
+            reput,
         ]
         self.queue_deletion = QueueDeletion(
             self._derived.queues,
@@ -309,7 +306,7 @@ class DefaultMessageStore:
             self._compaction,
         )
         self.log_start = LogStart(
-            self._config, self._page, self._clock, self._allocate, self._flusher, self._reput
+            self._config, self._page, self._clock, self._allocate, self._flusher, self._dispatch
         )
 
     def _followers(self) -> list[TimerMessageStore | CompactionStore]:
@@ -318,15 +315,17 @@ class DefaultMessageStore:
         return [*self._timers, *compaction]
 
     def _build_compaction(self, find_topics: FindTopics) -> CompactionStore:
-        config, queue_table = self._config, self._queue_table_fd
         return CompactionStore(
-            config,
+            self._config,
             self._page,
             self._derived.queues,
-            QueueTableReader(queue_table),
-            FollowedQueues(config, QueueTableReader(queue_table), self._derived.new_source()),
-            find_topics,
-            lambda *place: self.rebuild.request(*place),
+            FollowedQueues(
+                self._config,
+                QueueTableReader(self._queue_table_fd),
+                self._derived.new_source(),
+                find_topics,
+                lambda *place: self.rebuild.request(*place),
+            ),
             self._flags,
             self._clock,
             self._progress.ring_for_moves,
@@ -384,26 +383,23 @@ class DefaultMessageStore:
             self._flusher, self._config, self._clock, on_failure=self._on_failure
         )
 
-    def _build_reput(self) -> ReputMessageService:
-        reput = ReputMessageService(
-            self._derived.source,
-            self._derived.extractor,
-            self._derived.dispatchers(self._progress.ring_for_moves),
+    def _build_dispatch(self, pace: DispatchPace | None) -> LogDispatch:
+        derived, ring_for_moves = self._derived, self._progress.ring_for_moves
+        dispatch = LogDispatch(
+            derived.source,
+            derived.careful_dispatch(ring_for_moves),
+            self._publish_dispatched,
             is_slave=lambda: self._config.is_slave,
-            publish=self._publish_dispatched,
-            on_dispatched=self._progress.set_dispatched_timestamp,
-            sleeper=self._sleeper,
-            pace=None if self._flushes_at_once else DispatchPace(self._page, self._clock),
-            dispatch_few=self._derived.few_records(self._progress.ring_for_moves).dispatch,
-            on_failure=self._on_failure,
-            flags=self._flags,
-            make_room=self._emergency.release,
-            fence_off=self._derived.damage.fence_off,
+            pace=pace,
+            dispatch_few=derived.few_records(ring_for_moves).dispatch,
+            fence_off=derived.damage.fence_off,
         )
-        reput.reput_from_offset = self._counters[DISPATCHED_OFFSET]
-        return reput
+        dispatch.reput_from_offset = self._counters[DISPATCHED_OFFSET]
+        return dispatch
 
-    def _publish_dispatched(self, phy_offset: int) -> None:
+    def _publish_dispatched(self, phy_offset: int, store_timestamp: int | None) -> None:
+        if store_timestamp is not None:
+            self._progress.set_dispatched_timestamp(store_timestamp)
         self._progress.publish_dispatched(phy_offset)
         self._allocate.log_grows()
         for timers in self._timers:
@@ -413,10 +409,9 @@ class DefaultMessageStore:
         self._sleeper.look_for_flush()
 
     def _build_allocate(self) -> AllocateMappedFileService:
-        config, counters = self._config, self._counters
+        counters = self._counters
         allocate = AllocateMappedFileService(
-            config.log_directories,
-            config.mapped_file_size_commit_log,
+            self._config,
             self._flags,
             writer_position=lambda: counters[MAX_PHY_OFFSET],
             publish=self._progress.publish_allocated,
@@ -441,13 +436,10 @@ class DefaultMessageStore:
         )
 
     def _build_queue_flush(self) -> FlushConsumeQueueService:
-        config = self._config
         return FlushConsumeQueueService(
+            self._config,
             self._derived.flush_queues,
             self._clock,
-            interval_ms=config.flush_interval_consume_queue,
-            least_pages=config.flush_consume_queue_least_pages,
-            thorough_interval_ms=config.flush_consume_queue_thorough_interval,
             dispatched_offset=lambda: self._counters[DISPATCHED_OFFSET],
             dispatched_timestamp=lambda: self._progress.dispatched_timestamp,
             on_flushed=self._progress.queues_flushed,

@@ -18,7 +18,7 @@ from ipc.control_page import ControlPage, ProcessIndex
 from ipc.queue_table import QueueTableWriter
 from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_topics import BatchTopics
-from store.careful_dispatch import Dispatcher
+from store.careful_dispatch import CarefulDispatch, Dispatcher
 from store.clean_consume_queue_service import clean_table
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_files import ConsumeQueueFiles, writers_open_files
@@ -28,11 +28,11 @@ from store.fence_keeper import FenceKeeper
 from store.few_records import FewRecordsDispatch
 from store.index_service import IndexService
 from store.log_damage import LogDamage
+from store.log_dispatch import dispatch_range
 from store.log_fences import fences_path
 from store.message_store_config import MessageStoreConfig
 from store.queue_states import note_deleted
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 
 
 class DerivedFiles:
@@ -103,6 +103,10 @@ class DerivedFiles:
         on_moved: called once consumers can read the records, before they are indexed."""
         queues = (self.batch_queues.dispatch, self.queues.dispatch, lambda records: on_moved())
         return (*queues, self.index.dispatch) if self._has_index else queues
+
+    def careful_dispatch(self, on_moved: Callable[[], None]) -> CarefulDispatch:
+        """What hands records to the dispatchers. on_moved: as of `dispatchers`."""
+        return CarefulDispatch(self.source, self.extractor, self.dispatchers(on_moved))
 
     def few_records(self, on_moved: Callable[[], None]) -> FewRecordsDispatch:
         """What builds them from a few records at once. on_moved: as of `dispatchers`."""

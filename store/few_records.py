@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.index_file import IndexEntry
 from store.index_service import IndexService
@@ -41,7 +41,7 @@ class FewRecordsDispatch:
 
     def __init__(
         self,
-        source: CommitLogSource,
+        source: CommitLogReader,
         extractor: PropertyExtractor,
         queues: ConsumeQueueTable,
         concerns_batch_queues: Callable[[Collection[bytes]], bool],

@@ -9,9 +9,11 @@ Tested by tests/store/test_scrub_service.py.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from store.believed_time import WITNESSES, BelievedTime
 from store.disk_reader import READ_STEP, DiskReader
 from store.log_digests import CHUNK_SIZE, new_digest
 from store.log_fences import LogFences
@@ -24,7 +26,6 @@ from store.message_codec import (
     RecordCheck,
     RecordKind,
     check_record,
-    read_store_timestamp,
     record_head,
 )
 from store.record_search import find_in_view
@@ -65,8 +66,10 @@ class FileScan:
         fences: LogFences,
         *,
         chunk_size: int = CHUNK_SIZE,
+        now_ms: int,
     ) -> None:
-        """mapped: the same file, as readers see it. fences: they are stepped over."""
+        """mapped: the same file, as readers see it. fences: they are stepped over. now_ms: the wall
+        clock."""
         self._reader = reader
         self._size = reader.size
         self._start = file_start
@@ -80,8 +83,7 @@ class FileScan:
         self._damages: list[Damage] = []
         self._marked: set[int] = set()
         """Chunks with damage."""
-        self._newest = 0
-        """Store timestamp (ms) of the last good record."""
+        self._believed = BelievedTime(now_ms)
 
     def run(self) -> ScannedFile:
         """Raises OSError, and what the reader's on_read raises."""
@@ -119,7 +121,8 @@ class FileScan:
             return at
         view, base = self._reader.window(at, 0)
         end = min(self._reader.loaded_end, self._fences.next_start(self._start + at) - self._start)
-        limit, start, last = self._size - base, self._start + base, -1
+        limit, start = self._size - base, self._start + base
+        last: deque[int] = deque(maxlen=WITNESSES)
         position, end = at - base, end - base
         while position + BLANK_SIZE <= end:
             if not 0 < int.from_bytes(view[position : position + 4], "big") <= end - position:
@@ -127,9 +130,9 @@ class FileScan:
             found = check_record(view, position, limit, start + position, check_crc=True)
             if found.kind is not RecordKind.MESSAGE:
                 break
-            last, position = position, position + found.size
-        if last >= 0:
-            self._newest = read_store_timestamp(view, last)
+            last.append(position)
+            position += found.size
+        self._believed.note(view, last)
         return base + position
 
     def _check(self, at: int) -> RecordCheck:
@@ -145,13 +148,13 @@ class FileScan:
             view, base = reader.window(at, needed)
         found = check_record(view, at - base, size - base, self._start + at, check_crc=True)
         if found.kind is RecordKind.MESSAGE:
-            self._newest = read_store_timestamp(view, at - base)
+            self._believed.note(view, (at - base,))
         return found
 
     def _note(self, at: int, found: RecordCheck) -> int:
         """There is damage at `at`; returns where it ends."""
         end = find_in_view(
-            self._mapped, at + 1, self._size, self._size, self._start, not_before=self._newest
+            self._mapped, at + 1, self._size, self._size, self._start, not_before=self._believed.ms
         )
         end = self._size if end < 0 else end
         end = min(end, self._fences.next_start(self._start + at) - self._start)

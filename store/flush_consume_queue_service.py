@@ -14,6 +14,7 @@ from typing import Final
 
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
+from store.message_store_config import MessageStoreConfig
 
 _MOST_GROWTH: Final = 1 << 30
 """Bytes of the log between two checkpoints: recovery reads the log from the file of the last one
@@ -25,12 +26,10 @@ class FlushConsumeQueueService(ServiceThread):
 
     def __init__(
         self,
+        config: MessageStoreConfig,
         flush: Callable[[int], int],
         clock: Clock,
         *,
-        interval_ms: int,
-        least_pages: int,
-        thorough_interval_ms: int,
         dispatched_offset: Callable[[], int],
         dispatched_timestamp: Callable[[], int],
         on_flushed: Callable[[int], None],
@@ -43,9 +42,9 @@ class FlushConsumeQueueService(ServiceThread):
         super().__init__("FlushConsumeQueueService", on_failure=on_failure)
         self._flush = flush
         self._clock = clock
-        self._interval_ms = interval_ms
-        self._least_pages = least_pages
-        self._thorough_interval_ms = thorough_interval_ms
+        self._interval_ms = config.flush_interval_consume_queue
+        self._least_pages = config.flush_consume_queue_least_pages
+        self._thorough_interval_ms = config.flush_consume_queue_thorough_interval
         self._dispatched_offset = dispatched_offset
         self._dispatched_timestamp = dispatched_timestamp
         self._on_flushed = on_flushed

@@ -6,10 +6,9 @@ under the same names; the queue table counts its generations, and a new one clos
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ipc.queue_table import QueueTableReader
 from store.boundary_type import BoundaryType
+from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import CheckUnit, ConsumeQueueReader, plain_unit
 
 
@@ -33,9 +32,8 @@ class GenerationAwareReader:
         timestamp_ms: int,
         min_offset: int,
         max_offset: int,
-        store_timestamp_at: Callable[[int], int],
+        log: CommitLogReader,
         *,
-        min_phy_offset: int,
         check: CheckUnit = plain_unit,
         boundary: BoundaryType | None = None,
     ) -> int:
@@ -47,8 +45,7 @@ class GenerationAwareReader:
             timestamp_ms,
             min_offset,
             max_offset,
-            store_timestamp_at,
-            min_phy_offset=min_phy_offset,
+            log,
             check=check,
             boundary=boundary,
         )

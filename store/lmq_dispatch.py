@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from store.lmq_places import (
     LMQ_QUEUE_ID,
@@ -32,6 +32,9 @@ from store.message_properties import (
 )
 from store.queue_room import QueueRoom
 
+if TYPE_CHECKING:
+    from store.commit_log import TopicLog
+
 log = logging.getLogger(__name__)
 
 _MARK: Final = MULTI_DISPATCH + NAME_END
@@ -41,26 +44,12 @@ _BROKERS_OWN: Final = 768
 REAL_QID, DELAY, TIMER_OUT_MS and what a timer adds when it is due."""
 
 
-class QueueOwner(Protocol):
-    """The writer's entry of a topic (TopicLog)."""
-
-    @property
-    def name(self) -> str:
-        """Of the topic."""
-        ...
-
-    @property
-    def next_offsets(self) -> dict[int, int]:
-        """Queue id to the next queue offset."""
-        ...
-
-
 class LmqDispatch:
     """The light queues of the writer. Owned by: the loop thread."""
 
     def __init__(
         self,
-        find_queue: Callable[[str], QueueOwner],
+        find_queue: Callable[[str], TopicLog],
         most_queues: int,
         room: QueueRoom | None = None,
     ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import StoreError
 from store.fence_keeper import FenceKeeper
@@ -25,7 +25,7 @@ class LogDamage:
     """See the module."""
 
     def __init__(
-        self, keeper: FenceKeeper, queues: ConsumeQueueTable, source: CommitLogSource
+        self, keeper: FenceKeeper, queues: ConsumeQueueTable, source: CommitLogReader
     ) -> None:
         """source: of the thread that uses this object."""
         self.keeper: Final = keeper

@@ -16,9 +16,9 @@ from ipc.control_page import ControlPage
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
+from store.log_dispatch import LogDispatch
 from store.log_flusher import LogFlusher
 from store.message_store_config import MessageStoreConfig
-from store.reput_message_service import ReputMessageService
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class LogStart:
         clock: Clock,
         allocate: AllocateMappedFileService,
         flusher: LogFlusher,
-        reput: ReputMessageService,
+        dispatch: LogDispatch,
     ) -> None:
         """The services that continue from the new offset."""
         self._is_slave = config.is_slave
@@ -44,7 +44,7 @@ class LogStart:
         self._clock = clock
         self._allocate = allocate
         self._flusher = flusher
-        self._reput = reput
+        self._dispatch = dispatch
         self._pause = threading.Event()
         """Never set: for short waits."""
 
@@ -65,7 +65,7 @@ class LogStart:
             raise StoreError(f"start at {phy_offset}: some files hold bytes; see store.log")
         # Nobody reads below min, and there is nothing to flush or to dispatch.
         self._flusher.begin_at(phy_offset)
-        self._reput.reput_from_offset = phy_offset
+        self._dispatch.reput_from_offset = phy_offset
         counters = self._counters
         counters[FLUSHED_OFFSET] = counters[DISPATCHED_OFFSET] = phy_offset
         counters[MIN_PHY_OFFSET] = phy_offset

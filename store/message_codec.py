@@ -81,9 +81,11 @@ QUEUE_ID_AT: Final = 12
 QUEUE_OFFSET_AT: Final = 20
 PHY_OFFSET_AT: Final = 28
 SYS_FLAG_AT: Final = 36
+_BORN_TIMESTAMP_AT: Final = 40
 BORN_HOST_AT: Final = 48
 assert struct.calcsize(_BEFORE_BORN_HOST) == BORN_HOST_AT
 assert struct.calcsize(">iIiiiqq") == SYS_FLAG_AT
+assert struct.calcsize(">iIiiiqqi") == _BORN_TIMESTAMP_AT
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 RECORD_PLACE: Final = Struct(">i8xi4xqq")
@@ -140,6 +142,12 @@ def read_store_timestamp(view: Buffer, position: int) -> int:
     """The storeTimestamp (ms) of the record at `position`. No checks."""
     (sys_flag,) = _INT32.unpack_from(view, position + SYS_FLAG_AT)
     found: int = _INT64.unpack_from(view, position + store_timestamp_position(sys_flag))[0]
+    return found
+
+
+def read_born_timestamp(view: Buffer, position: int) -> int:
+    """The bornTimestamp (ms) of the record at `position`. No checks."""
+    found: int = _INT64.unpack_from(view, position + _BORN_TIMESTAMP_AT)[0]
     return found
 
 

@@ -11,8 +11,9 @@ wait: without them a message would wait in whatever level there is, and be store
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final
 
+from ipc.queue_table import QueueTableReader
 from store.errors import QueueTableFullError
 
 log = logging.getLogger(__name__)
@@ -30,22 +31,10 @@ _OWN_NAME_BYTES: Final = max(len(name) for name in _OWN_TOPICS)
 _LOOK_AT_MOST: Final = 1_024
 
 
-class QueueRows(Protocol):
-    """The part of QueueTableReader used here."""
-
-    def find_row(self, topic: str, queue_id: int) -> int | None:
-        """The row of a queue, None when the store has never seen it."""
-        ...
-
-    def has_room(self, queues: int, name_bytes: int) -> bool:
-        """Whether so many further queues fit, whose topics' names have so many bytes together."""
-        ...
-
-
 class QueueRoom:
     """See the module."""
 
-    def __init__(self, rows: QueueRows, *, reserved: int = 0) -> None:
+    def __init__(self, rows: QueueTableReader, *, reserved: int = 0) -> None:
         """reserved: rows that are left for the broker's own queues."""
         self._rows = rows
         self._reserved = reserved

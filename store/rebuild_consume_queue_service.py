@@ -35,9 +35,9 @@ from store.control_slots import (
     QUEUES_REBUILDING,
 )
 from store.errors import DiskFullError, StoreError
+from store.log_dispatch import dispatch_range
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import right_units
 from store.unit_runs import UnitRun, runs_of_units

@@ -3,9 +3,9 @@
 Used by process `store`: by recovery, and by dispatch when it meets bytes that are no record. A
 record counts when its magic, its sizes, its own physicalOffset and its CRC are right: bytes that
 are no record practically never are all that. One of an older use of the file (a Java broker leaves
-what it cuts off) may be: it is older than what lies before it, and does not count. The search
-looks for the magic with bytes.find, not byte by byte, and steps over what the file system knows to
-be empty. `guess_queue` reads what a damaged record still says. It changes nothing.
+what it cuts off) may be: it is older than what lies before it (BelievedTime), and does not count.
+The search looks for the magic with bytes.find, not byte by byte, and steps over what the file
+system knows to be empty. `guess_queue` reads what a damaged record still says. It changes nothing.
 
 Tested by tests/store/test_recovery.py.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.inner_batch import INNER_BATCH_FLAG
 from store.mapped_file import data_ranges
 from store.mapped_file_queue import MappedFileQueue
@@ -77,7 +77,7 @@ def guess_queue(view: memoryview, position: int, limit: int) -> tuple[str, int, 
     return name.decode("ascii"), queue_id, queue_offset + 1
 
 
-def contradicts_itself(source: CommitLogSource, phy_offset: int, end: int) -> bool:
+def contradicts_itself(source: CommitLogReader, phy_offset: int, end: int) -> bool:
     """Whether what begins at `phy_offset` can never become a record, as far as it is there: before
     `end`. Raises StoreError."""
     view = source.view_of_file(phy_offset)
@@ -125,7 +125,7 @@ def find_in_view(
     without one.
 
     limit: where in `view` a record must have ended. file_start: the log position of view[0].
-    not_before: store timestamp (ms) of the newest record before; an older one does not count.
+    not_before: ms (BelievedTime); a record that was stored before does not count.
     """
     for at in range(position, end, _STEP):
         size = min(_STEP, end - at)
@@ -152,7 +152,7 @@ def _is_whole(
     return found.kind is RecordKind.MESSAGE and read_store_timestamp(view, position) >= not_before
 
 
-def find_published(source: CommitLogSource, phy_offset: int, end: int) -> int | None:
+def find_published(source: CommitLogReader, phy_offset: int, end: int) -> int | None:
     """Log position of the first whole record in [phy_offset, end) of a log that is being written;
     None without one. Raises StoreError."""
     size = source.file_size

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from store.believed_time import WITNESSES, BelievedTime
 from store.clean_exit import CleanExit, find_objection
 from store.cut_backup import end_of_data, keep_tail
 from store.log_fences import NO_FENCES, LogFences, new_fence
@@ -35,6 +36,7 @@ from store.message_codec import (
 )
 from store.record_search import find_in_files
 from store.record_walk import GoodRecords, single_record, walk_good_records
+from store.scan_start import find_abnormal_start, find_normal_start, written_files
 from store.store_checkpoint import StoreCheckpoint
 
 log = logging.getLogger(__name__)
@@ -42,7 +44,6 @@ log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all), now and then during a scan."""
 
-_NORMAL_FILES: Final = 3
 _PAGE: Final = 4096
 _TORN: Final = RecordCheck(RecordKind.INVALID, 0, "the last record is torn")
 
@@ -52,6 +53,23 @@ class RecoveryMode(enum.StrEnum):
 
     NORMAL = "normal"
     ABNORMAL = "abnormal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogClues:
+    """What is known of the log beside its files and the checkpoint.
+
+    `fences`: damage; None: unknown, all is scanned. `is_replica`: what is missing at the end comes
+    again from the master. `known_end`: the log had records up to there, which somebody has
+    truncated: what is missing is damage, and the log goes on behind it. `now_ms`: the wall clock;
+    records of later times are not taken at their word (BelievedTime).
+    """
+
+    now_ms: int
+    clean_exit: CleanExit | None = None
+    fences: LogFences | None = NO_FENCES
+    is_replica: bool = False
+    known_end: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,49 +97,45 @@ def recover_commit_log(
     queue: MappedFileQueue,
     checkpoint: StoreCheckpoint,
     mode: RecoveryMode,
+    clues: LogClues,
     *,
     check_crc: bool = True,
     index_safe: bool = False,
-    clean_exit: CleanExit | None = None,
     progress: Progress | None = None,
-    fences: LogFences | None = NO_FENCES,
-    is_replica: bool = False,
-    known_end: int = 0,
 ) -> RecoveryResult:
     """Find the end of a loaded log and its damage, keep and zero what is behind the end.
 
-    index_safe: an abnormal scan starts no later than the index' checkpoint. fences: those that are
-    known; None: unknown, all is scanned. is_replica: what is missing at the end comes again from
-    the master. known_end: the log had records up to there, which somebody has truncated: what is
-    missing is damage, and the log goes on behind it. Durable when it returns, except for the
-    fences. Raises StoreError, OSError.
+    index_safe: an abnormal scan starts no later than the index' checkpoint. Durable when it
+    returns, except for the fences. Raises StoreError, OSError.
     """
+    fences = clues.fences
     first = queue.min_offset
     if first is None:
         return _done(0, 0, None, "there are no commit log files")
-    trusted = _trust(queue, mode, clean_exit) if fences is not None else None
+    trusted = _trust(queue, mode, clues.clean_exit) if fences is not None else None
     if trusted is not None:
         assert fences is not None
         low, high = trusted.min_phy_offset, trusted.max_phy_offset
         return replace(trusted, fences=fences.within(low, high))
-    written = _written_files(queue)
-    if not written and known_end <= first:
+    written = written_files(queue)
+    if not written and clues.known_end <= first:
         return _cut(queue, _done(first, first, first, "the commit log files hold nothing"))
     written = written or [first]
     start = written[0] if fences is None else None
     if start is None and mode is RecoveryMode.NORMAL:
-        start = _normal_start(written)
+        start = find_normal_start(written)
     if start is None:
         timestamp = checkpoint.min_timestamp(with_index=index_safe)
-        start = _abnormal_start(queue, written, timestamp)
+        start = find_abnormal_start(queue, written, timestamp)
     scan = _Scan(
         queue,
         start,
         fences or NO_FENCES,
         check_crc=check_crc,
-        flushed=_flushed_part(checkpoint, clean_exit, is_replica=is_replica),
-        known_end=0 if is_replica else known_end,
+        flushed=_flushed_part(checkpoint, clues),
+        known_end=0 if clues.is_replica else clues.known_end,
         progress=progress,
+        believed=BelievedTime(clues.now_ms),
     )
     tail = scan.run()
     result = replace(
@@ -166,12 +180,10 @@ class _FlushedPart:
         return phy_offset < self.offset or 0 < newest_before < self.timestamp
 
 
-def _flushed_part(
-    checkpoint: StoreCheckpoint, clean_exit: CleanExit | None, *, is_replica: bool
-) -> _FlushedPart:
-    if is_replica:
+def _flushed_part(checkpoint: StoreCheckpoint, clues: LogClues) -> _FlushedPart:
+    if clues.is_replica:
         return _FlushedPart(0, 0)
-    offset = clean_exit.max_phy_offset if clean_exit is not None else 0
+    offset = clues.clean_exit.max_phy_offset if clues.clean_exit is not None else 0
     return _FlushedPart(offset, checkpoint.physic_msg_timestamp, checkpoint.min_timestamp())
 
 
@@ -196,34 +208,6 @@ def _trust(
     )
 
 
-# -- where to start ----------------------------------------------------------------------------
-
-
-def _written_files(queue: MappedFileQueue) -> list[int]:
-    """Start offsets without the allocated, never written files at the end."""
-    starts = queue.start_offsets
-    while starts:
-        with queue.view(starts[-1], BLANK_SIZE) as head:
-            if any(head):
-                break
-        starts.pop()
-    return starts
-
-
-def _normal_start(written: list[int]) -> int:
-    return written[max(0, len(written) - _NORMAL_FILES)]
-
-
-def _abnormal_start(queue: MappedFileQueue, written: list[int], timestamp: int) -> int:
-    """The newest file whose first record is old enough to be on disk with all derived files."""
-    for start in reversed(written):
-        with queue.view_at(start) as view:
-            found = check_record(view, 0, queue.file_size, start, check_crc=False)
-            if found.kind is RecordKind.MESSAGE and 0 < read_store_timestamp(view, 0) <= timestamp:
-                return start
-    return written[0]
-
-
 # -- the scan ----------------------------------------------------------------------------------
 
 
@@ -241,6 +225,7 @@ class _Scan:
         flushed: _FlushedPart,
         known_end: int,
         progress: Progress | None,
+        believed: BelievedTime,
     ) -> None:
         self._queue = queue
         self._start = start
@@ -253,7 +238,8 @@ class _Scan:
         self._done = 0
         """Bytes that were walked when it was last told."""
         self._newest = 0
-        """Store timestamp (ms) of the last good record."""
+        """Store timestamp (ms) of the last good record, as it stands there."""
+        self._believed = believed
         self._sees_unflushed = False
         self.flushed_offset = start
         """Up to here the log is on disk, and its units are, by the checkpoint."""
@@ -295,6 +281,7 @@ class _Scan:
                     good = single_record(view, position, found.size)
                 last, position = int(good.positions[-1]), good.end
                 self.records += good.count
+                self._believed.note(view, good.positions[-WITNESSES:].tolist())
                 self._note_flushed(file_start, good)
                 self._done = file_start - self._start + position
                 self._beat()
@@ -322,7 +309,7 @@ class _Scan:
 
     def _fence(self, at: int, reason: str) -> int | None:
         """Where records, or the log's end, follow the damage at `at`; None: the log ends here."""
-        behind = find_in_files(self._queue, at + 1, not_before=self._newest, beat=self._beat)
+        behind = find_in_files(self._queue, at + 1, not_before=self._believed.ms, beat=self._beat)
         if behind is None:
             if self._flushed.holds(at, self._newest):
                 behind = self._end_of_flushed(at)

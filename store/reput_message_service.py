@@ -1,169 +1,55 @@
 """ReputMessageService: follows the commit log and has everything derived from it built.
 
-The dispatch thread of process `store`. It reads what the log's writer has published, a chunk at a
-time and never over a file's end, hands the records to the dispatchers (consume queues, then
-index), and publishes how far it is. The same chunk may be dispatched twice, after a crash: the
-dispatchers skip what they have. Recovery uses `dispatch_range`. It must not know queues, keys or
-who waits for its progress. Corresponds to RocketMQ's DefaultMessageStore.ReputMessageService.
+The dispatch thread of process `store`: when it dispatches (LogDispatch) and when it sleeps, and
+what it does while the disk is full. Corresponds to RocketMQ's
+DefaultMessageStore.ReputMessageService.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from ipc.service_thread import FailureHandler, ServiceThread
 from ipc.short_slice import ask_for_short_slice
-from store.careful_dispatch import CarefulDispatch, Dispatcher
-from store.commit_log_source import CommitLogSource
-from store.errors import DiskFullError, RecordDamagedError
-from store.record_arrays import RecordArrays, ScanEnd
-from store.record_properties import PropertyExtractor
-from store.record_search import contradicts_itself, find_published
+from store.dispatch_pace import DispatchPace
+from store.errors import DiskFullError
+from store.log_dispatch import LogDispatch
 from store.running_flags import RunningFlag, RunningFlags
+from store.store_sleeper import StoreSleeper
 
 log = logging.getLogger(__name__)
 
-DEFAULT_CHUNK_SIZE: Final = 4 << 20
-"""Most bytes dispatched between two publications: ten thousand small records, about 5 ms."""
 DEFAULT_IDLE_MS: Final = 250.0
 """The longest sleep, though the bell wakes it: every turn is a beat of its process."""
 _DISK_FULL_RETRY_MS: Final = 1_000
 
 
-FewDispatcher = Callable[[int, int], tuple[int, int] | None]
-"""(start, end of the log): see FewRecordsDispatch.dispatch."""
-FenceOff = Callable[[int, int, str], None]
-"""(start, end, reason): these bytes are damage; the source's fences have them when it returns."""
-
-
-class Sleeper(Protocol):
-    """How the service sleeps until the log grows (the owner's side of a Bell)."""
-
-    def announce_sleep(self) -> None:
-        """Announce a sleep; check for work after this."""
-
-    def announce_awake(self) -> None:
-        """Announce being awake."""
-
-    def wait(self, timeout_ms: float) -> None:
-        """Sleep until woken or `timeout_ms` are over; awake afterwards."""
-
-    def ring(self) -> None:
-        """End the sleep. Any thread."""
-
-
-class Pace(Protocol):
-    """How long the service rests between two chunks."""
-
-    def dispatched(self, count: int, size: int) -> None:
-        """A chunk of `count` records, `size` bytes, was dispatched just now."""
-
-    def left_ms(self, *, has_work: bool) -> float:
-        """What is left of the rest, 0 for nothing. has_work: there is something to dispatch."""
-
-
-class _NoRest:
-    """A Pace."""
-
-    def dispatched(self, count: int, size: int) -> None:
-        """Nothing follows from it."""
-
-    def left_ms(self, *, has_work: bool) -> float:
-        """Nothing."""
-        return 0.0
-
-
-def dispatch_range(
-    source: CommitLogSource,
-    start: int,
-    end: int,
-    extractor: PropertyExtractor,
-    dispatchers: Sequence[Dispatcher],
-    on_progress: Callable[[int], None] | None = None,
-    *,
-    chunk_size: int = DEFAULT_CHUNK_SIZE,
-    fence_off: FenceOff | None = None,
-) -> int:
-    """Dispatch [start, end) of the log; returns the number of records. For recovery.
-
-    on_progress(phy_offset) is called after every chunk. fence_off: called for damage, which is
-    then stepped over; without it RecordDamagedError is raised.
-    """
-    count = 0
-    at = start
-    dispatch = CarefulDispatch(source, extractor, dispatchers)
-    while at < end:
-        records, following = dispatch.dispatch(at, end, chunk_size)
-        count += records.count
-        if following == at:
-            reason = records.reason or records.end.value
-            if fence_off is None:
-                raise RecordDamagedError(
-                    f"commit log: no whole record at {at} before {end}: {reason}"
-                )
-            behind = find_published(source, at + 1, end)
-            following = end if behind is None else behind
-            fence_off(at, following, reason)
-        at = following
-        if on_progress is not None:
-            on_progress(at)
-    return count
-
-
 class ReputMessageService(ServiceThread):
-    """The service. Owned by: its own thread; `reput_from_offset` may be read by any."""
+    """The service. Owned by: its own thread."""
 
     def __init__(
         self,
-        source: CommitLogSource,
-        extractor: PropertyExtractor,
-        dispatchers: Sequence[Dispatcher],
+        dispatch: LogDispatch,
+        sleeper: StoreSleeper,
         *,
-        is_slave: Callable[[], bool],
-        publish: Callable[[int], None],
-        on_dispatched: Callable[[int], None],
-        sleeper: Sleeper,
-        chunk_size: int = DEFAULT_CHUNK_SIZE,
         idle_ms: float = DEFAULT_IDLE_MS,
-        pace: Pace | None = None,
-        dispatch_few: FewDispatcher = lambda start, end: None,
+        pace: DispatchPace | None = None,
         on_failure: FailureHandler | None = None,
         flags: RunningFlags | None = None,
         make_room: Callable[[str], bool] = lambda why: False,
-        fence_off: FenceOff | None = None,
     ) -> None:
-        """publish(dispatched_offset) after every chunk.
-        on_dispatched(store timestamp ms of the newest record) feeds the checkpoint.
-        pace: None for no rest between chunks. dispatch_few: asked before a chunk is parsed as
-        arrays for the dispatchers.
-        make_room(why): when the disk is full; True: there is room now.
-        fence_off: called for damage; without it damage ends the service (RecordDamagedError)."""
+        """pace: None for no rest between chunks. flags: told when a derived file finds no room;
+        dispatch goes on when there is some again. make_room(why): when the disk is full; True:
+        there is room now."""
         super().__init__("ReputMessageService", on_failure=on_failure)
-        self._source = source
-        self._dispatch = CarefulDispatch(source, extractor, dispatchers)
-        self._is_slave = is_slave
-        self._publish = publish
-        self._on_dispatched = on_dispatched
+        self._log = dispatch
         self._sleeper = sleeper
-        self._chunk_size = chunk_size
         self._idle_ms = idle_ms
-        self._pace = pace or _NoRest()
-        self._dispatch_few = dispatch_few
-        self.reput_from_offset = 0
-        """Everything before is dispatched. Set it before the start."""
-        self._fence_off = fence_off
+        self._pace = pace
         self._make_room = make_room
         self._flags = flags
-        """Told when a derived file finds no room; dispatch goes on when there is some again."""
-        self._stalled_at = -1
-        """Where on a slave bytes are that are no record; logged once."""
-
-    @property
-    def behind_bytes(self) -> int:
-        """Published bytes that are not dispatched yet."""
-        return max(self._source.max_phy_offset - self.reput_from_offset, 0)
 
     def begin(self) -> None:
         """Consumers wait for this thread."""
@@ -183,15 +69,16 @@ class ReputMessageService(ServiceThread):
             self.wait_for_running(_DISK_FULL_RETRY_MS)
 
     def _step(self) -> None:
-        left_ms = self._pace.left_ms(has_work=self.behind_bytes > 0)
-        if left_ms > 0:
-            self.wait_for_running(left_ms)
-        if self.dispatch_once():
+        if self._pace is not None:
+            left_ms = self._pace.left_ms(has_work=self._log.behind_bytes > 0)
+            if left_ms > 0:
+                self.wait_for_running(left_ms)
+        if self._log.dispatch_once():
             if self._flags is not None:
                 self._flags.clear(RunningFlag.DISK_FULL, "dispatch resumed", by=self.name)
             return
         self._sleeper.announce_sleep()
-        if self.stopped or self.dispatch_once():
+        if self.stopped or self._log.dispatch_once():
             self._sleeper.announce_awake()
             return
         self._sleeper.wait(self._idle_ms)
@@ -207,80 +94,9 @@ class ReputMessageService(ServiceThread):
 
     def _catch_up(self) -> bool:
         try:
-            return self.dispatch_once()
+            return self._log.dispatch_once()
         except DiskFullError as error:
             if self._make_room(str(error)):
                 return True
-            log.error("dispatch ends %s bytes before the log: %s", self.behind_bytes, error)
+            log.error("dispatch ends %s bytes before the log: %s", self._log.behind_bytes, error)
             return False
-
-    def dispatch_once(self) -> bool:
-        """Dispatch one chunk; False when nothing can be done now.
-
-        Damage is fenced and stepped over. Raises StoreError.
-        """
-        end = self._source.max_phy_offset
-        start = self._start_offset()
-        if start >= end:
-            return False
-        few = self._dispatch_few(start, end)
-        if few is not None:
-            self._note_dispatched(end, *few)
-            return True
-        records, following = self._dispatch.dispatch(start, end, self._chunk_size)
-        if following == start:
-            return self._step_over_damage(start, end, records)
-        newest = int(records.store_timestamps[-1]) if records.count else None
-        self._note_dispatched(following, records.count, newest)
-        return True
-
-    def _note_dispatched(self, following: int, count: int, store_timestamp: int | None) -> None:
-        """store_timestamp: of the last record, None without one."""
-        size = following - self.reput_from_offset
-        self.reput_from_offset = following
-        if store_timestamp is not None:
-            self._on_dispatched(store_timestamp)
-        self._publish(following)
-        self._pace.dispatched(count, size)
-
-    def _start_offset(self) -> int:
-        low = self._source.min_phy_offset
-        if self.reput_from_offset < low:
-            log.warning(
-                "dispatch: offset %s is before the start of the commit log: continuing at %s",
-                self.reput_from_offset,
-                low,
-            )
-            self.reput_from_offset = low
-        return self.reput_from_offset
-
-    def _step_over_damage(self, at: int, end: int, records: RecordArrays) -> bool:
-        """True when there was damage, which is fenced now. A slave waits for the rest of a record
-        that came in part, and for a whole record behind damage."""
-        fence_start = self._source.fences.next_start(at)
-        is_incomplete = records.end is not ScanEnd.INVALID and fence_start > end
-        if self._is_slave() and is_incomplete and not contradicts_itself(self._source, at, end):
-            return False
-        reason = records.reason or records.end.value
-        limit = min(end, fence_start)
-        behind = find_published(self._source, at + 1, limit)
-        if behind is None and (not self._is_slave() or limit < end):
-            # Whole records are published: what is damaged ends where they do.
-            behind = limit
-        if behind is None:
-            if self._stalled_at != at:
-                self._stalled_at = at
-                log.error(
-                    "commit log: no whole record at %s, published up to %s: %s; dispatch waits for "
-                    "a whole record after it",
-                    at,
-                    end,
-                    reason,
-                )
-            return False
-        if self._fence_off is None:
-            raise RecordDamagedError(
-                f"commit log: no whole record at {at}, published up to {end}: {reason}"
-            )
-        self._fence_off(at, behind, reason)
-        return True

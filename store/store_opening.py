@@ -41,15 +41,15 @@ from store.control_slots import (
 from store.derived_files import DerivedFiles
 from store.errors import StoreError
 from store.known_directories import KnownDirectories
+from store.log_dispatch import dispatch_range
 from store.log_fences import NO_FENCES, LogFences, fences_path
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
 from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
 from store.queue_tails import find_record_end
-from store.recovery import RecoveryMode, RecoveryResult, recover_commit_log
+from store.recovery import LogClues, RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
-from store.reput_message_service import dispatch_range
 from store.resync_request import REQUEST_NAME
 from store.short_file_service import complete_short_files
 from store.store_checkpoint import StoreCheckpoint
@@ -137,13 +137,16 @@ class StoreOpening:
             files,
             self._checkpoint,
             RecoveryMode.ABNORMAL if crashed else RecoveryMode.NORMAL,
+            LogClues(
+                now_ms=self._clock.now_ms(),
+                clean_exit=clean_exit,
+                fences=fences,
+                is_replica=config.is_slave,
+                known_end=_known_end(config, files, clean_exit),
+            ),
             check_crc=config.check_crc_on_recover,
             index_safe=config.message_index_enable and config.message_index_safe,
-            clean_exit=clean_exit,
             progress=self._report_progress("commit log"),
-            fences=fences,
-            is_replica=config.is_slave,
-            known_end=_known_end(config, files, clean_exit),
         )
         files.close()
         self._mark_open()

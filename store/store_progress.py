@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from ipc.bell import Bell
 from ipc.control_page import ControlPage, ProcessIndex
 from store.control_slots import (
     ALLOCATED_END,
@@ -26,6 +28,19 @@ from store.store_checkpoint import StoreCheckpoint
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class StoreBells:
+    """What wakes process `store`, and whom it wakes."""
+
+    own: Bell
+    ring_readers: Callable[[], None]
+    """Who follows flushed offsets and state."""
+    ring_for_moves: Callable[[], None] | None = None
+    """Who waits for queues to move; None: the same."""
+    ring_replicator: Callable[[], None] = lambda: None
+    """On a slave, whose log is written by process `ha`: when something was flushed or allocated."""
+
+
 class StoreProgress:
     """See the module. `dispatched_timestamp`: owned by the dispatch thread, read by any."""
 
@@ -33,18 +48,14 @@ class StoreProgress:
         self,
         config: MessageStoreConfig,
         page: ControlPage,
-        ring_readers: Callable[[], None],
-        ring_for_moves: Callable[[], None],
-        ring_replicator: Callable[[], None],
+        bells: StoreBells,
     ) -> None:
-        """The callables wake: the readers of flushed offsets and state; those that wait for queues
-        to move; on a slave the replicator."""
         self._config = config
         self._page = page
         self._counters = page.counters
-        self.ring_for_moves = ring_for_moves
-        self._ring_replicator = ring_replicator
-        self.ring_readers = ring_readers
+        self.ring_for_moves = bells.ring_for_moves or bells.ring_readers
+        self._ring_replicator = bells.ring_replicator
+        self.ring_readers = bells.ring_readers
         self.checkpoint = StoreCheckpoint(config.checkpoint_path)
         self.dispatched_timestamp = 0
         """Store timestamp (ms) of the newest dispatched record; 0 before the first."""

@@ -22,21 +22,21 @@ class StoreSleeper:
         self._wake_flush = wake_flush
 
     def announce_sleep(self) -> None:
-        """Sleeper: announce a sleep; each turn of the dispatch thread is a beat."""
+        """Announce a sleep; each turn of the dispatch thread is a beat."""
         self._page.beat(ProcessIndex.STORE)
         self._bell.announce_sleep()
 
     def announce_awake(self) -> None:
-        """Sleeper: announce being awake."""
+        """Announce being awake."""
         self._bell.announce_awake()
 
     def wait(self, timeout_ms: float) -> None:
-        """Sleeper: until rung, or the time is over."""
+        """Until rung, or the time is over."""
         self._bell.wait(timeout_ms)
         self.look_for_flush()
 
     def ring(self) -> None:
-        """Sleeper: end the sleep, from another thread of this process."""
+        """End the sleep, from another thread of this process."""
         self._bell.ring()
 
     def look_for_flush(self) -> None:

@@ -10,7 +10,7 @@ Tested by tests/store/test_consume_queue.py.
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from store.consume_queue_files import ConsumeQueueFiles
@@ -19,7 +19,7 @@ from store.queue_bounds import FlushMark, QueueBounds
 log = logging.getLogger(__name__)
 
 
-class StoredQueue:
+class StoredQueue(ABC):
     """State of one queue. Guarded by: the lock of its table."""
 
     __slots__ = (

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -37,7 +37,7 @@ _MANY_DUE: Final = 64
 an orderly stop does not wait that long."""
 
 
-class StoredQueueTable(Generic[QueueT]):
+class StoredQueueTable(ABC, Generic[QueueT]):
     """The queues by (topic, queue_id). Guarded by: `lock`, taken by every public method."""
 
     def __init__(
@@ -163,7 +163,8 @@ class StoredQueueTable(Generic[QueueT]):
         self._dirty.pop(queue, None)
 
     def clean_queue(self, queue: QueueT, min_phy_offset: int) -> bool:
-        """See QueuesToClean."""
+        """Delete the queue's first file if its records are no longer in the commit log, correct and
+        publish the min offset; True if a file was deleted."""
         with self.lock:
             if self._queues.get((queue.topic, queue.queue_id)) is not queue:
                 return False

@@ -15,7 +15,7 @@ from typing import Final
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from store.commit_log import CommitLog
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import RecordDamagedError
 from store.inner_batch import inner_num
@@ -36,7 +36,7 @@ _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
 
 def rebuild_topic_queue_table(
-    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: CommitLogSource
+    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: CommitLogReader
 ) -> int:
     """Set the next offset of every queue in `commit_log`; returns the records walked.
 
@@ -105,7 +105,7 @@ def _records_of(data: memoryview) -> Iterator[Message]:
         at += size
 
 
-def _walk(reader: CommitLogSource, start: int, end: int) -> Iterator[Message]:
+def _walk(reader: CommitLogReader, start: int, end: int) -> Iterator[Message]:
     at = start
     while at < end:
         if (fence := reader.fences.find(at)) is not None:

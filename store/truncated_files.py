@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from store.commit_log_source import CommitLogSource
+from store.commit_log_reader import CommitLogReader
 from store.log_fences import Fence, new_fence
 from store.message_codec import RecordKind, check_record
 from store.record_walk import single_record, walk_good_records
 from store.short_file_service import ShortFile
 
 
-def find_holes(source: CommitLogSource, files: Iterable[ShortFile]) -> Iterator[Fence]:
+def find_holes(source: CommitLogReader, files: Iterable[ShortFile]) -> Iterator[Fence]:
     """A fence for each of the files of which published records are lost. Raises StoreError."""
     for file in files:
         view = source.view_of_file(file.start_offset)
@@ -30,7 +30,7 @@ def find_holes(source: CommitLogSource, files: Iterable[ShortFile]) -> Iterator[
             yield new_fence(start, end, f"its file was truncated to {file.size} bytes")
 
 
-def _first_lost(source: CommitLogSource, view: memoryview, file: ShortFile, end: int) -> int:
+def _first_lost(source: CommitLogReader, view: memoryview, file: ShortFile, end: int) -> int:
     """Where the first record before `end` starts that was not wholly in the file's first bytes;
     `end`: there is none."""
     file_start = file.start_offset

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import struct
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from store.commit_log_reader import CommitLogReader
 from store.errors import RecordDamagedError
 from store.lmq_places import LMQ_PREFIX_BYTES, lmq_places
-from store.log_fences import LogFences
 from store.message_codec import (
     BODY_SIZE_AT,
     HEAD_SIZE,
@@ -66,31 +66,6 @@ Int64Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class LogFiles(Protocol):
-    """The part of the mapped commit log used here."""
-
-    file_size: int
-
-    @property
-    def min_phy_offset(self) -> int:
-        """The first byte that still exists."""
-
-    @property
-    def max_phy_offset(self) -> int:
-        """The byte after the last published one."""
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that holds `phy_offset`, lent; None when it was deleted."""
-
-
-class FencedLog(LogFiles, Protocol):
-    """With what is known of its damage."""
-
-    @property
-    def fences(self) -> LogFences:
-        """Damaged ranges."""
-
-
 # -- one unit ----------------------------------------------------------------------------------
 
 
@@ -130,7 +105,7 @@ def _properties(view: memoryview, position: int, size: int) -> bytes:
 
 
 def is_right(
-    log: LogFiles, phy_offset: int, size: int, topic: bytes, queue_id: int, queue_offset: int
+    log: CommitLogReader, phy_offset: int, size: int, topic: bytes, queue_id: int, queue_offset: int
 ) -> bool:
     """Whether the unit (phy_offset, size) names its record, or one that is gone, or is blank."""
     if size == PRE_BLANK_SIZE:
@@ -177,7 +152,9 @@ def _phys_but_blanks(phys: Int64Array, sizes: Int64Array) -> Int64Array:
     return np.where(blank, np.maximum.accumulate(np.where(blank, 0, phys)), phys)
 
 
-def count_right(log: LogFiles, raw: bytes, topic: bytes, queue_id: int, queue_offset: int) -> int:
+def count_right(
+    log: CommitLogReader, raw: bytes, topic: bytes, queue_id: int, queue_offset: int
+) -> int:
     """How many of the whole units `raw`, which begin at `queue_offset`, come before the first
     wrong one.
 
@@ -192,7 +169,9 @@ def count_right(log: LogFiles, raw: bytes, topic: bytes, queue_id: int, queue_of
     return count if right[first] else first
 
 
-def _count_few(log: LogFiles, raw: bytes, topic: bytes, queue_id: int, queue_offset: int) -> int:
+def _count_few(
+    log: CommitLogReader, raw: bytes, topic: bytes, queue_id: int, queue_offset: int
+) -> int:
     low, high, file_size = log.min_phy_offset, log.max_phy_offset, log.file_size
     least, file_start, view = 0, -file_size, memoryview(b"")
     for number, (phy_offset, size, _) in enumerate(CQ_UNIT.iter_unpack(raw)):
@@ -218,7 +197,7 @@ def _count_few(log: LogFiles, raw: bytes, topic: bytes, queue_id: int, queue_off
 
 
 def right_units(
-    log: LogFiles, units: Units, topic: bytes, queue_id: int, queue_offsets: Int64Array
+    log: CommitLogReader, units: Units, topic: bytes, queue_id: int, queue_offsets: Int64Array
 ) -> Flags:
     """For each of the units, at growing queue offsets, whether it is right (see count_right)."""
     if not len(units):

@@ -18,6 +18,7 @@ import yaml
 
 from broker import broker_startup
 from broker.container import container_startup
+from controller import controller_startup
 from namesrv import namesrv_startup
 from tools.command_table import COMMANDS
 
@@ -195,7 +196,8 @@ CLIENTS_KEYS: Final = {"authClient"}
 @functools.cache
 def _keys() -> frozenset[str]:
     """Settings of every program of ours, and those of RocketMQ that have no effect here."""
-    tables = (broker_startup.KEYS, container_startup.KEYS, namesrv_startup.KEYS)
+    startups = (broker_startup, container_startup, namesrv_startup, controller_startup)
+    tables = [startup.KEYS for startup in startups]
     return frozenset().union(*(table.known_keys() for table in tables))
 
 

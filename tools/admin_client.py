@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remoting.body.client_connection import ConsumerConnection, GroupList, ProducerConnection
 from remoting.body.consumer_running_info import ConsumerRunningInfo
@@ -38,13 +38,17 @@ from remoting.headers.topic import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from remoting.language_code import LanguageCode
-from remoting.remoting_client import ClientSecurity, RemotingClient
+from remoting.remoting_client import RemotingClient
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
 from tools.errors import AdminError, BrokerAnswerError
+
+if TYPE_CHECKING:
+    from remoting.client_tls import ClientTls
+
 
 DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
 TIMEOUT_MS: Final = 5_000
@@ -93,7 +97,7 @@ class AdminClient:
         name_servers: NameServers,
         now_ms: Callable[[], int],
         signer: RequestSigner | None = None,
-        tls: ClientSecurity | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
         self.name_servers = name_servers
         self.now_ms = now_ms

@@ -1,4 +1,4 @@
-"""mqshutdown broker|namesrv|brokerContainer: stops all of this kind on this host.
+"""mqshutdown broker|namesrv|controller|brokerContainer: stops all of this kind on this host.
 
 Runs as a short-lived program of the operator. RocketMQ greps `ps` and returns at once; here
 pid files name the running processes (`conf.pid_file`), and it returns when these have ended, so
@@ -24,10 +24,14 @@ KINDS: Final = {
     "broker": "mqbroker",
     "brokerContainer": "mqbrokercontainer",
     "namesrv": "mqnamesrv",
+    "controller": "mqcontroller",
 }
 _SHOWN: Final = {"mqbrokercontainer": "broker container"}
 """What RocketMQ calls a kind, where that is not its program."""
-USAGE: Final = "Usage: mqshutdown broker | namesrv | brokerContainer (--version prints the version)"
+USAGE: Final = (
+    "Usage: mqshutdown broker | namesrv | controller | brokerContainer (--version prints the "
+    "version)"
+)
 EXIT_FAILED: Final = 1
 WAIT_S: Final = 30.0
 """Longer than a broker takes: its supervisor kills a process that has not stopped within 10 s. A

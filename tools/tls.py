@@ -7,13 +7,16 @@ are not imported. The other tls.client.* settings come from there, too, or from 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from conf.java_options import tls_options
-from remoting.remoting_client import ClientSecurity
 from tools.errors import AdminError
 
+if TYPE_CHECKING:
+    from remoting.client_tls import ClientTls
 
-def find_tls(environment: Mapping[str, str]) -> ClientSecurity | None:
+
+def find_tls(environment: Mapping[str, str]) -> ClientTls | None:
     """The factory of TLS connections; None for plain ones. AdminError for settings that cannot be
     used."""
     if not tls_options(environment):

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from broker.acl.access_resources import Resources
 from broker.acl.access_table import ACCESS_TABLE, AccessRow, Who
 from broker.acl.acl_table import AclTable
+from broker.acl.plain_permission_manager import PlainPermissionManager
 from ipc.clock import Clock
 from remoting.address_patterns import AddressPatterns, ip_of, parse_patterns
 from remoting.errors import RequestError
@@ -31,15 +32,6 @@ from remoting.signature import ACCESS_KEY
 log = logging.getLogger(__name__)
 
 _FROM_EVERYWHERE: Final = OperatorAddresses(parse_patterns("*"), "*")
-
-
-class AclSource(Protocol):
-    """The part of PlainPermissionManager used here."""
-
-    @property
-    def table(self) -> AclTable:
-        """The current accounts."""
-        ...
 
 
 class AuthChecks(Protocol):
@@ -84,7 +76,7 @@ class RequestGuard:
         self,
         admin_addresses: AddressPatterns,
         admin_setting: str,
-        acl: AclSource | None,
+        acl: PlainPermissionManager | None,
         clock: Clock,
         rows: Mapping[int, AccessRow] = ACCESS_TABLE,
         acl_admins: OperatorAddresses = _FROM_EVERYWHERE,

@@ -20,6 +20,7 @@ from broker.subscription.subscription_group_manager import SubscriptionGroupMana
 from remoting.body.client_connection import (
     Connection,
     ConsumerConnection,
+    GroupList,
     ProducerConnection,
     ProducerInfo,
     ProducerTableInfo,
@@ -40,6 +41,7 @@ from remoting.headers.admin import (
     QuerySubscriptionByConsumerRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
+from remoting.headers.topic import QueryTopicConsumeByWhoRequestHeader
 from remoting.language_code import language_name
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -51,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminGroupProcessor(TableProcessor):
-    """Codes 200, 201, 203, 204, 207, 328 and, of 5.x, 225, 345, 352 and 353."""
+    """Codes 200, 201, 203, 204, 207, 300, 328 and, of 5.x, 225, 345, 352 and 353."""
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class AdminGroupProcessor(TableProcessor):
                 RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
                 RequestCode.GET_ALL_PRODUCER_INFO: self.get_all_producer_info,
                 RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
+                RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
                 RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.query_subscription,
                 RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.update_and_get_forbidden,
             }
@@ -192,6 +195,20 @@ class AdminGroupProcessor(TableProcessor):
             message_model=info.message_model,
             consume_from_where=info.consume_from_where,
         )
+        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
+
+    def query_topic_consume_by_who(
+        self, _connection: ConnectionLike, request: RemotingCommand
+    ) -> RemotingCommand:
+        """300: groups that subscribe to the topic, or have offsets in it."""
+        topic = decode_header(QueryTopicConsumeByWhoRequestHeader, request.ext_fields).topic
+        groups = dict.fromkeys(
+            (
+                *self._consumers.groups_of_topic(topic),
+                *self._consumer_offsets.groups_of_topic(topic),
+            )
+        )
+        body = GroupList(group_list=list(groups))
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def query_subscription(

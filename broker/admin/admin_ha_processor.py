@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.processor.table_processor import TableProcessor
 from broker.slave.promotion import PromotionOutlook
-from broker.slave.slave_synchronize import SyncStatus
 from broker.slave.sync_kind import SyncKind
-from ipc.command_channel import CommandError
+from broker.slave.sync_status import SyncStatus
+from ipc.command_channel import CommandClient, CommandError
 from remoting.address_patterns import ip_of
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import camel_case, decode_header, encode_header
@@ -41,14 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HA_TIMEOUT_MS: Final = 3_000
-
-
-class HaCommands(Protocol):
-    """The part of the CommandClient to process `ha` used here."""
-
-    def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
-        """Call and wait. Raises CommandError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +73,7 @@ class AdminHAProcessor(TableProcessor):
         self,
         identity: Callable[[], HaIdentity],
         *,
-        ha: HaCommands,
+        ha: CommandClient,
         slave_sync: Callable[[], Mapping[SyncKind, SyncStatus]],
         promotion: Callable[[], PromotionOutlook],
         update_master: Callable[[MasterNews], None],

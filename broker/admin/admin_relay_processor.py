@@ -12,7 +12,7 @@ import logging
 from broker.client.broker2client import Broker2Client
 from broker.processor.stored_rights import StoredRights, everybody, to_read
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader
+from broker.store_access.store_access import StoreAccess
 from remoting.body.reset_offset import GetConsumerStatusBody
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -38,7 +38,7 @@ class AdminRelayProcessor(TableProcessor):
         self,
         broker_name: str,
         clients: Broker2Client,
-        reader: MessageReader,
+        store: StoreAccess,
         rights: StoredRights = everybody,
     ) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class AdminRelayProcessor(TableProcessor):
         )
         self._broker_name = broker_name
         self._clients = clients
-        self._reader = reader
+        self._store = store
         self._rights = rights
 
     def get_consumer_status(
@@ -110,7 +110,7 @@ class AdminRelayProcessor(TableProcessor):
             _, phy_offset = decode_message_id(message_id)
         except StoreError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        record = self._reader.record_at(phy_offset)
+        record = self._store.record_at(phy_offset)
         if record is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

@@ -18,7 +18,7 @@ from broker.client.broker2client import Broker2Client
 from broker.client.consumer_manager import ConsumerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.message_queue import MessageQueue
@@ -52,12 +52,9 @@ class AdminResetProcessor(TableProcessor):
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
-        reader: MessageReader,
+        store: StoreAccess,
         is_slave: Callable[[], bool],
-        server_side: Callable[[], bool] = lambda: False,
     ) -> None:
-        """server_side: useServerSideResetOffset, which may change."""
         super().__init__({RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset_offset})
         self._broker_name = broker_name
         self._clients = clients
@@ -65,10 +62,8 @@ class AdminResetProcessor(TableProcessor):
         self._groups = groups
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
-        self._queue_offsets = queue_offsets
-        self._reader = reader
+        self._store = store
         self._is_slave = is_slave
-        self._server_side = server_side
 
     def reset_offset(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """222: every write queue of a topic, or the one given by queueId; returns the new
@@ -83,7 +78,7 @@ class AdminResetProcessor(TableProcessor):
             header.is_force,
             connection.remote_address,
         )
-        if self._server_side():
+        if self._consumer_offsets.stores_resets:
             offsets = self._reset_here(connection, header)
         elif header.queue_id is not None and header.queue_id >= 0:
             offsets = self._reset_queue(connection, header, header.queue_id)
@@ -125,7 +120,7 @@ class AdminResetProcessor(TableProcessor):
         offset = header.offset
         if offset is None or offset == _TO_THE_END:
             return self._offset_at(header.topic, queue_id, header.timestamp)
-        low, high = self._queue_offsets.offsets(header.topic, queue_id)
+        low, high = self._store.offsets(header.topic, queue_id)
         if not low <= offset <= high + 1:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -195,7 +190,7 @@ class AdminResetProcessor(TableProcessor):
         offset = header.offset
         if offset is None or offset == _TO_THE_END:
             offset = self._offset_at(topic, queue_id, header.timestamp)
-        low, high = self._queue_offsets.offsets(topic, queue_id)
+        low, high = self._store.offsets(topic, queue_id)
         if not low <= offset <= high:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -239,9 +234,10 @@ class AdminResetProcessor(TableProcessor):
         )
 
     def _offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        if timestamp_ms == _TO_THE_END or (self._server_side() and timestamp_ms < 0):
-            return self._queue_offsets.offsets(topic, queue_id)[1]
-        return self._reader.offset_by_timestamp(topic, queue_id, timestamp_ms)
+        is_negative = self._consumer_offsets.stores_resets and timestamp_ms < 0
+        if timestamp_ms == _TO_THE_END or is_negative:
+            return self._store.offsets(topic, queue_id)[1]
+        return self._store.offset_by_timestamp(topic, queue_id, timestamp_ms)
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(broker_name=self._broker_name, queue_id=queue_id, topic=topic)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager, StatsSnapshot
-from broker.metrics.runtime_info import RuntimeInfoSource, runtime_table
+from broker.metrics.runtime_info import RuntimeInfo, runtime_table
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import StoreCommands
-from remoting.body.data_version import DataVersion
+from broker.settings.config_update import BrokerConfigUpdate
+from broker.store_access.store_commands import StoreCommands
 from remoting.body.kv_table import KVTable
 from remoting.body.stats import BrokerStatsData, BrokerStatsItem
 from remoting.command_custom_header import decode_header, encode_header
@@ -39,34 +39,17 @@ READ_BY_MQADMIN: Final = {
 processors in Java."""
 
 
-class ConfigSource(Protocol):
-    """Reads and changes the current settings."""
-
-    def all_configs(self) -> Mapping[str, str]:
-        """Every key with its current value, formatted as in a settings file."""
-        ...
-
-    def data_version(self) -> DataVersion:
-        """Increases with each change of a setting."""
-        ...
-
-    def update(self, text: str, who: str) -> str:
-        """Apply the changes of a properties text; returns a summary of what applies when. Raises
-        RequestError."""
-        ...
-
-
 class AdminRuntimeProcessor(TableProcessor):
     """Codes 25, 26, 28, 306, 315 and 329."""
 
     def __init__(
         self,
         *,
-        configs: ConfigSource,
-        runtime: RuntimeInfoSource,
+        configs: BrokerConfigUpdate,
+        runtime: Callable[[], RuntimeInfo],
         totals: BrokerStats,
         stats: BrokerStatsManager,
-        store: StoreCommands,
+        commands: StoreCommands,
     ) -> None:
         super().__init__(
             {
@@ -82,7 +65,7 @@ class AdminRuntimeProcessor(TableProcessor):
         self._runtime = runtime
         self._totals = totals
         self._stats = stats
-        self._store = store
+        self._commands = commands
 
     def update_broker_config(
         self, connection: ConnectionLike, request: RemotingCommand
@@ -112,7 +95,7 @@ class AdminRuntimeProcessor(TableProcessor):
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """28: counters, rates, offsets and disks."""
-        body = KVTable(table=runtime_table(self._runtime.runtime_info(), self._totals))
+        body = KVTable(table=runtime_table(self._runtime(), self._totals))
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def view_broker_stats_data(
@@ -139,7 +122,7 @@ class AdminRuntimeProcessor(TableProcessor):
         """306: delete obsolete consume queue files now."""
         return self._run_now(
             "clean expired consume queues",
-            self._store.clean_expired_consume_queue,
+            self._commands.clean_expired_consume_queue,
             connection,
             request,
         )
@@ -149,7 +132,10 @@ class AdminRuntimeProcessor(TableProcessor):
     ) -> RemotingCommand:
         """329: delete expired commit log files now."""
         return self._run_now(
-            "delete expired commit log", self._store.delete_expired_commit_log, connection, request
+            "delete expired commit log",
+            self._commands.delete_expired_commit_log,
+            connection,
+            request,
         )
 
     def _run_now(

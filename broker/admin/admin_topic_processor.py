@@ -17,18 +17,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.client.consumer_manager import ConsumerManager
 from broker.metrics.broker_stats_manager import BrokerStatsManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.store_protocols import QueueOffsets, StoreCommands
-from broker.topic.system_topics import TRANS_OP_HALF_TOPIC, SystemTopics
+from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_commands import StoreCommands
+from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.topic_attributes import check_message_type, parse_changes
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
-from remoting.body.client_connection import GroupList
 from remoting.body.message_queue import MessageQueue
 from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.body.topic_config import (
@@ -46,7 +45,6 @@ from remoting.headers.topic import (
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
-    QueryTopicConsumeByWhoRequestHeader,
 )
 from remoting.mq_version import V5_0_0
 from remoting.remoting_command import RemotingCommand
@@ -59,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminTopicProcessor(TableProcessor):
-    """Codes 17, 21, 202, 215, 300, 305, 316 and, for mqadmin of 5.x, 18, 351 and 513."""
+    """Codes 17, 21, 202, 215, 305, 316 and, for mqadmin of 5.x, 18, 351 and 513."""
 
     def __init__(
         self,
@@ -67,12 +65,9 @@ class AdminTopicProcessor(TableProcessor):
         *,
         topics: TopicConfigManager,
         mappings: TopicQueueMappingManager,
-        system_topics: SystemTopics,
-        consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
-        times: QueueTimes,
-        store: StoreCommands,
+        store: StoreAccess,
+        commands: StoreCommands,
         stats: BrokerStatsManager,
         is_slave: Callable[[], bool],
     ) -> None:
@@ -83,7 +78,6 @@ class AdminTopicProcessor(TableProcessor):
                 RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all_topic_config,
                 RequestCode.GET_TOPIC_STATS_INFO: self.get_topic_stats_info,
                 RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
-                RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.query_topic_consume_by_who,
                 RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.get_system_topic_list,
                 RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topic,
                 RequestCode.GET_TOPIC_CONFIG: self.get_topic_config,
@@ -94,12 +88,11 @@ class AdminTopicProcessor(TableProcessor):
         """Replaced whole when a setting changes."""
         self._topics = topics
         self._mappings = mappings
-        self._system_topics = system_topics
-        self._consumers = consumers
+        self._system_topics = topics.system_topics
         self._consumer_offsets = consumer_offsets
-        self._queue_offsets = queue_offsets
-        self._times = times
+        self._times = QueueTimes(store)
         self._store = store
+        self._commands = commands
         self._stats = stats
         self._is_slave = is_slave
         self._change_lock = threading.Lock()
@@ -187,7 +180,7 @@ class AdminTopicProcessor(TableProcessor):
         with self._change_lock:
             saved = self._topics.delete(topic)
             saved = self._mappings.delete(topic) and saved
-            self._store.delete_topic_queues(topic)
+            self._commands.delete_topic_queues(topic)
             self._consumer_offsets.remove_topic(topic)
             saved = self._consumer_offsets.save_if_changed() and saved
         if self.config.auto_delete_unused_stats:
@@ -202,7 +195,7 @@ class AdminTopicProcessor(TableProcessor):
         log.warning("clean unused topics: requested by %s", connection.remote_address)
         with self._change_lock:
             # The op topic has no entry in the table but is in use (as in RocketMQ).
-            self._store.clean_unused_topic([*self._topics.topic_names(), TRANS_OP_HALF_TOPIC])
+            self._commands.clean_unused_topic([*self._topics.topic_names(), TRANS_OP_HALF_TOPIC])
         return request.response(ResponseCode.SUCCESS)
 
     def get_all_topic_config(
@@ -249,7 +242,7 @@ class AdminTopicProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
-        min_offset, max_offset = self._queue_offsets.offsets(topic, queue_id)
+        min_offset, max_offset = self._store.offsets(topic, queue_id)
         newest_ms = (
             self._times.store_timestamp(topic, queue_id, max_offset - 1) if max_offset > 0 else 0
         )
@@ -258,20 +251,6 @@ class AdminTopicProcessor(TableProcessor):
             max_offset=max(0, max_offset),
             last_update_timestamp=newest_ms,
         )
-
-    def query_topic_consume_by_who(
-        self, _connection: ConnectionLike, request: RemotingCommand
-    ) -> RemotingCommand:
-        """300: groups that subscribe to the topic, or have offsets in it."""
-        topic = decode_header(QueryTopicConsumeByWhoRequestHeader, request.ext_fields).topic
-        groups = dict.fromkeys(
-            (
-                *self._consumers.groups_of_topic(topic),
-                *self._consumer_offsets.groups_of_topic(topic),
-            )
-        )
-        body = GroupList(group_list=list(groups))
-        return request.response(ResponseCode.SUCCESS, body=body.to_json_bytes())
 
     def get_system_topic_list(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.processor.stored_rights import StoredRights, everybody, to_read
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import MessageReader
+from broker.store_access.store_access import StoreAccess
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RequestError
 from remoting.headers.query import (
@@ -38,13 +38,13 @@ class QueryMessageProcessor(TableProcessor):
 
     def __init__(
         self,
-        reader: MessageReader,
+        store: StoreAccess,
         *,
         default_query_max_num: int,
         max_msgs_num_batch: int,
         rights: StoredRights = everybody,
     ) -> None:
-        self._reader = reader
+        self._store = store
         self._rights = rights
         self._default_query_max_num = default_query_max_num
         self._max_msgs_num_batch = max_msgs_num_batch
@@ -63,7 +63,7 @@ class QueryMessageProcessor(TableProcessor):
         max_num = header.max_num
         if request.ext_fields.get(UNIQUE_KEY_QUERY) == "true":
             max_num = self._default_query_max_num
-        phy_offsets, last_ms, last_phy_offset = self._reader.query_index(
+        phy_offsets, last_ms, last_phy_offset = self._store.query_index(
             header.topic,
             header.key,
             max(0, min(max_num, self._max_msgs_num_batch)),
@@ -92,7 +92,7 @@ class QueryMessageProcessor(TableProcessor):
     ) -> RemotingCommand:
         """33: the record at a commit log offset. 4.9 names no topic: the record's own counts."""
         header = decode_header(ViewMessageRequestHeader, request.ext_fields)
-        record = self._reader.record_at(header.offset)
+        record = self._store.record_at(header.offset)
         if record is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -104,7 +104,7 @@ class QueryMessageProcessor(TableProcessor):
     def _records(self, topic: str, phy_offsets: list[int]) -> Iterator[bytes]:
         """The index holds hashes: a key can be made to match the messages of another topic."""
         for phy_offset in sorted(set(phy_offsets)):
-            record = self._reader.record_at(phy_offset)
+            record = self._store.record_at(phy_offset)
             if record is not None and decode_record(record, 0)[0].topic == topic:
                 yield record
 

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from ipc.clock import Clock
-from remoting.remoting_server import cleaned_remark
 from remoting.request_dispatcher import OVERLOAD
+from remoting.request_executor import cleaned_remark
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, NextFileNotReadyError, TopicLog
 from store.errors import MessageIllegalError, QueueTableFullError, StoreError

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.acl.plain_acl_file import PlainAccessConfig
+from broker.auth.authorization_metadata_manager import AuthorizationMetadataManager
 from broker.auth.policy import Acl, Action, Decision, Policy, PolicyEntry, PolicyType
 from broker.auth.resource import (
     Resource,
@@ -37,15 +38,10 @@ _ACTIONS: Final = {
 }
 
 
-class AclTable(Protocol):
-    """The part of AuthorizationMetadataManager used here."""
-
-    def update_acl(self, acl: Acl) -> None:
-        """Raises RequestError."""
-
-
 def migrate(
-    accounts: Iterable[PlainAccessConfig], users: AuthenticationMetadataManager, acls: AclTable
+    accounts: Iterable[PlainAccessConfig],
+    users: AuthenticationMetadataManager,
+    acls: AuthorizationMetadataManager,
 ) -> None:
     """Make a user and an ACL of each account that is no user yet; one that fails is logged."""
     for account in accounts:

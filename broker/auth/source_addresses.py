@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
+from typing import Final
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+from conf.ip_addresses import parse_ip
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_CACHED: Final = 4096
+_address: Final = lru_cache(_CACHED)(parse_ip)
 
 
 def is_valid_source(text: str) -> bool:
@@ -24,7 +29,7 @@ def is_in_source(ip: str, source: str) -> bool:
     return address is not None and network is not None and address in network
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(_CACHED)
 def _network(text: str) -> Network | None:
     base, slash, bits = text.partition("/")
     if slash and not (bits.isascii() and bits.isdigit()):
@@ -36,14 +41,3 @@ def _network(text: str) -> Network | None:
         return ipaddress.ip_network(f"{address}/{bits}" if slash else str(address), strict=False)
     except ValueError:
         return None
-
-
-@lru_cache(maxsize=4096)
-def _address(text: str) -> Address | None:
-    try:
-        address = ipaddress.ip_address(text.strip("[]"))
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address

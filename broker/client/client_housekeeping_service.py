@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.client.consumer_manager import ConsumerManager
-from broker.client.known_heartbeats import KnownHeartbeats
-from broker.client.producer_manager import ProducerManager
+from broker.client.connected_clients import ConnectedClients
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.request_processor import ConnectionLike
 
@@ -20,12 +18,8 @@ SCAN_PERIOD_MS: Final = 10_000
 class ClientHousekeepingService:
     """Keeps ConsumerManager and ProducerManager free of dead connections."""
 
-    def __init__(
-        self, producers: ProducerManager, consumers: ConsumerManager, heartbeats: KnownHeartbeats
-    ) -> None:
-        self._producers = producers
-        self._consumers = consumers
-        self._heartbeats = heartbeats
+    def __init__(self, clients: ConnectedClients) -> None:
+        self._clients = clients
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Scan each SCAN_PERIOD_MS."""
@@ -38,14 +32,14 @@ class ClientHousekeepingService:
 
     def scan(self) -> None:
         """Drop and disconnect clients without a recent heartbeat."""
-        self._producers.scan_not_active_channel()
-        self._consumers.scan_not_active_channel()
+        self._clients.producers.scan_not_active_channel()
+        self._clients.consumers.scan_not_active_channel()
 
     def on_open(self, connection: ConnectionLike) -> None:
         """Nothing to do: a client identifies itself with its first heartbeat."""
 
     def on_close(self, connection: ConnectionLike, reason: str) -> None:
         """Closed, failed or idle: remove it from both tables and notify the rest of its groups."""
-        self._heartbeats.forget(connection)
-        self._producers.on_connection_close(connection)
-        self._consumers.on_connection_close(connection)
+        self._clients.heartbeats.forget(connection)
+        self._clients.producers.on_connection_close(connection)
+        self._clients.consumers.on_connection_close(connection)

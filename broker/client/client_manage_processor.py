@@ -13,15 +13,14 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
-from broker.client.consumer_manager import ConsumerManager
-from broker.client.known_heartbeats import KnownHeartbeat, KnownHeartbeats
-from broker.client.producer_manager import ProducerManager
+from broker.client.connected_clients import ConnectedClients
+from broker.client.known_heartbeats import KnownHeartbeat
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.selector_parser import InvalidSelectorError
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from broker.topic.new_topics import HeldForTopics
+from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import PERM_READ_WRITE, TOPIC_SYS_FLAG_UNIT_SUB, retry_topic
 from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
@@ -59,24 +58,22 @@ class ClientManageProcessor(TableProcessor):
         config: BrokerConfig,
         clock: Clock,
         *,
-        producers: ProducerManager,
-        consumers: ConsumerManager,
+        clients: ConnectedClients,
         groups: SubscriptionGroupManager,
         topics: TopicConfigManager,
-        new_topics: HeldForTopics,
-        heartbeats: KnownHeartbeats,
+        new_topics: NewTopics,
         account_of: Callable[[RemotingCommand], str] = lambda request: "",
     ) -> None:
         """account_of: that sent a request (RequestGuard.account_of)."""
         self.config = config
         """Replaced whole when a setting changes."""
         self._clock = clock
-        self._producers = producers
-        self._consumers = consumers
+        self._producers = clients.producers
+        self._consumers = clients.consumers
+        self._heartbeats = clients.heartbeats
         self._groups = groups
         self._topics = topics
         self._new_topics = new_topics
-        self._heartbeats = heartbeats
         self._account_of = account_of
         self._factory = FilterFactory()
         super().__init__(

@@ -14,7 +14,7 @@ from broker.client.consumer_manager import ConsumerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.processor.queue_times import QueueTimes
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.body.client_connection import GetConsumerListByGroupResponseBody
 from remoting.command_custom_header import decode_header, encode_header
@@ -40,16 +40,15 @@ class ConsumerManageProcessor(TableProcessor):
         self,
         consumers: ConsumerManager,
         consumer_offsets: ConsumerOffsetManager,
-        queue_offsets: QueueOffsets,
-        times: QueueTimes,
+        store: StoreAccess,
         find_topic: FindTopic,
         find_group: FindGroup,
     ) -> None:
         """find_group: creates one where that is allowed."""
         self._consumers = consumers
         self._consumer_offsets = consumer_offsets
-        self._queue_offsets = queue_offsets
-        self._times = times
+        self._store = store
+        self._times = QueueTimes(store)
         self._find_topic = find_topic
         self._find_group = find_group
         super().__init__(
@@ -149,5 +148,5 @@ class ConsumerManageProcessor(TableProcessor):
         requests."""
         if header.set_zero_if_not_found is False:
             return False
-        min_offset, _ = self._queue_offsets.offsets(header.topic, header.queue_id)
+        min_offset, _ = self._store.offsets(header.topic, header.queue_id)
         return min_offset <= 0 and not self._times.is_on_disk(header.topic, header.queue_id, 0)

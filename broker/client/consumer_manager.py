@@ -12,9 +12,10 @@ import itertools
 import logging
 import threading
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from broker.client.client_channel_info import ClientChannelInfo
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from ipc.clock import Clock
 from remoting.body.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from remoting.command_custom_header import encode_header
@@ -30,38 +31,12 @@ CHANNEL_EXPIRED_MS: Final = 120_000
 _REVISIONS: Final = itertools.count(1)
 
 
-class ConsumerGroupListener(Protocol):
-    """Listens for changes (Java: ConsumerIdsChangeListener). Any thread; must not block."""
-
-    def on_change(self, group: str, connections: Sequence[ConnectionLike]) -> None:
-        """The members or topics of a group changed; `connections` are to be notified."""
-        ...
-
-    def on_register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """A heartbeat contained these subscriptions."""
-        ...
-
-    def on_unregister(self, group: str) -> None:
-        """The last member of a group has left."""
-        ...
-
-
-class GroupFilters(Protocol):
-    """The part of ConsumerFilterManager used here."""
-
-    def register(self, group: str, subscriptions: Sequence[SubscriptionData]) -> None:
-        """A heartbeat contained these subscriptions."""
-
-    def unregister(self, group: str) -> None:
-        """The last member of the group has left."""
-
-
 class DefaultConsumerIdsChangeListener:
     """Sends NOTIFY_CONSUMER_IDS_CHANGED (40), so that the group rebalances at once; keeps the
     groups' property filters up to date."""
 
     def __init__(
-        self, filters: GroupFilters, *, notify_consumer_ids_changed_enable: bool = True
+        self, filters: ConsumerFilterManager, *, notify_consumer_ids_changed_enable: bool = True
     ) -> None:
         self.notify_consumer_ids_changed_enable = notify_consumer_ids_changed_enable
         self._filters = filters
@@ -163,7 +138,7 @@ class ConsumerGroupInfo:
 class ConsumerManager:
     """Live consumer groups. Owned by: `_lock`."""
 
-    def __init__(self, clock: Clock, listener: ConsumerGroupListener) -> None:
+    def __init__(self, clock: Clock, listener: DefaultConsumerIdsChangeListener) -> None:
         self._clock = clock
         self._listener = listener
         self._lock = threading.Lock()

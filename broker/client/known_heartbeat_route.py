@@ -6,10 +6,12 @@ ClientManageProcessor's, in its pool: there and back takes 200 us of processor t
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
+from broker.client.known_heartbeats import KnownHeartbeats
+from broker.topic.table_protocols import PutStats
 from remoting.connection import Connection
 from remoting.frame import JsonAnswer
 from remoting.request_code import RequestCode
@@ -39,24 +41,10 @@ _ANSWER: Final = JsonAnswer(None)
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
 
 
-class RenewsHeartbeats(Protocol):
-    """The part of KnownHeartbeats used here."""
-
-    def renew(self, connection: Connection, access_key: str, body: memoryview) -> bool:
-        """Whether it is the heartbeat that is known, and its client was heard."""
-
-
-class HeartbeatStats(Protocol):
-    """Where answers are counted."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-
 class KnownHeartbeatRoute:
     """Owned by: the loop thread."""
 
-    def __init__(self, heartbeats: RenewsHeartbeats, stats: HeartbeatStats) -> None:
+    def __init__(self, heartbeats: KnownHeartbeats, stats: PutStats) -> None:
         self._heartbeats = heartbeats
         self._stats = stats
 

@@ -9,10 +9,12 @@ during pulls, and only while it is online. An operator re-enables it with update
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.settings.broker_config import BrokerConfig
+from broker.store_access.store_access import StoreAccess
+from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from ipc.scheduled_executor import ScheduledExecutor
 from store.errors import QueueDamagedError
 
@@ -24,27 +26,6 @@ log = logging.getLogger(__name__)
 PERIOD_MS: Final = 180_000
 
 
-class Disabling(Protocol):
-    """The part of SubscriptionGroupManager used here."""
-
-    def disable_consume(self, group: str) -> None:
-        """Reject the group's pulls from now on."""
-
-
-class QueuePlaces(Protocol):
-    """The part of StoreAccess used here."""
-
-    @property
-    def max_phy_offset(self) -> int:
-        """The end of the log."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets."""
-
-    def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(phy_offset, size, tags code) of a queue entry."""
-
-
 class SlowConsumerProtection:
     """See the module. No state."""
 
@@ -53,8 +34,8 @@ class SlowConsumerProtection:
         config: BrokerConfig,
         offsets: ConsumerOffsetManager,
         online: ConsumerManager,
-        groups: Disabling,
-        places: QueuePlaces,
+        groups: SubscriptionGroupManager,
+        places: StoreAccess,
     ) -> None:
         self._config = config
         self._offsets = offsets

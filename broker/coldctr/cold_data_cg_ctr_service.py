@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from broker.coldctr.cold_ctr_strategy import ColdCtrStrategy
+from broker.settings.broker_config import BrokerConfig
 from broker.topic.system_topics import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 from remoting.body.cold_data_flow_ctr_info import AccAndTimeStamp, ColdDataFlowCtrInfo
 
@@ -33,17 +33,6 @@ _NEVER_SLOWED: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColdCtrSettings:
-    """The settings of this service; thresholds in bytes of a round."""
-
-    enabled: bool
-    adapts: bool
-    """coldCtrStrategyEnable: the strategy moves thresholds that no operator has set."""
-    group_threshold: int
-    global_threshold: int
-
-
 class _GroupReads:
     """What one group has read. `cold_acc`: bytes of this round; times are wall clock ms."""
 
@@ -58,10 +47,15 @@ class ColdDataCgCtrService:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
-        self, settings: ColdCtrSettings, strategy: ColdCtrStrategy, now_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        strategy: ColdCtrStrategy,
+        now_ms: Callable[[], int],
+        *,
+        enabled: bool,
     ) -> None:
-        """now_ms: the wall clock."""
-        self._settings = settings
+        """now_ms: the wall clock. enabled: coldDataFlowControlEnable."""
+        self.use(config, enabled=enabled)
         self._strategy = strategy
         self._now_ms = now_ms
         self._global_acc = 0
@@ -69,9 +63,11 @@ class ColdDataCgCtrService:
         self._thresholds: dict[str, int] = {}
         """By group, of operators; by group and _ADAPTIVE, of the strategy."""
 
-    def use(self, settings: ColdCtrSettings) -> None:
-        """Apply changed settings."""
-        self._settings = settings
+    def use(self, config: BrokerConfig, *, enabled: bool) -> None:
+        """Apply settings. Thresholds are bytes of a round; with coldCtrStrategyEnable the strategy
+        moves those that no operator has set."""
+        self._config = config
+        self._enabled = enabled
 
     # -- pulls -----------------------------------------------------------------------------------
 
@@ -94,11 +90,11 @@ class ColdDataCgCtrService:
     def is_limited(self, group: str) -> bool:
         """Whether `group` has read as much in this round as it may, or all groups together have."""
         reads = self._reads.get(group)
-        if reads is None or not self._settings.enabled or self.is_spared(group):
+        if reads is None or not self._enabled or self.is_spared(group):
             return False
         if reads.cold_acc >= self._threshold(group):
             return True
-        return self._global_acc >= self._settings.global_threshold
+        return self._global_acc >= self._config.global_cold_read_threshold
 
     # -- operators -------------------------------------------------------------------------------
 
@@ -122,8 +118,8 @@ class ColdDataCgCtrService:
                 for group, reads in self._reads.items()
             },
             config_table=dict(self._thresholds),
-            cg_cold_read_threshold=self._settings.group_threshold,
-            global_cold_read_threshold=self._settings.global_threshold,
+            cg_cold_read_threshold=self._config.cg_cold_read_threshold,
+            global_cold_read_threshold=self._config.global_cold_read_threshold,
             global_acc=self._global_acc,
         )
 
@@ -131,7 +127,7 @@ class ColdDataCgCtrService:
 
     def end_round(self) -> None:
         """Move thresholds, forget groups that read nothing cold any more, begin to count anew."""
-        adapts = self._settings.adapts
+        adapts = self._config.cold_ctr_strategy_enable
         if adapts:
             self._strategy.collect(self._global_acc)
         self._end_groups(self._now_ms())
@@ -140,7 +136,7 @@ class ColdDataCgCtrService:
                 "cold reads: %s bytes of all groups in %s ms, globalColdReadThreshold = %s",
                 self._global_acc,
                 ROUND_MS,
-                self._settings.global_threshold,
+                self._config.global_cold_read_threshold,
             )
         if adapts:
             self._decelerate()
@@ -162,7 +158,7 @@ class ColdDataCgCtrService:
                     *(group, reads.cold_acc, ROUND_MS, threshold),
                 )
                 is_free = group not in self._thresholds and not self._is_global_limit_passed
-                if self._settings.adapts and is_free:
+                if self._config.cold_ctr_strategy_enable and is_free:
                     self._move(group + _ADAPTIVE, self._strategy.promoted(threshold))
             reads.cold_acc = 0
 
@@ -173,7 +169,7 @@ class ColdDataCgCtrService:
         for key, value in adaptive[:_MOST_DECELERATED]:
             lowered = self._strategy.decelerated(
                 value,
-                self._settings.group_threshold,
+                self._config.cg_cold_read_threshold,
                 is_global_limit_passed=self._is_global_limit_passed,
             )
             self._move(key, lowered)
@@ -188,10 +184,10 @@ class ColdDataCgCtrService:
 
     @property
     def _is_global_limit_passed(self) -> bool:
-        return self._global_acc > self._settings.global_threshold
+        return self._global_acc > self._config.global_cold_read_threshold
 
     def _threshold(self, group: str) -> int:
         own = self._thresholds.get(group)
-        if own is None and self._settings.adapts:
+        if own is None and self._config.cold_ctr_strategy_enable:
             own = self._thresholds.get(group + _ADAPTIVE)
-        return self._settings.group_threshold if own is None else own
+        return self._config.cg_cold_read_threshold if own is None else own

@@ -12,8 +12,9 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
+from broker.container.broker_container import BrokerContainer
 from broker.container.broker_identity import BrokerIdentity
 from broker.container.container_settings import ContainerSettings
 from remoting.address_patterns import ip_of, parse_patterns
@@ -37,22 +38,10 @@ _READING: Final = frozenset({RequestCode.GET_BROKER_CONFIG})
 _Handler = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
 
 
-class BrokerTable(Protocol):
-    """The part of BrokerContainer used here."""
-
-    def add_broker(self, path: Path) -> BrokerIdentity:
-        """Start the broker of a settings file. Raises RequestError."""
-        ...
-
-    def remove_broker(self, identity: BrokerIdentity) -> None:
-        """Stop a broker. Raises RequestError."""
-        ...
-
-
 class BrokerContainerProcessor:
     """RequestProcessor of the container's port."""
 
-    def __init__(self, brokers: BrokerTable, settings: ContainerSettings) -> None:
+    def __init__(self, brokers: BrokerContainer, settings: ContainerSettings) -> None:
         self._brokers = brokers
         self._settings = settings
         self._handlers: dict[int, _Handler] = {

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from remoting.remoting_config import RemotingServerConfig
-from remoting.remoting_server import RemotingServer, RequestExecutor
-from remoting.request_dispatcher import RequestGate
+from remoting.remoting_server import RemotingServer, ServerLimits
+from remoting.request_dispatcher import RequestDispatcher, RequestGate
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
 from remoting.server_tls import ServerTls
@@ -49,11 +50,11 @@ class ContainerServer:
         self._on_failure = on_failure
         self._server = RemotingServer(
             self._loop,
-            routes,
-            executors={pool: self._pool},
-            gate=gate,
-            idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1000,
-            incomplete_frames_limit=config.server_max_incomplete_frame_bytes,
+            RequestDispatcher(routes, {pool: self._pool}, gate=gate),
+            limits=ServerLimits(
+                idle_timeout_ms=config.server_channel_max_idle_time_seconds * 1000,
+                incomplete_frames=config.server_max_incomplete_frame_bytes,
+            ),
             tls=tls,
         )
         for sock in listening:

@@ -8,11 +8,11 @@ need none.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from typing import Final
+
+from conf.ip_addresses import addresses_of, parse_ip
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +20,6 @@ LOOK_UP_PERIOD_MS: Final = 5_000
 
 Resolve = Callable[[str], Sequence[str]]
 """The addresses of a host. Raises OSError or UnicodeError."""
-
-
-def addresses_of(host: str) -> list[str]:
-    """As the operating system resolves it, in its order. May block for seconds."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
 class ControllerNames:
@@ -87,11 +81,7 @@ class ControllerNames:
 
 
 def _is_numeric(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.rpartition(":")[0].strip("[]"))
-    except ValueError:
-        return False
-    return True
+    return parse_ip(name.rpartition(":")[0]) is not None
 
 
 def _joined(address: str, port: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.filter.selector_parser import Selector
 from store.errors import RecordDamagedError
 from store.message_codec import read_properties
@@ -24,13 +25,6 @@ class MessageFilter(Protocol):
 
     def matches(self, view: memoryview, position: int) -> bool:
         """Whether the message whose record starts at `position` of `view` matches."""
-
-
-class Selectors(Protocol):
-    """The part of ConsumerFilterManager used here."""
-
-    def find_selector(self, topic: str, group: str) -> Selector | None:
-        """The group's compiled expression for `topic`, or None."""
 
 
 class ExpressionMessageFilter:
@@ -51,7 +45,7 @@ class ExpressionForRetryMessageFilter:
     A message of a topic without such an expression matches.
     """
 
-    def __init__(self, selectors: Selectors, group: str) -> None:
+    def __init__(self, selectors: ConsumerFilterManager, group: str) -> None:
         self._selectors = selectors
         self._group = group
 

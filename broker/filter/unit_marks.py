@@ -9,10 +9,11 @@ matches is found, or after SCAN_LIMIT_MS; the pull response then tells the clien
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
+from store.commit_log_reader import CommitLogReader
 from store.put_aside import ReadBy, RecordGuard
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 
@@ -22,19 +23,10 @@ MARKED_CODES: Final = frozenset({1})
 """The tag codes for the pull's loop over rewritten units."""
 
 
-class LogViews(Protocol):
-    """The part of the mapped commit log used here."""
-
-    file_size: int
-
-    def view_of_file(self, phy_offset: int) -> memoryview | None:
-        """The whole file that contains `phy_offset`; None if it was deleted."""
-
-
 class UnitMarks:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(self, log: LogViews, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, log: CommitLogReader, monotonic_ms: Callable[[], int]) -> None:
         self._log = log
         self._monotonic_ms = monotonic_ms
         self._guard = RecordGuard(ReadBy.FILTER)

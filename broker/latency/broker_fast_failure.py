@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
+from broker.settings.broker_config import BrokerConfig
 from ipc.clock import Clock
 from ipc.control_page import BEAT, STARTS, ControlPage, ProcessIndex
 from store.control_slots import ALLOCATED_END, STORE_STATE, StoreState
+from store.message_store_config import MessageStoreConfig
 
 _BEAT_GAP_MS: Final = 400
 """`store` beats every 250 ms when idle, and with every chunk that it dispatches."""
@@ -34,22 +34,15 @@ _SETTLING_MS: Final = 5_000
 """How long a restarted `store` may take to catch up."""
 
 
-class FastFailureSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of this module."""
-
-    enabled: bool
-    wait_ms: int
-    """Maximum waiting time of a send (waitTimeMillsInSendQueue)."""
-    busy_ms: int
-    """If the log is blocked for longer, sends are not queued at all
-    (osPageCacheBusyTimeOutMills)."""
-
-
 class BrokerFastFailure:
     """See the module. Times are monotonic ms. Owned by: the loop thread."""
 
-    def __init__(self, settings: FastFailureSettings, page: ControlPage, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(
+        self, broker: BrokerConfig, store: MessageStoreConfig, page: ControlPage, clock: Clock
+    ) -> None:
+        self._enabled = broker.broker_fast_failure_enable
+        self._wait_ms = broker.wait_time_mills_in_send_queue
+        self._busy_ms = store.os_page_cache_busy_time_out_mills
         self._counters = page.counters
         self._clock = clock
         self._starts = -1
@@ -104,15 +97,15 @@ class BrokerFastFailure:
 
     def is_late(self, queued_ms: int) -> bool:
         """Whether a send that has waited since `queued_ms` is to be rejected."""
-        return self._settings.enabled and self._counted_ms(queued_ms) >= self._settings.wait_ms
+        return self._enabled and self._counted_ms(queued_ms) >= self._wait_ms
 
     def is_busy(self) -> bool:
         """Whether the log has been blocked for so long that sends are no longer queued."""
         blocked_ms = self.blocked_ms()
-        if not self._settings.enabled or not blocked_ms:
+        if not self._enabled or not blocked_ms:
             return False
         since_ms = self._clock.monotonic_ms() - blocked_ms
-        return self._counted_ms(since_ms) > self._settings.busy_ms
+        return self._counted_ms(since_ms) > self._busy_ms
 
     def _counted_ms(self, since_ms: int) -> int:
         """The time from `since_ms` to the last beat; negative: none of it counts."""

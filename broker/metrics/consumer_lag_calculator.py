@@ -15,29 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from broker.client.consumer_manager import ConsumerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX
 from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.heartbeat import ConsumeType
 from remoting.key_builder import pop_retry_topic_v1, pop_retry_topic_v2
 from store.errors import QueueDamagedError
-
-
-class QueueTimes(Protocol):
-    """The part of StoreAccess used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) of a queue."""
-
-    def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tag code) of a message; None if it was deleted."""
-
-    def store_timestamp_at(self, phy_offset: int) -> int:
-        """Wall clock ms at which the record was stored; -1 if it was deleted."""
-
 
 LatestOffset = Callable[[str, str, int], int | None]
 """(topic, group, queue id) -> where the next pop begins, None where pops do not decide it
@@ -56,7 +43,7 @@ class LagSources:
     topics: TopicConfigManager
     consumers: ConsumerManager
     offsets: ConsumerOffsetManager
-    queues: QueueTimes
+    queues: StoreAccess
     pop_offset: LatestOffset
     pop_in_flight: InFlight
     popping: Popping

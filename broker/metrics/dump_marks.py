@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.metrics.high_water_ring import HighWaterRing
+from broker.metrics.replica_view import ReplicaViewSnapshot
 from ha.replica_clock import GAP_MS
 from ha.slave_progress import ReplicaState
 from ipc.metric_slots import OVERFLOW, Labels
@@ -42,14 +43,6 @@ _LAG: Final = "dump_lag"
 _LAG_TIME: Final = "dump_lag_time"
 _LINK: Final = "dump_link"
 _EXPOSURE_VALUES: Final = 4
-
-
-class SeriesReader(Protocol):
-    """The part of ReplicaViewSnapshot used here and in a line of the dump."""
-
-    def read(self, metric: str) -> list[tuple[Labels, list[float]]]:
-        """Label values and slots of every series of `metric`; those of the table that `ha` writes
-        are corrected for the time it was down or hung."""
 
 
 @dataclass(slots=True)
@@ -169,7 +162,7 @@ class DumpMarksReader:
         """What marks that are asked for since `wanted_ms` reach back to, monotonic ms."""
         return self._exposure.since_ms(wanted_ms, now_ms)
 
-    def exposure(self, reader: SeriesReader, since_ms: int) -> Exposure | None:
+    def exposure(self, reader: ReplicaViewSnapshot, since_ms: int) -> Exposure | None:
         """None before the first look."""
         rings, looks = reader.read(_EXPOSURE), reader.read(_LOOKS)
         if not rings or not looks:
@@ -183,7 +176,7 @@ class DumpMarksReader:
             [round(count) for count in looks[0][1]],
         )
 
-    def largest_lags(self, reader: SeriesReader, since_ms: int) -> dict[str, int]:
+    def largest_lags(self, reader: ReplicaViewSnapshot, since_ms: int) -> dict[str, int]:
         """By replica, ms."""
         return {
             labels[0]: round(self._lag.largest(ring, since_ms)[0])
@@ -191,12 +184,12 @@ class DumpMarksReader:
         }
 
     @staticmethod
-    def lag_times(reader: SeriesReader) -> dict[str, list[int]]:
+    def lag_times(reader: ReplicaViewSnapshot) -> dict[str, list[int]]:
         """By replica: ms in sync by lag (LAG_LE_MS)."""
         return {labels[0]: [round(ms) for ms in times] for labels, times in reader.read(_LAG_TIME)}
 
     @staticmethod
-    def links(reader: SeriesReader) -> dict[str, Link]:
+    def links(reader: ReplicaViewSnapshot) -> dict[str, Link]:
         """By replica."""
         return {
             labels[0]: Link(labels[1], labels[2], round(values[0]))

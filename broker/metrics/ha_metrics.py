@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.metrics import metrics_table as table
 from broker.metrics.dump_marks import DumpMarks
@@ -20,7 +20,7 @@ from ha.ha_observer import HaFacts, ReplicaFacts
 from ha.refusals import RefusalReason
 from ha.replica_clock import ReplicaClock
 from ha.replica_memory import KnownReplica
-from ha.replica_registry import Replica
+from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replica_totals import ReplicaTotals, TotalsNow
 from ha.slave_progress import REPORT_REFUSALS, ReplicaState, start_offset_for
 from ipc.clock import Clock
@@ -61,15 +61,6 @@ _AT_THE_DOOR: Final = (
     RefusalReason.BAD_HANDSHAKE,
 )
 """Reasons for rejecting a link at the handshake; also shown when 0."""
-
-
-class Registry(Protocol):
-    """The part of ReplicaRegistry used here."""
-
-    def restore(
-        self, known: KnownReplica, totals: ReplicaTotals, *, ack_limit: int, is_named: bool
-    ) -> None:
-        """Add a replica known to a previous process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +104,7 @@ class HaMetrics(ServiceThread):
 
     def restore(
         self,
-        registry: Registry,
+        registry: ReplicaRegistry,
         clock: Clock,
         min_offset: int,
         max_offset: int,

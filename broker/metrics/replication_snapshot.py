@@ -21,11 +21,10 @@ from broker.metrics.dump_marks import (
     LAG_LE_MS,
     DumpMarksReader,
     Link,
-    SeriesReader,
 )
 from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS
 from broker.metrics.metadata_ages import MetadataAges
-from broker.metrics.replica_view import Rows
+from broker.metrics.replica_view import ReplicaViewSnapshot, Rows
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
@@ -163,7 +162,7 @@ class ReplicationSnapshot:
             "metadata": self._metadata() if self._is_slave else [],
         }
 
-    def _exposure(self, snapshot: SeriesReader, since_ms: int) -> Json | None:
+    def _exposure(self, snapshot: ReplicaViewSnapshot, since_ms: int) -> Json | None:
         """The marks of process `ha`; while it is down or hangs, with what grew since."""
         marks = self._marks.exposure(snapshot, since_ms)
         size = _value(snapshot, table.HA_UNREPLICATED_BYTES)
@@ -179,7 +178,7 @@ class ReplicationSnapshot:
             "counts": marks.looks,
         }
 
-    def _replicas(self, snapshot: SeriesReader, since_ms: int) -> list[Json]:
+    def _replicas(self, snapshot: ReplicaViewSnapshot, since_ms: int) -> list[Json]:
         """Rows with what happened since the last line."""
         largest = self._marks.largest_lags(snapshot, since_ms)
         times, links = self._marks.lag_times(snapshot), self._marks.links(snapshot)
@@ -208,13 +207,13 @@ class ReplicationSnapshot:
         return rows
 
 
-def _value(snapshot: SeriesReader, metric: table.Metric) -> float | None:
+def _value(snapshot: ReplicaViewSnapshot, metric: table.Metric) -> float | None:
     """The value of a metric without labels; None if it was never set."""
     series = snapshot.read(metric.name)
     return series[0][1][0] if series else None
 
 
-def _by_replica(snapshot: SeriesReader, metric: table.Metric) -> dict[str, float]:
+def _by_replica(snapshot: ReplicaViewSnapshot, metric: table.Metric) -> dict[str, float]:
     """Values by replica, summed over the other labels."""
     found: dict[str, float] = {}
     for labels, values in snapshot.read(metric.name):
@@ -226,12 +225,12 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _sync(snapshot: SeriesReader) -> Json:
+def _sync(snapshot: ReplicaViewSnapshot) -> Json:
     counts = {labels[0]: values[0] for labels, values in snapshot.read(table.HA_SYNC_RESULT.name)}
     return {result: round(counts.get(result, 0)) for result in SYNC_RESULTS.values()}
 
 
-def _sends(snapshot: SeriesReader) -> Json:
+def _sends(snapshot: ReplicaViewSnapshot) -> Json:
     """All answers to sends of clients, and how long they took."""
     buckets = table.RPC_LATENCY.buckets
     counts, total_ms = [0.0] * (len(buckets) + 1), 0.0
@@ -260,7 +259,7 @@ def _link(link: Link | None) -> Json:
     return {"remote": link.remote, "last_error": error}
 
 
-def _ack_latency(snapshot: SeriesReader) -> Json:
+def _ack_latency(snapshot: ReplicaViewSnapshot) -> Json:
     metric = table.HA_ACK_LATENCY
     series = snapshot.read(metric.name)
     values: Sequence[float] = series[0][1] if series else [0.0] * metric.size
@@ -271,7 +270,7 @@ def _ack_latency(snapshot: SeriesReader) -> Json:
     }
 
 
-def _unreplicated(snapshot: SeriesReader) -> Json:
+def _unreplicated(snapshot: ReplicaViewSnapshot) -> Json:
     """Null while the replicas' state is unknown: process `ha` has not observed it yet, or knows
     only an upper bound, which the format cannot express."""
     size = _value(snapshot, table.HA_UNREPLICATED_BYTES)
@@ -289,7 +288,7 @@ def _process(child: ChildState) -> Json:
     }
 
 
-def _replicas(snapshot: SeriesReader) -> list[Json]:
+def _replicas(snapshot: ReplicaViewSnapshot) -> list[Json]:
     """A row for each replica, by id. Replicas beyond the slot limit have none, since __overflow__
     does not identify them."""
     connected = _by_replica(snapshot, table.HA_REPLICA_CONNECTED)
@@ -326,7 +325,7 @@ def _replicas(snapshot: SeriesReader) -> list[Json]:
     return rows
 
 
-def _state_ms(snapshot: SeriesReader) -> dict[str, dict[str, int]]:
+def _state_ms(snapshot: ReplicaViewSnapshot) -> dict[str, dict[str, int]]:
     """Time in each state, by replica."""
     found: dict[str, dict[str, int]] = {}
     for (replica, state), values in snapshot.read(table.HA_STATE_SECONDS.name):

@@ -1,9 +1,9 @@
 """RuntimeInfo: the state of this broker for operators (28), and its text form.
 
-The composition root gathers the values (RuntimeInfoSource); `runtime_table` turns them into the
-strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its master
-speaks the handshake of ha/handshake.py; so are `resyncBackups`,
-`compiledModules` and `loopLongestTurn`.
+The composition root gathers the values (wiring/runtime_source.py); `runtime_table` turns them into
+the strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its
+master speaks the handshake of ha/handshake.py; so are `resyncBackups`, `compiledModules` and
+`loopLongestTurn`.
 `getTransferredTps` and `brokerActive` are for mqadmin of 5.3.3, which reads those keys. Pure, any
 thread.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from broker.metrics.broker_stats_manager import BrokerStats
 from broker.metrics.store_stats_service import DISTRIBUTION_NAMES, Rates, StoreStatistics
@@ -84,14 +84,6 @@ class RuntimeInfo:
     """How many modules of this process are compiled ones."""
     longest_turn: str = ""
     """Of the loop since its start, and the code of its request."""
-
-
-class RuntimeInfoSource(Protocol):
-    """Collects the values."""
-
-    def runtime_info(self) -> RuntimeInfo:
-        """The current state. Any thread."""
-        ...
 
 
 def runtime_table(info: RuntimeInfo, totals: BrokerStats) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from broker.metrics import metrics_table as table
 from broker.metrics.broker_gauges import SAMPLING_MS
-from broker.metrics.consumer_lag_calculator import QueueTimes
+from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TIMER_TOPIC
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
@@ -22,7 +22,7 @@ class TimerGauges:
     """See the module. Owned by: the scheduled executor."""
 
     def __init__(
-        self, slots: MetricSlots, page: ControlPage, queues: QueueTimes, clock: Clock
+        self, slots: MetricSlots, page: ControlPage, queues: StoreAccess, clock: Clock
     ) -> None:
         self._slots = slots
         self._counters = page.counters

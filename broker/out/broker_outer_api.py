@@ -119,7 +119,7 @@ class BrokerOuterAPI:
     """Requests to name servers and brokers. Any thread; the address list is replaced as a whole."""
 
     def __init__(self, client: RemotingClient, name_servers: Sequence[str] = ()) -> None:
-        self._client = client
+        self.client: Final = client
         self._name_servers = tuple(name_servers)
         self._failing: set[tuple[int, str]] = set()
         self._refused: set[tuple[int, str]] = set()
@@ -133,7 +133,7 @@ class BrokerOuterAPI:
     def watch_connections(self, listener: Callable[[str], None]) -> None:
         """Call `listener` with the address of every connection that closes, on the client's loop
         thread. Call before the client starts."""
-        self._client.connection_listener = listener
+        self.client.connection_listener = listener
 
     def registration_refused_by(self) -> list[str]:
         """The name servers that answered the last registration with an error. Any thread."""
@@ -181,7 +181,7 @@ class BrokerOuterAPI:
             asked = tuple(name for name in asked if (code, name) not in self._failing)
             for name_server in set(self._name_servers).difference(asked):
                 command = RemotingCommand.request(code, ext_fields, body)
-                self._client.invoke_async(name_server, command, timeout_ms, _forget)
+                self.client.invoke_async(name_server, command, timeout_ms, _forget)
         results: list[RegisterBrokerResult] = []
         for name_server, response in self._ask_all(code, ext_fields, body, timeout_ms, asked):
             try:
@@ -266,7 +266,7 @@ class BrokerOuterAPI:
         for name_server in self._name_servers:
             command = RemotingCommand.request(code, encode_header(header))
             try:
-                self._client.invoke_oneway(name_server, command, timeout_ms)
+                self.client.invoke_oneway(name_server, command, timeout_ms)
             except RemotingError as error:
                 self._failed(code, name_server, error)
 
@@ -296,7 +296,7 @@ class BrokerOuterAPI:
                 code, encode_header(GetRouteInfoRequestHeader(topic=topic))
             )
             try:
-                response = self._client.invoke_sync(name_server, command, timeout_ms)
+                response = self.client.invoke_sync(name_server, command, timeout_ms)
                 if response.code == ResponseCode.SUCCESS:
                     self._succeeded(code, name_server)
                     return TopicRouteData.from_json_bytes(response.body)
@@ -312,7 +312,7 @@ class BrokerOuterAPI:
 
         Raises RemotingError, and BrokerAnswerError for any response without a table.
         """
-        response = self._client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
+        response = self.client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
         if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
             return None
         if response.code != ResponseCode.SUCCESS or not response.body:
@@ -325,7 +325,7 @@ class BrokerOuterAPI:
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
         """60 to the broker at "ip:port". Raises RemotingError, BrokerAnswerError."""
         code = RequestCode.GET_TIMER_CHECK_POINT
-        response = self._client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
+        response = self.client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
         if response.code != ResponseCode.SUCCESS:
             raise BrokerAnswerError(
                 f"{broker}: {code.name} answered with code {response.code}, remark "
@@ -354,7 +354,7 @@ class BrokerOuterAPI:
         for name_server in asked:
             command = RemotingCommand.request(code, ext_fields, body)
             callback = round_.callback_of(name_server)
-            self._client.invoke_async(name_server, command, timeout_ms, callback)
+            self.client.invoke_async(name_server, command, timeout_ms, callback)
         successes: list[tuple[str, RemotingCommand]] = []
         for name_server, response, error in round_.wait(timeout_ms + _GRACE_MS):
             if response is None:

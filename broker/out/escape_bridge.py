@@ -9,7 +9,7 @@ can be written take turns. Called by one thread, which it blocks. Follows Escape
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from broker.out.broker_outer_api import BrokerIdentity
 from ipc.clock import Clock
@@ -47,40 +47,20 @@ class EscapeError(Exception):
     """The message was not stored elsewhere, or it is not known to be; the text says why."""
 
 
-class EscapedMessage(Protocol):
-    """What is sent."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscapedMessage:
+    """What another broker is sent (310); it chooses the queue."""
 
-    @property
-    def topic(self) -> str:
-        """Where it belongs."""
-
-    @property
-    def producer_group(self) -> str | None:
-        """None: an inner group of this broker's."""
-
-    @property
-    def flag(self) -> int:
-        """The client's."""
-
-    @property
-    def sys_flag(self) -> int:
-        """Without the host bits."""
-
-    @property
-    def born_timestamp(self) -> int:
-        """Wall clock ms."""
-
-    @property
-    def reconsume_times(self) -> int:
-        """How often it was consumed in vain."""
-
-    @property
-    def properties(self) -> str:
-        """As in a send."""
-
-    @property
-    def body(self) -> bytes:
-        """As it was sent."""
+    topic: str
+    producer_group: str | None
+    """None: an inner group of this broker's."""
+    flag: int
+    sys_flag: int
+    """Without the host bits."""
+    born_timestamp: int
+    reconsume_times: int
+    properties: str
+    body: bytes
 
 
 @dataclass(slots=True)

@@ -16,10 +16,11 @@ one's place is not decided.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
+from broker.out.broker_rpc import BrokerRpc
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.message_queue import MessageQueue
@@ -28,7 +29,6 @@ from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.body.topic_config import TopicConfigAndQueueMapping
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from remoting.errors import RequestError
-from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
@@ -36,14 +36,6 @@ log = logging.getLogger(__name__)
 
 PERIOD_MS: Final = 300_000
 _TIMEOUT_MS: Final = 3_000
-
-
-class AsksBrokers(Protocol):
-    """The part of BrokerRpc used here."""
-
-    def ask(self, broker_name: str, code: int, ext_fields: Mapping[str, str]) -> RemotingCommand:
-        """The answer of the master of `broker_name`. Raises RequestError."""
-        ...
 
 
 FindRoute = Callable[[str, int], TopicRouteData | None]
@@ -57,7 +49,7 @@ class TopicQueueMappingCleanService:
     def __init__(
         self,
         mappings: TopicQueueMappingManager,
-        brokers: AsksBrokers,
+        brokers: BrokerRpc,
         find_route: FindRoute,
         delete_hours: Collection[int],
         local_hour: Callable[[], int],

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
-from broker.filter.unit_marks import MARKED_CODES, LogViews, UnitMarks
+from broker.filter.unit_marks import MARKED_CODES, UnitMarks
 from broker.store_access.checked_units import CheckedUnits
 from ipc.queue_table import QueueTableReader
+from store.commit_log_reader import CommitLogReader
 from store.get_message_status import (
     FOUND,
     MESSAGE_WAS_REMOVING,
@@ -63,7 +64,7 @@ class PopMessageReader:
         limits: ReadLimits,
         table: QueueTableReader,
         units: CheckedUnits,
-        log: LogViews,
+        log: CommitLogReader,
         marks: UnitMarks,
         queue_end: Callable[[str, int], int | None],
     ) -> None:

@@ -62,9 +62,6 @@ class Child:
         """This process's counters, including those of its predecessors."""
         self.stopping = threading.Event()
         self._stop_seen = False
-        self.orphaned = False
-        """Whether the supervisor has died; the other children then stop at the same time, in any
-        order."""
         self._on_stop: Callable[[], None] = lambda: None
 
     @property
@@ -143,8 +140,6 @@ class Child:
         gc.set_threshold(50_000, 50, 50)
 
     def _handle_stop(self, _number: int, _frame: object) -> None:
-        if os.getppid() != self.boot.parent_pid:
-            self.orphaned = True
         # Two SIGTERMs arrive when the supervisor dies. A plain flag, since the second one may
         # interrupt the first within Event.set, and would deadlock on its lock.
         if not self._stop_seen:
@@ -156,7 +151,6 @@ class Child:
         """The pipe's other end closes when the supervisor ends for any reason. Nothing is left to
         kill a child that fails to stop, so it ends itself to release the store's lock."""
         os.read(self.boot.life_fd, 1)
-        self.orphaned = True
         os.kill(os.getpid(), signal.SIGTERM)
         try:
             log.error("the supervisor has died: stopping")

@@ -39,6 +39,7 @@ from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.child_state import ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.descriptor_limit import raise_descriptor_limit
+from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.listening_sockets import (
     PortTakenError,
     bind_listener,
@@ -163,11 +164,9 @@ class ContainerProcess:
                 [] if self._namesrv is None else [self._namesrv_spec(self._namesrv)],
                 self._page,
                 self._clock,
+                ChildTimeouts(hang_ms=self._options.container.process_hang_timeout_millis),
+                LifeStages(on_started=self._begin, on_tick=self._brokers.watch, on_stop=self._end),
                 home=Path(__file__).resolve().parents[2],
-                hang_timeout_ms=self._options.container.process_hang_timeout_millis,
-                on_started=self._begin,
-                on_tick=self._brokers.watch,
-                on_stop=self._end,
             )
             return self._supervisor.run()
 

@@ -20,6 +20,7 @@ from broker.processes.records_aside import keep_records_aside
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT
 from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.process_end import service_guard
 from broker.wiring.process_resources import ProcessResources
 from ipc.clock import process_clock
 
@@ -45,6 +46,7 @@ def main(child: Child) -> None:
             kept_sends=KeptSends(child.boot.kept_sends_fd),
             config_file=Path(child.boot.config_file) if child.boot.config_file else None,
             changed=child.changed_settings,
+            on_failure=service_guard("remoting"),
         )
     )
     try:

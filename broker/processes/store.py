@@ -10,6 +10,7 @@ Tested by tests/broker/container/test_broker_container.py.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from broker.processes.records_aside import keep_records_aside
 from broker.settings.changeable_keys import CHANGE_RETENTION
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED
+from broker.supervisor.control_slots import WRITERS_STOPPED
 from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
 from broker.topic.compaction_topics import CompactionTopics
 from conf.config_loader import update
@@ -30,7 +32,9 @@ from ipc.kept_heap import keep_freed_memory
 from store.clean_commit_log_service import RetentionRules
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
+from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.rebuild_consume_queue_service import REBUILD_QUEUE
+from store.store_progress import StoreBells
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +48,20 @@ def main(child: Child) -> None:
     keep_records_aside(child, options.store)
     clock = process_clock()
     readers = child.bell("remoting")
-    # On a master, process `ha` does not wait for flushes or allocations.
-    is_slave = options.store.is_slave
     store = DefaultMessageStore(
-        options.store,
+        store_config(options),
         child.page,
         child.boot.queue_table_fd,
-        child.bell("store"),
-        readers.ring,
+        StoreBells(
+            child.bell("store"),
+            readers.ring,
+            readers.ring_for_moves,
+            # On a master, process `ha` does not wait for flushes or allocations.
+            child.bell("ha").ring if options.store.is_slave else ring_nobody,
+        ),
         clock,
         service_guard("store", _exit_code),
         find_compaction_topics=CompactionTopics(options.store.config_path / "topics.json").find,
-        ring_for_moves=readers.ring_for_moves,
-        ring_replicator=child.bell("ha").ring if is_slave else ring_nobody,
-        flush_for_replica=is_slave and options.ha.ha_ack_level is HaAckLevel.flushed,
         count_timers=TimerCounts(child.metrics, table.TIMER_ENQUEUE).add_all,
     )
     try:
@@ -82,10 +86,21 @@ def main(child: Child) -> None:
     ]
     child.serve(*servers)
     try:
-        store.shutdown(writer_has_stopped=not child.orphaned)
+        # Its own parent, or a signal, says less: SIGTERM comes while the supervisor is still dying,
+        # and may come from anybody.
+        store.shutdown(writer_has_stopped=bool(child.page.counters[WRITERS_STOPPED]))
     except FlushFailedError as error:
         log.critical("the store was not closed cleanly; the next start recovers it", exc_info=True)
         end_process("store", error, EXIT_FLUSH_FAILED)
+
+
+def store_config(options: StartupOptions) -> MessageStoreConfig:
+    """A slave that acknowledges what is on disk has its log flushed as with SYNC_FLUSH, whatever
+    flushDiskType says."""
+    config = options.store
+    if config.is_slave and options.ha.ha_ack_level is HaAckLevel.flushed:
+        return replace(config, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    return config
 
 
 def _handlers(

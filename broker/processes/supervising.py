@@ -34,6 +34,7 @@ from broker.settings.startup_options import StartupOptions
 from broker.supervisor.boot_info import BootInfo
 from broker.supervisor.child_state import ChildEntry, ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.listening_sockets import bind_listener, bind_remoting, own_address, port_of
 from broker.supervisor.supervisor import NUMPY_ENVIRONMENT, Supervisor
 from conf.pid_file import remove_pid_file, write_pid_file
@@ -193,12 +194,14 @@ class BrokerProcess:
                 self._specs(),
                 self._page,
                 self._clock,
+                ChildTimeouts(hang_ms=self._options.supervisor.process_hang_timeout_millis),
+                LifeStages(
+                    on_started=self._begin_metrics,
+                    on_tick=self._tick,
+                    on_reopen=self._reset_queue_table,
+                    on_answered=lambda in_order: self._end_dump(in_order=in_order),
+                ),
                 home=Path(__file__).resolve().parents[2],
-                hang_timeout_ms=self._options.supervisor.process_hang_timeout_millis,
-                on_started=self._begin_metrics,
-                on_tick=self._tick,
-                on_reopen=self._reset_queue_table,
-                on_answered=lambda in_order: self._end_dump(in_order=in_order),
             )
             try:
                 return self._supervisor.run()

@@ -18,13 +18,13 @@ from broker.store_access.batch_queues import BatchQueues
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
 from store.batch_units import BatchUnit
+from store.commit_log_reader import CommitLogReader
 from store.get_message_status import (
     FOUND,
     MESSAGE_WAS_REMOVING,
     NO_MATCHED_MESSAGE,
     OFFSET_FOUND_NULL,
 )
-from store.unit_check import FencedLog
 
 _SCAN_TAGS: Final = 800
 _SCAN_PROPERTIES: Final = 100
@@ -34,7 +34,7 @@ _SCAN_PROPERTIES: Final = 100
 class BatchPull:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(self, queues: BatchQueues, log_files: FencedLog) -> None:
+    def __init__(self, queues: BatchQueues, log_files: CommitLogReader) -> None:
         self._queues = queues
         self._log = log_files
 

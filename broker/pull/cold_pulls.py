@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from broker.coldctr.cold_data_cg_ctr_service import ColdCtrSettings, ColdDataCgCtrService
+from broker.coldctr.cold_data_cg_ctr_service import ColdDataCgCtrService
 from broker.coldctr.cold_data_check_service import ColdDataCheckService
 from broker.coldctr.cold_data_pull_request_hold_service import (
     HOLD_MS,
@@ -18,6 +18,7 @@ from broker.coldctr.cold_data_pull_request_hold_service import (
 )
 from broker.longpolling.pull_header import HeldPull, PullHeader, PullRequest, Wanted
 from broker.processor.held_rights import CheckRights
+from broker.settings.broker_config import BrokerConfig
 from broker.store_access.checked_units import CheckedUnits
 from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
@@ -60,10 +61,10 @@ class ColdPulls:
         self._serve: ServeHeld | None = None
         self.hold_service: Final = ColdDataPullRequestHoldService(self._serve_held)
 
-    def use(self, settings: ColdCtrSettings) -> None:
+    def use(self, config: BrokerConfig, *, enabled: bool) -> None:
         """Apply changed settings. Pulls that are already held keep their deadlines."""
-        self.enabled = settings.enabled
-        self.ctr.use(settings)
+        self.enabled = enabled
+        self.ctr.use(config, enabled=enabled)
 
     def serve_with(self, serve: ServeHeld) -> None:
         """serve: runs a pull again and answers it in any case. Once, at the start."""

@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 from broker.filter.message_filter import ExpressionMessageFilter, MessageFilter
 from broker.filter.selector_verdicts import VerdictTable
 from broker.filter.subscription_filter import tag_code
-from broker.filter.unit_marks import SCAN_LIMIT_MS, LogViews, UnitMarks
+from broker.filter.unit_marks import SCAN_LIMIT_MS, UnitMarks
 from broker.longpolling.pull_header import PullHeader, Wanted
 from broker.pull.cold_pulls import ColdPulls
 from broker.pull.pull_read import PullRead
 from broker.pull.pull_settings import PullSettings
-from broker.store_access.checked_units import CheckedUnits, LogPages
+from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.pages_ahead import PagesAhead
 from broker.store_access.unit_block import Places, UnitBlock
 from ipc.control_page import ControlPage
 from remoting.connection import Buffer
 from remoting.response_code import ResponseCode
+from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.get_message_status import (
     FOUND,
@@ -81,7 +83,7 @@ class PullMessageReader:
         self,
         page: ControlPage,
         units: CheckedUnits,
-        log: LogViews,
+        log: CommitLogReader,
         monotonic_ms: Callable[[], int],
         cold: ColdPulls | None = None,
     ) -> None:
@@ -100,7 +102,7 @@ class PullMessageReader:
         place: QueuePlace,
         wanted: Wanted,
         settings: PullSettings,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> PullRead:
         """Raises PagesMissingError if `pages` finds that records are not in memory."""
         codes, properties = wanted
@@ -130,7 +132,7 @@ class PullMessageReader:
         codes: frozenset[int] | None,
         properties: MessageFilter | None,
         count: int,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> _Chosen:
         """Of `scan` units those that are wanted, until there are `count` of them."""
         topic, queue_id, offset = place.topic, place.queue_id, place.offset
@@ -168,7 +170,7 @@ class PullMessageReader:
         scan: int,
         wanted: ExpressionMessageFilter,
         count: int,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> _Chosen | None:
         """The same, block by block. None where that is not possible; it costs time only."""
         verdicts = self._verdicts.of(wanted.selector)

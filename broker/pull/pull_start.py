@@ -9,12 +9,12 @@ and a proxy (enableBroadcastOffsetStore). Follows RocketMQ 5.3's PullMessageProc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from broker.client.consumer_manager import ConsumerManager
 from broker.longpolling.pull_header import PullHeader
 from broker.offset.broadcast_offset_manager import BroadcastClient, BroadcastOffsetManager
 from remoting.connection import Connection
-from remoting.request_processor import ConnectionLike
 
 PROXY_FOR_BROADCAST: Final = 1
 """requestSource; -1: a client, 0 and 2: a proxy for others."""
@@ -24,13 +24,6 @@ TakeReset = Callable[[str, str, int], int | None]
 (ConsumerOffsetManager.take_reset_offset)."""
 FirstOffset = Callable[[str, int], int]
 """(topic, queue id) -> where somebody begins of whom nothing is known."""
-
-
-class BroadcastConsumers(Protocol):
-    """The part of ConsumerManager used here."""
-
-    def broadcast_client_id(self, group: str, connection: ConnectionLike) -> str | None:
-        """The member's client id, if the group is pushed to in broadcasting mode."""
 
 
 class Moved(NamedTuple):
@@ -46,7 +39,7 @@ class PullStart:
 
     def __init__(
         self,
-        consumers: BroadcastConsumers,
+        consumers: ConsumerManager,
         first_offset: FirstOffset,
         *,
         take_reset: TakeReset,

@@ -11,8 +11,10 @@ Tested by tests/broker/pull/test_pull_message_processor.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from broker.client.consumer_manager import ConsumerManager
+from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.message_filter import (
     ExpressionForRetryMessageFilter,
@@ -39,48 +41,13 @@ def forbidden(kind: ForbiddenType, remark: str) -> RequestError:
     return RequestError(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(int(kind))})
 
 
-class PullConsumers(Protocol):
-    """The part of ConsumerManager used here."""
-
-    def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """The group's subscription to `topic`, from its latest heartbeat."""
-
-    def has_group(self, group: str) -> bool:
-        """Whether the group has a live member."""
-
-    def is_broadcasting(self, group: str) -> bool:
-        """Whether the group consumes in broadcasting mode."""
-
-
-class KnownFilter(Protocol):
-    """The part of a group's filter used here."""
-
-    @property
-    def client_version(self) -> int:
-        """The subVersion of the subscription that it was built from."""
-
-    @property
-    def selector(self) -> Selector:
-        """The compiled expression."""
-
-
-class PullFilters(Protocol):
-    """The part of ConsumerFilterManager used here."""
-
-    def find(self, topic: str, group: str) -> KnownFilter | None:
-        """The group's filter for `topic`."""
-
-    def find_selector(self, topic: str, group: str) -> Selector | None:
-        """The compiled expression."""
-
-
 class PullSubscriptions:
     """Owned by: the loop thread."""
 
     def __init__(
         self,
-        consumers: PullConsumers,
-        filters: PullFilters,
+        consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
         is_readable: IsReadable,
         *,
         enable_property_filter: bool,

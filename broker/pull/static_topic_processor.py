@@ -14,9 +14,10 @@ Tested by tests/broker/pull/test_static_topics.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from broker.longpolling.pull_header import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
+from broker.out.broker_rpc import BrokerRpc
 from broker.processor.table_processor import TableProcessor
 from broker.pull.pull_answer import offset_fields, pull_header_of
 from remoting.body.message_queue import MessageQueue
@@ -68,14 +69,6 @@ Mappings = Mapping[str, TopicQueueMappingDetail]
 """By topic (TopicQueueMappingManager.table)."""
 
 
-class AsksBrokers(Protocol):
-    """The part of BrokerRpc used here."""
-
-    def ask(self, broker_name: str, code: int, ext_fields: Mapping[str, str]) -> RemotingCommand:
-        """The answer of the master of `broker_name`. Raises RequestError."""
-        ...
-
-
 def find_mapping(mappings: Mappings, request: RemotingCommand) -> TopicQueueMappingDetail | None:
     """The mapping that a request is about; None for an ordinary topic, and for a request about
     physical queues (lo=false)."""
@@ -89,7 +82,7 @@ class StaticTopicProcessor(TableProcessor):
     """Codes 14, 15, 29 to 32 for static topics, and pulls from other brokers' items. Stateless."""
 
     def __init__(
-        self, mappings: Mappings, ordinary: Mapping[int, RequestProcessor], brokers: AsksBrokers
+        self, mappings: Mappings, ordinary: Mapping[int, RequestProcessor], brokers: BrokerRpc
     ) -> None:
         """ordinary: what serves physical queues here, by request code; 202 too."""
         super().__init__(

@@ -1,4 +1,4 @@
-"""DueMessage: a delayed message as it is sent to another broker when it is due. Pure, any thread.
+"""A delayed message as it is sent to another broker when it is due. Pure, any thread.
 
 An acting slave cannot append it to its own log (slave/delayed_escape_service.py). Corresponds to
 ScheduleMessageService.messageTimeUp and EscapeBridge of RocketMQ 5.3.3: the delay is taken out of
@@ -8,11 +8,11 @@ flush or replicas (WAIT=false).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from broker.append.diverted_messages import DELAY, home_of, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
+from broker.out.escape_bridge import EscapedMessage
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from store.message_codec import HOSTS_V6_FLAGS, decode_record
 
@@ -20,21 +20,7 @@ _WAIT: Final = "WAIT"
 _PRODUCER_GROUP: Final = "PGROUP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueMessage:
-    """What another broker is sent (310); it chooses the queue."""
-
-    topic: str
-    producer_group: str | None
-    flag: int
-    sys_flag: int
-    born_timestamp: int
-    reconsume_times: int
-    properties: str
-    body: bytes
-
-
-def read_due_message(record: bytes) -> DueMessage | None:
+def read_due_message(record: bytes) -> EscapedMessage | None:
     """The message in a record of the schedule topic; None if there is none that could be
     delivered."""
     message = decode_record(record, 0)[0]
@@ -47,7 +33,7 @@ def read_due_message(record: bytes) -> DueMessage | None:
     group = find_property(properties, _PRODUCER_GROUP)
     for name in (DELAY, _WAIT):
         properties = without_property(properties, name)
-    return DueMessage(
+    return EscapedMessage(
         topic=home[0],
         producer_group=group or None,
         flag=message.flag,

@@ -14,20 +14,22 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from broker.append.append_queue import AppendQueue
+from broker.append.delivery_rounds import deliver_in_rounds
 from broker.append.diverted_messages import home_of
-from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.store_access.checked_units import CheckedUnits
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from broker.topic.table_protocols import PutStats
 from ipc.clock import Clock
 from ipc.queue_table import QueueTableReader
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import TopicLog
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError
@@ -59,23 +61,6 @@ _UNSAFE_LIMIT: Final = 2_000
 scheduleAsyncDeliverMaxPendingLimit)."""
 _SNAPSHOTS: Final = 1_000
 """Maximum recorded progress steps that are not on disk yet; further steps are merged."""
-
-
-class ScheduleUnits(Protocol):
-    """The part of CheckedUnits used here."""
-
-    def read(self, topic: str, queue_id: int, queue_offset: int, count: int, high: int) -> bytes:
-        """Up to `count` right units from `queue_offset` on; b"": damaged, until it is rebuilt."""
-
-
-class ScheduleStats(Protocol):
-    """Counts deliveries."""
-
-    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, were stored in `topic`."""
-
-    def add_scheduled_get(self, queue_id: int, size: int) -> None:
-        """A message of the schedule topic's queue was delivered."""
 
 
 class _Level:
@@ -124,14 +109,12 @@ class _Delivery:
 class ScheduleParts:
     """The collaborators of the service."""
 
-    commit_log: CommitLog
-    append_queue: AppendQueue
+    log: WritableLog
     reader: CommitLogReader
     table: QueueTableReader
-    units: ScheduleUnits
-    waiters: DurabilityWaiters
+    units: CheckedUnits
     offsets: ScheduleOffsetManager
-    stats: ScheduleStats
+    stats: PutStats
     clock: Clock
     clock_steps: ClockSteps
     room_waits: RoomWaits
@@ -144,7 +127,9 @@ class ScheduleMessageService:
 
     def __init__(self, parts: ScheduleParts, delay_level_ms: Mapping[int, int]) -> None:
         self._parts = parts
-        self._log = parts.commit_log
+        self._log = parts.log.commit_log
+        self._append_queue = parts.log.append_queue
+        self._waiters = parts.log.waiters
         self._guard = RecordGuard(ReadBy.DELAY_DELIVERY)
         self._counting = RecordGuard(ReadBy.DELAY_DELIVERY)
         """For statistics: what is delivered is not put aside for them."""
@@ -155,7 +140,6 @@ class ScheduleMessageService:
         self._snapshots: deque[tuple[int, dict[int, int]]] = deque()
         """Log end, and each level's durable offset at that log end."""
         self._running = False
-        self._loop: SelectorLoop | None = None
 
     # -- lifecycle
     # ----------------------------------------------------------------------------------
@@ -164,9 +148,14 @@ class ScheduleMessageService:
         """Correct the stored offsets and start delivering after a second. The log must be open."""
         for level, delay_ms in self._delay_level_ms.items():
             self._levels.append(_Level(level, delay_ms, self._first_offset(level)))
-        self._loop = loop
         self._running = True
-        loop.call_later(FIRST_DELAY_MS, self._look)
+        deliver_in_rounds(
+            loop,
+            self.deliver_due,
+            lambda: self._running,
+            first_ms=FIRST_DELAY_MS,
+            idle_ms=_EMPTY_LOOK_MS,
+        )
 
     def stop(self) -> None:
         """Stop delivering; idempotent."""
@@ -217,18 +206,6 @@ class ScheduleMessageService:
 
     # -- delivering -------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        if not self._running:
-            return
-        assert self._loop is not None
-        wait_ms = self.deliver_due()
-        if wait_ms == _EMPTY_LOOK_MS:
-            self._loop.call_at_multiple(_EMPTY_LOOK_MS, self._look)
-        elif wait_ms:
-            self._loop.call_later(wait_ms, self._look)
-        else:
-            self._loop.call_soon_threadsafe(self._look)
-
     def deliver_due(self) -> int:
         """Deliver due messages within the limits of a turn; returns ms until the next poll, 0 for
         the next turn."""
@@ -252,7 +229,7 @@ class ScheduleMessageService:
     def _deliver_next(self, level: _Level) -> int:
         """Deliver the level's next message; returns 0 if one was processed, else ms until the next
         poll."""
-        if self._unsafe >= _UNSAFE_LIMIT or self._parts.append_queue.held:
+        if self._unsafe >= _UNSAFE_LIMIT or self._append_queue.held:
             return _BUSY_MS
         if not self._log.writable:
             return _LOOK_MS
@@ -307,7 +284,7 @@ class ScheduleMessageService:
         level.next_offset = queue_offset + 1
         self._unsafe += 1
         delivery = _Delivery(self, level, queue_offset, message.phy_offset, topic, (record,), full)
-        self._parts.append_queue.append(delivery)
+        self._append_queue.append(delivery)
 
     def _waiting_place(
         self, level: _Level, properties: bytes, home: tuple[str, int]
@@ -345,8 +322,8 @@ class ScheduleMessageService:
     def on_placed(self, delivery: _Delivery, phy_offset: int) -> None:
         """A message was appended; it is durable now, or once the waiters report it."""
         end = self._log.position
-        if self._parts.waiters.active:
-            self._parts.waiters.add(end, delivery.on_safe, None)
+        if self._waiters.active:
+            self._waiters.add(end, delivery.on_safe, None)
         else:
             self.on_safe(delivery)
         if delivery.full is not None:

@@ -15,15 +15,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.append.admitted_properties import sent_back_properties
-from broker.append.append_queue import AppendQueue, OneRecord
+from broker.append.append_queue import OneRecord
 from broker.append.diverted_messages import DELAY, delay_level, divert_delayed, without_timer
 from broker.append.send_properties import append_pairs, find_property, without_property
+from broker.append.writable_log import WritableLog
 from broker.processor.stored_rights import StoredRights, everybody, to_send_back
 from broker.processor.table_processor import TableProcessor
 from broker.send.send_header import LEAST_VERSION_WITH_RECONSUME_LIMIT
 from broker.settings.broker_config import BrokerConfig
-from broker.store_access.store_protocols import MessageReader
-from broker.topic.new_topics import HeldForTopics
+from broker.store_access.store_access import StoreAccess
+from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import (
     DLQ_QUEUES,
     PERM_READ_WRITE,
@@ -32,7 +33,8 @@ from broker.topic.system_topics import (
     dlq_topic,
     retry_topic,
 )
-from broker.topic.table_protocols import FindGroup, OwnTopics
+from broker.topic.table_protocols import FindGroup
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -41,7 +43,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 from store.errors import MessageIllegalError
 from store.inner_batch import inner_batch_objection
 from store.message import Message
@@ -62,15 +63,14 @@ _ORIGIN_ID: Final = "ORIGIN_MESSAGE_ID"
 class SendBackParts:
     """The collaborators of the processor."""
 
-    commit_log: CommitLog
-    append_queue: AppendQueue
-    reader: MessageReader
-    topics: OwnTopics
+    log: WritableLog
+    reader: StoreAccess
+    topics: TopicConfigManager
     find_group: FindGroup
     stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
-    new_topics: HeldForTopics
+    new_topics: NewTopics
     rights: StoredRights = everybody
     is_compacted: Callable[[str], bool] = lambda topic: False
     """Whether a topic's consumers read its compaction log."""
@@ -192,7 +192,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
     # -- the copy ------------------------------------------------------------------------------
 
     def _copy(self, message: Message, topic: str, queue_id: int, level: int) -> _Copy:
-        commit_log = self._parts.commit_log
+        commit_log = self._parts.log.commit_log
         sys_flag = message.sys_flag & ~STORE_HOST_V6_FLAG | commit_log.store_host_flag
         text = _copied_properties(message, level)
         objection = inner_batch_objection(sys_flag, message.properties, batch_queue=False)
@@ -229,14 +229,14 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
 
     def _put(self, asked: _Request, group: str, copy: _Copy) -> None:
         try:
-            topic = self._parts.commit_log.topic(copy.topic)
+            topic = self._parts.log.commit_log.topic(copy.topic)
         except MessageIllegalError as error:
             remark = f"MESSAGE_ILLEGAL: {error}"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
             return
         placed = partial(self._on_placed, asked, group, copy)
         append = OneRecord(topic, copy.record, placed, partial(self._on_refused, asked))
-        self._parts.append_queue.append(append, fails_fast=True)
+        self._parts.log.append_queue.append(append, fails_fast=True)
 
     def _on_placed(
         self, asked: _Request, group: str, copy: _Copy, phy_offset: int, _queue_offset: int
@@ -244,7 +244,7 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
         """The copy is stored; the response does not wait for flush or replicas (WAIT=false, as in
         RocketMQ)."""
         stats = self._parts.stats
-        size = self._parts.commit_log.position - phy_offset
+        size = self._parts.log.commit_log.position - phy_offset
         stats.add_put(copy.topic, 1, size, "delay" if copy.delayed else "normal")
         if copy.delayed:
             stats.add_queue_put(copy.topic, copy.record.queue_id, size)

@@ -26,7 +26,7 @@ from broker.send.marks import DELAY, HALF, TIMER
 from broker.send.send_topic import SendTopic
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import PERM_READ_WRITE, SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from broker.topic.table_protocols import OwnTopics
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog, TopicLog
@@ -52,7 +52,7 @@ class Placement:
     def __init__(
         self,
         commit_log: CommitLog,
-        topics: OwnTopics,
+        topics: TopicConfigManager,
         timers: TimerHook,
         counts: SendCounts,
         *,

@@ -16,21 +16,22 @@ from functools import partial
 from typing import Final
 
 from broker.append.admitted_properties import admitted_properties
-from broker.append.append_queue import AppendQueue, OneRecord
-from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.append_queue import OneRecord
 from broker.append.send_properties import (
     append_pairs,
     asks_to_wait,
     find_property,
     without_property,
 )
+from broker.append.writable_log import WritableLog
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.table_processor import TableProcessor
 from broker.send.rules import REPLY, Checked, SendRules, check_light_room
 from broker.send.send_header import SendHeader, send_header_of
 from broker.send.send_topic import HOST_BITS, PeerHost, TopicNature
 from broker.settings.broker_config import BrokerConfig
-from broker.topic.new_topics import HeldForTopics
-from broker.topic.table_protocols import PutStats, SentTopics
+from broker.topic.new_topics import NewTopics
+from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
 from remoting.command_custom_header import encode_header
 from remoting.errors import RemotingError, RequestError
@@ -44,7 +45,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 from store.errors import MessageIllegalError
 from store.message_codec import (
     encode_message_id,
@@ -70,18 +70,16 @@ CallClient = Callable[[ConnectionLike, RemotingCommand], RemotingCommand]
 class ReplyParts:
     """The collaborators of the processor."""
 
-    commit_log: CommitLog
+    log: WritableLog
     rules: SendRules
-    append_queue: AppendQueue
-    waiters: DurabilityWaiters
-    topics: SentTopics
+    topics: TopicConfigManager
     find_connection: FindConnection
     call_client: CallClient
-    stats: PutStats
+    stats: HotPathStats
     clock: Clock
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
-    new_topics: HeldForTopics
+    new_topics: NewTopics
     stores_replies: Callable[[], bool]
     """storeReplyMessageEnable, and this broker is not a slave."""
     store_host: str
@@ -161,7 +159,7 @@ class ReplyMessageProcessor(TableProcessor):
         text = header.i
         nature = TopicNature.of(config)
         self._parts.rules.check(Checked(REPLY, text, header.f, nature))
-        check_light_room(self._parts.commit_log.lmq, header.b, (text.encode(),))
+        check_light_room(self._parts.log.commit_log.lmq, header.b, (text.encode(),))
         properties = len(text.encode())
         size = len(request.body)
         if properties > PROPERTIES_LIMIT or size > self._max_message_size:
@@ -224,7 +222,7 @@ class ReplyMessageProcessor(TableProcessor):
     # -- loop thread ---------------------------------------------------------------------------
 
     def _store(self, asked: _Request, header: SendHeader, queue_id: int) -> None:
-        commit_log = self._parts.commit_log
+        commit_log = self._parts.log.commit_log
         text = header.i
         host, _, port = asked.connection.remote_address.rpartition(":")
         peer = PeerHost(host.strip("[]"), int(port))
@@ -248,7 +246,7 @@ class ReplyMessageProcessor(TableProcessor):
         waits = asks_to_wait(text)
         placed = partial(self._on_placed, asked, topic.name, queue_id, waits)
         refused = partial(self._on_refused, asked, topic.name)
-        self._parts.append_queue.append(OneRecord(topic, record, placed, refused))
+        self._parts.log.append_queue.append(OneRecord(topic, record, placed, refused))
 
     def _on_placed(
         self,
@@ -260,15 +258,17 @@ class ReplyMessageProcessor(TableProcessor):
         queue_offset: int,
     ) -> None:
         """The reply is stored; the response tells the sender where, unless the push failed."""
-        commit_log = self._parts.commit_log
+        commit_log = self._parts.log.commit_log
         self._parts.stats.add_put(topic, 1, commit_log.position - phy_offset)
         if asked.pushed.code == ResponseCode.SUCCESS:
             message_id = encode_message_id(commit_log.store_host, phy_offset)
             stored = self._stored_answer(asked.command, message_id, queue_id, queue_offset)
             asked.pushed.ext_fields.update(stored.ext_fields)
-        if self._parts.waiters.active and waits:
+        if self._parts.log.waiters.active and waits:
             # The push determines the response code, not the flush.
-            self._parts.waiters.add(commit_log.position, lambda _code: self._answer(asked), None)
+            self._parts.log.waiters.add(
+                commit_log.position, lambda _code: self._answer(asked), None
+            )
         else:
             self._answer(asked)
 

@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
-from broker.append.achieved_durability import AchievedDurability
 from broker.append.admitted_properties import admitted_properties
-from broker.append.append_queue import AppendQueue
-from broker.append.durability_waiters import Answer, DurabilityWaiters
+from broker.append.durability_waiters import Answer
 from broker.append.send_properties import asks_to_wait, find_unique_key
-from broker.metrics.hot_path_stats import SendCounts
+from broker.append.writable_log import WritableLog
+from broker.metrics.path_stats import PathStats
 from broker.send.batch_send_route import BatchSendRoute
 from broker.send.hot_sends import HotSends
 from broker.send.mapped_send import MappedSend, map_send
@@ -36,9 +35,10 @@ from broker.send.send_settings import SendSettings
 from broker.send.send_topic import PeerHost, SendTopic
 from broker.timer.recall_message_handle import recall_handle_field
 from broker.timer.timer_hook import TimerHook
-from broker.topic.new_topics import HeldForTopics
+from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import RETRY_GROUP_TOPIC_PREFIX, TIMER_TOPIC
-from broker.topic.table_protocols import FindGroup, OwnTopics, PutStats, SentTopics
+from broker.topic.table_protocols import FindGroup
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.topic_queue_mapping import TopicQueueMappingDetail
 from remoting.connection import Connection
 from remoting.errors import RequestError
@@ -46,7 +46,7 @@ from remoting.headers.durability import asks_for_durability
 from remoting.remoting_command import RemotingCommand
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog, TopicLog
+from store.commit_log import TopicLog
 from store.errors import StoreError
 from store.record import Record
 
@@ -58,33 +58,6 @@ receive them while the next ones are read. Each time wakes process ha, the slave
 32 a message of 4 x 64 cost 27 us of all processes together, with 64 25, with 128 22."""
 _COMMIT_BYTES: Final = 256 << 10
 """The same when they have so many bytes: large ones take a replica longer to receive."""
-
-
-class SendTopics(OwnTopics, SentTopics, Protocol):
-    """The part of TopicConfigManager used here."""
-
-
-class SendStats(PutStats, Protocol):
-    """Where sends are counted."""
-
-    @property
-    def sends(self) -> SendCounts:
-        """Where the fast path counts."""
-
-    def add_queue_put(self, topic: str, queue_id: int, size: int) -> None:
-        """A message of `size` bytes was put into a queue that has its own counter."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-    def add_oneway(self, request_code: int, code: int) -> None:
-        """A oneway request of this turn, which would have been answered with `code`."""
-
-    def now_ns(self) -> int:
-        """Monotonic, as `add_timed_answer` takes it."""
-
-    def add_put_failed(self) -> None:
-        """The store rejected a send."""
 
 
 @dataclass(slots=True)
@@ -126,23 +99,21 @@ class SendMessageProcessor:
     def __init__(
         self,
         settings: SendSettings,
-        commit_log: CommitLog,
-        append_queue: AppendQueue,
-        topics: SendTopics,
+        log: WritableLog,
+        topics: TopicConfigManager,
         find_group: FindGroup,
-        waiters: DurabilityWaiters,
-        stats: SendStats,
-        new_topics: HeldForTopics,
-        durability: AchievedDurability,
+        stats: PathStats,
+        new_topics: NewTopics,
         timers: TimerHook,
         mappings: Mapping[str, TopicQueueMappingDetail] = MappingProxyType({}),
     ) -> None:
         """mappings: of static topics."""
-        self._durability = durability
         self._mappings = mappings
         self._settings = settings
+        commit_log, append_queue, waiters = log.commit_log, log.append_queue, log.waiters
         self._log = commit_log
         self._append_queue = append_queue
+        self._durability = log.durability
         self._held = append_queue.held
         self._topics_config = topics
         self.rules: Final = SendRules(

@@ -1,14 +1,8 @@
-"""DamageRepairService: fetches what is damaged in this broker's log from another one of its group.
+"""DamageRepairService: when damage of this broker's log is repaired, and its digests are compared.
 
 A thread of process `remoting`, on masters and slaves. While ranges of the log are fenced
-(store/log_fences.py) it asks the group's other brokers for the records at these places (33), one
-after the other, and hands whole ranges to process `store`, which checks them again and puts them
-back. A broker none of whose next records behind the range is the local one has another log and is
-not believed. Where a master finds out that all its replicas end before a range, nobody has its
-records any more, and no replica could get what is behind it: the range is given records that
-nothing refers to (store/lost_range.py). When a scrub's pass has ended, or an operator asks, it has
-the digests of the log compared (DigestComparison). It writes one file, which it removes again, and
-nothing of the store.
+(store/log_fences.py) it has each repaired (FenceRepair). When a scrub's pass has ended, or an
+operator asks, it has the digests of the log compared (DigestComparison).
 
 Tested by tests/faults/test_log_damage.py.
 """
@@ -17,47 +11,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.slave.digest_comparison import DigestComparison
-from broker.slave.group_members import MemberAddress
-from broker.slave.remote_log import MasterRefusesError, MasterSilentError, RemoteLog
+from broker.slave.fence_repair import FenceRepair
+from broker.slave.group_members import FindMembers
 from broker.slave.repair_commands import RepairCommands
-from broker.topic.system_topics import SELF_TEST_TOPIC
 from ipc.clock import Clock
 from ipc.command_channel import CommandError
 from ipc.control_page import ControlPage
 from ipc.service_thread import FailureHandler, ServiceThread
 from remoting.body.log_verification import ReplicaComparison
-from store.commit_log_reader import CommitLogReader
 from store.control_slots import DIFFERING_CHUNKS, SCRUB_PASSES
 from store.errors import StoreError
-from store.log_fences import Fence
-from store.log_repair import REPAIR_LIMIT
-from store.lost_range import LostRange
-from store.message_codec import (
-    RecordKind,
-    check_record,
-    encode_blank,
-    read_store_timestamp,
-)
-
-if TYPE_CHECKING:
-    from broker.slave.remembered_replicas import RememberedReplicas
-    from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 
 _FIRST_MS: Final = 1_000
 _LONGEST_MS: Final = 30_000
-_FETCH_MS: Final = 60_000
-_RECORDS_BEHIND: Final = 8
 _REREAD_MS: Final = 60_000
 _REREAD_PAUSE_MS: Final = 100
-_LOST_AFTER: Final = 3
-"""How often in a row nobody has to have a range before it is taken for lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +51,23 @@ class DamageRepairService(ServiceThread):
 
     def __init__(
         self,
-        members: Callable[[], list[MemberAddress] | None],
-        client: RemotingClient,
-        reader: CommitLogReader,
+        members: FindMembers,
+        repair: FenceRepair,
         commands: RepairCommands,
         comparison: DigestComparison,
         page: ControlPage,
         clock: Clock,
         *,
-        claim: Callable[[bytes], None] = lambda _data: None,
-        replicas: RememberedReplicas | None = None,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """members: the other members of the group (GroupMembers). reader: not shared. claim: gets
-        the records that come back, before they do: their queue offsets are theirs. Raises
-        TimeoutError. replicas: what a master knows of its own; None on a slave, which waits for
-        its master."""
+        """members: the other members of the group (GroupMembers)."""
         super().__init__("DamageRepairService", on_failure=on_failure)
         self._members = members
-        self._client = client
-        self._reader = reader
+        self._repair = repair
         self._commands = commands
         self._comparison = comparison
         self._counters = page.counters
         self._clock = clock
-        self._claim = claim
-        self._replicas = replicas
-        self._nobody_has: dict[int, int] = {}
-        """Start of a fence: how often in a row no replica reached as far. Only for fences."""
         self._pause_ms = _FIRST_MS
         self._lock: Final = threading.Lock()
         self._state = ComparisonState()
@@ -129,10 +92,7 @@ class DamageRepairService(ServiceThread):
     def step(self) -> None:
         """Try every fence once, compare if that is due, then rest; longer each time that nothing
         helps."""
-        fences = list(self._reader.fences)
-        self._nobody_has = {f.start: self._nobody_has.get(f.start, 0) for f in fences}
-        repaired = sum(map(self._repair, fences))
-        if not fences or repaired or any(self._nobody_has.values()):
+        if self._repair.try_all(lambda: self.stopped):
             self._pause_ms = _FIRST_MS
         else:
             self._pause_ms = min(2 * self._pause_ms, _LONGEST_MS)
@@ -174,114 +134,3 @@ class DamageRepairService(ServiceThread):
             if self._clock.monotonic_ms() > deadline_ms:
                 return
             self.wait_for_running(_REREAD_PAUSE_MS)
-
-    # -- fences --------------------------------------------------------------------------------
-
-    def _repair(self, fence: Fence) -> bool:
-        """True when the fence is lifted."""
-        if fence.end - fence.start > REPAIR_LIMIT or self.stopped:
-            return False
-        members = self._members() or []
-        ending_before: list[MemberAddress] = []
-        for member in members:
-            who = f"broker {member.broker_id} at"
-            try:
-                other = RemoteLog(self._client, member.address, self._clock, _FETCH_MS, who=who)
-                data = self._fetch(other, fence)
-            except (MasterSilentError, MasterRefusesError) as error:
-                log.info("the damage at %s cannot be repaired now: %s", fence.start, error)
-                continue
-            if data is not None and self._hand_over(fence, data, f"from {member.address}"):
-                return True
-            if other.max_offset <= fence.start:
-                ending_before.append(member)
-        return self._is_lost(fence, members, ending_before) and self._give_up(fence, members)
-
-    def _is_lost(
-        self, fence: Fence, members: list[MemberAddress], ending_before: list[MemberAddress]
-    ) -> bool:
-        """Whether every replica has been seen to end before the range, several times in a row.
-        Who only says that it is one does not count."""
-        replicas = self._replicas
-        own = [] if replicas is None else [m for m in members if replicas.is_proved(m)]
-        if not own or any(member not in ending_before for member in own):
-            self._nobody_has[fence.start] = 0
-            return False
-        self._nobody_has[fence.start] += 1
-        return self._nobody_has[fence.start] >= _LOST_AFTER
-
-    def _give_up(self, fence: Fence, members: list[MemberAddress]) -> bool:
-        """Nobody has what was in the range: replace it, so that the replicas get what is behind
-        it. True when that was done."""
-        behind = self._reader.record_at(fence.end)
-        if self._replicas is None or behind is None:
-            return False
-        if missing := self._replicas.absent(members):
-            log.error(
-                "the damage %s: the available replicas end before it and cannot get what follows "
-                "it; %s may have it: start them, or delete them from known_replicas.json",
-                fence,
-                ", ".join(missing),
-            )
-            return False
-        lost = LostRange(
-            start=fence.start,
-            end=fence.end,
-            file_size=self._reader.file_size,
-            topic=SELF_TEST_TOPIC,
-            store_timestamp=read_store_timestamp(behind, 0),
-        )
-        data = lost.records()
-        if data is None:
-            log.error("the damage %s: no replica has it, and it is too small for a record", fence)
-            return False
-        return self._hand_over(fence, data, "by records without content: no replica has it")
-
-    def _fetch(self, other: RemoteLog, fence: Fence) -> bytes | None:
-        """The fence's bytes as the other log has them; None when it has other records there."""
-        if fence.start < other.min_offset or fence.end > other.max_offset:
-            return None
-        if not self._is_same_log(other, fence.end):
-            return None
-        pieces: list[bytes] = []
-        at = fence.start
-        while at < fence.end:
-            piece = self._piece(other, at, fence.end)
-            if piece is None or at + len(piece) > fence.end:
-                return None
-            pieces.append(piece)
-            at += len(piece)
-        return b"".join(pieces)
-
-    def _is_same_log(self, other: RemoteLog, phy_offset: int) -> bool:
-        """Whether a record behind the damage is the other's, too; the next one may be rotten, on
-        either side, in bytes that no check sum covers."""
-        at = phy_offset
-        for _ in range(_RECORDS_BEHIND):
-            own = self._reader.record_at(at)
-            if own is None:
-                return at == phy_offset
-            if other.record_at(at) == own:
-                return True
-            at += len(own)
-        return False
-
-    def _piece(self, other: RemoteLog, at: int, end: int) -> bytes | None:
-        """The record at `at`, or, where there is none, the blank that closes its file."""
-        record = other.record_at(at)
-        if record is not None:
-            found = check_record(record, 0, len(record), at, check_crc=True)
-            if found.kind is RecordKind.MESSAGE and found.size == len(record):
-                return record
-        left = self._reader.file_size - at % self._reader.file_size
-        return encode_blank(left).ljust(left, b"\0") if at + left <= end else None
-
-    def _hand_over(self, fence: Fence, data: bytes, how: str) -> bool:
-        try:
-            self._claim(data)
-            self._commands.put_back(fence.start, fence.end, data)
-        except (CommandError, OSError) as error:
-            log.error("the damage %s could not be repaired: %s", fence, error)
-            return False
-        log.warning("the damage %s was repaired %s", fence, how)
-        return True

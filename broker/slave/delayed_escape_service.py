@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from broker.out.escape_bridge import EscapedMessage, EscapeError
+from broker.out.escape_bridge import EscapeBridge, EscapeError
 from broker.schedule.due_message import read_due_message
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import SCHEDULE_TOPIC
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
@@ -36,27 +37,6 @@ _PER_LEVEL: Final = 64
 """Messages of one level before the next one has its turn."""
 
 
-class DelayedMessages(Protocol):
-    """The part of StoreAccess used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets."""
-
-    def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(phy_offset, size, wall clock ms of the delivery); None: its record is lost. Raises
-        QueueDamagedError: it is being rebuilt."""
-
-    def record_at(self, phy_offset: int) -> bytes | None:
-        """The record."""
-
-
-class Bridge(Protocol):
-    """EscapeBridge."""
-
-    def put(self, message: EscapedMessage) -> None:
-        """Store a message at another broker. Raises EscapeError."""
-
-
 class DelayedEscapeService(ServiceThread):
     """See the module. Owned by: its thread."""
 
@@ -64,9 +44,9 @@ class DelayedEscapeService(ServiceThread):
         self,
         may_deliver: Callable[[], bool],
         delay_level_ms: Mapping[int, int],
-        messages: DelayedMessages,
+        messages: StoreAccess,
         progress: ScheduleOffsetManager,
-        bridge: Bridge,
+        bridge: EscapeBridge,
         clock: Clock,
         *,
         on_failure: FailureHandler | None = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ class MemberAddress:
     def ip(self) -> str:
         """The address without the port."""
         return self.address.rpartition(":")[0]
+
+
+FindMembers = Callable[[], list[MemberAddress] | None]
+"""The other members of the group; None: nobody knows (GroupMembers.fetch_member_ips)."""
 
 
 class GroupMembers:

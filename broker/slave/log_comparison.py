@@ -2,7 +2,7 @@
 
 Runs in process `remoting` of a slave, for MasterInspector, and of a master that verifies a slave's
 claim (replica_verification). Reads the local log files and fetches single records from the other
-broker, "the master", through a Protocol; makes no decisions. Two logs that agree at a record agree
+broker, "the master", through RemoteLog; makes no decisions. Two logs that agree at a record agree
 before it: a record contains its physical offset, its time and its queue offset, so no other log has
 the same bytes there. The last record therefore tells whether the logs match, and a binary search
 (over the files' first records, then over the records of one file) finds the last common record.
@@ -10,9 +10,9 @@ the same bytes there. The last record therefore tells whether the logs match, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from store.commit_log_reader import CommitLogReader
 from store.errors import QueueDamagedError
@@ -27,41 +27,13 @@ from store.message_codec import (
 )
 from store.record_arrays import Int64Array, walk_records
 
+if TYPE_CHECKING:
+    from broker.slave.remote_log import RemoteLog
+    from broker.store_access.store_access import StoreAccess
+
 _QUEUES_ASKED: Final = 512
 _QUEUES_SEARCHED: Final = 32
 _LONGEST_REST: Final = 1 << 20
-
-
-class MasterLog(Protocol):
-    """Access to the master's log. `record_at` may raise the implementation's errors."""
-
-    @property
-    def min_offset(self) -> int:
-        """The start of the log."""
-
-    @property
-    def max_offset(self) -> int:
-        """The end of the log."""
-
-    def record_at(self, phy_offset: int) -> bytes | None:
-        """The whole record or blank that starts at this offset; None if there is none."""
-
-
-class QueueTable(Protocol):
-    """The part of QueueTableReader used here."""
-
-    def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """(topic, queueId, row) of every queue."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets."""
-
-
-class QueueUnits(Protocol):
-    """The part of StoreAccess used here."""
-
-    def unit_at(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-        """(phy_offset, size, tags code) of a queue entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,29 +122,29 @@ class OwnLog:
         return position if found.kind is RecordKind.MESSAGE else 0
 
 
-def newest_queued_offset(table: QueueTable, units: QueueUnits) -> int:
+def newest_queued_offset(store: StoreAccess) -> int:
     """The largest physical offset among the newest entries of a few hundred queues; 0 if none."""
-    queues = [(topic, queue_id) for topic, queue_id, _row in table]
+    queues = list(store.queues())
     step = -(-len(queues) // _QUEUES_ASKED) or 1
     newest = 0
     for topic, queue_id in queues[::step]:
-        low, high = table.offsets(topic, queue_id)
-        unit = _unit_at(units, topic, queue_id, high - 1) if high > low else None
+        low, high = store.offsets(topic, queue_id)
+        unit = _unit_at(store, topic, queue_id, high - 1) if high > low else None
         if unit is not None:
             newest = max(newest, unit[0])
     return newest
 
 
-def queued_offset_before(table: QueueTable, units: QueueUnits, limit: int) -> int:
+def queued_offset_before(store: StoreAccess, limit: int) -> int:
     """The largest physical offset below `limit` among the entries of some queues; 0 if none."""
-    queues = [(topic, queue_id) for topic, queue_id, _row in table]
+    queues = list(store.queues())
     step = -(-len(queues) // _QUEUES_SEARCHED) or 1
     newest = 0
     for topic, queue_id in queues[::step]:
-        low, high = table.offsets(topic, queue_id)
+        low, high = store.offsets(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
-            unit = _unit_at(units, topic, queue_id, middle)
+            unit = _unit_at(store, topic, queue_id, middle)
             if unit is not None and unit[0] < limit:
                 newest, low = max(newest, unit[0]), middle + 1
             else:
@@ -181,11 +153,11 @@ def queued_offset_before(table: QueueTable, units: QueueUnits, limit: int) -> in
 
 
 def _unit_at(
-    units: QueueUnits, topic: str, queue_id: int, queue_offset: int
+    store: StoreAccess, topic: str, queue_id: int, queue_offset: int
 ) -> tuple[int, int, int] | None:
     """None, too, for a damaged one: it is only where to look first."""
     try:
-        return units.unit_at(topic, queue_id, queue_offset)
+        return store.unit_at(topic, queue_id, queue_offset)
     except QueueDamagedError:
         return None
 
@@ -193,7 +165,7 @@ def _unit_at(
 # -- comparing ---------------------------------------------------------------------------------
 
 
-def has_same_end(own: OwnLog, master: MasterLog) -> bool:
+def has_same_end(own: OwnLog, master: RemoteLog) -> bool:
     """Whether the end of the local log equals the master's bytes there. The local log must not be
     longer.
 
@@ -222,7 +194,7 @@ def _is_blank(data: bytes) -> bool:
     return len(data) >= BLANK_SIZE and SIZE_AND_MAGIC.unpack_from(data)[1] == MAGIC_BLANK
 
 
-def find_common_end(own: OwnLog, master: MasterLog) -> int:
+def find_common_end(own: OwnLog, master: RemoteLog) -> int:
     """The end of the last record that both logs have at the same offset; -1 if there is none.
 
     Needs about log2(files) + log2(records of a file) requests to the master.

@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.slave.log_comparison import (
     OwnLog,
-    QueueTable,
-    QueueUnits,
     find_common_end,
     has_same_end,
     newest_queued_offset,
@@ -40,6 +38,7 @@ from ipc.clock import Clock
 from store.commit_log_reader import CommitLogReader
 
 if TYPE_CHECKING:
+    from broker.store_access.store_access import StoreAccess
     from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
@@ -87,8 +86,7 @@ class MasterInspector:
         self,
         client: RemotingClient,
         reader: CommitLogReader,
-        table: QueueTable,
-        units: QueueUnits,
+        store: StoreAccess,
         clock: Clock,
         *,
         own_addresses: Collection[str],
@@ -103,8 +101,7 @@ class MasterInspector:
         """
         self._client = client
         self._reader = reader
-        self._table = table
-        self._units = units
+        self._store = store
         self._clock = clock
         self._own_addresses = frozenset(own_addresses)
         self._has_name_servers = has_name_servers
@@ -245,9 +242,7 @@ class MasterInspector:
             verdict, text = judged
             start = facts.min_offset if verdict is Verdict.START_AT else own_max
             return {"verdict": verdict, "text": text, "start_offset": start}
-        own = OwnLog(
-            self._reader, own_min, own_max, lambda: newest_queued_offset(self._table, self._units)
-        )
+        own = OwnLog(self._reader, own_min, own_max, lambda: newest_queued_offset(self._store))
         if judged is None and has_same_end(own, master):
             text = "the last record matches the master's"
             return {"verdict": Verdict.GO, "text": text, "start_offset": own_max}

@@ -12,8 +12,7 @@ import logging
 from typing import Final
 
 from broker.json_config_manager import parse_object
-from broker.out.broker_outer_api import BrokerAnswerError
-from broker.slave.remote_log import TableSource
+from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
 from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from remoting.body.message_request_mode import MessageRequestModeSerializeWrapper
 from remoting.errors import RemotingError
@@ -27,7 +26,7 @@ _TIMEOUT_MS: Final = 3_000
 class MessageRequestModeSynchronize:
     """See the module. Owned by: the thread of SlaveSynchronize."""
 
-    def __init__(self, api: TableSource, modes: MessageRequestModeManager) -> None:
+    def __init__(self, api: BrokerOuterAPI, modes: MessageRequestModeManager) -> None:
         self._api = api
         self._modes = modes
         self._last_problem = ""

@@ -22,7 +22,7 @@ import threading
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -57,15 +57,6 @@ _TIMES: Final = ("masterAskedAt", "masterSilentSince", "tablesCopiedAt", "writte
 _LAST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999: no later time can be shown."""
 _LARGEST: Final = 2**63 - 1
-
-
-class KnowsMaster(Protocol):
-    """The part of MasterInspector used here."""
-
-    @property
-    def master_address(self) -> str | None:
-        """The master's remoting "ip:port"."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,11 +227,11 @@ class ReplicaJournal:
         )
         return replace(found, lagBytes=found.lacks() or 0)
 
-    def tick(self, master: KnowsMaster) -> None:
+    def tick(self, address: str | None) -> None:
         """Write the state, then poll the end of the master's log; the local log has until the next
-        tick to reach it. Scheduled executor; does not wait for the response."""
+        tick to reach it. address: the master's remoting "ip:port". Scheduled executor; does not
+        wait for the response."""
         self._write()
-        address = master.master_address
         if address is None:
             return
 

@@ -9,7 +9,7 @@ the bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ipc.clock import Clock
 from remoting.body.kv_table import KVTable
@@ -21,6 +21,7 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
 if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
     from remoting.remoting_client import RemotingClient
 
 _REQUEST_MS: Final = 3_000
@@ -47,24 +48,17 @@ class MasterRefusesError(Exception):
     """The master responded with an error (access control, an internal error)."""
 
 
-class TableSource(Protocol):
-    """The part of BrokerOuterAPI used here."""
-
-    def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
-        """A table of another broker. Raises RemotingError, BrokerAnswerError."""
-
-
 def runtime_request() -> RemotingCommand:
     """28."""
     return RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
-def fetch_log_end(source: TableSource, address: str, timeout_ms: int) -> int:
+def fetch_log_end(api: BrokerOuterAPI, address: str, timeout_ms: int) -> int:
     """Where the log of the broker at "ip:port" ends now (28). What it said of itself before rests
     on records below.
 
     Raises RemotingError, BrokerAnswerError, ValueError."""
-    body = source.get_table(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms)
+    body = api.get_table(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms)
     try:
         return read_bounds(body or b"").max_offset
     except ValueError as error:
@@ -101,7 +95,7 @@ def read_bounds(body: bytes) -> MasterFacts:
 
 
 class RemoteLog:
-    """Another broker's log, read over its remoting port. Implements MasterLog.
+    """Another broker's log, read over its remoting port.
 
     Raises MasterSilentError, MasterRefusesError.
     """

@@ -15,15 +15,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.slave.group_members import MemberAddress
+from broker.slave.group_members import FindMembers, MemberAddress
 from broker.slave.log_comparison import (
     OwnLog,
     Piece,
-    QueueTable,
-    QueueUnits,
     is_same,
     queued_offset_before,
 )
@@ -32,6 +29,7 @@ from ipc.clock import Clock
 from store.commit_log_reader import CommitLogReader
 
 if TYPE_CHECKING:
+    from broker.store_access.store_access import StoreAccess
     from remoting.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
@@ -45,11 +43,10 @@ class ReplicaVerification:
 
     def __init__(
         self,
-        members: Callable[[], list[MemberAddress] | None],
+        members: FindMembers,
         client: RemotingClient,
         reader: CommitLogReader,
-        table: QueueTable,
-        units: QueueUnits,
+        store: StoreAccess,
         clock: Clock,
     ) -> None:
         """members: the other members of the group (GroupMembers). reader: not shared with
@@ -57,8 +54,7 @@ class ReplicaVerification:
         self._members = members
         self._client = client
         self._reader = reader
-        self._table = table
-        self._units = units
+        self._store = store
         self._clock = clock
         self._lock = threading.Lock()
 
@@ -97,7 +93,7 @@ class ReplicaVerification:
             reader,
             reader.min_phy_offset,
             end,
-            lambda: queued_offset_before(self._table, self._units, end),
+            lambda: queued_offset_before(self._store, end),
         )
         return own.last_record()
 

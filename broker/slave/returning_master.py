@@ -23,13 +23,12 @@ from typing import Final
 
 from broker.json_config_manager import parse_object
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
-from broker.out.broker_outer_api import BrokerAnswerError
+from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
 from broker.schedule.schedule_offset_manager import (
     ScheduleOffsetManager,
     parse_delay_offset_table,
 )
-from broker.slave.group_members import MemberAddress
-from broker.slave.remote_log import TableSource
+from broker.slave.group_members import FindMembers, MemberAddress
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingError
 from remoting.request_code import RequestCode
@@ -46,8 +45,8 @@ class ReturningMaster:
 
     def __init__(
         self,
-        members: Callable[[], list[MemberAddress] | None],
-        api: TableSource,
+        members: FindMembers,
+        api: BrokerOuterAPI,
         offsets: ConsumerOffsetManager,
         max_offset: Callable[[str, int], int],
         *,

@@ -10,22 +10,10 @@ by any thread. Follows SlaveSynchronize of RocketMQ, except for these rules:
   data versions.
 - Nothing is copied from a broker that is not known to be our master (trusted_master.py), or whose
   log was not compared with the local one.
-- If topics disappear between two responses of the same master, within one run of this process,
-  their queues are deleted here; for topics and groups, so are the offsets, except those that the
-  master still has. This requires a higher data version: a master that was restored with an older or
-  empty table never deletes anything here, and a new master deletes nothing that it has not listed
-  before. Queues are deleted once the local log has reached the offset where the master's ended at
-  that time, since records that arrive later would recreate them.
-- Consumer offsets and delay offsets rest on records of the master's log: a popped message's offset
-  on its check point, a delay level's on what was delivered. They may be ahead of the local log, so
-  a copied table counts once the local log has reached where the master's ended after the table was
-  taken (28; Java answers it, too), and its age counts from when it was asked for. Until then it
-  waits, and no other is fetched: each newer one would wait for more. A new link ends the wait.
-  RocketMQ takes both at once, and a slave that is promoted then passes over messages.
-- Consumer offsets: see `merged_offset`. The master's previous table is dropped when a round fails
-  and when the master changes, so that a master that returns after a crash with slightly old offsets
-  does not look like a reset. After a cut of the local log the master's offsets replace ours, until
-  every table was copied once (cut_log.py); that a Java master has none at all says so, too.
+- What topics and groups that disappear take with them: topic_group_synchronize.py.
+- Offsets rest on records, so they wait for the local log, and their age counts from when they were
+  asked for: offset_synchronize.py. Until a table counts no other is fetched: each newer one would
+  wait for more. A new link ends the wait.
 
 Limitations: it does not detect a topic that was deleted and recreated between two rounds, or
 deletions while this process was down or followed another master. Such queues are kept and logged,
@@ -37,109 +25,52 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Final
 
-from broker.json_config_manager import JsonConfigManager, parse_object
-from broker.offset.consumer_offset_manager import ConsumerOffsetManager, parse_offset_table
 from broker.out.broker_outer_api import BrokerAnswerError
-from broker.schedule.schedule_offset_manager import ScheduleOffsetManager, parse_delay_offset_table
 from broker.settings.broker_config import BrokerConfig
 from broker.slave.cut_log import CutLog
-from broker.slave.remote_log import TableSource, fetch_log_end
-from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
-from broker.subscription.subscription_group_manager import SubscriptionGroupManager
-from broker.topic.topic_config_manager import TopicConfigManager
-from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
+from broker.slave.offset_synchronize import AwaitedTable, OffsetSynchronize
+from broker.slave.sync_kind import SyncKind
+from broker.slave.sync_status import TROUBLE, SlaveSyncError, SyncStatus, SyncStatuses
+from broker.slave.topic_group_synchronize import TopicGroupSynchronize
 from ipc.clock import Clock
-from ipc.command_channel import CommandError
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
-from remoting.body.subscription_group_config import SubscriptionGroupWrapper
-from remoting.body.topic_config import TopicConfigSerializeWrapper
-from remoting.errors import RemotingError, RequestError
-from remoting.request_code import RequestCode
-from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET
+from remoting.errors import RemotingError
+from store.control_slots import MAX_PHY_OFFSET
 
 log = logging.getLogger(__name__)
-
-TIMEOUT_MS: Final = 3_000
-"""Timeout of each request, as in RocketMQ."""
 
 _LOOK_MS: Final = 100
 """How often it is looked whether the local log has come to where a waiting table counts."""
 
-VIP_DISTANCE: Final = 2
-"""The VIP port is the main port minus this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncStatus:
-    """Status of one kind. Times are wall clock ms, 0 = never."""
-
-    last_success_ms: int = 0
-    """When the table that counts now was asked for."""
-    failures: int = 0
-    last_error_ms: int = 0
-    last_error: str | None = None
-    """The last failure, kept after a recovery; last_success_ms is later in that case."""
-
-
-class SlaveSyncError(Exception):
-    """A table was copied, but not all resulting changes could be made."""
-
-
-_TROUBLE: Final = (
-    RemotingError,
-    BrokerAnswerError,
-    RequestError,
-    ValueError,
-    CommandError,
-    OSError,
-    SlaveSyncError,
-)
-"""Errors of the network, of another broker's response, of process `store` and of the disk."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A copied table that counts once the local log has reached `log_end`."""
+    """A table of offsets for which the local log is not far enough yet."""
 
-    log_end: int
-    """Where the master's log ended after the table was taken."""
+    table: AwaitedTable
     asked_ms: int
     """Wall clock, before the table was asked for."""
     link: int
     """Which link it was asked for under: a master that was started anew may have another log."""
-    take: Callable[[], None]
-    """Put it in force and save it."""
 
 
-@dataclass(slots=True)
-class _Followed:
-    """The names in the master's last response, and the cleanup still to be done."""
+@dataclass(frozen=True, slots=True)
+class MasterChecks:
+    """Whether a broker is one to copy from.
 
-    names: set[str] = field(default_factory=set)
-    counter: int = 0
-    """The counter of its data version."""
-    gone: set[str] = field(default_factory=set)
-    """Deleted names whose consumer offsets have not been removed yet."""
+    find_objection: why nothing is taken from the broker at "ip:port"; see TrustedMaster.
+    compare_logs compares the master's log with the local one and reports the result through
+    `logs_compared`; it may take seconds. on_silence: the master did not respond in a round; must
+    not block.
+    """
 
-    def take(self, names: set[str], counter: int, vanished: set[str], what: str) -> set[str]:
-        """Record the master's current names; returns which of `vanished` it has really deleted."""
-        deleted = self.names & vanished if counter > self.counter else set()
-        if vanished - deleted:
-            log.warning(
-                "%s %s: not on the master (data version %s, seen before: %s), removed from the "
-                "table; existing data is kept (for queues, see mqadmin cleanUnusedTopic)",
-                what,
-                sorted(vanished - deleted),
-                counter,
-                self.counter,
-            )
-        self.names, self.counter = names, counter
-        self.gone = (self.gone | deleted) - names
-        return deleted
+    find_objection: Callable[[str], str | None]
+    compare_logs: Callable[[], None]
+    on_silence: Callable[[], None] = lambda: None
 
 
 class SlaveSynchronize:
@@ -150,40 +81,21 @@ class SlaveSynchronize:
     def __init__(
         self,
         own_address: str,
-        api: TableSource,
-        *,
-        topics: TopicConfigManager,
-        mappings: TopicQueueMappingManager,
-        offsets: ConsumerOffsetManager,
-        delay_offsets: ScheduleOffsetManager,
-        groups: SubscriptionGroupManager,
-        delete_topic_queues: Callable[[str], None],
-        compare_logs: Callable[[], None],
-        find_objection: Callable[[str], str | None],
+        known: TopicGroupSynchronize,
+        offsets: OffsetSynchronize,
         cut_log: CutLog,
+        checks: MasterChecks,
         page: ControlPage,
         clock: Clock,
-        on_silence: Callable[[], None] = lambda: None,
-        and_then: Callable[[str], None] | None = None,
     ) -> None:
-        """`own_address`: brokerIP1:listenPort. `delete_topic_queues` raises CommandError.
-
-        `find_objection`: why nothing is taken from the broker at "ip:port"; see TrustedMaster.
-        `compare_logs` compares the master's log with the local one and reports the result through
-        `logs_compared`; it may take seconds. `on_silence`: the master did not respond in a round;
-        must not block. `and_then`: called with the master's address at the
-        end of each round if the logs match; must not raise.
-        """
+        """`own_address`: brokerIP1:listenPort."""
         self._own_address = own_address
-        self._api = api
-        self._topics = topics
-        self._mappings = mappings
+        self._known = known
         self._offsets = offsets
-        self._delay_offsets = delay_offsets
-        self._groups = groups
-        self._delete_topic_queues = delete_topic_queues
-        self._compare_logs = compare_logs
-        self._find_objection = find_objection
+        self._cut_log = cut_log
+        self._find_objection = checks.find_objection
+        self._compare_logs = checks.compare_logs
+        self._on_silence = checks.on_silence
         self._distrust: str | None = None
         """Why this round takes nothing from the master."""
         self._is_complete = False
@@ -192,9 +104,9 @@ class SlaveSynchronize:
         """Whether a round was asked for since the last one began."""
         self._is_silent = False
         """Whether the master did not respond in this round."""
-        self._on_silence = on_silence
-        self._cut_log = cut_log
-        self._and_then = and_then
+        self.also_copied: Final[list[Callable[[str], None]]] = []
+        """Called with the master's address at the end of each round if the logs match; must not
+        raise. Filled before the start."""
         self._executor: ScheduledExecutor | None = None
         self._counters = page.counters
         self._clock = clock
@@ -204,24 +116,12 @@ class SlaveSynchronize:
         self._looked_at: str | None = None
         """The master whose log was compared with the local one, or found not comparable."""
         self._objection: str | None = None
-        self._known_topics = _Followed()
-        self._known_groups = _Followed()
-        self._queues_to_delete: dict[str, int | None] = {}
-        """Topics to the offset that the local log must reach first; None: not known yet."""
-        self._seen_offsets: dict[str, dict[int, int]] = {}
         self._waiting: dict[SyncKind, _Waiting] = {}
         self._links = 0
         """How many links to a master have opened."""
         self._is_looking = False
         """Whether a look at what waits is scheduled."""
-        # The page outlives this process, so counting continues.
-        self._status = {
-            kind: SyncStatus(
-                last_success_ms=self._counters[SLAVE_SYNC_SUCCESS + kind],
-                failures=self._counters[SLAVE_SYNC_FAILURES + kind],
-            )
-            for kind in SyncKind
-        }
+        self._statuses = SyncStatuses(self._counters, clock)
 
     # -- notifications ---------------------------------------------------------------------------
 
@@ -280,7 +180,7 @@ class SlaveSynchronize:
 
     def status(self) -> dict[SyncKind, SyncStatus]:
         """The status of each kind."""
-        return self._status.copy()
+        return self._statuses.copy()
 
     # -- one round ------------------------------------------------------------------------------
 
@@ -311,17 +211,21 @@ class SlaveSynchronize:
         if master != self._looked_at and self._distrust is None:
             self._compare_logs()
         for kind, sync in (
-            (SyncKind.TOPICS, self._sync_topics),
-            (SyncKind.CONSUMER_OFFSETS, self._fetch_consumer_offsets),
-            (SyncKind.DELAY_OFFSETS, self._fetch_delay_offsets),
-            (SyncKind.SUBSCRIPTION_GROUPS, self._sync_groups),
+            (SyncKind.TOPICS, self._known.sync_topics),
+            (SyncKind.CONSUMER_OFFSETS, self._offsets.fetch_consumer_offsets),
+            (SyncKind.DELAY_OFFSETS, self._offsets.fetch_delay_offsets),
+            (SyncKind.SUBSCRIPTION_GROUPS, self._known.sync_groups),
         ):
             if master == self._master:
                 self._sync(kind, sync, master)
         if self._is_silent:
             self._on_silence()
-        if self._and_then is not None and master == self._master and self._belongs(master):
-            self._and_then(master)
+        if master == self._master and self._belongs(master):
+            self._copy_others(master)
+
+    def _copy_others(self, master: str) -> None:
+        for copy in self.also_copied:
+            copy(master)
 
     def _belongs(self, master: str) -> bool:
         return self._distrust is None and self._objection is None and self._looked_at == master
@@ -329,25 +233,16 @@ class SlaveSynchronize:
     def _follow(self, master: str) -> None:
         """Reset the state when the master changes: another master's names do not apply to this
         one."""
-        if self._queues_to_delete:
-            log.warning(
-                "topics %s: deleted on master %s, which is no longer the master: keeping their "
-                "queues, see mqadmin cleanUnusedTopic",
-                sorted(self._queues_to_delete),
-                self._followed_master,
-            )
+        self._known.forget_master(self._followed_master)
         self._followed_master = master
-        self._known_topics, self._known_groups = _Followed(), _Followed()
-        self._queues_to_delete.clear()
-        self._seen_offsets.clear()
+        self._offsets.forget_seen()
         self._waiting.clear()
         self._cut_log.begin_copy()
 
     def _sync(
-        self, kind: SyncKind, sync: Callable[[str], Callable[[], None] | None], master: str
+        self, kind: SyncKind, sync: Callable[[str], AwaitedTable | None], master: str
     ) -> None:
-        """sync: copies a table of the master; returns how to put it in force, if that has to wait
-        for the local log."""
+        """sync: copies a table of the master; returns it if it has to wait for the local log."""
         try:
             for objection in (self._distrust, self._objection):
                 if objection is not None:
@@ -357,19 +252,18 @@ class SlaveSynchronize:
             self._take_waiting(kind, master)
             if kind not in self._waiting:
                 asked_ms, link = self._clock.now_ms(), self._links
-                take = sync(master)
-                if take is None:
+                table = sync(master)
+                if table is None:
                     self._succeeded(kind, master, asked_ms)
                 else:
-                    log_end = fetch_log_end(self._api, master, TIMEOUT_MS)
-                    self._waiting[kind] = _Waiting(log_end, asked_ms, link, take)
+                    self._waiting[kind] = _Waiting(table, asked_ms, link)
                     self._take_waiting(kind, master)
-        except _TROUBLE as error:
+        except TROUBLE as error:
             self._is_silent |= isinstance(error, RemotingError)
             if isinstance(error, RemotingError | BrokerAnswerError):
-                self._seen_offsets.clear()
+                self._offsets.forget_seen()
             self._is_complete = False
-            self._failed(kind, master, error)
+            self._statuses.failed(kind, master, error)
 
     def _take_waiting(self, kind: SyncKind, master: str) -> None:
         """Put the table that waits in force, if the local log has come so far. Raises
@@ -380,13 +274,17 @@ class SlaveSynchronize:
         if waiting.link != self._links:
             del self._waiting[kind]
             return
-        if self._counters[MAX_PHY_OFFSET] < waiting.log_end:
+        if self._counters[MAX_PHY_OFFSET] < waiting.table.log_end:
             self._is_complete = False
             self._look_later()
             return
         del self._waiting[kind]
-        waiting.take()
+        waiting.table.take()
         self._succeeded(kind, master, waiting.asked_ms)
+
+    def _succeeded(self, kind: SyncKind, master: str, asked_ms: int) -> None:
+        self._statuses.succeeded(kind, master, asked_ms)
+        self._cut_log.copied(kind)
 
     def _look_later(self) -> None:
         if self._executor is not None and not self._is_looking:
@@ -418,180 +316,6 @@ class SlaveSynchronize:
             try:
                 self._take_waiting(kind, master)
             except SlaveSyncError as error:
-                self._failed(kind, master, error)
-        if before and not self._waiting and self._and_then is not None:
-            self._and_then(master)
-
-    def _succeeded(self, kind: SyncKind, master: str, asked_ms: int) -> None:
-        old = self._status[kind]
-        self._status[kind] = replace(old, last_success_ms=asked_ms)
-        self._counters[SLAVE_SYNC_SUCCESS + kind] = asked_ms
-        self._cut_log.copied(kind)
-        if old.last_success_ms <= old.last_error_ms:
-            log.info("master %s: %s copied", master, kind.name)
-
-    def _failed(self, kind: SyncKind, master: str, error: Exception) -> None:
-        old = self._status[kind]
-        text = f"{type(error).__name__}: {error}"
-        self._status[kind] = replace(
-            old,
-            failures=old.failures + 1,
-            last_error=text,
-            last_error_ms=self._clock.now_ms(),
-        )
-        self._counters[SLAVE_SYNC_FAILURES + kind] = old.failures + 1
-        again = text == old.last_error and old.last_error_ms >= old.last_success_ms
-        log.log(
-            logging.DEBUG if again else logging.WARNING,
-            "master %s: could not copy %s, retrying in the next round (%s failures): %s",
-            master,
-            kind.name,
-            old.failures + 1,
-            text,
-        )
-
-    # -- topics and groups ----------------------------------------------------------------------
-
-    def _sync_topics(self, master: str) -> None:
-        body = self._get_topics(master)
-        if body is not None:
-            tree = parse_object(body)
-            if not tree.get("topicConfigTable") or tree.get("dataVersion") is None:
-                raise ValueError(f"{master} sent no topics or no data version: {body[:80]!r}")
-            self._take_topics(TopicConfigSerializeWrapper.from_json(tree))
-        # In this order: after a crash in between, the file still lists the deleted topics, and
-        # the next run logs that the master does not have them.
-        problems = self._delete_queues(master)
-        # The mappings first: a static topic without its mapping would be read as an ordinary one.
-        self._save(self._mappings)
-        self._save(self._topics)
-        if problems:
-            raise SlaveSyncError(f"queues of deleted topics still exist: {'; '.join(problems)}")
-
-    def _take_topics(self, wrapper: TopicConfigSerializeWrapper) -> None:
-        # Java's slave takes over the version of the mappings, not the mappings.
-        self._mappings.replace_all(
-            wrapper.topic_queue_mapping_detail_map or {}, wrapper.mapping_data_version
-        )
-        vanished = self._topics.replace_all(wrapper)
-        names = set(wrapper.topic_config_table)
-        counter = wrapper.data_version.counter
-        deleted = self._known_topics.take(names, counter, vanished, "topics")
-        waiting = {
-            topic: end for topic, end in self._queues_to_delete.items() if topic not in names
-        }
-        self._queues_to_delete = dict.fromkeys(deleted - names) | waiting
-
-    def _get_topics(self, master: str) -> bytes | None:
-        """Fetch from the VIP port, where 21 is not queued behind sends; else from the main port."""
-        code = RequestCode.GET_ALL_TOPIC_CONFIG
-        vip = vip_address(master)
-        if vip is not None:
-            try:
-                return self._api.get_table(vip, code, TIMEOUT_MS)
-            except (RemotingError, BrokerAnswerError) as error:
-                log.debug("master %s: no topics from its VIP port: %s", master, error)
-        return self._api.get_table(master, code, TIMEOUT_MS)
-
-    def _delete_queues(self, master: str) -> list[str]:
-        """Delete the queues of deleted topics, after the table has changed and all their records
-        have arrived. Failures are returned and retried in the next round."""
-        problems = []
-        try:
-            self._find_ends(master)
-        except _TROUBLE as error:
-            problems.append(f"cannot get the end of the master's log: {error}")
-        queues = self._queues_to_delete
-        dispatched = self._counters[DISPATCHED_OFFSET]
-        ready = [topic for topic, end in queues.items() if end is not None and end <= dispatched]
-        for topic in sorted(ready):
-            try:
-                self._delete_topic_queues(topic)
-            except (CommandError, OSError) as error:
-                problems.append(f"{topic}: {error}")
-            else:
-                log.info("topic %s: deleted on the master, its queues are deleted here too", topic)
-                del queues[topic]
-        return problems
-
-    def _find_ends(self, master: str) -> None:
-        """Get the end of the master's log (28) for newly deleted topics: none of their records is
-        beyond it."""
-        new = [topic for topic, end in self._queues_to_delete.items() if end is None]
-        if not new:
-            return
-        end = fetch_log_end(self._api, master, TIMEOUT_MS)
-        self._queues_to_delete.update(dict.fromkeys(new, end))
-        log.info(
-            "topics %s: deleted on the master; deleting their queues once the local log is "
-            "dispatched up to %s (now %s). If this broker stops before that, they are kept: see "
-            "mqadmin cleanUnusedTopic",
-            sorted(new),
-            end,
-            self._counters[DISPATCHED_OFFSET],
-        )
-
-    def _sync_groups(self, master: str) -> None:
-        body = self._api.get_table(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, TIMEOUT_MS)
-        if body is not None:
-            tree = parse_object(body)
-            if tree.get("subscriptionGroupTable") is None or tree.get("dataVersion") is None:
-                raise ValueError(f"{master} sent no groups or no data version: {body[:80]!r}")
-            wrapper = SubscriptionGroupWrapper.from_json(tree)
-            vanished = self._groups.replace_all(wrapper)
-            names = set(wrapper.subscription_group_table)
-            self._known_groups.take(names, wrapper.data_version.counter, vanished, "groups")
-        self._save(self._groups)
-
-    # -- offsets --------------------------------------------------------------------------------
-
-    def _fetch_consumer_offsets(self, master: str) -> Callable[[], None] | None:
-        body = self._api.get_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, TIMEOUT_MS)
-        if body is None and self._cut_log.objection is None:
-            return None
-        table = {} if body is None else parse_offset_table(parse_object(body))
-        topics, groups = self._known_topics.gone.copy(), self._known_groups.gone.copy()
-        return lambda: self._take_consumer_offsets(table, topics, groups)
-
-    def _take_consumer_offsets(
-        self, table: dict[str, dict[int, int]], topics: set[str], groups: set[str]
-    ) -> None:
-        """topics, groups: those that were gone when the table was asked for. One that came back
-        since then is none."""
-        if self._cut_log.objection is None:
-            self._offsets.merge_from_master(table, self._seen_offsets)
-        else:
-            self._offsets.replace_from_master(table)
-        # Old offsets of a row that disappears are kept: if recreated, it starts below them.
-        self._seen_offsets.update(table)
-        topics &= self._known_topics.gone
-        groups &= self._known_groups.gone
-        if topics or groups:
-            self._offsets.forget(topics, groups, keep=table)
-            self._known_topics.gone -= topics
-            self._known_groups.gone -= groups
-        self._save(self._offsets)
-
-    def _fetch_delay_offsets(self, master: str) -> Callable[[], None] | None:
-        body = self._api.get_table(master, RequestCode.GET_ALL_DELAY_OFFSET, TIMEOUT_MS)
-        if body is None and self._cut_log.objection is None:
-            return None
-        table = {} if body is None else parse_delay_offset_table(parse_object(body))
-        return lambda: self._take_delay_offsets(table)
-
-    def _take_delay_offsets(self, table: dict[int, int]) -> None:
-        self._delay_offsets.replace_all(table)
-        self._save(self._delay_offsets)
-
-    @staticmethod
-    def _save(manager: JsonConfigManager) -> None:
-        if not manager.save_if_changed():
-            raise SlaveSyncError(f"{manager.path} could not be saved, see the preceding log lines")
-
-
-def vip_address(address: str) -> str | None:
-    """The address of a broker's VIP port; None if there cannot be one."""
-    host, _, port = address.rpartition(":")
-    if not port.isdecimal() or int(port) <= VIP_DISTANCE:
-        return None
-    return f"{host}:{int(port) - VIP_DISTANCE}"
+                self._statuses.failed(kind, master, error)
+        if before and not self._waiting:
+            self._copy_others(master)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
+from conf.ip_addresses import addresses_of
 from ha.ha_config import HaConfig
 from ha.own_end import own_end
 from ha.trusted_peers import TrustedPeers
@@ -75,7 +76,6 @@ def _host(address: str) -> str:
 def _resolve(host: str) -> str | None:
     """The IP of a host; an IP needs no look-up."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return addresses_of(host)[0]
     except (OSError, UnicodeError):
         return None
-    return str(found[0][4][0])

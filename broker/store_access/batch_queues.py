@@ -15,8 +15,9 @@ from remoting.response_code import ResponseCode
 from store.batch_queue_reader import BatchQueueReader
 from store.batch_units import BatchUnit
 from store.boundary_type import BoundaryType
+from store.commit_log_reader import CommitLogReader
 from store.errors import QueueDamagedError
-from store.unit_check import LogFiles, is_right
+from store.unit_check import is_right
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ class BatchQueues:
         """See BatchQueueReader.read_units."""
         return self._reader.read_units(topic, queue_id, queue_offset, count, high)
 
-    def is_right(self, log_files: LogFiles, topic: str, queue_id: int, unit: BatchUnit) -> bool:
+    def is_right(
+        self, log_files: CommitLogReader, topic: str, queue_id: int, unit: BatchUnit
+    ) -> bool:
         """Whether `unit` names its record, or one that is gone; a wrong one is logged."""
         name, base = topic.encode(), unit.base
         if is_right(log_files, unit.phy_offset, unit.size, name, queue_id, base):
@@ -69,7 +72,7 @@ class BatchQueues:
         return False
 
     def unit_at(
-        self, log_files: LogFiles, topic: str, queue_id: int, queue_offset: int, high: int
+        self, log_files: CommitLogReader, topic: str, queue_id: int, queue_offset: int, high: int
     ) -> tuple[int, int, int]:
         """(phy_offset, size, tags code) of the record that holds `queue_offset`, an offset below
         `high`. Raises QueueDamagedError."""

@@ -14,15 +14,17 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from broker.store_access.pages_ahead import PagesAhead
 from broker.store_access.unit_block import UnitBlock
+from ipc.queue_table import QueueTableReader
+from store.commit_log_reader import CommitLogReader
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 from store.unit_check import (
-    LogFiles,
     as_units,
     count_plausible,
     count_right,
@@ -59,28 +61,14 @@ NoteDamaged = Callable[[str, int, int], None]
 """A unit cannot be used: (topic, queue id, queue offset) (DamagedQueues.report)."""
 
 
-class Generations(Protocol):
-    """The part of the queue table used here."""
-
-    def generation_of(self, topic: str, queue_id: int) -> int:
-        """Another number when the queue's files are others."""
-
-
-class LogPages(Protocol):
-    """The part of PagesAhead used here."""
-
-    def check(self, units: bytes) -> None:
-        """Raises PagesMissingError unless the records of these units are in memory."""
-
-
 class CheckedUnits:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
         self,
         read_units: ReadUnits,
-        log: LogFiles,
-        table: Generations,
+        log: CommitLogReader,
+        table: QueueTableReader,
         note_damaged: NoteDamaged,
         thread_time_ns: Callable[[], int] = time.thread_time_ns,
         monotonic_s: Callable[[], float] = time.monotonic,
@@ -103,7 +91,7 @@ class CheckedUnits:
         queue_offset: int,
         count: int,
         high: int,
-        pages: LogPages | None = None,
+        pages: PagesAhead | None = None,
     ) -> bytes:
         """Up to `count` right units from `queue_offset`, fewer before a wrong one (none if it is
         the first) and at a file's end. high: the queue's max offset, which is not reached. pages:
@@ -118,7 +106,7 @@ class CheckedUnits:
         queue_offset: int,
         count: int,
         high: int,
-        pages: LogPages | None = None,
+        pages: PagesAhead | None = None,
     ) -> UnitBlock:
         """A block that has what `read` gives."""
         generation = self._table.generation_of(topic, queue_id)
@@ -133,7 +121,7 @@ class CheckedUnits:
         return self._check_block(place, count, ahead, generation, raw, pages)
 
     def find_long_block(
-        self, topic: str, queue_id: int, queue_offset: int, high: int, pages: LogPages | None
+        self, topic: str, queue_id: int, queue_offset: int, high: int, pages: PagesAhead | None
     ) -> UnitBlock | None:
         """A block with the unit at `queue_offset`, if that is right, and with those behind it: for
         who looks at one after the other, and does not know how far. None where the records lie so
@@ -171,7 +159,7 @@ class CheckedUnits:
         ahead: int,
         generation: int,
         raw: bytes,
-        pages: LogPages | None,
+        pages: PagesAhead | None,
     ) -> UnitBlock:
         """The right units at the start of `raw`, of which `count` are wanted now. ahead: how many
         were asked for."""
@@ -203,7 +191,7 @@ class CheckedUnits:
         count: int,
         codes: frozenset[int] | None,
         limit: int,
-        pages: LogPages | None = None,
+        pages: PagesAhead | None = None,
     ) -> bytes:
         """Up to `count` units from `queue_offset`, fewer before one that cannot be right. Of those
         with a tag code in `codes` (None: all) the first `limit` are checked, and the units end
@@ -219,7 +207,7 @@ class CheckedUnits:
         count: int,
         codes: frozenset[int] | None,
         limit: int,
-        pages: LogPages | None = None,
+        pages: PagesAhead | None = None,
     ) -> tuple[bytes, NDArray[np.int64]]:
         """What `read_filtered` gives, and the numbers in it of the units with these tags; with a
         limit of 0 they are not looked for."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Final, Protocol
+from typing import Final
 
 from ipc.clock import Clock
-from ipc.command_channel import CommandError
+from ipc.command_channel import CommandClient, CommandError
 from ipc.service_thread import ServiceThread
 from store.rebuild_consume_queue_service import REBUILD_QUEUE
 
@@ -27,17 +27,10 @@ Place = tuple[str, int, int]
 """Topic, queue id, queue offset."""
 
 
-class Commands(Protocol):
-    """The part of CommandClient used here."""
-
-    def call(self, command: str, timeout_ms: int, **arguments: object) -> object:
-        """Send and await the answer. Raises CommandError."""
-
-
 class DamagedQueues(ServiceThread):
     """See the module. Guarded by: its own lock."""
 
-    def __init__(self, commands: Commands, clock: Clock) -> None:
+    def __init__(self, commands: CommandClient, clock: Clock) -> None:
         super().__init__("DamagedQueues")
         self._commands = commands
         self._clock = clock

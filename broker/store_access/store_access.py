@@ -1,39 +1,28 @@
-"""StoreAccess: the processors' access to the store, through shared memory and mapped files.
+"""StoreAccess: the processors' reads of the store, through shared memory and mapped files.
 
-Implements the protocols of broker/store_access/store_protocols.py in the `remoting` process. Called
-by pool threads: one lock guards its own readers of commit log, consumequeue and index (the loop has
-separate readers). Commands go to process `store` over the command channel. Knows no request code.
+In process `remoting`. Called by pool threads: one lock guards its own readers of commit log,
+consumequeue and index (the loop has separate readers). What it returns are copies. Knows no request
+code.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import NoteDamaged
-from ipc.command_channel import CommandClient
 from ipc.queue_table import QueueTableReader
 from store.boundary_type import BoundaryType
 from store.commit_log_reader import CommitLogReader
 from store.errors import QueueDamagedError
 from store.generation_aware_reader import GenerationAwareReader
-from store.index_service import QueryOffsetResult
-from store.lmq_places import is_lmq
 from store.stored_units import CQ_UNIT, PRE_BLANK_SIZE
 from store.unit_check import is_right
 
-_COMMAND_TIMEOUT_MS: Final = 4_000
-
-
-class IndexReader(Protocol):
-    """The part of the index used here."""
-
-    def query(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
-    ) -> QueryOffsetResult:
-        """Physical offsets, last timestamp, last physical offset."""
+if TYPE_CHECKING:
+    from store.index_service import IndexReader
 
 
 class StoreAccess:
@@ -45,36 +34,31 @@ class StoreAccess:
         log: CommitLogReader,
         units: GenerationAwareReader,
         index: IndexReader,
-        commands: CommandClient,
         note_damaged: NoteDamaged,
         batch: BatchQueues,
         *,
         memory_limit: int,
-        before_delete: Callable[[str], int],
-        after_delete: Callable[[str, bool], None],
     ) -> None:
         """note_damaged: hears of wrong units. memory_limit: bytes behind the log's end that count
-        as "in memory".
-
-        before_delete blocks a topic's sends and returns the log's end; after_delete (topic, whether
-        its queues were deleted) unblocks them. Both act on the loop.
-        """
+        as "in memory"."""
         self._table = table
         self._log = log
         self._units = units
         self._index = index
-        self._commands = commands
         self._note_damaged = note_damaged
         self._batch = batch
         self._memory_limit = memory_limit
-        self._before_delete = before_delete
-        self._after_delete = after_delete
         self._lock = threading.Lock()
 
-    # -- QueueOffsets --------------------------------------------------------------------------
+    # -- queues --------------------------------------------------------------------------------
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of every queue that has or had messages."""
+        return ((topic, queue_id) for topic, queue_id, _row in self._table)
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets; (0, 0) for an unknown queue."""
+        """(min, max) queue offsets; max is the next one to be written. (0, 0) for an unknown
+        queue."""
         return self._table.offsets(topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -88,7 +72,7 @@ class StoreAccess:
         with self._lock:
             return self._table.queue_ids(topic)
 
-    # -- MessageReader -------------------------------------------------------------------------
+    # -- records and their units ---------------------------------------------------------------
 
     @property
     def min_phy_offset(self) -> int:
@@ -164,8 +148,7 @@ class StoreAccess:
                 timestamp_ms,
                 low,
                 high,
-                self._log.store_timestamp_at,
-                min_phy_offset=self._log.min_phy_offset,
+                self._log,
                 check=check,
                 boundary=boundary,
             )
@@ -177,7 +160,8 @@ class StoreAccess:
     def query_index(
         self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
     ) -> tuple[list[int], int, int]:
-        """Messages with `key`, by hash; then the last time and offset in the index."""
+        """Physical offsets of messages with `key` (by hash, so other keys may match too) stored in
+        [begin_ms, end_ms], then the last time and the last offset in the index."""
         with self._lock:
             found = self._index.query(topic, key, max_num, begin_ms, end_ms)
         return (
@@ -185,37 +169,3 @@ class StoreAccess:
             found.index_last_update_timestamp,
             found.index_last_update_phy_offset,
         )
-
-    # -- StoreCommands -------------------------------------------------------------------------
-
-    def delete_topic_queues(self, topic: str) -> None:
-        """Delete every consume queue of `topic`; raises CommandError.
-
-        Existing records of the topic are dispatched first, so that they do not recreate the queues.
-        Sends are blocked meanwhile; the next one starts at queue offset 0.
-        """
-        barrier = self._before_delete(topic)
-        deleted = False
-        try:
-            self._commands.call("delete_topic", _COMMAND_TIMEOUT_MS, topic=topic, barrier=barrier)
-            deleted = True
-        finally:
-            self._after_delete(topic, deleted)
-
-    def clean_unused_topic(self, retained: Sequence[str]) -> None:
-        """Delete the queues of topics that are not in `retained`, but for light queues, which are
-        in no table; raises CommandError.
-
-        The list may be long, so the queues to be deleted are determined here and sent one by one.
-        """
-        keep = set(retained)
-        for topic in {name for name, _, _ in self._table if not is_lmq(name)} - keep:
-            self.delete_topic_queues(topic)
-
-    def clean_expired_consume_queue(self) -> None:
-        """Delete queue files below the commit log's start; raises CommandError."""
-        self._commands.call("clean_consume_queue", _COMMAND_TIMEOUT_MS)
-
-    def delete_expired_commit_log(self) -> None:
-        """Delete expired commit log files now; raises CommandError."""
-        self._commands.call("clean_commit_log", _COMMAND_TIMEOUT_MS)

@@ -1,10 +1,10 @@
-"""The slot of the control page that says whether the broker serves.
+"""The slots of the control page that say whether the broker serves, and whether it stops.
 
-Written by process `remoting`; the supervisor reads it, and takes it back when the store is opened
-anew. A constant only.
+The supervisor takes both back when the store is opened anew. Constants only.
 
-    slot  meaning
-    48    1 once process `remoting` serves requests
+    slot  writer      meaning
+    48    remoting    1 once it serves requests
+    51    supervisor  1 when `remoting` and `ha` have ended and it asks `store` to stop
 """
 
 from __future__ import annotations
@@ -14,3 +14,4 @@ from typing import Final
 from ipc.control_page import claim_slots
 
 REMOTING_READY: Final = claim_slots("remoting_ready", 48)
+WRITERS_STOPPED: Final = claim_slots("writers_stopped", 51)

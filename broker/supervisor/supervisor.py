@@ -21,7 +21,6 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -29,8 +28,9 @@ import msgspec
 
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN
 from broker.supervisor.child_state import QUICK_DEATHS, ChildSpec, ChildState
-from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.control_slots import REMOTING_READY, WRITERS_STOPPED
 from broker.supervisor.forked_process import ForkedProcess, fork_child, may_fork
+from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.process_progress import progress_of
 from conf.errors import EXIT_CANNOT_START
 from ipc.clock import Clock
@@ -55,6 +55,7 @@ _STALE: Final = (
     *range(BEAT),
     *(SLEEPS + p for p in (ProcessIndex.STORE, ProcessIndex.REMOTING, ProcessIndex.HA)),
     REMOTING_READY,
+    WRITERS_STOPPED,
 )
 """Slots that describe the open store, or the processes that had it open. Beats, starts, rejected
 links and slave sync are not reset: they are counted over the broker's lifetime."""
@@ -77,41 +78,21 @@ class Supervisor:
         specs: list[ChildSpec],
         page: ControlPage,
         clock: Clock,
+        timeouts: ChildTimeouts,
+        stages: LifeStages,
         *,
         home: Path,
-        hang_timeout_ms: int,
-        start_timeout_ms: int = 30_000,
-        stop_timeout_ms: int = 10_000,
-        on_started: Callable[[], None] = lambda: None,
-        on_tick: Callable[[], None] = lambda: None,
-        on_reopen: Callable[[], None] = lambda: None,
-        on_stop: Callable[[], None] = lambda: None,
-        on_answered: Callable[[bool], None] = lambda _in_order: None,
     ) -> None:
-        """`specs` are in start order; they are stopped in the reverse order.
-
-        hang_timeout_ms: for a serving child: the longest time between two heartbeats.
-        start_timeout_ms: for a child that does not serve yet: the longest time without progress
-        (CPU time, bytes, start beats); hang_timeout_ms if that is longer. A start that makes
-        progress is never aborted, since the next one would not be faster. on_started: called when
-        all have been started once; threads may exist from then on. on_reopen: called while
-        no process has the store open, to reset the other shared memory. on_stop: called when the
-        broker is about to stop and its children still run. on_answered: called during the stop,
-        when remoting has ended, so that nothing is answered any more, and the others still run;
-        given whether it ended in order, which one that was not running did not.
-        """
+        """`specs` are in start order; they are stopped in the reverse order. home: where children
+        that are fresh interpreters find the product."""
         self._children = [ChildState(spec) for spec in specs]
         self._page = page
         self._clock = clock
         self._home = home
-        self._hang_timeout_ms = hang_timeout_ms
-        self._start_timeout_ms = max(start_timeout_ms, hang_timeout_ms)
-        self._stop_timeout_ms = stop_timeout_ms
-        self._on_started = on_started
-        self._on_tick = on_tick
-        self._on_reopen = on_reopen
-        self._on_stop = on_stop
-        self._on_answered = on_answered
+        self._hang_timeout_ms = timeouts.hang_ms
+        self._start_timeout_ms = max(timeouts.start_ms, timeouts.hang_ms)
+        self._stop_timeout_ms = timeouts.stop_ms
+        self._stages = stages
         self._last_ms = 0
         self._reopens_ms: deque[int] = deque(maxlen=_REOPENS + 1)
         self._stop_requested = False
@@ -139,7 +120,7 @@ class Supervisor:
         self._install_signals()
         for child in self._children:
             self._spawn(child)
-        self._on_started()
+        self._stages.on_started()
         self._last_ms = self._clock.monotonic_ms()
         while not self._stop_requested:
             self._wait_tick()
@@ -151,8 +132,8 @@ class Supervisor:
             self._page.beat(ProcessIndex.SUPERVISOR)
             for child in self._children:
                 self._check_child(child, now_ms)
-            self._on_tick()
-        self._on_stop()
+            self._stages.on_tick()
+        self._stages.on_stop()
         self._stop_all()
         return self._exit_code
 
@@ -377,7 +358,7 @@ class Supervisor:
     def _reset_page(self) -> None:
         for slot in _STALE:
             self._page.counters[slot] = 0
-        self._on_reopen()
+        self._stages.on_reopen()
         log.info("all processes have closed the store; starting them again")
 
     # -- stopping ------------------------------------------------------------------------------
@@ -389,7 +370,7 @@ class Supervisor:
             in_order = self._stop_child(child, deadline_ms)
             if child.spec.index is ProcessIndex.REMOTING:
                 ended_ms = self._clock.monotonic_ms()
-                self._on_answered(in_order)
+                self._stages.on_answered(in_order)
                 deadline_ms += self._clock.monotonic_ms() - ended_ms
 
     def _stop_child(self, child: ChildState, deadline_ms: int) -> bool:
@@ -398,11 +379,13 @@ class Supervisor:
         return code is not None and self._check_stop(child.spec.name, code)
 
     def _end_child(self, child: ChildState, deadline_ms: int) -> int | None:
-        """Stop one child, and kill it after the deadline; returns its exit code, None if it was not
-        running."""
+        """Stop one child, those that were started later having ended, and kill it after the
+        deadline; returns its exit code, None if it was not running."""
         process, child.process = child.process, None
         if process is None:
             return None
+        if child.spec.index is ProcessIndex.STORE:
+            self._page.counters[WRITERS_STOPPED] = 1
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
         while process.poll() is None:

@@ -24,6 +24,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from broker.append.delivery_rounds import deliver_in_rounds
 from broker.append.diverted_messages import REAL_TOPIC, home_of
 from broker.timer.delivered_properties import delivered_properties, put_off_properties
 from broker.timer.dequeue_parts import DequeueParts
@@ -128,7 +129,6 @@ class TimerDequeueService:
         self._not_before_ms = 0
         self._stop_dequeue = stopped
         self._running = False
-        self._loop: SelectorLoop | None = None
         self.delivered = 0
         """Messages that were delivered or rolled since the start."""
 
@@ -139,9 +139,14 @@ class TimerDequeueService:
         self._last_end = self._log.position
         self._parts.progress.open(self._last_end)
         self._parts.early.open(self._last_end)
-        self._loop = loop
         self._running = True
-        loop.call_later(_FIRST_MS, self._look)
+        deliver_in_rounds(
+            loop,
+            self.deliver_due,
+            lambda: self._running or bool(self._slots),
+            first_ms=_FIRST_MS,
+            idle_ms=_LOOK_MS,
+        )
 
     def use(self, *, stopped: bool) -> None:
         """timerStopDequeue was changed."""
@@ -182,18 +187,6 @@ class TimerDequeueService:
         parts.early.free_before(self.read_time_ms)
 
     # -- delivering ------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        if not self._running and not self._slots:
-            return
-        assert self._loop is not None
-        wait_ms = self.deliver_due()
-        if wait_ms == _LOOK_MS:
-            self._loop.call_at_multiple(_LOOK_MS, self._look)
-        elif wait_ms:
-            self._loop.call_later(wait_ms, self._look)
-        else:
-            self._loop.call_soon_threadsafe(self._look)
 
     def deliver_due(self) -> int:
         """Deliver for a share of this turn; returns ms until the next call, 0: in the next turn."""

@@ -29,7 +29,7 @@ from broker.append.diverted_messages import (
 )
 from broker.append.send_properties import append_pairs, find_property, without_property
 from broker.topic.system_topics import PERM_READ_WRITE, TIMER_TOPIC
-from broker.topic.table_protocols import OwnTopics
+from broker.topic.topic_config_manager import TopicConfigManager
 from ipc.clock import Clock
 from remoting.errors import RequestError
 from remoting.response_code import ResponseCode
@@ -67,7 +67,7 @@ class TimerHook:
         settings: TimerSettings,
         messages_in_slot: Callable[[int], int],
         clock: Clock,
-        topics: OwnTopics,
+        topics: TopicConfigManager,
     ) -> None:
         """messages_in_slot: of the slot of a time (ms), for flow control."""
         self._topics = topics

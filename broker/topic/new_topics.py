@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Final
 
 from broker.topic.topic_config_manager import TopicChange
 from remoting.body.topic_config import TopicConfig
@@ -30,22 +30,6 @@ _LONGEST_WAIT_S: Final = 60.0
 def start_thread(run: Callable[[], None]) -> None:
     """Run a round in a new thread; new topics are rare."""
     threading.Thread(target=run, name="NewTopics", daemon=True).start()
-
-
-class HeldForTopics(Protocol):
-    """The part of NewTopics that processors use."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether there are unregistered topics; cheap if there are none."""
-
-    def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
-        """Run `then` on the loop once `topics` are registered; False if they already are, in which
-        case `then` is not run. Raises RequestError if too many callers wait."""
-
-    def wait(self, topics: Collection[str]) -> None:
-        """Return once `topics` are registered; pool threads only. Raises RequestError if too many
-        callers wait."""
 
 
 class NewTopics:
@@ -84,7 +68,7 @@ class NewTopics:
             self._start(self._run_round)
 
     def hold(self, topics: Collection[str], then: Callable[[], None]) -> bool:
-        """See HeldForTopics."""
+        """See NewTopics."""
         if not self.busy:
             return False
         with self._lock:
@@ -96,7 +80,7 @@ class NewTopics:
         return waits
 
     def wait(self, topics: Collection[str]) -> None:
-        """See HeldForTopics."""
+        """See NewTopics."""
         over = threading.Event()
         if self.hold(topics, over.set):
             over.wait(_LONGEST_WAIT_S)

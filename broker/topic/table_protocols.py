@@ -1,7 +1,7 @@
-"""What processors need of the tables of topics and groups, and where they count what they store.
+"""What processors look up in the tables of topics and groups, and where they count what they store.
 
-Types only, no behaviour: the composition root gives the managers or one method of theirs. Called
-on the thread of the processor that was given them. Knows no request code.
+Types only, no behaviour: the composition root gives one method of the managers. Called on the
+thread of the processor that was given them. Knows no request code.
 """
 
 from __future__ import annotations
@@ -20,29 +20,20 @@ FindGroup = Callable[[str], SubscriptionGroupConfig | None]
 (SubscriptionGroupManager.find_or_create)."""
 
 
-class OwnTopics(Protocol):
-    """What is needed of TopicConfigManager for topics of the broker's own."""
-
-    def create(
-        self, topic: str, queue_nums: int, perm: int, sys_flag: int = 0
-    ) -> TopicConfig | None:
-        """Create or find a topic for the broker itself; None if that takes too long."""
-
-
-class SentTopics(Protocol):
-    """What is needed of TopicConfigManager for topics that clients send to."""
-
-    def prepare_for_send(
-        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, remote: str
-    ) -> TopicConfig:
-        """Validate, and create where that is allowed. Raises RequestError."""
-
-
 class PutStats(Protocol):
-    """Where stored messages and the answers about them are counted (loop thread)."""
+    """What wings below `metrics` count with on the loop: HotPathStats."""
 
     def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
         """`count` messages, `size` bytes of the log, were stored in `topic`."""
+
+    def add_scheduled_get(self, queue_id: int, size: int) -> None:
+        """A message of the schedule topic's queue was delivered."""
+
+    def add_timer_delivered(self, topic: str) -> None:
+        """A timer message for `topic` was delivered, or put off within the timers."""
+
+    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
+        """`count` requests of this turn were answered with `code`."""
 
     def add_timed_answer(
         self, request_code: int, code: int, came_ns: int, *, oneway: bool = False

@@ -89,7 +89,7 @@ class TopicConfigManager(JsonConfigManager):
         self.config = config
         """Replaced as a whole when a setting changes."""
         self._clock = clock
-        self._system_topics = system_topics
+        self.system_topics: Final = system_topics
         self._lock = threading.Lock()
         self._table: dict[str, TopicConfig] = {}
         self._data_version = DataVersion(timestamp=clock.now_ms())
@@ -390,7 +390,7 @@ class TopicConfigManager(JsonConfigManager):
             old = self._table
             new = dict(wrapper.topic_config_table)
             for name in old.keys() - new.keys():
-                if self._system_topics.is_system_topic(name):
+                if self.system_topics.is_system_topic(name):
                     new[name] = old[name]
             if new == old and wrapper.data_version == self._data_version:
                 return set()

@@ -11,34 +11,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
+from broker.client.client_channel_info import ClientChannelInfo
+from broker.client.producer_manager import ProducerManager
 from remoting.request_processor import ConnectionLike
 from store.message import Message
-
-
-class Member(Protocol):
-    """The part of ClientChannelInfo used here."""
-
-    @property
-    def connection(self) -> ConnectionLike:
-        """Of the producer."""
-        ...
-
-    @property
-    def account(self) -> str:
-        """Of its last heartbeat; empty without access control."""
-        ...
-
-
-class LiveProducers(Protocol):
-    """The part of ProducerManager used here."""
-
-    def find_group(self, group: str) -> Sequence[Member] | None:
-        """The connected producers of a group; None if there is none."""
-        ...
-
 
 MayEnd = Callable[[ConnectionLike, str, Message], bool]
 """Whether an account, at a connection, may now end the transaction of a half."""
@@ -47,10 +26,10 @@ MayEnd = Callable[[ConnectionLike, str, Message], bool]
 class AskableProducers:
     """See the module. Owned by: the thread of the check service."""
 
-    def __init__(self, producers: LiveProducers, may_end: MayEnd) -> None:
+    def __init__(self, producers: ProducerManager, may_end: MayEnd) -> None:
         self._producers = producers
         self._may_end = may_end
-        self._candidates: dict[tuple[str, str], list[Member]] = {}
+        self._candidates: dict[tuple[str, str], list[ClientChannelInfo]] = {}
         """By group and topic, in this round."""
         self._turns = itertools.count()
         self.nobody: Final[Counter[str]] = Counter()
@@ -85,5 +64,5 @@ class AskableProducers:
             self.nobody[group] += 1
         return None
 
-    def _judge(self, member: Member, half: Message) -> bool:
+    def _judge(self, member: ClientChannelInfo, half: Message) -> bool:
         return self._may_end(member.connection, member.account, half)

@@ -10,9 +10,9 @@ the ends of younger halves are served meanwhile. In memory: a bit for each half.
 from __future__ import annotations
 
 import threading
-from typing import Final, Protocol
+from typing import Final
 
-from broker.store_access.store_protocols import MessageReader, QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, halves_of_op
@@ -24,11 +24,7 @@ MOST_OPS: Final = 20_000
 """That one request reads: 0.3 to 1 s of its thread."""
 
 
-class StoreReads(QueueOffsets, MessageReader, Protocol):
-    """The part of StoreAccess used here."""
-
-
-def queued_message(reader: StoreReads, topic: str, queue_offset: int) -> Message | None:
+def queued_message(reader: StoreAccess, topic: str, queue_offset: int) -> Message | None:
     """A half or an op by its place; None if it was deleted from the log. Raises StoreError."""
     unit = reader.unit_at(topic, HALF_QUEUE_ID, queue_offset)
     raw = None if unit is None else reader.record_at(unit[0])
@@ -39,7 +35,7 @@ def queued_message(reader: StoreReads, topic: str, queue_offset: int) -> Message
 class EarlierEnds:
     """See the module. Owned by: its lock."""
 
-    def __init__(self, reader: StoreReads, most_ops: int = MOST_OPS) -> None:
+    def __init__(self, reader: StoreAccess, most_ops: int = MOST_OPS) -> None:
         self._reader = reader
         self._most_ops = most_ops
         self._lock = threading.Lock()

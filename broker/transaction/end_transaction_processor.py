@@ -21,20 +21,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from broker.append.append_queue import AppendQueue, OneRecord
+from broker.append.append_queue import OneRecord
 from broker.append.diverted_messages import home_of
-from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import record_asks_to_wait
+from broker.append.writable_log import WritableLog
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
+from broker.store_access.store_access import StoreAccess
 from broker.timer.timer_hook import TimerHook
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.topic.table_protocols import FindTopic, PutStats
-from broker.transaction.earlier_ends import EarlierEnds, StoreReads
+from broker.topic.table_protocols import FindTopic
+from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
     CHECK_TIMES,
@@ -55,7 +57,6 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 from store.errors import MessageIllegalError, QueueDamagedError, QueueTableFullError, StoreError
 from store.message import Message
 from store.message_codec import (
@@ -85,15 +86,13 @@ _NOT_FOUND: Final = "Find prepared transaction message failed"
 class EndTransactionParts:
     """The collaborators of the processor."""
 
-    commit_log: CommitLog
-    append_queue: AppendQueue
-    reader: StoreReads
+    log: WritableLog
+    reader: StoreAccess
     halves: HalfMessageStates
     earlier: EarlierEnds
     timers: TimerHook
     find_topic: FindTopic
-    waiters: DurabilityWaiters
-    stats: PutStats
+    stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     later: Callable[[int, Callable[[], None]], object]
@@ -121,7 +120,9 @@ class EndTransactionProcessor(TableProcessor):
             }
         )
         self._parts = parts
-        self._log = parts.commit_log
+        self._log = parts.log.commit_log
+        self._append_queue = parts.log.append_queue
+        self._waiters = parts.log.waiters
         self._halves = parts.halves
         self._pause = threading.Event()
         """Never set."""
@@ -294,7 +295,7 @@ class EndTransactionProcessor(TableProcessor):
             return
         placed = partial(self._on_committed, asked, half, stored_in)
         refused = partial(self._on_end_refused, asked, half.queue_offset)
-        self._parts.append_queue.append(OneRecord(entry, record, placed, refused))
+        self._append_queue.append(OneRecord(entry, record, placed, refused))
 
     def _roll_back(self, asked: _Request, half: int) -> None:
         if self._begin(asked, half):
@@ -309,7 +310,7 @@ class EndTransactionProcessor(TableProcessor):
             self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
 
         topic = self._log.topic(TRANS_HALF_TOPIC)
-        self._parts.append_queue.append(OneRecord(topic, record, placed, refused))
+        self._append_queue.append(OneRecord(topic, record, placed, refused))
 
     def _begin(self, asked: _Request, half: int) -> bool:
         """Start ending the half. False, with a response sent, if it has ended or another request is
@@ -346,7 +347,7 @@ class EndTransactionProcessor(TableProcessor):
             if asked is None
             else partial(self._on_end_refused, asked, half)
         )
-        self._parts.append_queue.append(OneRecord(topic, record, placed, refused))
+        self._append_queue.append(OneRecord(topic, record, placed, refused))
 
     def _on_committed(
         self, asked: _Request, half: Message, topic: str, phy_offset: int, _queue_offset: int
@@ -357,9 +358,9 @@ class EndTransactionProcessor(TableProcessor):
         parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
         for ended in self._halves.end(half.queue_offset):
             self.append_op(ended)
-        if parts.waiters.active and record_asks_to_wait(half.properties):
+        if self._waiters.active and record_asks_to_wait(half.properties):
             # The message is stored; a timeout of flush or replicas is not a failure.
-            parts.waiters.add(
+            self._waiters.add(
                 end, lambda _code: self._answer(asked, ResponseCode.SUCCESS, None), None
             )
         else:

@@ -11,14 +11,13 @@ is not used, since it does not ask for the rights on the message.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
-from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.send_properties import record_asks_to_wait
-from broker.metrics.hot_path_stats import SendCounts
+from broker.append.writable_log import WritableLog
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.topic.table_protocols import FindTopic
 from broker.transaction.half_message_states import HalfMessageStates
@@ -30,7 +29,6 @@ from remoting.remoting_command import ONEWAY_FLAG
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from remoting.typed_numbers import Int32
-from store.commit_log import CommitLog
 from store.errors import StoreError
 from store.message_codec import TRANSACTION_COMMIT
 from store.message_properties import find_property
@@ -68,49 +66,11 @@ class _Frame(msgspec.Struct, gc=False):
 _decode_frame: Final = msgspec.json.Decoder(_Frame).decode
 
 
-class EndStats(Protocol):
-    """Where commits and their answers are counted."""
-
-    @property
-    def sends(self) -> SendCounts:
-        """Where messages are counted."""
-
-    def now_ns(self) -> int:
-        """Monotonic, as `add_timed_answer` takes it."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-    def add_oneway(self, request_code: int, code: int) -> None:
-        """A oneway request of this turn, which would have been answered with `code`."""
-
-    def add_timed_answer(
-        self, request_code: int, code: int, came_ns: int, *, oneway: bool = False
-    ) -> None:
-        """A request received at `came_ns` is answered now, or dropped if it was oneway."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndRouteParts:
-    """The collaborators of the route."""
-
-    commit_log: CommitLog
-    may_store: Callable[[str], bool]
-    """Whether a record of a topic may be stored now (AppendQueue)."""
-    young_halves: YoungHalves
-    halves: HalfMessageStates
-    find_topic: FindTopic
-    waiters: DurabilityWaiters
-    stats: EndStats
-    append_op: Callable[[int], None]
-    """Appends the op of a committed half later, or again (EndTransactionProcessor)."""
-
-
 class _SafeCommit(msgspec.Struct, frozen=True, gc=False):
     """The answer to a commit that waits for flush or replicas: an Answer. Their timeouts are no
     failures."""
 
-    stats: EndStats
+    stats: HotPathStats
     connection: Connection
     opaque: int
     oneway: bool
@@ -125,12 +85,26 @@ class _SafeCommit(msgspec.Struct, frozen=True, gc=False):
 class EndTransactionRoute:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(self, parts: EndRouteParts) -> None:
-        self._parts = parts
-        self._log = parts.commit_log
-        self._halves = parts.halves
-        self._young = parts.young_halves
-        self._sends = parts.stats.sends
+    def __init__(
+        self,
+        log: WritableLog,
+        young_halves: YoungHalves,
+        halves: HalfMessageStates,
+        find_topic: FindTopic,
+        stats: HotPathStats,
+        append_op: Callable[[int], None],
+    ) -> None:
+        """append_op: appends the op of a committed half later, or again
+        (EndTransactionProcessor)."""
+        self._log = log.commit_log
+        self._may_store = log.append_queue.may_store
+        self._waiters = log.waiters
+        self._young = young_halves
+        self._halves = halves
+        self._find_topic = find_topic
+        self._stats = stats
+        self._sends = stats.sends
+        self._append_op = append_op
 
     def process_fast(self, connection: Connection, header: bytes, _body: memoryview) -> bool:
         """FastHandler for JSON frames of code 37; False hands the frame to the general path."""
@@ -143,7 +117,7 @@ class EndTransactionRoute:
             return False
         place = _number(fields.tranStateTableOffset)
         half = self._find_half(fields, place)
-        if half is None or not self._parts.may_store(half.topic):
+        if half is None or not self._may_store(half.topic):
             return False
         end = self._commit(half)
         if end is None:
@@ -169,7 +143,7 @@ class EndTransactionRoute:
         """Put the committed message into the log; where it ends, None if the general path does
         that."""
         log, name = self._log, half.topic
-        if self._parts.find_topic(name) is None:
+        if self._find_topic(name) is None:
             return None
         try:
             log.check_room(log.topic(TRANS_OP_HALF_TOPIC), 0)
@@ -187,16 +161,16 @@ class EndTransactionRoute:
         try:
             [(_, queue_offset)] = log.append(log.topic(TRANS_OP_HALF_TOPIC), (record,))
         except StoreError:
-            self._parts.append_op(half)
+            self._append_op(half)
         else:
             self._halves.add_op(queue_offset, half)
 
     def _answer(self, connection: Connection, frame: _Frame, half: Record, end: int) -> None:
         """Now, or when the committed message, which ends at `end`, is safe."""
-        stats, oneway = self._parts.stats, bool(frame.flag)
-        if self._parts.waiters.active and record_asks_to_wait(half.properties):
+        stats, oneway = self._stats, bool(frame.flag)
+        if self._waiters.active and record_asks_to_wait(half.properties):
             safe = _SafeCommit(stats, connection, frame.opaque, oneway, stats.now_ns())
-            self._parts.waiters.add(end, safe, None)
+            self._waiters.add(end, safe, None)
         elif oneway:
             stats.add_oneway(_CODE, _SUCCESS)
         else:

@@ -14,15 +14,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from broker.append.append_queue import AppendQueue, OneRecord
+from broker.append.append_queue import OneRecord
+from broker.append.writable_log import WritableLog
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from broker.transaction.earlier_ends import EarlierEnds, StoreReads, queued_message
+from broker.transaction.earlier_ends import EarlierEnds, queued_message
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 from store.errors import MessageIllegalError, QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import decode_host
@@ -39,28 +41,15 @@ class AppendTimeoutError(StoreError):
     """The loop did not append in time; it may still do so."""
 
 
-class TransactionOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The stored offset, or None."""
-
-    def commit_own_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store the progress in a queue."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeParts:
     """The collaborators of the bridge."""
 
-    commit_log: CommitLog
-    append_queue: AppendQueue
-    reader: StoreReads
+    log: WritableLog
+    reader: StoreAccess
     halves: HalfMessageStates
     earlier: EarlierEnds
-    offsets: TransactionOffsets
+    offsets: ConsumerOffsetManager
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     flushed_offset: Callable[[], int]
@@ -110,7 +99,7 @@ class TransactionalMessageBridge:
 
     def store_progress(self, half_offset: int, op_offset: int) -> None:
         """Store that everything before these offsets of the half and op queues is done."""
-        host, port = decode_host(self._parts.commit_log.store_host)
+        host, port = decode_host(self._parts.log.commit_log.store_host)
         for topic, offset in (TRANS_HALF_TOPIC, half_offset), (TRANS_OP_HALF_TOPIC, op_offset):
             if offset != self._stored_offset(topic):
                 self._parts.offsets.commit_own_offset(
@@ -119,7 +108,7 @@ class TransactionalMessageBridge:
 
     def log_end(self) -> int:
         """The log's end, including unpublished data."""
-        return self._parts.commit_log.position
+        return self._parts.log.commit_log.position
 
     def is_flushed(self, phy_offset: int) -> bool:
         """Whether the log is flushed up to this offset."""
@@ -181,7 +170,7 @@ class TransactionalMessageBridge:
         log.info("transactions: %s ops read, from offset %s on", high - begin, begin)
 
     def _is_dispatched(self, topic: str) -> bool:
-        expected = self._parts.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0
+        expected = self._parts.log.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0
         return self.offsets(topic)[1] >= expected
 
     def forget_ends_before(self, half: int) -> None:
@@ -233,11 +222,11 @@ class _Batch:
                 self.settle(index, Rewritten(refusal="its end is being stored"))
                 continue
             with self._guard.of(rewrite.phy_offset):
-                topic = self._parts.commit_log.topic(rewrite.topic)
+                topic = self._parts.log.commit_log.topic(rewrite.topic)
                 placed = partial(self._on_placed, index, rewrite)
                 refused = partial(self._on_refused, index, rewrite)
                 copy = OneRecord(topic, rewrite.record, placed, refused)
-                self._parts.append_queue.append(copy)
+                self._parts.log.append_queue.append(copy)
             if self._guard.failed and index not in self._results:
                 self.settle(index, _ENDED)
 

@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from broker.append.diverted_messages import home_of
+from broker.client.broker2client import Broker2Client
 from broker.topic.system_topics import PERM_READ_WRITE, TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
-from broker.topic.table_protocols import OwnTopics
+from broker.topic.topic_config_manager import TopicConfigManager
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
@@ -38,8 +39,6 @@ from broker.transaction.transaction_records import (
 )
 from broker.transaction.transactional_message_bridge import Rewrite, TransactionalMessageBridge
 from ipc.clock import Clock
-from remoting.headers.transaction import CheckTransactionStateRequestHeader
-from remoting.request_processor import ConnectionLike
 from store.errors import MessageIllegalError, StoreError
 from store.message import Message
 from store.message_properties import PROPERTIES_LIMIT
@@ -57,18 +56,6 @@ _UNSAFE_ROUNDS: Final = 64
 """Maximum rounds with unstored progress; further rounds are merged."""
 _MAX_TIME_QUEUES: Final = 1
 _MS_PER_HOUR: Final = 3_600_000
-
-
-class ProducerCalls(Protocol):
-    """The part of Broker2Client used here."""
-
-    def check_producer_transaction_state(
-        self,
-        connection: ConnectionLike,
-        header: CheckTransactionStateRequestHeader,
-        half_message: bytes,
-    ) -> None:
-        """Send 39, oneway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +99,9 @@ class TransactionalMessageService:
         settings: CheckSettings,
         bridge: TransactionalMessageBridge,
         halves: HalfMessageStates,
-        topics: OwnTopics,
+        topics: TopicConfigManager,
         producers: AskableProducers,
-        calls: ProducerCalls,
+        calls: Broker2Client,
         clock: Clock,
     ) -> None:
         self._settings = settings

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.client.client_housekeeping_service import ClientHousekeepingService
+from broker.client.connected_clients import ConnectedClients
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.client.known_heartbeats import KnownHeartbeats
 from broker.client.producer_manager import ProducerManager
@@ -88,10 +89,10 @@ class BrokerTables:
             ),
         )
         self.locks: Final = RebalanceLockManager(clock)
-        self.heartbeats: Final = KnownHeartbeats(self.consumers, self.producers)
-        self.housekeeping: Final = ClientHousekeepingService(
-            self.producers, self.consumers, self.heartbeats
+        self.clients: Final = ConnectedClients(
+            self.producers, self.consumers, KnownHeartbeats(self.consumers, self.producers)
         )
+        self.housekeeping: Final = ClientHousekeepingService(self.clients)
         self.broadcast: Final = BroadcastOffsetManager(
             self.offsets,
             lambda group, client_id: self.consumers.find_member(group, client_id) is not None,

@@ -14,8 +14,8 @@ from broker.coldctr.cold_ctr_strategy import (
     PIDAdaptiveColdCtrStrategy,
     SimpleColdCtrStrategy,
 )
-from broker.coldctr.cold_data_cg_ctr_service import ROUND_MS, ColdCtrSettings, ColdDataCgCtrService
-from broker.coldctr.cold_data_check_service import ColdDataCheckService, ColdScanSettings
+from broker.coldctr.cold_data_cg_ctr_service import ROUND_MS, ColdDataCgCtrService
+from broker.coldctr.cold_data_check_service import ColdDataCheckService
 from broker.pull.cold_pulls import ColdPulls
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.memory_limit import memory_limit_bytes
@@ -24,7 +24,6 @@ from broker.store_access.pages_ahead import PagesAhead
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
-from ipc.service_thread import FailureHandler
 from remoting.body.heartbeat import ConsumeType
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -32,7 +31,6 @@ from store.mapped_file_queue import list_store_files
 
 _SCAN_MS: Final = 1_000
 _PID_AIM: Final = 0.8
-_DEFAULT_SAMPLE_STEPS: Final = 32
 
 
 class ColdData:
@@ -45,7 +43,6 @@ class ColdData:
         tables: BrokerTables,
         *,
         call_soon: Callable[[Callable[[], None]], None],
-        on_failure: FailureHandler,
     ) -> None:
         """call_soon: runs a function on the loop; any thread."""
         options, clock = resources.options, resources.clock
@@ -53,11 +50,10 @@ class ColdData:
         self._clock: Final = clock
         self._reader: Final = store.loop_reader
         self._check: Final = ColdDataCheckService(
-            _scan_settings(options),
-            config.mapped_file_size_commit_log,
+            config,
             memory_limit_bytes(config.access_message_in_memory_hot_ratio),
             lambda: list_store_files(config.log_directories),
-            on_failure=on_failure,
+            on_failure=resources.on_failure,
         )
 
         counters = resources.page.counters
@@ -74,7 +70,12 @@ class ColdData:
             return None if info is None else info.consume_type
 
         self.pulls: Final = ColdPulls(
-            ColdDataCgCtrService(_ctr_settings(options), _strategy(options.broker), clock.now_ms),
+            ColdDataCgCtrService(
+                options.broker,
+                _strategy(options.broker),
+                clock.now_ms,
+                enabled=config.cold_data_flow_control_enable,
+            ),
             self._check,
             resources.page,
             store.table,
@@ -96,8 +97,8 @@ class ColdData:
 
     def use(self, options: StartupOptions) -> None:
         """Settings were changed. Loop thread."""
-        self.pulls.use(_ctr_settings(options))
-        self._check.use(_scan_settings(options))
+        self.pulls.use(options.broker, enabled=options.store.cold_data_flow_control_enable)
+        self._check.use(options.store)
         self._reader.read_ahead(options.store.data_read_ahead_enable)
         self.pages.reads_on = options.store.data_read_ahead_enable
 
@@ -105,24 +106,6 @@ class ColdData:
         """Stop looking at the page cache, and bringing pages into it."""
         self._check.shutdown()
         self.pages.shutdown()
-
-
-def _ctr_settings(options: StartupOptions) -> ColdCtrSettings:
-    return ColdCtrSettings(
-        enabled=options.store.cold_data_flow_control_enable,
-        adapts=options.broker.cold_ctr_strategy_enable,
-        group_threshold=options.broker.cg_cold_read_threshold,
-        global_threshold=options.broker.global_cold_read_threshold,
-    )
-
-
-def _scan_settings(options: StartupOptions) -> ColdScanSettings:
-    store = options.store
-    return ColdScanSettings(
-        scans=store.cold_data_flow_control_enable and store.cold_data_scan_enable,
-        interval_ms=store.timer_cold_data_check_interval_ms,
-        sample_step=store.sample_steps if store.sample_steps > 0 else _DEFAULT_SAMPLE_STEPS,
-    )
 
 
 def _strategy(broker: BrokerConfig) -> ColdCtrStrategy:

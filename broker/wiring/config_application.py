@@ -9,7 +9,7 @@ command channel.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final, Protocol
+from typing import Final
 
 from broker.out.broker_registration import BrokerRegistration
 from broker.settings.broker_config import BrokerConfig
@@ -20,20 +20,12 @@ from broker.topic.system_topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     PERM_INHERIT,
     PERM_READ_WRITE,
-    SystemTopics,
 )
 from broker.topic.topic_config_manager import TopicConfigManager
+from ipc.command_channel import CommandClient
 from remoting.body.topic_config import TopicConfig
 
 _COMMAND_TIMEOUT_MS: Final = 3_000
-
-
-class StoreChannel(Protocol):
-    """The part of the CommandClient to process `store` used here."""
-
-    def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
-        """Call and wait. Raises CommandError."""
-        ...
 
 
 class ConfigApplication:
@@ -43,16 +35,14 @@ class ConfigApplication:
         self,
         *,
         topics: TopicConfigManager,
-        system_topics: SystemTopics,
         groups: SubscriptionGroupManager,
         registration: BrokerRegistration,
         use_on_loop: Callable[[StartupOptions], None],
-        store: StoreChannel,
+        store: CommandClient,
     ) -> None:
         """use_on_loop: apply options to the processors on the loop; returns once they are
         applied."""
         self._topics = topics
-        self._system_topics = system_topics
         self._groups = groups
         self._registration = registration
         self._use_on_loop = use_on_loop
@@ -87,7 +77,7 @@ class ConfigApplication:
         found = self._topics.find(AUTO_CREATE_TOPIC_KEY_TOPIC)
         if found is not None and found.perm == perm:
             return
-        self._system_topics.add(AUTO_CREATE_TOPIC_KEY_TOPIC)
+        self._topics.system_topics.add(AUTO_CREATE_TOPIC_KEY_TOPIC)
         self._topics.update(
             TopicConfig(
                 topic_name=AUTO_CREATE_TOPIC_KEY_TOPIC,

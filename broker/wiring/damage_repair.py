@@ -13,7 +13,8 @@ from broker.admin.admin_scrub_processor import AdminScrubProcessor
 from broker.slave.chunk_repair import ChunkRepair
 from broker.slave.damage_repair_service import DamageRepairService
 from broker.slave.digest_comparison import DigestComparison
-from broker.slave.group_members import MemberAddress
+from broker.slave.fence_repair import FenceRepair
+from broker.slave.group_members import FindMembers, MemberAddress
 from broker.slave.repair_commands import RepairCommands
 from broker.wiring.process_resources import ProcessResources
 from ipc.command_channel import CommandClient
@@ -33,7 +34,7 @@ class DamageRepair:
         self,
         resources: ProcessResources,
         client: RemotingClient,
-        members: Callable[[], list[MemberAddress] | None],
+        members: FindMembers,
         is_proved: Callable[[MemberAddress], bool],
         replicas: RememberedReplicas | None,
         store: CommandClient,
@@ -52,14 +53,11 @@ class DamageRepair:
         chunks = ChunkRepair(client, reader, commands, clock)
         self.service: Final = DamageRepairService(
             members,
-            client,
-            reader,
+            FenceRepair(members, client, reader, commands, clock, claim, replicas),
             commands,
             DigestComparison(client, digests, chunks, commands, is_proved),
             page,
             clock,
-            claim=claim,
-            replicas=replicas,
             on_failure=on_failure,
         )
         self.processor: Final = AdminScrubProcessor(

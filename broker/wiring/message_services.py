@@ -14,9 +14,9 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
 from broker.latency.broker_fast_failure import BrokerFastFailure
-from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights
 from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.schedule_message_service import ScheduleMessageService, ScheduleParts
@@ -34,13 +34,12 @@ from broker.topic.new_topics import NewTopics
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.processor_settings import (
-    fast_failure_settings,
     send_settings,
 )
+from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from broker.wiring.timers import Timers
 from broker.wiring.transactional_messages import TransactionalMessages
-from ipc.service_thread import FailureHandler
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.message_store_config import BrokerRole, FlushDiskType
@@ -55,36 +54,37 @@ class MessageServices:
         loop: SelectorLoop,
         store: StoreSide,
         tables: BrokerTables,
-        stats: HotPathStats,
-        waiters: DurabilityWaiters,
+        statistics: Statistics,
         calls: Broker2Client,
         register_new: Callable[[Collection[str]], None],
         rights: StoredRights,
-        *,
-        on_failure: FailureHandler,
     ) -> None:
         """calls: to clients, of replies and checks. register_new: tells the name servers of new
-        topics and waits for them. on_failure: of the thread that checks transactions."""
+        topics and waits for them."""
         self._options = resources.options
         self._clock = resources.clock
         self._page = resources.page
         self._loop = loop
         self._store = store
         self._tables = tables
-        self._stats = stats
-        self._waiters = waiters
+        self._stats = statistics.hot_path
         self._calls = calls
         self._rights = rights
-        self._on_failure = on_failure
         self.append_queue = self._make_append_queue()
+        self.waiters = durability_waiters(self._options, statistics.remoting)
+        self.log = WritableLog(
+            store.log,
+            self.append_queue,
+            self.waiters,
+            AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
+        )
         self.room_waits = RoomWaits(self._page.counters, self._clock)
         self.timers = Timers(
             self._options,
             self._clock,
             self._store,
             self._tables.topics,
-            self.append_queue,
-            self._waiters,
+            self.log,
             self._stats,
             self.room_waits,
         )
@@ -95,9 +95,18 @@ class MessageServices:
         self.clock_steps = ClockSteps(self._clock, self._options.store.delay_clock_path)
         self._schedule = self._make_schedule()
         self._delays_started = False
-        self._transactions = self._make_transactions()
+        self._transactions = TransactionalMessages(
+            resources,
+            loop,
+            store,
+            tables,
+            self.log,
+            self._stats,
+            rights,
+            self.timers.hook,
+        )
         self.end_transaction = self._transactions.processor
-        self.end_transaction_route = self._transactions.route
+        self.end_transaction_route = self._transactions.route(self.send.singles.young_halves)
         self.offset_moved = OffsetMovedEvents(
             self._store.log,
             self.append_queue,
@@ -171,7 +180,7 @@ class MessageServices:
         return AppendQueue(
             self._store.log,
             self._clock,
-            BrokerFastFailure(fast_failure_settings(self._options), self._page, self._clock),
+            BrokerFastFailure(self._options.broker, self._options.store, self._page, self._clock),
             self._store.why_not_writable,
             capacity=self._options.broker.send_thread_pool_queue_capacity,
         )
@@ -188,14 +197,11 @@ class MessageServices:
     def _make_send(self) -> SendMessageProcessor:
         return SendMessageProcessor(
             send_settings(self._options),
-            self._store.log,
-            self.append_queue,
+            self.log,
             self._tables.topics,
             self._tables.groups.find_or_create,
-            self._waiters,
             self._stats,
             self.new_topics,
-            AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
             self.timers.hook,
             self._tables.mappings.table,
         )
@@ -203,8 +209,7 @@ class MessageServices:
     def _make_send_back(self) -> ConsumerSendMsgBackProcessor:
         return ConsumerSendMsgBackProcessor(
             SendBackParts(
-                commit_log=self._store.log,
-                append_queue=self.append_queue,
+                log=self.log,
                 reader=self._store.access,
                 topics=self._tables.topics,
                 find_group=self._tables.groups.find_or_create,
@@ -227,10 +232,8 @@ class MessageServices:
         broker, store = self._options.broker, self._options.store
         return ReplyMessageProcessor(
             ReplyParts(
-                commit_log=self._store.log,
+                log=self.log,
                 rules=self.send.rules,
-                append_queue=self.append_queue,
-                waiters=self._waiters,
                 topics=self._tables.topics,
                 find_connection=self._tables.producers.find_connection,
                 call_client=self._calls.call_client,
@@ -248,12 +251,10 @@ class MessageServices:
     def _make_schedule(self) -> ScheduleMessageService:
         return ScheduleMessageService(
             ScheduleParts(
-                commit_log=self._store.log,
-                append_queue=self.append_queue,
+                log=self.log,
                 reader=self._store.loop_reader,
                 table=self._store.table,
                 units=self._store.loop_units,
-                waiters=self._waiters,
                 offsets=self._tables.schedule_offsets,
                 stats=self._stats,
                 clock=self._clock,
@@ -262,22 +263,6 @@ class MessageServices:
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,
-        )
-
-    def _make_transactions(self) -> TransactionalMessages:
-        return TransactionalMessages(
-            self._options,
-            self._clock,
-            self._loop,
-            self._store,
-            self._tables,
-            self.append_queue,
-            self._waiters,
-            self._stats,
-            self._rights,
-            self.timers.hook,
-            self.send.singles.young_halves,
-            on_failure=self._on_failure,
         )
 
 

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
+from broker.acl.acl_synchronize import AclSynchronize
 from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.client.query_assignment_processor import (
     AssignmentParts,
@@ -43,7 +44,6 @@ from broker.wiring.store_side import StoreSide
 from ha.control_slots import MASTER_LINKED
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
-from ipc.service_thread import FailureHandler
 from remoting.signature import RequestSigner
 
 
@@ -58,11 +58,8 @@ class Outside:
         executor: ScheduledExecutor,
         acl: PlainPermissionManager | None,
         signer: RequestSigner | None,
-        *,
-        on_failure: FailureHandler,
     ) -> None:
-        """signer: of our requests to other brokers. on_failure: of the thread that answers process
-        `ha`."""
+        """signer: of our requests to other brokers."""
         options = resources.options
         self._broker: Final = options.broker
         self._tables: Final = tables
@@ -114,15 +111,15 @@ class Outside:
         self.replication: Final = Replication(
             resources,
             self.identity,
-            self._client,
             api,
             store,
             tables,
-            acl,
             min_broker_id_changed=self.acting.notified,
             master_is_silent=lambda: self.registration.master_is_silent(),
-            on_failure=on_failure,
+            on_failure=resources.on_failure,
         )
+        if acl is not None:
+            self.replication.synchronize.also_copied.append(AclSynchronize(api, acl).sync)
         self._escape: Final = (
             DelayedEscapeService(
                 lambda: self.acting.may_deliver,
@@ -131,7 +128,7 @@ class Outside:
                 tables.schedule_offsets,
                 EscapeBridge(self.identity, api, self._client, resources.clock),
                 resources.clock,
-                on_failure=on_failure,
+                on_failure=resources.on_failure,
             )
             if options.store.is_slave and options.broker.enable_remote_escape
             else None

@@ -17,6 +17,7 @@ from ipc.bell import Bell
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlots
+from ipc.service_thread import FailureHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class ProcessResources:
     options: the settings at the start, with what requests have changed since
     bells: "remoting", which wakes this process, "store" and "ha"
     channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)
+    on_failure: hears of a thread of ours that died of a bug
     config_file: the -c file, absolute; None when the broker was started without one
     """
 
@@ -39,3 +41,4 @@ class ProcessResources:
     kept_sends: KeptSends | None = None
     config_file: Path | None
     changed: ChangedSettings
+    on_failure: FailureHandler

@@ -5,7 +5,6 @@ Pure functions, any thread. Used at the start, and again when a request has chan
 
 from __future__ import annotations
 
-from broker.latency.broker_fast_failure import FastFailureSettings
 from broker.pull.pull_settings import PullSettings
 from broker.send.send_settings import SendSettings
 from broker.settings.startup_options import StartupOptions
@@ -29,16 +28,6 @@ def send_settings(options: StartupOptions) -> SendSettings:
             if broker.reject_transaction_message
             else ""
         ),
-    )
-
-
-def fast_failure_settings(options: StartupOptions) -> FastFailureSettings:
-    """Of refusing sends early."""
-    broker, store = options.broker, options.store
-    return FastFailureSettings(
-        enabled=broker.broker_fast_failure_enable,
-        wait_ms=broker.wait_time_mills_in_send_queue,
-        busy_ms=store.os_page_cache_busy_time_out_mills,
     )
 
 

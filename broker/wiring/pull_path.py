@@ -15,6 +15,7 @@ from broker.pull.compaction_pull import CompactionPull
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.pull.pull_parts import PullParts
 from broker.pull.pull_start import PullStart
+from broker.store_access.durability_follower import DurabilityFollower
 from broker.store_access.pages_ahead import PagesAhead
 from broker.store_access.store_follower import StoreFollower
 from broker.wiring.broker_tables import BrokerTables
@@ -109,16 +110,24 @@ def store_follower(
     now_ms: Callable[[], int],
 ) -> StoreFollower:
     """The hooks of the loop's sleep: what the other processes have done meanwhile."""
+    log = store.log
+
+    def begin_turn() -> None:
+        log.now_ms = now_ms()
+
     return StoreFollower(
         resources.page,
         resources.bells["remoting"],
         store.table,
-        store.log,
-        waiters,
         held,
+        DurabilityFollower(
+            resources.page,
+            waiters,
+            resources.clock,
+            replicas_needed=resources.options.ha.in_sync_replicas - 1,
+            sends_wait_for_file=sends_wait_for_file,
+        ),
         resources.clock,
-        now_ms=now_ms,
-        replicas_needed=resources.options.ha.in_sync_replicas - 1,
-        sends_wait_for_file=sends_wait_for_file,
+        begin_turn=begin_turn,
         publish_counts=stats.publish,
     )

@@ -13,8 +13,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.acl.acl_synchronize import AclSynchronize
-from broker.acl.plain_permission_manager import PlainPermissionManager
 from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.control_slots import EMBEDS_NAME_SERVER
@@ -24,13 +22,15 @@ from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_flushed_offset import MasterFlushedOffset
 from broker.slave.master_inspector import MasterInspector
 from broker.slave.message_request_mode_synchronize import MessageRequestModeSynchronize
+from broker.slave.offset_synchronize import OffsetSynchronize
 from broker.slave.promotion import TICK_MS, ReplicaJournal
 from broker.slave.remembered_replicas import RememberedReplicas
 from broker.slave.replica_announcer import ReplicaAnnouncer
 from broker.slave.replica_verification import ReplicaVerification
 from broker.slave.returning_master import ReturningMaster
-from broker.slave.slave_synchronize import SlaveSynchronize
+from broker.slave.slave_synchronize import MasterChecks, SlaveSynchronize
 from broker.slave.timer_synchronize import TimerSynchronize
+from broker.slave.topic_group_synchronize import TopicGroupSynchronize
 from broker.slave.trusted_master import TrustedMaster
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.damage_repair import DamageRepair
@@ -42,11 +42,9 @@ from ha.replica_memory import read_replica_ips
 from ipc.command_channel import Arguments, CommandClient, CommandError
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
-from remoting.remoting_client import RemotingClient
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
-from store.message_store_config import MessageStoreConfig
 
 log = logging.getLogger(__name__)
 
@@ -60,17 +58,15 @@ class Replication:
         self,
         resources: ProcessResources,
         identity: BrokerIdentity,
-        client: RemotingClient,
         api: BrokerOuterAPI,
         store: StoreSide,
         tables: BrokerTables,
-        acl: PlainPermissionManager | None,
         *,
         min_broker_id_changed: Callable[[str], None],
         master_is_silent: Callable[[], None],
         on_failure: FailureHandler,
     ) -> None:
-        """acl: None when aclEnable is false. min_broker_id_changed: ActingMaster.notified.
+        """min_broker_id_changed: ActingMaster.notified.
         master_is_silent: BrokerRegistration's. on_failure: of the thread that answers process
         ha."""
         options, page, clock = resources.options, resources.page, resources.clock
@@ -78,11 +74,10 @@ class Replication:
         self._page = page
         self._clock = clock
         self._identity = identity
-        self._client = client
+        self._client = client = api.client
         self._api = api
         self._store = store
         self._tables = tables
-        self._acl = acl
         self._master_is_silent = master_is_silent
         self._is_slave = options.store.is_slave
         self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
@@ -106,9 +101,9 @@ class Replication:
         )
         self._cut_log = CutLog(options.store.root)
         self._inspector = self._build_inspector()
-        self._synchronize = self._build_synchronize()
+        self.synchronize: Final = self._build_synchronize()
         if self._journal.divergence is not None:
-            self._synchronize.logs_compared(
+            self.synchronize.logs_compared(
                 None,
                 f"{self._journal.divergence}, when our log was last compared with the master's",
             )
@@ -119,7 +114,6 @@ class Replication:
             self._members.fetch_member_ips,
             self._client,
             self._new_reader(),
-            self._store.table,
             self._store.access,
             self._clock,
         )
@@ -149,7 +143,7 @@ class Replication:
         self.processor: Final = AdminHAProcessor(
             self._ha_identity,
             ha=self._ha,
-            slave_sync=self._synchronize.status,
+            slave_sync=self.synchronize.status,
             promotion=self._journal.outlook,
             update_master=self._on_master_from_peer,
             min_broker_id_changed=min_broker_id_changed,
@@ -171,7 +165,6 @@ class Replication:
         return MasterInspector(
             self._client,
             self._new_reader(),
-            self._store.table,
             self._store.access,
             self._clock,
             own_addresses=(self._identity.broker_addr, self._identity.ha_server_addr),
@@ -197,30 +190,31 @@ class Replication:
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
-        return SlaveSynchronize(
-            self._identity.broker_addr,
-            self._api,
-            topics=self._tables.topics,
-            mappings=self._tables.mappings,
-            offsets=self._tables.offsets,
-            delay_offsets=self._tables.schedule_offsets,
-            groups=self._tables.groups,
-            delete_topic_queues=self._store.access.delete_topic_queues,
-            compare_logs=self._compare_logs,
-            find_objection=self._trust.find_objection,
-            cut_log=self._cut_log,
-            page=self._page,
-            clock=self._clock,
-            on_silence=self._master_is_silent,
-            and_then=_follow_ups(
-                self._api,
-                self._page.counters,
-                self._tables,
-                self._acl,
-                self._options.store,
-                self._journal.tables_copied,
-            ),
+        api, tables = self._api, self._tables
+        known = TopicGroupSynchronize(
+            api,
+            tables.topics,
+            tables.mappings,
+            tables.groups,
+            self._store.store_commands.delete_topic_queues,
+            self._page.counters,
         )
+        synchronize = SlaveSynchronize(
+            self._identity.broker_addr,
+            known,
+            OffsetSynchronize(api, tables.offsets, tables.schedule_offsets, known, self._cut_log),
+            self._cut_log,
+            MasterChecks(self._trust.find_objection, self._compare_logs, self._master_is_silent),
+            self._page,
+            self._clock,
+        )
+        synchronize.also_copied.append(self._journal.tables_copied)
+        synchronize.also_copied.append(
+            MessageRequestModeSynchronize(api, tables.request_modes).sync
+        )
+        if self._options.store.timer_wheel_enable:
+            synchronize.also_copied.append(TimerSynchronize(api, self._page.counters).sync)
+        return synchronize
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -233,7 +227,7 @@ class Replication:
         if not self._is_slave:
             self.returning.schedule_on(executor)
             return
-        self._synchronize.schedule_on(executor, self._options.broker)
+        self.synchronize.schedule_on(executor, self._options.broker)
         executor.schedule("follow-master", self._tick, first_delay_ms=TICK_MS, period_ms=TICK_MS)
 
     def before_first_registration(self) -> None:
@@ -260,7 +254,7 @@ class Replication:
             return
         self._ha_address = ha_addr or self._ha_address
         self._inspector.set_master(master_addr, self._ha_address)
-        self._synchronize.set_master_address(master_addr)
+        self.synchronize.set_master_address(master_addr)
         self._announcer.master_changed(master_addr)
         self._pass_address_to_ha()
 
@@ -320,7 +314,7 @@ class Replication:
 
     @property
     def master_address(self) -> str | None:
-        """KnowsMaster: the master's remoting "ip:port", if it is known to be ours."""
+        """The master's remoting "ip:port", if it is known to be ours."""
         address = self._inspector.master_address
         return None if address is None or self._trust.find_objection(address) else address
 
@@ -334,13 +328,13 @@ class Replication:
         self._unproved = None
         self._journal.on_inspection(found)
         if found.verdict in (Verdict.AHEAD, Verdict.DIVERGED):
-            self._synchronize.logs_compared(found.master_address, f"{found.verdict}: {found.text}")
+            self.synchronize.logs_compared(found.master_address, f"{found.verdict}: {found.text}")
         elif found.verdict is Verdict.WAIT:
             return
         elif found.master_max >= 0:
-            self._synchronize.logs_compared(found.master_address, None)
+            self.synchronize.logs_compared(found.master_address, None)
         else:
-            self._synchronize.logs_not_comparable(found.master_address)
+            self.synchronize.logs_not_comparable(found.master_address)
 
     def _compare_logs(self) -> None:
         """For the tables: process ha compares before it connects only, and its link may have
@@ -373,7 +367,7 @@ class Replication:
     def _tick(self) -> None:
         self._pass_address_to_ha()
         self._announcer.tick()
-        self._journal.tick(self)
+        self._journal.tick(self.master_address)
 
     # -- requests of process ha ---------------------------------------------------------------
 
@@ -390,10 +384,10 @@ class Replication:
             self._inspected(unproved)
         if local is None:
             self._announcer.link_closed()
-            self._synchronize.link_lost()
+            self.synchronize.link_lost()
         else:
             self._announcer.link_opened(local)
-            self._synchronize.link_opened()
+            self.synchronize.link_opened()
         return {}
 
     # -- for requests 906 and 907 --------------------------------------------------------------
@@ -407,26 +401,3 @@ class Replication:
             ha_address=identity.ha_server_addr,
             initial_max_offset=self._initial_max_offset,
         )
-
-
-def _follow_ups(
-    api: BrokerOuterAPI,
-    counters: memoryview[int],
-    tables: BrokerTables,
-    acl: PlainPermissionManager | None,
-    store: MessageStoreConfig,
-    note: Callable[[str], None],
-) -> Callable[[str], None]:
-    """What else is taken over from a master at the end of a round, once `note` knows of it."""
-    modes = MessageRequestModeSynchronize(api, tables.request_modes)
-    syncs: list[Callable[[str], None]] = [note, modes.sync]
-    if store.timer_wheel_enable:
-        syncs.append(TimerSynchronize(api, counters).sync)
-    if acl is not None:
-        syncs.append(AclSynchronize(api, acl).sync)
-
-    def follow_up(master: str) -> None:
-        for sync in syncs:
-            sync(master)
-
-    return follow_up

@@ -12,35 +12,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.admin.admin_group_processor import AdminGroupProcessor
-from broker.admin.admin_offset_processor import AdminOffsetProcessor
-from broker.admin.admin_relay_processor import AdminRelayProcessor
-from broker.admin.admin_reset_processor import AdminResetProcessor
-from broker.admin.admin_runtime_processor import AdminRuntimeProcessor
-from broker.admin.admin_topic_processor import AdminTopicProcessor
+from broker.acl.access import Access
 from broker.admin.query_message_processor import QueryMessageProcessor
-from broker.client.broker2client import Broker2Client
 from broker.client.client_manage_processor import ClientManageProcessor
 from broker.client.consumer_manage_processor import ConsumerManageProcessor
 from broker.client.lock_processor import LockProcessor
-from broker.metrics.runtime_info import RuntimeInfoSource
-from broker.processor.queue_times import QueueTimes
-from broker.processor.stored_rights import StoredRights
 from broker.processor.table_processor import TableProcessor
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.settings.broker_config import BrokerConfig
-from broker.settings.config_update import BrokerConfigUpdate
-from broker.settings.startup_options import StartupOptions
 from broker.slave.slave_topics_processor import SlaveTopicsProcessor
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
+from broker.wiring.process_resources import ProcessResources
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, static_topic_pool
-from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
-from ipc.clock import Clock
-from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import RequestExecutor
 from remoting.request_code import RequestCode as Code
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import RequestProcessor, Route
 
 QUERY_POOL: Final = "QueryMessageThread"
@@ -141,68 +128,39 @@ class Routes:
         return {"send": sends + pools[SEND_BACK_POOL].pending, **waiting}
 
 
+@dataclass(frozen=True, slots=True)
 class RouteTable:
-    """Builds the processors of requests and lays them out. Used once, by BrokerController."""
+    """Lays the processors of requests out on the two ports. Used once, by BrokerController."""
 
-    def __init__(
-        self,
-        options: StartupOptions,
-        clock: Clock,
-        store: StoreSide,
-        tables: BrokerTables,
-        statistics: Statistics,
-        messages: MessageServices,
-        pull: PullMessageProcessor,
-        clients: Broker2Client,
-        rights: StoredRights,
-        account_of: Callable[[RemotingCommand], str],
-        offsets_objection: Callable[[], str | None],
-    ) -> None:
-        """clients: calls of admin requests to clients. rights: on messages named by their place.
-        account_of: that sent a request. offsets_objection: why no other broker may copy offsets."""
-        self._options: Final = options
-        self._clock: Final = clock
-        self._store: Final = store
-        self._tables: Final = tables
-        self._statistics: Final = statistics
-        self._messages: Final = messages
-        self._pull: Final = pull
-        self._clients: Final = clients
-        self._rights: Final = rights
-        self._account_of: Final = account_of
-        self._offsets_objection: Final = offsets_objection
-        self._times: Final = QueueTimes(store.access, store.access)
+    resources: ProcessResources
+    store: StoreSide
+    tables: BrokerTables
+    messages: MessageServices
+    pull: PullMessageProcessor
+    access: Access
 
     def build(
         self,
         executors: Mapping[str, RequestExecutor],
-        *,
-        runtime: RuntimeInfoSource,
-        configs: BrokerConfigUpdate,
         others: Sequence[TableProcessor],
         before: Callable[[Processors], Processors],
     ) -> Routes:
         """Every request code that this broker serves. others: processors built elsewhere. before:
         puts those of static topics in front."""
         main: dict[int, Route] = {}
-        for code, processor in before(self._processors(runtime, configs, others)).items():
+        for code, processor in before(self._processors(others)).items():
             main[code] = Route(processor, _executor_of(code))
         vip = {code: route for code, route in main.items() if code not in _NOT_ON_VIP}
         code = Code.GET_ALL_TOPIC_CONFIG
-        tables = self._tables
+        tables = self.tables
         vip[code] = Route(
             SlaveTopicsProcessor(lambda: tables.mappings.with_mappings(tables.topics.wrapper())),
             _executor_of(code),
         )
         return Routes(main, vip, executors)
 
-    def _processors(
-        self,
-        runtime: RuntimeInfoSource,
-        configs: BrokerConfigUpdate,
-        others: Sequence[TableProcessor],
-    ) -> dict[int, RequestProcessor]:
-        send, pull = self._messages.send, self._pull
+    def _processors(self, others: Sequence[TableProcessor]) -> dict[int, RequestProcessor]:
+        send, pull = self.messages.send, self.pull
         table: dict[int, RequestProcessor] = {
             Code.SEND_MESSAGE: send,
             Code.SEND_MESSAGE_V2: send,
@@ -210,119 +168,43 @@ class RouteTable:
             Code.PULL_MESSAGE: pull,
             Code.LITE_PULL_MESSAGE: pull,
         }
-        tabled = (
-            *self._client_processors(),
-            *self._admin_processors(),
-            AdminRuntimeProcessor(
-                configs=configs,
-                runtime=runtime,
-                totals=self._statistics.totals,
-                stats=self._statistics.manager,
-                store=self._store.access,
-            ),
-            *others,
-        )
-        for processor in tabled:
+        for processor in (*self._client_processors(), *others):
             for code in processor.table:
                 table[code] = processor
         return table
 
     def _client_processors(self) -> tuple[TableProcessor, ...]:
-        tables, messages, access = self._tables, self._messages, self._store.access
+        tables, messages, access = self.tables, self.messages, self.store.access
+        options = self.resources.options
         return (
             ClientManageProcessor(
-                self._options.broker,
-                self._clock,
-                producers=tables.producers,
-                consumers=tables.consumers,
+                options.broker,
+                self.resources.clock,
+                clients=tables.clients,
                 groups=tables.groups,
                 topics=tables.topics,
                 new_topics=messages.new_topics,
-                heartbeats=tables.heartbeats,
-                account_of=self._account_of,
+                account_of=self.access.gate.account_of,
             ),
             ConsumerManageProcessor(
                 tables.consumers,
                 tables.offsets,
                 access,
-                self._times,
                 tables.topics.find,
                 tables.groups.find_or_create,
             ),
             LockProcessor(tables.locks),
             QueryMessageProcessor(
                 access,
-                default_query_max_num=self._options.store.default_query_max_num,
-                max_msgs_num_batch=self._options.store.max_msgs_num_batch,
-                rights=self._rights,
+                default_query_max_num=options.store.default_query_max_num,
+                max_msgs_num_batch=options.store.max_msgs_num_batch,
+                rights=self.access.gate.check_resources,
             ),
             messages.send_back,
             messages.reply,
             messages.end_transaction,
             messages.timers.recall,
             messages.timers.processor,
-        )
-
-    def _is_slave(self) -> bool:
-        return self._options.store.is_slave
-
-    def _admin_processors(self) -> tuple[TableProcessor, ...]:
-        broker, tables, access = self._options.broker, self._tables, self._store.access
-        stats = self._statistics.manager
-        address = f"{broker.broker_ip1}:{self._options.server.listen_port}"
-        return (
-            AdminTopicProcessor(
-                broker,
-                topics=tables.topics,
-                mappings=tables.mappings,
-                system_topics=tables.system_topics,
-                consumers=tables.consumers,
-                consumer_offsets=tables.offsets,
-                queue_offsets=access,
-                times=self._times,
-                store=access,
-                stats=stats,
-                is_slave=self._is_slave,
-            ),
-            AdminOffsetProcessor(
-                broker,
-                self._clock,
-                topics=tables.topics,
-                groups=tables.groups,
-                consumers=tables.consumers,
-                consumer_offsets=tables.offsets,
-                schedule_offsets=tables.schedule_offsets,
-                queue_offsets=access,
-                reader=access,
-                times=self._times,
-                stats=stats,
-                broker_addr=lambda: address,
-                find_filter=tables.filters.find,
-                static_topics=tables.mappings.table,
-                find_objection=self._offsets_objection,
-            ),
-            AdminGroupProcessor(
-                broker,
-                groups=tables.groups,
-                consumers=tables.consumers,
-                producers=tables.producers,
-                consumer_offsets=tables.offsets,
-                stats=stats,
-                is_slave=self._is_slave,
-            ),
-            AdminRelayProcessor(broker.broker_name, self._clients, access, self._rights),
-            AdminResetProcessor(
-                broker.broker_name,
-                self._clients,
-                topics=tables.topics,
-                groups=tables.groups,
-                consumers=tables.consumers,
-                consumer_offsets=tables.offsets,
-                queue_offsets=access,
-                reader=access,
-                is_slave=self._is_slave,
-                server_side=lambda: tables.offsets.stores_resets,
-            ),
         )
 
 

@@ -7,19 +7,18 @@ broker/metrics/runtime_info.py's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from broker.append.append_queue import AppendQueue
-from broker.metrics.runtime_info import PoolInfo, RuntimeInfo, TimerInfo
-from broker.metrics.store_stats_service import StoreStatsService
-from broker.settings.startup_options import StartupOptions
-from broker.store_access.store_access import StoreAccess
+from broker.metrics.runtime_info import PoolInfo, RuntimeInfo
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.message_services import MessageServices
+from broker.wiring.process_resources import ProcessResources
 from broker.wiring.routes import END_TRANSACTION_POOL, QUERY_POOL
+from broker.wiring.statistics import Statistics
+from broker.wiring.store_side import StoreSide
 from conf.compiled_modules import modules_in_use
-from ipc.clock import Clock
-from ipc.control_page import ControlPage
-from remoting.remoting_server import RequestExecutor
+from remoting.request_executor import RequestExecutor
 from store.control_slots import (
     DISPATCHED_OFFSET,
     FENCE_COUNT,
@@ -33,54 +32,45 @@ from store.resync_backups import list_backups
 
 
 class RuntimeSource:
-    """RuntimeInfoSource of this broker."""
+    """See the module."""
 
     def __init__(
         self,
-        options: StartupOptions,
-        page: ControlPage,
-        access: StoreAccess,
-        stats: StoreStatsService,
-        clock: Clock,
-        *,
-        schedule_offsets: Callable[[], Mapping[int, tuple[int, int]]],
-        pool: Callable[[str], RequestExecutor | None],
-        waiting_sends: Callable[[], int],
-        append_queue: AppendQueue,
-        timers: Callable[[], TimerInfo],
-        longest_turn: Callable[[], str],
+        resources: ProcessResources,
+        store: StoreSide,
+        tables: BrokerTables,
+        statistics: Statistics,
+        messages: MessageServices,
+        pools: Mapping[str, RequestExecutor],
     ) -> None:
-        """pool: by its name. waiting_sends: how many answers wait for flush or replicas.
-        append_queue: of those that wait to be stored."""
-        self._options = options
-        self._page = page
-        self._access = access
-        self._stats = stats
-        self._clock = clock
-        self._schedule_offsets = schedule_offsets
-        self._pool = pool
-        self._waiting_sends = waiting_sends
-        self._append_queue = append_queue
-        self._timers = timers
-        self._longest_turn = longest_turn
+        """pools: by their names."""
+        self._options = resources.options
+        self._page = resources.page
+        self._clock = resources.clock
+        self._store = store
+        self._tables = tables
+        self._statistics = statistics
+        self._messages = messages
+        self._pools = pools
 
     def runtime_info(self) -> RuntimeInfo:
         """The state now."""
         counters, store, broker = self._page.counters, self._options.store, self._options.broker
+        append_queue = self._messages.append_queue
         max_phy = counters[MAX_PHY_OFFSET]
         min_phy = counters[MIN_PHY_OFFSET]
         log_paths = store.log_directories.named
         total, free = disk_space(log_paths)
-        now_ms, earliest_ms = self._clock.now_ms(), self._access.store_timestamp_at(min_phy)
+        now_ms, earliest_ms = self._clock.now_ms(), self._store.access.store_timestamp_at(min_phy)
         return RuntimeInfo(
             now_ms=now_ms,
-            statistics=self._stats.snapshot(),
+            statistics=self._statistics.store.snapshot(),
             send_pool=PoolInfo(
-                size=self._waiting_sends() + len(self._append_queue.held),
+                size=len(self._messages.waiters) + len(append_queue.held),
                 capacity=broker.send_thread_pool_queue_capacity,
-                head_wait_ms=self._append_queue.head_wait_ms(),
+                head_wait_ms=append_queue.head_wait_ms(),
             ),
-            page_cache_lock_time_ms=self._append_queue.blocked_ms(),
+            page_cache_lock_time_ms=append_queue.blocked_ms(),
             pull_pool=PoolInfo(capacity=broker.pull_thread_pool_queue_capacity),
             query_pool=self._pool_info(QUERY_POOL),
             end_transaction_pool=self._pool_info(END_TRANSACTION_POOL),
@@ -97,15 +87,15 @@ class RuntimeSource:
             remain_flush_bytes=max(max_phy - counters[FLUSHED_OFFSET], 0),
             fenced_ranges=counters[FENCE_COUNT],
             fenced_bytes=counters[FENCED_BYTES],
-            schedule_offsets=self._schedule_offsets(),
-            timers=self._timers(),
+            schedule_offsets=self._store.schedule_progress(self._tables.schedule_offsets),
+            timers=self._messages.timers.info(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),
             compiled_modules=modules_in_use().compiled,
-            longest_turn=self._longest_turn(),
+            longest_turn=self._statistics.longest_turns.text(),
         )
 
     def _pool_info(self, name: str) -> PoolInfo:
-        pool = self._pool(name)
+        pool = self._pools.get(name)
         if pool is None:
             return PoolInfo()
         return PoolInfo(size=pool.pending, capacity=pool.capacity)

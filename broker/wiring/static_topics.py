@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from broker.out.broker_rpc import BrokerRpc
 from broker.pull.pull_message_processor import PullMessageProcessor
 from broker.pull.static_topic_entry import StaticPullEntry, StaticTopicEntry
-from broker.pull.static_topic_processor import AsksBrokers, Mappings, StaticTopicProcessor
-from remoting.remoting_server import RequestExecutor
+from broker.pull.static_topic_processor import Mappings, StaticTopicProcessor
 from remoting.request_dispatcher import AnswerObserver, RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import RequestProcessor, Route
 
 STATIC_TOPIC_POOL: Final = "StaticTopicThread"
@@ -49,7 +50,7 @@ def before_processors(
     ordinary: Mapping[int, RequestProcessor],
     pull: PullMessageProcessor,
     mappings: Mappings,
-    brokers: AsksBrokers,
+    brokers: BrokerRpc,
     pool: RequestExecutor,
     observer: AnswerObserver,
     on_loop: OnLoop,

@@ -8,7 +8,7 @@ who counts where is said in each module of broker/metrics.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
@@ -19,10 +19,12 @@ from broker.metrics.remoting_metrics import RemotingMetrics
 from broker.metrics.store_stats_service import StoreStatsService
 from broker.metrics.timer_gauges import TimerGauges
 from broker.wiring.broker_tables import BrokerTables
-from broker.wiring.pop_path import PopPath
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
 from ipc.scheduled_executor import ScheduledExecutor
+
+if TYPE_CHECKING:  # What pops counts here.
+    from broker.wiring.pop_path import PopPath
 
 
 class Statistics:

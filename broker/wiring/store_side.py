@@ -18,6 +18,7 @@ from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
 from broker.store_access.damaged_queues import DamagedQueues
 from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_commands import StoreCommands
 from broker.topic.system_topics import SCHEDULE_TOPIC
 from broker.wiring.process_resources import ProcessResources
 from ipc.command_channel import CommandClient
@@ -95,12 +96,12 @@ class StoreSide:
             CommitLogReader(directories, size, page),
             GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
-            self.commands,
             self._note_damaged,
             self.batch_queues,
             memory_limit=self.memory_limit,
-            before_delete=before_delete,
-            after_delete=after_delete,
+        )
+        self.store_commands: Final = StoreCommands(
+            self.commands, self.table, before_delete=before_delete, after_delete=after_delete
         )
 
     def _note_damaged(self, topic: str, queue_id: int, queue_offset: int) -> None:

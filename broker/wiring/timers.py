@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.append.append_queue import AppendQueue
-from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.runtime_info import TimerInfo
 from broker.send.recall_message_processor import RecallMessageProcessor
 from broker.settings.startup_options import StartupOptions
-from broker.timer.dequeue_parts import DequeueParts, DequeueStats
+from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_dequeue_service import TimerDequeueService
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -51,15 +51,14 @@ class Timers:
         clock: Clock,
         store: StoreSide,
         topics: TopicConfigManager,
-        append_queue: AppendQueue,
-        waiters: DurabilityWaiters,
-        stats: DequeueStats,
+        log: WritableLog,
+        stats: HotPathStats,
         room_waits: RoomWaits,
     ) -> None:
         self._is_enabled: Final = options.store.timer_wheel_enable
         self._precision_ms: Final = options.store.timer_precision_ms
         self._counters = store.page.counters
-        self._waiters = waiters
+        self._waiters = log.waiters
         self._clock = clock
         self._table = store.table
         self._sampled = (0, 0)
@@ -68,15 +67,15 @@ class Timers:
         """The same a second, over the last ten."""
         self._wheel = wheel = TimerWheelReader(options.store.timer_wheel_path, self._precision_ms)
         self.hook: Final = TimerHook(self._hook_settings(options), wheel.num, clock, topics)
-        self.put: Final = TimerPut(self.hook, store.log, append_queue)
+        self.put: Final = TimerPut(self.hook, log.commit_log, log.append_queue)
         self.recall: Final = RecallMessageProcessor(
             options.broker,
             options.store,
             topics.find,
             self.put,
-            waiters,
+            log.waiters,
             clock,
-            append_queue.find_refusal,
+            log.append_queue.find_refusal,
         )
         self.processor: Final = TimerProcessor(
             self._counters,
@@ -91,8 +90,8 @@ class Timers:
         )
         self._dequeue = TimerDequeueService(
             DequeueParts(
-                commit_log=store.log,
-                append_queue=append_queue,
+                commit_log=log.commit_log,
+                append_queue=log.append_queue,
                 reader=store.loop_reader,
                 wheel=wheel,
                 units=units,

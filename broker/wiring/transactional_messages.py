@@ -6,21 +6,18 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from broker.append.append_queue import AppendQueue
-from broker.append.durability_waiters import DurabilityWaiters
+from broker.append.writable_log import WritableLog
+from broker.client.broker2client import Broker2Client
+from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights, judge_of_ends
-from broker.settings.startup_options import StartupOptions
 from broker.timer.timer_hook import TimerHook
-from broker.topic.table_protocols import PutStats
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.end_transaction_processor import (
     EndTransactionParts,
     EndTransactionProcessor,
 )
-from broker.transaction.end_transaction_route import EndRouteParts, EndStats, EndTransactionRoute
+from broker.transaction.end_transaction_route import EndTransactionRoute
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transactional_message_bridge import (
     BridgeParts,
@@ -29,20 +26,14 @@ from broker.transaction.transactional_message_bridge import (
 from broker.transaction.transactional_message_check_service import TransactionalMessageCheckService
 from broker.transaction.transactional_message_service import (
     CheckSettings,
-    ProducerCalls,
     TransactionalMessageService,
 )
 from broker.transaction.young_halves import YoungHalves
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
-from ipc.clock import Clock
-from ipc.service_thread import FailureHandler
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET
-
-
-class TransactionStats(PutStats, EndStats, Protocol):
-    """The part of HotPathStats used here."""
 
 
 class TransactionalMessages:
@@ -50,72 +41,60 @@ class TransactionalMessages:
 
     def __init__(
         self,
-        options: StartupOptions,
-        clock: Clock,
+        resources: ProcessResources,
         loop: SelectorLoop,
         store: StoreSide,
         tables: BrokerTables,
-        append_queue: AppendQueue,
-        waiters: DurabilityWaiters,
-        stats: TransactionStats,
+        log: WritableLog,
+        stats: HotPathStats,
         rights: StoredRights,
         timers: TimerHook,
-        young_halves: YoungHalves,
-        *,
-        on_failure: FailureHandler,
     ) -> None:
-        """rights: of an account on the message that it ends. on_failure: of the thread that
-        checks."""
-        self._options = options
+        """rights: of an account on the message that it ends."""
+        self._resources = resources
         self._rights = rights
-        self._clock = clock
         self._loop = loop
         self._store = store
         self._tables = tables
-        self._append_queue = append_queue
-        self._on_failure = on_failure
+        self._log = log
+        self._stats = stats
         self._halves = HalfMessageStates()
         self._earlier = EarlierEnds(store.access)
         self._checks: TransactionalMessageCheckService | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=store.log,
-                append_queue=append_queue,
+                log=log,
                 reader=store.access,
                 halves=self._halves,
                 earlier=self._earlier,
                 timers=timers,
                 find_topic=tables.topics.find,
-                waiters=waiters,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
-                is_slave=options.store.is_slave,
+                is_slave=resources.options.store.is_slave,
                 rights=rights,
             )
         )
         """Codes 37 and 323."""
-        self.route = EndTransactionRoute(
-            EndRouteParts(
-                commit_log=store.log,
-                may_store=append_queue.may_store,
-                young_halves=young_halves,
-                halves=self._halves,
-                find_topic=tables.topics.find,
-                waiters=waiters,
-                stats=stats,
-                append_op=lambda half: self.processor.append_op(half),
-            )
-        )
-        """The fast route of 37, without access control."""
 
-    def start(self, calls: ProducerCalls) -> None:
+    def route(self, young_halves: YoungHalves) -> EndTransactionRoute:
+        """The fast route of 37, without access control."""
+        return EndTransactionRoute(
+            self._log,
+            young_halves,
+            self._halves,
+            self._tables.topics.find,
+            self._stats,
+            self.processor.append_op,
+        )
+
+    def start(self, calls: Broker2Client) -> None:
         """Begin to check; the log is open, this is a master. The loop may start a little later."""
-        options = self._options
+        options, log = self._resources.options, self._log.commit_log
         bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=self._store.log,
-                append_queue=self._append_queue,
+                log=self._log,
                 reader=self._store.access,
                 halves=self._halves,
                 earlier=self._earlier,
@@ -130,21 +109,21 @@ class TransactionalMessages:
                 check_max=options.broker.transaction_check_max,
                 file_reserved_time_hours=options.store.file_reserved_time,
                 retention_time_path=options.store.retention_time_path,
-                store_host=self._store.log.store_host,
-                store_host_flag=self._store.log.store_host_flag,
+                store_host=log.store_host,
+                store_host_flag=log.store_host_flag,
             ),
             bridge,
             self._halves,
             self._tables.topics,
             AskableProducers(self._tables.producers, judge_of_ends(self._rights)),
             calls,
-            self._clock,
+            self._resources.clock,
         )
         self._checks = TransactionalMessageCheckService(
             service,
             options.broker.transaction_check_interval,
-            self._clock,
-            on_failure=self._on_failure,
+            self._resources.clock,
+            on_failure=self._resources.on_failure,
         )
         self._checks.start()
 

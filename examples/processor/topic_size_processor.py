@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.processor.table_processor import TableProcessor
-from broker.store_access.store_protocols import QueueOffsets
+from broker.store_access.store_access import StoreAccess
 from broker.topic.table_protocols import FindTopic
 from remoting.command_custom_header import CommandCustomHeader, Int64, decode_header, encode_header
 from remoting.errors import RequestError
@@ -36,10 +36,10 @@ class TopicSizeResponseHeader(CommandCustomHeader):
 class TopicSizeProcessor(TableProcessor):
     """See the module. Owned by: the pool's threads; it keeps no state."""
 
-    def __init__(self, find_topic: FindTopic, offsets: QueueOffsets) -> None:
+    def __init__(self, find_topic: FindTopic, store: StoreAccess) -> None:
         super().__init__({RequestCode.GET_TOPIC_SIZE: self.topic_size})
         self._find_topic = find_topic
-        self._offsets = offsets
+        self._store = store
 
     def topic_size(self, _connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand:
         """28990: the sum over the topic's queues. Raises RequestError for an unknown topic."""
@@ -50,7 +50,7 @@ class TopicSizeProcessor(TableProcessor):
                 ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here"
             )
         queues = range(max(topic.read_queue_nums, topic.write_queue_nums))
-        ends = [self._offsets.offsets(header.topic, queue_id) for queue_id in queues]
+        ends = [self._store.offsets(header.topic, queue_id) for queue_id in queues]
         size = sum(max_offset - min_offset for min_offset, max_offset in ends)
         answer = TopicSizeResponseHeader(messages=size)
         return request.response(ResponseCode.SUCCESS, ext_fields=encode_header(answer))

@@ -17,7 +17,6 @@ from typing import Final
 
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
-from ipc.queue_table import QueueTableReader
 from ipc.service_thread import FailureHandler, ServiceThread
 from store.compaction.compaction_files import CompactionDirectories, FileSizes, list_logs
 from store.compaction.compaction_log import CompactionLog
@@ -46,13 +45,7 @@ from store.running_flags import RunningFlag, RunningFlags
 
 log = logging.getLogger(__name__)
 
-FindTopics = Callable[[], frozenset[str]]
-"""The compaction topics that there are now; cheap when nothing has changed."""
-RequestRebuild = Callable[[str, int, int], None]
-"""A unit of (topic, queue id) at a queue offset is wrong: RebuildConsumeQueueService.request."""
-
 _IDLE_MS: Final = 500
-"""Between two looks at the topics, too."""
 _PACE_MS: Final = 2
 _DISK_FULL_RETRY_MS: Final = 1_000
 _FINISH_MS: Final = 2_000
@@ -68,18 +61,14 @@ class CompactionStore(ServiceThread):
         config: MessageStoreConfig,
         page: ControlPage,
         queues: ConsumeQueueTable,
-        table: QueueTableReader,
         followed: FollowedQueues,
-        find_topics: FindTopics,
-        request_rebuild: RequestRebuild,
         flags: RunningFlags,
         clock: Clock,
         ring: Callable[[], None],
         *,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """queues: where it publishes. table, followed: readers of its own. ring: wakes who waits
-        for queues to move."""
+        """queues: where it publishes. ring: wakes who waits for queues to move."""
         super().__init__("CompactionStore", on_failure=on_failure)
         self._config = config
         self._root: Path = config.compaction_path
@@ -88,21 +77,15 @@ class CompactionStore(ServiceThread):
         )
         self._counters = page.counters
         self._queues = queues
-        self._table = table
         self._followed = followed
-        self._find_topics = find_topics
-        self._request_rebuild = request_rebuild
         self._flags = flags
         self._clock = clock
         self._ring = ring
         self._lock = threading.Lock()
         self._positions = PositionCheckpoint(self._root / "position-checkpoint")
-        self._topics: frozenset[str] = frozenset()
         self._logs: dict[_Key, CompactionLog] = {}
-        self._moved: dict[_Key, None] = {}
-        """Queues that may have more records than were taken."""
         self._current: tuple[CompactionLog, CompactionRun, Iterator[None]] | None = None
-        self._flushed_at_ms = self._looked_at_ms = clock.monotonic_ms()
+        self._flushed_at_ms = clock.monotonic_ms()
         self._keep_from = 0
         self._record_guard = RecordGuard(ReadBy.COMPACTION)
 
@@ -115,12 +98,12 @@ class CompactionStore(ServiceThread):
     @property
     def topics(self) -> frozenset[str]:
         """The compaction topics, as they were found last. Any thread."""
-        return self._topics
+        return self._followed.topics
 
     @property
     def is_active(self) -> bool:
         """Whether there is anything to follow. Any thread."""
-        return bool(self._topics)
+        return bool(self._followed.topics)
 
     # -- the start -----------------------------------------------------------------------------
 
@@ -129,7 +112,7 @@ class CompactionStore(ServiceThread):
         published. check_all: what was not flushed may be lost; rewrite: a flush has failed. Raises
         StoreError, OSError."""
         self._positions.load()
-        self._topics = self._find_topics()
+        self._followed.find_topics()
         for topic, queue_id in list_logs(self._root):
             if self._is_deleted(topic, queue_id):
                 log.warning(
@@ -137,12 +120,12 @@ class CompactionStore(ServiceThread):
                 )
             else:
                 self._open_log(topic, queue_id, check_all=check_all, rewrite=rewrite)
-        self._note_all()
+        self._followed.note_all()
 
     def _is_deleted(self, topic: str, queue_id: int) -> bool:
         """Java deletes a topic without its logs. When there is a message of a new one of the name,
         such a log is found to be of another queue."""
-        is_known = topic in self._topics or self._config.is_slave
+        is_known = topic in self._followed.topics or self._config.is_slave
         return not is_known and self._followed.bounds(topic, queue_id)[1] == 0
 
     def _open_log(
@@ -155,7 +138,7 @@ class CompactionStore(ServiceThread):
             queue_id,
             self._positions,
             self._queues.publish_compacted,
-            generation=self._table.compacted(topic, queue_id)[0] + 1,
+            generation=self._followed.compacted_generation(topic, queue_id) + 1,
         )
         low, high = self._followed.bounds(topic, queue_id)
         found.open(check_all=check_all, copied_again_from=low if high else NO_UNIT, rewrite=rewrite)
@@ -181,17 +164,9 @@ class CompactionStore(ServiceThread):
                 found.cut(0, stored_ms)
         elif high:
             found.cut(high, stored_ms)
-        elif topic in self._topics and not self._config.is_slave:
+        elif topic in self._followed.topics and not self._config.is_slave:
             log.warning("%r: consume queue lost; it will continue at %s", found, found.max_offset)
             self._queues.reserve(topic, queue_id, found.max_offset)
-
-    def _note_all(self) -> None:
-        """Look at every queue of the compaction topics."""
-        self._table.skip_moves()
-        if self._topics:
-            for topic, queue_id, _row in self._table:
-                if topic in self._topics:
-                    self._moved[topic, queue_id] = None
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -224,7 +199,7 @@ class CompactionStore(ServiceThread):
         deadline_ms = self._clock.monotonic_ms() + _FINISH_MS
         try:
             with self._lock:
-                self._note_all()
+                self._followed.note_all()
                 while self._follow() and self._clock.monotonic_ms() < deadline_ms:
                     pass
                 self._flush()
@@ -245,7 +220,7 @@ class CompactionStore(ServiceThread):
             keys = [key for key in self._logs if key[0] == topic]
             for key in keys:
                 self._logs.pop(key).remove()
-                self._moved.pop(key, None)
+                self._followed.moved.pop(key, None)
             self._counters[COMPACTION_LOGS] = len(self._logs)
             return delete_queues()
 
@@ -254,44 +229,17 @@ class CompactionStore(ServiceThread):
     def _follow(self) -> int:
         """Take what the queues have got; returns how many records."""
         dispatched = self._counters[DISPATCHED_OFFSET]
-        self._look_for_topics()
-        self._note_moves()
+        self._followed.look(self._clock.monotonic_ms())
         taken = 0
-        for key in list(self._moved):
+        for key in list(self._followed.moved):
             count, is_done = self._take_some(*key)
             taken += count
             if is_done:
-                self._moved.pop(key, None)
+                self._followed.moved.pop(key, None)
         if taken:
             self._ring()
         self._publish_progress(dispatched)
         return taken
-
-    def _look_for_topics(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._looked_at_ms < _IDLE_MS:
-            return
-        self._looked_at_ms = now_ms
-        topics = self._find_topics()
-        if topics != self._topics:
-            log.info("compaction topics: %s", sorted(topics) or "none")
-            self._topics = topics
-            self._note_all()
-
-    def _note_moves(self) -> None:
-        if not self._table.has_moves():
-            return
-        if not self._topics:
-            self._table.skip_moves()
-            return
-        rows = self._table.take_moves()
-        if rows is None:
-            self._note_all()
-            return
-        for row in dict.fromkeys(rows):
-            key = self._table.queue_of(row)
-            if key[0] in self._topics:
-                self._moved[key] = None
 
     def _take_some(self, topic: str, queue_id: int) -> tuple[int, bool]:
         """Take a batch; how many records, and whether nothing more can be had now."""
@@ -316,7 +264,7 @@ class CompactionStore(ServiceThread):
         found.publish()
         taken = found.next_offset - start
         if not taken:
-            self._request_rebuild(topic, queue_id, start)
+            self._followed.request_rebuild(topic, queue_id, start)
         return taken, found.next_offset >= high
 
     def _take(self, found: CompactionLog, records: Iterator[tuple[int, int, bytes | None]]) -> int:
@@ -344,7 +292,7 @@ class CompactionStore(ServiceThread):
         behind = 0
         for each in self._logs.values():
             keep_from = min(keep_from, each.pending_phy_offset)
-        for topic, queue_id in self._moved:
+        for topic, queue_id in self._followed.moved:
             found = self._logs.get((topic, queue_id))
             at = 0 if found is None else found.next_offset
             low, high = self._followed.bounds(topic, queue_id)

@@ -1,12 +1,13 @@
-"""FollowedQueues: consume queues with their records, as compaction logs follow them.
+"""FollowedQueues: the queues of compaction topics, as compaction logs follow them.
 
-Owned by: the thread of CompactionStore, with readers of its own. It knows units and records, no
-compaction log.
+Which topics there are, which of their queues have moved, and their units with the records. Owned
+by: the thread of CompactionStore, with readers of its own. It knows no compaction log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ipc.queue_table import QueueTableReader
@@ -18,23 +19,88 @@ from store.message_store_config import MessageStoreConfig
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.unit_check import is_right
 
+log = logging.getLogger(__name__)
+
 BATCH: Final = 256
 """Records read at once."""
 _BATCH_SIZE: Final = 4 << 20
 """Or so many bytes."""
+_TOPICS_MS: Final = 500
+"""Between two looks at the topics."""
+
+
+FindTopics = Callable[[], frozenset[str]]
+"""The compaction topics that there are now; cheap when nothing has changed."""
+RequestRebuild = Callable[[str, int, int], None]
+"""A unit of (topic, queue id) at a queue offset is wrong: RebuildConsumeQueueService.request."""
 
 
 class FollowedQueues:
     """See the module: all queues, by topic and queue id."""
 
     def __init__(
-        self, config: MessageStoreConfig, table: QueueTableReader, log: CommitLogReader
+        self,
+        config: MessageStoreConfig,
+        table: QueueTableReader,
+        log: CommitLogReader,
+        find_topics: FindTopics,
+        request_rebuild: RequestRebuild,
     ) -> None:
-        """log: a reader of its own."""
+        """table, log: readers of its own."""
         self._table = table
+        self._find_topics = find_topics
+        self.request_rebuild: Final = request_rebuild
+        self.topics: frozenset[str] = frozenset()
+        """As they were found last. Any thread reads them."""
+        self.moved: dict[tuple[str, int], None] = {}
+        """Queues that may have more records than were taken."""
+        self._looked_at_ms = 0
         self._reader = ConsumeQueueReader(config)
         self._units = GenerationAwareReader(self._reader, table)
         self._log = log
+
+    def find_topics(self) -> None:
+        """Look which compaction topics there are."""
+        self.topics = self._find_topics()
+
+    def note_all(self) -> None:
+        """Look at every queue of the compaction topics."""
+        self._table.skip_moves()
+        if self.topics:
+            for topic, queue_id, _row in self._table:
+                if topic in self.topics:
+                    self.moved[topic, queue_id] = None
+
+    def look(self, now_ms: int) -> None:
+        """Note what has moved since the last look; now and then, which topics there are."""
+        self._look_for_topics(now_ms)
+        if not self._table.has_moves():
+            return
+        if not self.topics:
+            self._table.skip_moves()
+            return
+        rows = self._table.take_moves()
+        if rows is None:
+            self.note_all()
+            return
+        for row in dict.fromkeys(rows):
+            key = self._table.queue_of(row)
+            if key[0] in self.topics:
+                self.moved[key] = None
+
+    def _look_for_topics(self, now_ms: int) -> None:
+        if now_ms - self._looked_at_ms < _TOPICS_MS:
+            return
+        self._looked_at_ms = now_ms
+        topics = self._find_topics()
+        if topics != self.topics:
+            log.info("compaction topics: %s", sorted(topics) or "none")
+            self.topics = topics
+            self.note_all()
+
+    def compacted_generation(self, topic: str, queue_id: int) -> int:
+        """Of the compaction log, as it was published last."""
+        return self._table.compacted(topic, queue_id)[0]
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offset; (0, 0) of a queue that was never written."""

@@ -26,11 +26,11 @@ from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.few_records import MOST_RECORDS, FewRecordsDispatch
 from store.index_service import IndexService
+from store.log_dispatch import DEFAULT_CHUNK_SIZE, dispatch_range
 from store.log_fences import NO_FENCES
 from store.message_codec import MAGIC_V1, record_head
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import DEFAULT_CHUNK_SIZE, dispatch_range
 
 CONFIG = MessageStoreConfig()
 HOST = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)

@@ -8,8 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from broker.processor.queue_times import QueueTimes
 from broker.settings.broker_config import BrokerConfig
+from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_commands import StoreCommands
 from remoting.body.heartbeat import SubscriptionData
 from remoting.frame import HEAD
 from remoting.remoting_codec import decode_command
@@ -89,8 +90,8 @@ class StoredMessage:
 
 
 @dataclass
-class FakeStore:
-    """QueueOffsets, MessageReader and StoreCommands over lists.
+class FakeStore(StoreAccess, StoreCommands):
+    """StoreAccess and StoreCommands over lists.
 
     `queues` maps (topic, queue id) to (min offset, messages from there on).
     """
@@ -187,9 +188,6 @@ class FakeStore:
         if self.failure is not None:
             raise self.failure
         self.commands.append(words)
-
-    def times(self) -> QueueTimes:
-        return QueueTimes(self, self)
 
 
 class FakeSubmit:

@@ -19,6 +19,7 @@ from broker import broker_startup
 from conf import ignored_keys
 from conf.config_fields import field_specs
 from conf.config_loader import KeySpace
+from controller import controller_startup
 from namesrv import namesrv_startup
 from namesrv.config_manager import ConfigManager
 from namesrv.default_request_processor import DefaultRequestProcessor
@@ -311,6 +312,7 @@ def _settings() -> str:
         ("broker 4.9.8", broker_startup.KEYS),
         ("broker 5.3.3", broker_startup.KEYS),
         ("namesrv 4.9.8 and 5.3.3", namesrv_startup.KEYS),
+        ("controller 5.3.3", controller_startup.KEYS),
     ]
     lines = [
         "## Settings",

@@ -130,7 +130,10 @@ UNUSED: Final[tuple[tuple[frozenset[int], str], ...]] = (
     (frozenset({301, 302}), "filter servers, which 4.x no longer has"),
     (frozenset({47}), "defined in 5.x, answered by no program"),
     (frozenset({902, 903}), "a broker container answers them, ours too (docs/container.md)"),
-    (frozenset({*range(1001, 1007), *range(1009, 1014)}), "a 5.x controller answers them"),
+    (
+        frozenset({*range(1001, 1007), *range(1009, 1014)}),
+        "a controller answers them, `bin/mqcontroller` or RocketMQ's",
+    ),
     (frozenset(range(1014, 1019)), "within a 5.x controller"),
 )
 """Codes that are defined, and that neither a broker nor a name server answers."""

@@ -21,8 +21,9 @@ from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
+from broker.append.writable_log import WritableLog
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
-from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.metrics.hot_path_stats import PullCounts, SendCounts
 from broker.pull.batch_pull import BatchPull
 from broker.pull.pull_message_processor import PullMessageProcessor
@@ -39,6 +40,7 @@ from broker.send.send_settings import SendSettings
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.durability_follower import DurabilityFollower
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
@@ -56,8 +58,9 @@ from remoting.connection import Connection
 from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer
 from remoting.request_code import RequestCode as Code
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import Route
 from remoting.selector_loop import SelectorLoop
 from store.batch_consume_queue_table import BatchConsumeQueueTable
@@ -70,6 +73,7 @@ from store.consume_queue_reader import ConsumeQueueReader
 from store.consume_queue_table import ConsumeQueueTable
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.generation_aware_reader import GenerationAwareReader
+from store.log_dispatch import dispatch_range
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
@@ -78,7 +82,6 @@ from store.queue_room import QueueRoom
 from store.record import Record
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from tests.broker.broker_fakes import CONFIG, FakeClock
 from tests.support.frame_decoder import FrameDecoder
 from tests.support.shared_memory import close_page, close_table, fresh_page
@@ -426,10 +429,10 @@ class HotPathWorld:
         self.hot = hot = HotRoutes(send=self.send_processor, pull=self.pull_processor)
         self.server: RemotingServer = RemotingServer(
             self.loop,
-            routes,
-            fast_routes=hot.guarded() if fast else (),
-            binary_routes=hot.binary() if fast else (),
-            run_route=hot.run() if fast else None,
+            RequestDispatcher(routes),
+            fast_routes=FastRoutes(hot.guarded(), hot.binary(), hot.run())
+            if fast
+            else FastRoutes(),
         )
         self.turn()
 
@@ -506,11 +509,10 @@ class HotPathWorld:
             is_slave=False,
             max_delay_level=18,
         )
-        fast_failure = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
         self.append_queue = AppendQueue(
             self.log,
             self.clock,
-            BrokerFastFailure(fast_failure, self.page, self.clock),
+            BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), self.page, self.clock),
             lambda: self.not_writable,
             capacity=100,
         )
@@ -534,14 +536,11 @@ class HotPathWorld:
         )
         self.send_processor = SendMessageProcessor(
             msgspec.structs.replace(settings, **send),
-            self.log,
-            self.append_queue,
+            self.writable_log,
             self.topics,
             self.groups.find_or_create,
-            self.waiters,
             self.stats,
             self.new_topics,
-            AchievedDurability(self.page.counters, 2),
             self.timers,
             self.mappings,
         )
@@ -598,14 +597,15 @@ class HotPathWorld:
             self.page,
             self.bell,
             self.table,
-            self.log,
-            self.waiters,
             self.hold,
+            DurabilityFollower(self.page, self.waiters, self.clock, replicas_needed=1),
             self.clock,
-            now_ms=lambda: self.clock_steps.now_ms(),
-            replicas_needed=1,
+            begin_turn=self._begin_turn,
             publish_counts=self.stats.publish,
         )
+
+    def _begin_turn(self) -> None:
+        self.log.now_ms = self.clock_steps.now_ms()
 
     def _build_services(self, root: Path) -> None:
         self.schedule_offsets = ScheduleOffsetManager(root / "config" / "delayOffset.json")
@@ -613,12 +613,10 @@ class HotPathWorld:
         self.clock_steps = ClockSteps(self.clock)
         self.schedule = ScheduleMessageService(
             ScheduleParts(
-                commit_log=self.log,
-                append_queue=self.append_queue,
+                log=self.writable_log,
                 reader=self.loop_reader,
                 table=self.table,
                 units=self.checked_units,
-                waiters=self.waiters,
                 offsets=self.schedule_offsets,
                 stats=self.stats,
                 clock=self.clock,
@@ -628,6 +626,11 @@ class HotPathWorld:
             ),
             self.delay_level_ms,
         )
+
+    @property
+    def writable_log(self) -> WritableLog:
+        durability = AchievedDurability(self.page.counters, 2)
+        return WritableLog(self.log, self.append_queue, self.waiters, durability)
 
     def close(self) -> None:
         """Give every descriptor and mapping back; idempotent."""

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from broker.admin.admin_consume_stats_processor import AdminConsumeStatsProcessor
 from broker.admin.admin_group_processor import AdminGroupProcessor
 from broker.admin.admin_offset_processor import AdminOffsetProcessor
+from broker.admin.admin_queue_processor import AdminQueueProcessor
 from broker.admin.admin_relay_processor import AdminRelayProcessor
 from broker.admin.admin_reset_processor import AdminResetProcessor
 from broker.admin.admin_topic_processor import AdminTopicProcessor
+from broker.admin.consume_progress import ConsumeProgress
 from broker.client.broker2client import Broker2Client
 from broker.client.client_manage_processor import ClientManageProcessor
+from broker.client.connected_clients import ConnectedClients
 from broker.client.consumer_manage_processor import ConsumerManageProcessor
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.client.known_heartbeats import KnownHeartbeats
@@ -20,6 +24,7 @@ from broker.client.producer_manager import ProducerManager
 from broker.filter.consumer_filter_manager import ConsumerFilterManager
 from broker.metrics.broker_stats_manager import BrokerStats, BrokerStatsManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.out.broker_outer_api import BrokerIdentity
 from broker.processor.stored_rights import StoredRights, everybody
 from broker.processor.table_processor import TableProcessor
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
@@ -79,6 +84,16 @@ class World:
         self.consumers = ConsumerManager(
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
         )
+        self.progress = ConsumeProgress(
+            self.clock, self.consumers, self.offsets, self.store, self.mappings.table
+        )
+        self.identity = BrokerIdentity(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=0,
+            broker_addr="127.0.0.2:20911",
+            ha_server_addr="",
+        )
         self.heartbeats = KnownHeartbeats(self.consumers, self.producers)
         self.stats = BrokerStatsManager(self.clock, config.broker_cluster_name)
         self.totals = BrokerStats(lambda: 55, lambda: 53)
@@ -97,12 +112,10 @@ class World:
         return ClientManageProcessor(
             self.config,
             self.clock,
-            producers=self.producers,
-            consumers=self.consumers,
+            clients=ConnectedClients(self.producers, self.consumers, self.heartbeats),
             groups=self.groups,
             topics=self.topics,
             new_topics=self.new_topics,
-            heartbeats=self.heartbeats,
             account_of=self.account_of,
         )
 
@@ -111,7 +124,6 @@ class World:
             self.consumers,
             self.offsets,
             self.store,
-            self.store.times(),
             self.topics.find,
             self.groups.find_or_create,
         )
@@ -121,12 +133,9 @@ class World:
             self.config,
             topics=self.topics,
             mappings=self.mappings,
-            system_topics=self.system_topics,
-            consumers=self.consumers,
             consumer_offsets=self.offsets,
-            queue_offsets=self.store,
-            times=self.store.times(),
             store=self.store,
+            commands=self.store,
             stats=self.stats,
             is_slave=lambda: self.is_slave,
         )
@@ -143,28 +152,26 @@ class World:
         )
 
     def admin_offset(
-        self,
-        filters: ConsumerFilterManager | None = None,
-        find_objection: Callable[[], str | None] = lambda: None,
+        self, find_objection: Callable[[], str | None] = lambda: None
     ) -> AdminOffsetProcessor:
         return AdminOffsetProcessor(
-            self.config,
-            self.clock,
+            self.identity.broker_addr,
             topics=self.topics,
             groups=self.groups,
-            consumers=self.consumers,
             consumer_offsets=self.offsets,
             schedule_offsets=self.schedule_offsets,
-            queue_offsets=self.store,
-            reader=self.store,
-            times=self.store.times(),
-            stats=self.stats,
-            broker_addr=lambda: "127.0.0.2:20911",
-            find_filter=(
-                filters or ConsumerFilterManager(self._no_file, self.config, self.clock)
-            ).find,
-            static_topics=self.mappings.table,
+            store=self.store,
+            progress=self.progress,
             find_objection=find_objection,
+        )
+
+    def admin_queue(self, filters: ConsumerFilterManager | None = None) -> AdminQueueProcessor:
+        filters = filters or ConsumerFilterManager(self._no_file, self.config, self.clock)
+        return AdminQueueProcessor(self.store, self.consumers, filters.find)
+
+    def admin_consume_stats(self) -> AdminConsumeStatsProcessor:
+        return AdminConsumeStatsProcessor(
+            self.identity, self.topics, self.groups, self.progress, self.stats
         )
 
     def admin_relay(self, rights: StoredRights = everybody) -> AdminRelayProcessor:
@@ -178,8 +185,7 @@ class World:
             groups=self.groups,
             consumers=self.consumers,
             consumer_offsets=self.offsets,
-            queue_offsets=self.store,
-            reader=self.store,
+            store=self.store,
             is_slave=lambda: self.is_slave,
         )
 

@@ -20,8 +20,8 @@ MASTER = "10.0.0.1:10911"
 
 
 class FakeMaster:
-    """Answers 28 and 33 over a PlainLog as ours do, or as Java does. Implements AskingClient and
-    MasterLog."""
+    """Answers 28 and 33 over a PlainLog as ours do, or as Java does. Stands for RemotingClient
+    and RemoteLog."""
 
     def __init__(self, log: PlainLog, *, java: bool = False) -> None:
         self.log = log

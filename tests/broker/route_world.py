@@ -49,6 +49,7 @@ def built_controller(root: Path) -> Iterator[BrokerController]:
             metric_slots=metrics,
             config_file=None,
             changed=ChangedSettings(ChangedSettings.create()),
+            on_failure=lambda _service, _error: None,
         )
     )
     try:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from broker import broker_controller
 from broker.broker_controller import BrokerController
 from broker.processes.store import _handlers
@@ -33,6 +35,7 @@ from remoting.signature import RequestSigner
 from store.control_slots import ALLOCATED_END, MAX_PHY_OFFSET
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
+from store.store_progress import StoreBells
 from tests.broker.auth.test_auth_config import ACLS, USERS
 from tests.fuzz.served_connection import InlineLoop, ServedConnection, serve_at_once
 from tests.support.manual_clock import ManualClock
@@ -157,8 +160,7 @@ class ServedBroker:
             self._options.store,
             self.page,
             self._fds[0],
-            self._bells["store"],
-            lambda: None,
+            StoreBells(self._bells["store"], lambda: None),
             self.clock,
             _fail,
         )
@@ -192,6 +194,7 @@ class ServedBroker:
             metric_slots=MetricSlots(self._fds[1], ProcessIndex.REMOTING),
             config_file=root / "broker.conf",
             changed=ChangedSettings(self._fds[2]),
+            on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
         )
         with mock.patch.object(broker_controller, "SelectorLoop", InlineLoop):
             self.controller = BrokerController(resources)
@@ -229,7 +232,7 @@ class ServedBroker:
     def dispatch(self) -> None:
         """What process `store` does with what was appended."""
         self.controller._turn_end()
-        while self._store._reput.dispatch_once():
+        while self._store._dispatch.dispatch_once():
             pass
         self._allocate()
 

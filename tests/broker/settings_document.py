@@ -31,10 +31,13 @@ from conf.ignored_keys import (
     ALIASES,
     IGNORED_BROKER_GROUPS,
     IGNORED_CONTAINER_KEYS,
+    IGNORED_CONTROLLER_KEYS,
     IGNORED_NAMESRV_KEYS,
     REFUSED,
 )
 from conf.logging_setup import LoggingConfig
+from controller import controller_startup
+from controller.controller_config import ControllerConfig
 from ha.ha_config import HaConfig
 from namesrv import namesrv_startup
 from namesrv.namesrv_config import NamesrvConfig
@@ -62,6 +65,7 @@ TITLES: Final[Mapping[type, str]] = {
     TlsConfig: "TLS",
     NamesrvConfig: "Name server",
     BrokerContainerConfig: "Broker container",
+    ControllerConfig: "Controller",
 }
 MAX_COLUMNS: Final = 200
 """Of a line of a table (tests/test_documents.py)."""
@@ -88,6 +92,11 @@ def document(head: str) -> str:
         container_startup.PROGRAM_DEFAULTS,
         {"5.3.3": keys["container 5.3.3"]},
     )
+    controller_tables = _tables(
+        controller_startup.KEYS,
+        controller_startup.PROGRAM_DEFAULTS,
+        {"5.3.3": keys["controller 5.3.3"]},
+    )
     parts = (
         head + MARKER,
         _legend(),
@@ -97,6 +106,8 @@ def document(head: str) -> str:
         *namesrv_tables,
         "## All settings of the broker container",
         *container_tables,
+        "## All settings of the controller",
+        *controller_tables,
         _aliases(),
         _refused(),
         _ignored(),
@@ -263,6 +274,7 @@ def _ignored() -> str:
         **IGNORED_BROKER_GROUPS,
         "name server": IGNORED_NAMESRV_KEYS,
         "broker container": IGNORED_CONTAINER_KEYS,
+        "controller": IGNORED_CONTROLLER_KEYS,
     }
     lists = ((reason, sorted(keys - REFUSED.keys())) for reason, keys in groups.items())
     return f"""\

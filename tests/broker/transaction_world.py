@@ -106,24 +106,19 @@ class TransactionWorld:
             hot.source,
             hot.units,
             None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
             lambda *place: hot.damaged.append(place),
             hot.batch_queues,
             memory_limit=1,
-            before_delete=lambda _topic: 0,
-            after_delete=lambda _topic, _deleted: None,
         )
         self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=hot.log,
-                append_queue=hot.append_queue,
+                log=hot.writable_log,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,
                 timers=hot.timers,
                 find_topic=hot.topics.find,
-                waiters=hot.waiters,
                 stats=hot.stats,
                 on_loop=lambda function: self.on_loop(function),
                 later=lambda ms, function: self.later.append((ms, function)),
@@ -132,8 +127,7 @@ class TransactionWorld:
         )
         self.bridge = TransactionalMessageBridge(
             BridgeParts(
-                commit_log=hot.log,
-                append_queue=hot.append_queue,
+                log=hot.writable_log,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,

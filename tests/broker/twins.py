@@ -307,7 +307,7 @@ class Twin(ServedBroker):
             for group, info in tables.consumers._groups.items()
         }
         found["heartbeats"] = {
-            c.remote_address: k.body for c, k in tables.heartbeats._known.items()
+            c.remote_address: k.body for c, k in tables.clients.heartbeats._known.items()
         }
         return found
 

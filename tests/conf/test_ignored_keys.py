@@ -19,6 +19,7 @@ from conf.ignored_keys import (
     IGNORED_NAMESRV_KEYS,
     REFUSED,
 )
+from controller import controller_startup
 from namesrv import namesrv_startup
 
 
@@ -33,6 +34,7 @@ SPACES = {
     "broker": broker_startup.KEYS,
     "container": container_startup.KEYS,
     "namesrv": namesrv_startup.KEYS,
+    "controller": controller_startup.KEYS,
 }
 
 

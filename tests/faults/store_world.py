@@ -30,6 +30,7 @@ from store.message import Message
 from store.message_codec import decode_record, encode_host, is_blank_at
 from store.message_store_config import MessageStoreConfig
 from store.store_checker import check_store
+from store.store_progress import StoreBells
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from store.topic_queue_table import rebuild_topic_queue_table
 
@@ -108,7 +109,12 @@ class StoreDesk:
         self._bell_fd = bell.event_fd
         self.rung = 0
         self.store = DefaultMessageStore(
-            world.config, self.page, world.table_fd, bell, self._ring, SystemClock(), self._fail
+            world.config,
+            self.page,
+            world.table_fd,
+            StoreBells(bell, self._ring),
+            SystemClock(),
+            self._fail,
         )
 
     def _ring(self) -> None:
@@ -136,7 +142,7 @@ class StoreDesk:
 
     def dispatch(self) -> None:
         """Everything that is published."""
-        while self.store._reput.dispatch_once():
+        while self.store._dispatch.dispatch_once():
             pass
 
     def flush(self) -> None:
@@ -187,7 +193,12 @@ class Writer:
             topic, queue_id, body, properties = message_of(number)
             entry = self.log.topic(topic)
             record = own_record(
-                queue_id, body, properties, now_ms=1, store_host=HOST, store_host_flag=0
+                queue_id,
+                body,
+                properties,
+                now_ms=self.log.now_ms,
+                store_host=HOST,
+                store_host_flag=0,
             )
             self.log.append(entry, (record,))
             if at % batch == batch - 1:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +98,26 @@ def test_writer_and_store_at_once(tmp_path: Path) -> None:
             broker.child(name, other_than=pid)
         ledger.wait_for_more()
         senders.stop()
+        assert_nothing_lost(broker, ledger)
+        assert_stops_clean(broker)
+
+
+@pytest.mark.fault(4)
+def test_store_alone_is_asked_to_stop(tmp_path: Path) -> None:
+    """By somebody else than the supervisor: whoever writes the log goes on, so the store is not
+    closed, and its successor joins the writer."""
+    ledger = Ledger()
+    with OurBroker(tmp_path).start() as broker, Senders(broker, ledger) as senders:
+        for _ in range(2):
+            ledger.wait_for_more(200)
+            pid = broker.child("store")
+            os.kill(pid, signal.SIGTERM)
+            broker.child("store", other_than=pid)
+            assert broker.has_abort
+        ledger.wait_for_more(200)
+        senders.stop()
+        assert "rejoining a running log writer" in broker.log("store")
+        assert "recovery: scanned" not in broker.log("store")
         assert_nothing_lost(broker, ledger)
         assert_stops_clean(broker)
 

@@ -305,8 +305,8 @@ def _changed_field(
 
 
 def pack_patches(*patches: tuple[int, bytes]) -> bytes:
-    """(place, bytes) pairs as `unpack_patches` reads them."""
-    return b"".join(struct.pack(">IB", at, len(data)) + data for at, data in patches)
+    """(place, bytes) pairs as `unpack_patches` reads them; places count modulo 2**32."""
+    return b"".join(struct.pack(">IB", at % 2**32, len(data)) + data for at, data in patches)
 
 
 def unpack_patches(data: bytes) -> list[tuple[int, bytes]]:

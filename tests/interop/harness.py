@@ -229,7 +229,8 @@ def broker(
 
 
 class Controller:
-    """A controller of 5.3.3, of the DLedger kind, one node. What outlives it is its store."""
+    """A controller of either world, one node; 5.3.3's is of the DLedger kind. What outlives it is
+    its store."""
 
     def __init__(self, process: ServerProcess, port: int) -> None:
         self._process = process
@@ -244,15 +245,21 @@ class Controller:
         self._process.start()
         return self
 
+    def stop(self) -> None:
+        """In order, which takes ten seconds of 5.3.3's."""
+        self._process.stop()
+
     def kill(self) -> None:
-        """SIGKILL: its orderly stop takes ten seconds."""
+        """SIGKILL."""
         self._process.kill()
 
     def log_tail(self) -> str:
         return self._process.log_tail()
 
 
-def controller(directory: Path, settings: Mapping[str, str] | None = None) -> Controller:
+def controller(
+    directory: Path, settings: Mapping[str, str] | None = None, *, kind: str = "java-5.3"
+) -> Controller:
     """A controller with its files under `directory`. settings: more of them."""
     port, unused = free_port(), free_port()
     keys = {
@@ -265,13 +272,15 @@ def controller(directory: Path, settings: Mapping[str, str] | None = None) -> Co
         **(settings or {}),
     }
     conf = _write_properties(directory / "controller.conf", keys)
+    log = directory / "controller.log"
+    if kind == "ours":
+        command = [sys.executable, "-m", "controller", "-c", str(conf)]
+        env = _our_env(directory)
+        return Controller(ServerProcess("controller", command, log, _CONTROLLER_READY, env), port)
     home = _java_home(directory)
     main = "org.apache.rocketmq.controller.ControllerStartup"
     flags = (*QUICK_JVM, "-Xms64m", "-Xmx256m", f"-Drocketmq.home.dir={home}")
-    command = java_command(
-        _server_classpath("java-5.3"), main, home, jvm=flags, args=["-c", str(conf)]
-    )
-    log = directory / "controller.log"
+    command = java_command(_server_classpath(kind), main, home, jvm=flags, args=["-c", str(conf)])
     own = {"ROCKETMQ_HOME": str(home)}
     return Controller(ServerProcess("controller", command, log, _CONTROLLER_READY, own), port)
 

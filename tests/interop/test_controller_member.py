@@ -164,10 +164,15 @@ class Broker:
 Start = Callable[..., Broker]
 
 
-@pytest.fixture(scope="module")
-def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Controller]:
+@pytest.fixture(scope="module", params=["java-5.3", "ours"])
+def controller(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[harness.Controller]:
     settings = {"scanNotActiveBrokerInterval": "500", "scanInactiveMasterInterval": "1000"}
-    server = harness.controller(tmp_path_factory.mktemp("controller"), settings).start()
+    if request.param == "ours":
+        settings["leaderWarmUpMillis"] = "1000"
+    directory = tmp_path_factory.mktemp("controller")
+    server = harness.controller(directory, settings, kind=request.param).start()
     yield server
     server.kill()
 

@@ -116,7 +116,7 @@ def test_a_holder_that_does_not_answer_is_succeeded(
     running = Running(replace(config, register_allowed_addresses="127.0.0.1"))
     ports: dict[str, str] = {}
     monkeypatch.setattr(
-        registration_rules, "_origin", lambda peer: ports.get(peer.remote_address, "one host")
+        registration_rules, "origin_of", lambda peer: ports.get(peer.remote_address, "one host")
     )
     client = RemotingClient(RemotingClientConfig(), name="Holder")
     client.start()

@@ -22,7 +22,7 @@ import yaml
 from setuptools import find_packages
 
 from broker.broker_startup import load_startup_options
-from broker.supervisor.supervisor import Supervisor
+from broker.supervisor.life_stages import ChildTimeouts
 from conf.command_line import require_addresses
 from namesrv.namesrv_startup import load_namesrv_options
 from tests.spark.generate_dumps import Shape, generate
@@ -353,8 +353,7 @@ def test_the_pair_uses_settings_of_the_image() -> None:
 def test_the_pair_is_built_kept_and_stopped_well() -> None:
     pair = composed()
     (limit,) = {service["stop_grace_period"] for service in pair["services"].values()}
-    defaults = Supervisor.__init__.__kwdefaults__
-    assert defaults["stop_timeout_ms"] < 1000 * int(limit.removesuffix("s"))
+    assert ChildTimeouts(hang_ms=1).stop_ms < 1000 * int(limit.removesuffix("s"))
     volumes = [
         volume.split(":") for service in pair["services"].values() for volume in service["volumes"]
     ]

@@ -3,7 +3,6 @@ understands them."""
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import shlex
@@ -14,8 +13,9 @@ import pytest
 
 from broker.broker_startup import load_startup_options
 from broker.supervisor.boot_info import EXIT_FLUSH_FAILED
-from broker.supervisor.supervisor import Supervisor
+from broker.supervisor.life_stages import ChildTimeouts
 from conf.errors import EXIT_BAD_SETTING, EXIT_CANNOT_START, EXIT_NO_HOME
+from controller.controller_startup import load_controller_options
 from namesrv.namesrv_startup import load_namesrv_options
 from tools.mqshutdown import WAIT_S
 
@@ -24,6 +24,7 @@ UNITS = ROOT / "packaging" / "systemd"
 INSTALLED = "/opt/rocketmq-python-broker"
 SETTINGS = "/etc/rocketmq"
 BOTH = ("mqbroker.service", "mqnamesrv.service")
+ALL = (*BOTH, "mqcontroller.service")
 MOST_EXPOSED = 20
 """Tenths; systemd calls less than 20 OK, 50 is medium."""
 
@@ -66,7 +67,14 @@ def test_the_name_server_is_started_as_its_launcher_wants() -> None:
     assert options.server.listen_port == 9876
 
 
-@pytest.mark.parametrize("name", BOTH)
+def test_the_controller_is_started_as_its_launcher_wants() -> None:
+    launcher, flag, file = shlex.split(one("mqcontroller.service", "ExecStart"))
+    assert os.access(ROOT / Path(launcher).relative_to(INSTALLED), os.X_OK)
+    options = load_controller_options([flag, shipped(file)], {"ROCKETMQ_HOME": SETTINGS})
+    assert options.server.listen_port == 9877
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_it_may_write_where_it_does(name: str) -> None:
     """HOME holds store, logs and pid file; ROCKETMQ_HOME what requests change."""
     environment = dict(pair.split("=", 1) for pair in unit(name)["Environment"])
@@ -76,26 +84,26 @@ def test_it_may_write_where_it_does(name: str) -> None:
     assert one(name, "ProtectSystem") == "strict"
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", ALL)
 def test_a_stop_has_the_time_that_it_takes(name: str) -> None:
-    own_limit_s = inspect.signature(Supervisor).parameters["stop_timeout_ms"].default / 1000
+    own_limit_s = ChildTimeouts(hang_ms=1).stop_ms / 1000
     assert own_limit_s < float(one(name, "TimeoutStopSec")) == WAIT_S
     assert one(name, "KillMode") == "mixed"
 
 
 def test_what_a_restart_cannot_mend_is_not_restarted() -> None:
     settings = {EXIT_BAD_SETTING, EXIT_NO_HOME, EXIT_CANNOT_START}
-    codes = {name: {*map(int, one(name, "RestartPreventExitStatus").split())} for name in BOTH}
+    codes = {name: {*map(int, one(name, "RestartPreventExitStatus").split())} for name in ALL}
     assert codes["mqbroker.service"] == {EXIT_FLUSH_FAILED, *settings}
-    assert codes["mqnamesrv.service"] == settings
+    assert codes["mqnamesrv.service"] == codes["mqcontroller.service"] == settings
 
 
-def test_both_are_guarded_alike() -> None:
+def test_all_are_guarded_alike() -> None:
     differing = {"Description", "After", "ExecStart", "RestartPreventExitStatus"}
-    ours, theirs = (
-        {key: values for key, values in unit(name).items() if key not in differing} for name in BOTH
+    ours, *theirs = (
+        {key: values for key, values in unit(name).items() if key not in differing} for name in ALL
     )
-    assert ours == theirs
+    assert theirs == [ours, ours]
 
 
 def test_the_steps_of_an_installation_name_what_is_there() -> None:
@@ -105,7 +113,7 @@ def test_the_steps_of_an_installation_name_what_is_there() -> None:
     for pattern in ("conf/*.conf", "conf/*.yml", "packaging/systemd/mq*.service"):
         assert f" {pattern} " in steps
         assert list(ROOT.glob(pattern))
-    for name in BOTH:
+    for name in ALL:
         page = one(name, "Documentation").removeprefix(f"file://{INSTALLED}/")
         assert (ROOT / page).is_file()
 

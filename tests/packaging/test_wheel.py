@@ -31,7 +31,7 @@ ROOMS = tuple(
     if path.parent.name not in {"tests", "build"}
 )
 PROGRAMS = (
-    *("mqbroker", "mqbrokercontainer", "mqnamesrv"),
+    *("mqbroker", "mqbrokercontainer", "mqnamesrv", "mqcontroller"),
     *("mqadmin", "mqshutdown", "mqreport", "mqchaos", "mqcompile"),
 )
 BOOT_LINE = re.compile(r"^The broker\[.*boot success.* namesrv (\d+)\)$", re.MULTILINE)

@@ -15,6 +15,7 @@ from remoting.remoting_client import RemotingClient
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.remoting_server import RemotingServer
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.selector_loop import SelectorLoop
 from remoting.server_tls import ServerTls
@@ -43,7 +44,7 @@ def serve() -> Iterator[Callable[[TlsConfig | None], str]]:
     def start(config: TlsConfig | None) -> str:
         loop = SelectorLoop("client-tls-test")
         tls = None if config is None else ServerTls(config)
-        server = RemotingServer(loop, {1: Route(Echo())}, tls=tls)
+        server = RemotingServer(loop, RequestDispatcher({1: Route(Echo())}), tls=tls)
         listening = socket.create_server(("127.0.0.1", 0))
         server.add_listener(listening)
         server.start()

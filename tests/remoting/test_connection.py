@@ -15,6 +15,7 @@ from remoting.frame import MAX_FRAME, pack_head, split_frames
 from remoting.receive_buffer import SHARED_BUFFER_SIZE, ReceiveBuffer
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.selector_loop import SelectorLoop
 from tests.support.deadline import wait_until
 from tests.support.frame_decoder import FrameDecoder
@@ -371,7 +372,7 @@ def test_commands_from_many_threads_arrive_whole(pair: Pair) -> None:
 def test_a_server_may_stop_while_it_is_out_of_descriptors() -> None:
     """accept fails, the listener rests unregistered, and then the stop comes."""
     loop = SelectorLoop("out-of-descriptors")
-    server = RemotingServer(loop, {})
+    server = RemotingServer(loop, RequestDispatcher({}))
     listening = socket.create_server(("127.0.0.1", 0))
     failed = threading.Event()
 

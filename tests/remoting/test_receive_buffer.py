@@ -11,7 +11,8 @@ import pytest
 
 from remoting.frame import pack_head
 from remoting.receive_buffer import ReceiveBuffer
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer, ServerLimits
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.selector_loop import SelectorLoop
 from tests.support.deadline import wait_until
 
@@ -75,10 +76,9 @@ class Echo:
         self.address = listening.getsockname()
         self.server = RemotingServer(
             self.loop,
-            {},
-            fast_routes=((b"", self._take),),
-            incomplete_frames_limit=LIMIT,
-            idle_timeout_ms=1_000,
+            RequestDispatcher({}),
+            fast_routes=FastRoutes(json=((b"", self._take),)),
+            limits=ServerLimits(idle_timeout_ms=1_000, incomplete_frames=LIMIT),
         )
         self.server.add_listener(listening)
         self.listening = listening

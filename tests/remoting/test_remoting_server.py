@@ -18,7 +18,9 @@ from remoting.connection import Connection
 from remoting.errors import RemotingSendRequestError, RequestError
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.remoting_server import RemotingServer, RequestExecutor
+from remoting.remoting_server import FastRoutes, RemotingServer, ServerLimits
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.response_table import ResponseFuture, ResponseTable
@@ -55,7 +57,7 @@ class Processor:
 def test_requests_that_wait_too_long_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool whose thread is stuck; those that wait are refused, in their order, and never run."""
     now = [1_000]
-    monkeypatch.setattr("remoting.remoting_server._now_ms", lambda: now[0])
+    monkeypatch.setattr("remoting.request_executor._now_ms", lambda: now[0])
     pool = RequestExecutor("pool", 1, 4, wait_limit_ms=200)
     gate, began = threading.Event(), threading.Event()
     ran: list[int] = []
@@ -150,12 +152,13 @@ class Bench:
         self.loop = SelectorLoop("test-loop")
         self.server = RemotingServer(
             self.loop,
-            routes,
-            executors={"pool": pool},
+            RequestDispatcher(routes, {"pool": pool}),
+            fast_routes=FastRoutes(
+                json=((b'{"code":99,', self.take_fast), (b'{"code":98,', self.take_fast)),
+                run=(b'{"code":98,', self.take_run),
+            ),
+            limits=ServerLimits(idle_timeout_ms=idle_timeout_ms),
             listener=self.listener,
-            fast_routes=((b'{"code":99,', self.take_fast), (b'{"code":98,', self.take_fast)),
-            run_route=(b'{"code":98,', self.take_run),
-            idle_timeout_ms=idle_timeout_ms,
             responses=responses,
         )
         listening = socket.create_server(("127.0.0.1", 0))
@@ -322,7 +325,7 @@ def test_idle_connections_are_looked_for_some_in_a_turn() -> None:
     """Thousands of connections at once would be a pause for everybody else."""
     calls: deque[Any] = deque()
     loop: Any = SimpleNamespace(now_ms=1_000_000, call_soon_threadsafe=calls.append)
-    server = RemotingServer(loop, {}, idle_timeout_ms=1_000)
+    server = RemotingServer(loop, RequestDispatcher({}), limits=ServerLimits(idle_timeout_ms=1_000))
     closed: list[int] = []
 
     def connection(number: int) -> Any:
@@ -538,7 +541,9 @@ def test_an_accept_that_fails_is_counted_and_tried_again() -> None:
 
     loop, listening, failed = SelectorLoop("test"), Listening(), threading.Semaphore(0)
     server = RemotingServer(
-        loop, {ECHO: Route(Processor(), None)}, on_accept_failed=lambda: failed.release()
+        loop,
+        RequestDispatcher({ECHO: Route(Processor(), None)}),
+        on_accept_failed=lambda: failed.release(),
     )
     server.add_listener(listening)  # type: ignore[arg-type]
     server.start()
@@ -560,7 +565,7 @@ def test_an_accept_that_fails_is_counted_and_tried_again() -> None:
 def test_a_header_that_is_too_long_is_refused_before_it_has_arrived() -> None:
     """14 MiB of fields: the first bytes say so, and the others are not waited for."""
     loop = SelectorLoop("test")
-    server = RemotingServer(loop, {})
+    server = RemotingServer(loop, RequestDispatcher({}))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server.add_listener(listening)
         server.start()

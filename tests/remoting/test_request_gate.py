@@ -11,7 +11,9 @@ from remoting.connection import Connection
 from remoting.errors import RequestError
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import FastHandler, RemotingServer, RequestExecutor
+from remoting.remoting_server import FastHandler, FastRoutes, RemotingServer
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
@@ -58,10 +60,8 @@ def serving(gate: Gate, fast: FastHandler | None = None) -> Iterator[list[tuple[
     routes = {ON_LOOP: Route(Echo()), IN_POOL: Route(Echo(), "pool"), FAST: Route(Echo())}
     server = RemotingServer(
         loop,
-        routes,
-        executors={"pool": pool},
-        fast_routes=((b'{"code":310', fast),) if fast else (),
-        gate=gate.check,
+        RequestDispatcher(routes, {"pool": pool}, gate=gate.check),
+        fast_routes=FastRoutes(json=((b'{"code":310', fast),) if fast else ()),
     )
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     server.add_listener(sockets[0])

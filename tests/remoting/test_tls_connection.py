@@ -19,7 +19,8 @@ from remoting import server_tls, tls_connection
 from remoting.connection import Connection
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import RemotingServer, ServerLimits
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.selector_loop import SelectorLoop
 from remoting.server_tls import ServerTls
@@ -62,9 +63,9 @@ class World:
         self.tls = ServerTls(config, watch_interval_s=0.01)
         self.server = RemotingServer(
             self.loop,
-            {code: Route(Processor()) for code in (ECHO, VIEWS)},
+            RequestDispatcher({code: Route(Processor()) for code in (ECHO, VIEWS)}),
+            limits=ServerLimits(high_water=high_water),
             listener=self,
-            high_water=high_water,
             tls=self.tls,
         )
         self.listening = socket.create_server(("127.0.0.1", 0))

@@ -9,6 +9,7 @@ import pytest
 
 from store.allocate_mapped_file_service import AllocateMappedFileService
 from store.mapped_file import file_name
+from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
 from tests.support.deadline import wait_until
 
@@ -24,8 +25,11 @@ class Writer:
         self.published: list[int] = []
         self.flags = RunningFlags(lambda value, reason: None)
         self.service = AllocateMappedFileService(
-            directory,
-            SIZE,
+            MessageStoreConfig(
+                store_path_root_dir=str(directory.parent),
+                store_path_commit_log=str(directory),
+                mapped_file_size_commit_log=SIZE,
+            ),
             self.flags,
             writer_position=lambda: self.position,
             publish=self.published.append,

@@ -146,8 +146,8 @@ class Rig:
             keep_from=lambda: 4 * SIZE,
             publish_min_offset=self.publish,
             usage=lambda path: self.used,
-            first_pass_ms=1,
         )
+        self.service.wait_ms = 1
 
     def make(self, n: int, age_hours: int) -> None:
         path = self.directory / file_name(n * SIZE)
@@ -327,8 +327,8 @@ def test_other_rules_wake_the_thread(rig: Rig) -> None:
         keep_from=lambda: 4 * SIZE,
         publish_min_offset=rig.publish,
         usage=lambda path: 0.1,
-        first_pass_ms=HOUR,
     )
+    service.wait_ms = HOUR
     service.start()
     service.use_rules(replace(RULES, delete_hours=frozenset({12})))
     wait_until(lambda: rig.left() == 3)

@@ -363,7 +363,7 @@ def test_a_topic_that_java_deleted_is_created_anew(tmp_path: Path, count: int) -
     life = CompactionLife(tmp_path)
     compaction = life.store._compaction
     assert compaction is not None
-    compaction._find_topics = lambda: frozenset(topics)
+    compaction._followed._find_topics = lambda: frozenset(topics)
     life.start()
     assert life.table.compacted(TOPIC, 0) == (0, 0)
     for number in range(count):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -71,6 +73,11 @@ def test_blank_units_are_no_units(tmp_path: Path) -> None:
     assert reader.find_unit("T", 0, 4) == (50, 1, 0)
 
 
+def log_of(times: list[int], min_phy: int) -> Any:
+    """A log whose records were stored at these times, by their offsets."""
+    return SimpleNamespace(store_timestamp_at=lambda phy: times[phy], min_phy_offset=min_phy)
+
+
 def at_boundary(
     root: Path, times: list[int], timestamp: int, boundary: BoundaryType, **more: int
 ) -> int:
@@ -82,8 +89,7 @@ def at_boundary(
         timestamp,
         low,
         len(times),
-        lambda phy: times[phy],
-        min_phy_offset=min_phy,
+        log_of(times, min_phy),
         boundary=boundary,
     )
 
@@ -144,9 +150,7 @@ def test_the_words_of_the_header(text: str | None, boundary: BoundaryType | None
 
 def by_time(root: Path, times: list[int], timestamp: int, low: int = 0, min_phy: int = 0) -> int:
     reader = ConsumeQueueReader(config(root))
-    return reader.offset_by_timestamp(
-        "T", 0, timestamp, low, len(times), lambda phy: times[phy], min_phy_offset=min_phy
-    )
+    return reader.offset_by_timestamp("T", 0, timestamp, low, len(times), log_of(times, min_phy))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +160,25 @@ def by_time(root: Path, times: list[int], timestamp: int, low: int = 0, min_phy:
 def test_nearest_record(tmp_path: Path, timestamp: int, expected: int) -> None:
     write(tmp_path, 4)
     assert by_time(tmp_path, [100, 110, 120, 130], timestamp) == expected
+
+
+@pytest.mark.parametrize("boundary", [None, BoundaryType.LOWER, BoundaryType.UPPER])
+@pytest.mark.parametrize("damaged_ms", [0, 1 << 62])
+def test_one_time_that_is_damaged_leads_to_no_other_place(
+    tmp_path: Path, damaged_ms: int, boundary: BoundaryType | None
+) -> None:
+    """Over several files; what is asked for is not the damaged record itself, nor beside it."""
+    whole = [100 + 10 * number for number in range(45)]
+    write(tmp_path, len(whole))
+    for place in range(len(whole)):
+        times = [*whole]
+        times[place] = damaged_ms
+        for wanted in {0, 7, 22, 23, 44} - {place - 1, place, place + 1}:
+            if boundary is None:
+                found = by_time(tmp_path, times, whole[wanted])
+            else:
+                found = at_boundary(tmp_path, times, whole[wanted], boundary)
+            assert found == wanted, (place, wanted)
 
 
 def test_empty_unreadable_and_removed(tmp_path: Path) -> None:

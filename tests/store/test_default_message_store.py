@@ -41,6 +41,7 @@ from store.message_store_config import FlushDiskType, MessageStoreConfig
 from store.queue_recovery import QueueRecovery
 from store.record import Record
 from store.store_checker import check_store
+from store.store_progress import StoreBells
 from store.stored_units import CQ_UNIT
 from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET
 from store.topic_queue_table import rebuild_topic_queue_table
@@ -86,8 +87,7 @@ class Life:
             self.config,
             self.page,
             self.table_fd,
-            Bell(self.page, ProcessIndex.STORE, self.bell_fd),
-            self._ring_readers,
+            StoreBells(Bell(self.page, ProcessIndex.STORE, self.bell_fd), self._ring_readers),
             self.clock,
             self._fail,
         )

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from ipc.clock import SystemClock
 from store.batch_consume_queue_table import BatchConsumeQueueTable
 from store.batch_topics import BatchTopics
+from store.careful_dispatch import CarefulDispatch
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.few_records import MOST_RECORDS, FewRecordsDispatch
 from store.index_service import IndexService
 from store.inner_batch import INNER_BATCH_FLAG
+from store.log_dispatch import LogDispatch
 from store.log_fences import LogFences, new_fence
 from store.message import Message
 from store.message_codec import encode_blank
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import ReputMessageService
 from tests.store.test_record_arrays import MESSAGES
-from tests.store.test_reput_message_service import Bell
 from tests.support.memory_commit_log import MemoryCommitLog, RecordingPublisher, message
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-G"
@@ -77,16 +77,18 @@ class World:
         self.few = FewRecordsDispatch(
             log, extractor, self.queues, batch_queues.concerns, index, self._note_moved
         )
-        self.service = ReputMessageService(
+        dispatchers = [batch_queues.dispatch, self.queues.dispatch, index.dispatch]
+        self.dispatch = LogDispatch(
             log,
-            extractor,
-            [batch_queues.dispatch, self.queues.dispatch, index.dispatch],
+            CarefulDispatch(log, extractor, dispatchers),
+            self._publish,
             is_slave=lambda: False,
-            publish=lambda _: None,
-            on_dispatched=self.newest.append,
-            sleeper=Bell(),
             dispatch_few=self._dispatch_few if few else lambda start, end: None,
         )
+
+    def _publish(self, _phy_offset: int, store_timestamp: int | None) -> None:
+        if store_timestamp is not None:
+            self.newest.append(store_timestamp)
 
     def _note_moved(self) -> None:
         self.seen_when_moved.append((self.queues.max_phy_offset(), self.index.rebuild_from))
@@ -101,7 +103,7 @@ class World:
         """The log is published up to each of `ends`."""
         for end in ends:
             self.log.publish_up_to = end
-            while self.service.dispatch_once():
+            while self.dispatch.dispatch_once():
                 pass
 
     def state(self) -> dict[str, object]:
@@ -139,7 +141,7 @@ def compare(
     assert short.state() == plain.state()
     # What was dispatched before changes nothing; the index is where it was.
     for world in worlds:
-        world.service.reput_from_offset = log.start
+        world.dispatch.reput_from_offset = log.start
         world.follow(ends)
     assert short.state() == plain.state()
     assert short.newest == plain.newest
@@ -370,7 +372,7 @@ def test_a_full_disk_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(world.index, "put_few", put_few)
     with pytest.raises(OSError, match="no room"):
-        world.service.dispatch_once()
+        world.dispatch.dispatch_once()
     monkeypatch.setattr(world.index, "put_few", put)
     end = log.start + len(log.data)
     world.follow([end])
@@ -405,7 +407,7 @@ def test_killed_after_any_write(
 
     monkeypatch.setattr(os, "pwrite", write)
     with pytest.raises(KilledError):
-        world.service.dispatch_once()
+        world.dispatch.dispatch_once()
     monkeypatch.undo()
     after = World(log, tmp_path / "a", few=True)
     after.queues.load()

@@ -9,6 +9,7 @@ import pytest
 from ipc.service_thread import ServiceThread
 from store.errors import FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
+from store.message_store_config import MessageStoreConfig
 
 
 class StillClock:
@@ -36,11 +37,13 @@ class Desk:
         self.failures: list[Exception] = []
         self.fails = False
         self.service = FlushConsumeQueueService(
+            MessageStoreConfig(
+                flush_interval_consume_queue=interval_ms,
+                flush_consume_queue_least_pages=2,
+                flush_consume_queue_thorough_interval=100,
+            ),
             self.flush,
             self.clock,
-            interval_ms=interval_ms,
-            least_pages=2,
-            thorough_interval_ms=100,
             dispatched_offset=lambda: self.offset,
             dispatched_timestamp=lambda: self.dispatched,
             on_flushed=lambda timestamp: self.log.append(f"checkpoint {timestamp}"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -79,7 +81,8 @@ def test_a_queue_deleted_before_the_first_read(world: World) -> None:
 
 def test_times_are_looked_up_in_fresh_files(world: World) -> None:
     def by_time(timestamp_ms: int, at: Callable[[int], int]) -> int:
-        return world.units.offset_by_timestamp("T", 0, timestamp_ms, 0, 3, at, min_phy_offset=0)
+        log: Any = SimpleNamespace(store_timestamp_at=at, min_phy_offset=0)
+        return world.units.offset_by_timestamp("T", 0, timestamp_ms, 0, 3, log)
 
     world.write([10, 20, 30])
     assert by_time(20, lambda phy_offset: phy_offset) == 1

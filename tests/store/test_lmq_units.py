@@ -15,12 +15,12 @@ from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import StoreError
 from store.lmq_dispatch import LmqDispatch, named_queues
 from store.lmq_places import is_lmq_name, lmq_places
+from store.log_dispatch import dispatch_range
 from store.mapped_file import create_allocated, file_name
 from store.message import Message
 from store.message_codec import decode_record, encode_host
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from store.store_checker import check_store
 from store.topic_queue_table import claim_queue_offsets, rebuild_topic_queue_table
 from store.unit_check import count_right, is_right

@@ -23,7 +23,7 @@ from store.log_fences import LogFences, new_fence, save_fences
 from store.mapped_file import create_allocated, file_name
 from store.mapped_file_queue import MappedFileQueue, list_store_files
 from store.message_store_config import MessageStoreConfig
-from store.recovery import RecoveryMode, recover_commit_log
+from store.recovery import LogClues, RecoveryMode, recover_commit_log
 from store.replica_resync import perform_request
 from store.resync_backups import list_backups
 from store.resync_request import ResyncAction, ResyncRequest, write_request
@@ -165,8 +165,10 @@ class Allocation:
         self.flags = RunningFlags(lambda value, reason: None)
         self.position = 0
         self.service = AllocateMappedFileService(
-            directories,
-            SIZE,
+            MessageStoreConfig(
+                store_path_commit_log=",".join(map(str, directories)),
+                mapped_file_size_commit_log=SIZE,
+            ),
             self.flags,
             writer_position=lambda: self.position,
             publish=lambda offset: None,
@@ -349,7 +351,10 @@ def test_a_cut_that_ends_half_way_leaves_no_gap(
             expectation = pytest.raises(OSError, match="killed") if attempt == 0 else nullcontext()
             with expectation:
                 recover_commit_log(
-                    queue, StoreCheckpoint(tmp_path / "checkpoint"), RecoveryMode.ABNORMAL
+                    queue,
+                    StoreCheckpoint(tmp_path / "checkpoint"),
+                    RecoveryMode.ABNORMAL,
+                    LogClues(now_ms=1),
                 )
         queue.close()
     kept = sorted(path.read_bytes()[:4] for path in tmp_path.glob("tail-*/*/*"))
@@ -377,7 +382,7 @@ def test_a_torn_tail_over_both_is_kept_beside_each(tmp_path: Path) -> None:
     queue = MappedFileQueue(directories, FILE_SIZE)
     queue.load()
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
-    result = recover_commit_log(queue, checkpoint, RecoveryMode.ABNORMAL)
+    result = recover_commit_log(queue, checkpoint, RecoveryMode.ABNORMAL, LogClues(now_ms=1))
     queue.close()
     assert result.max_phy_offset == end
     kept = sorted(path.relative_to(tmp_path) for path in tmp_path.glob("*/tail-*/*/*"))

@@ -14,10 +14,10 @@ from store.control_slots import FENCE_COUNT, FENCED_BYTES, MAX_PHY_OFFSET
 from store.errors import StoreError
 from store.fence_keeper import FenceKeeper
 from store.log_damage import LogDamage
+from store.log_dispatch import dispatch_range
 from store.log_fences import LogFences, fences_path, load_fences, new_fence, save_fences
 from store.log_repair import LogRepair
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from tests.support.memory_commit_log import RecordingPublisher
 from tests.support.plain_log import FILE_SIZE, PlainLog
 from tests.support.shared_memory import fresh_page

@@ -264,7 +264,7 @@ def test_a_record_with_unreadable_properties_keeps_its_place(
     assert [number for number, code in enumerate(units["tags_code"].tolist()) if not code] == [17]
     assert RECORDS.count(ReadBy.DISPATCH) == 1
     # What is dispatched again after a crash counts for nothing new.
-    world.service.reput_from_offset = 0
+    world.dispatch.reput_from_offset = 0
     world.follow([end])
     assert RECORDS.count(ReadBy.DISPATCH) == 1
     assert queue.max_offset == 40
@@ -291,7 +291,7 @@ def test_a_dispatcher_that_raises_lacks_one_record(
 ) -> None:
     log, places = poisoned_log(40, at=17)
     world = World(log, tmp_path, few=False, queue_file=20_000)
-    dispatchers = list(world.service._dispatch._dispatchers)
+    dispatchers = list(world.dispatch._careful._dispatchers)
     number = 1 if broken == "queues" else 2
     usual = dispatchers[number]
 
@@ -301,7 +301,7 @@ def test_a_dispatcher_that_raises_lacks_one_record(
         usual(records)  # type: ignore[arg-type]
 
     dispatchers[number] = raising
-    monkeypatch.setattr(world.service._dispatch, "_dispatchers", tuple(dispatchers))
+    monkeypatch.setattr(world.dispatch._careful, "_dispatchers", tuple(dispatchers))
     world.follow([len(log.data)])
     queue = world.queues.find("T", 0)
     assert queue is not None
@@ -325,9 +325,9 @@ def test_what_means_not_now_is_not_put_aside(
         tried.append(records)
         raise DiskFullError("no room")
 
-    monkeypatch.setattr(world.service._dispatch, "_dispatchers", (full,))
+    monkeypatch.setattr(world.dispatch._careful, "_dispatchers", (full,))
     with pytest.raises(DiskFullError):
-        world.service.dispatch_once()
+        world.dispatch.dispatch_once()
     assert RECORDS.count(ReadBy.DISPATCH) == 0
     assert len(tried) == 1, "no smaller piece is tried"
 
@@ -388,8 +388,8 @@ def test_a_run_that_was_forgotten_is_noticed(
         world.queues.dispatch(records)  # type: ignore[arg-type]
         monkeypatch.setattr(world.queues, "append_runs", forgetful)
 
-    first, _, *rest = world.service._dispatch._dispatchers
-    monkeypatch.setattr(world.service._dispatch, "_dispatchers", (first, usual, *rest))
+    first, _, *rest = world.dispatch._careful._dispatchers
+    monkeypatch.setattr(world.dispatch._careful, "_dispatchers", (first, usual, *rest))
     monkeypatch.setattr(world.queues, "append_runs", forgetful)
     ends = [*places[1:], log.start + len(log.data)]
     world.follow(ends)

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from ipc.clock import SystemClock
+from store.careful_dispatch import CarefulDispatch
 from store.consume_queue_files import ConsumeQueueFiles
 from store.consume_queue_table import ConsumeQueueTable
 from store.errors import DiskFullError, RecordDamagedError, StoreError
 from store.index_service import IndexService
+from store.log_dispatch import LogDispatch, dispatch_range
 from store.log_fences import new_fence
 from store.record_arrays import RecordArrays
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import ReputMessageService, dispatch_range
+from store.reput_message_service import ReputMessageService
 from store.running_flags import RunningFlag, RunningFlags
 from tests.support.memory_commit_log import MemoryCommitLog, RecordingPublisher, message
 
@@ -68,17 +70,19 @@ class Desk:
         self.published: list[int] = []
         self.times: list[int] = []
         self.bell = Bell()
-        self.service = ReputMessageService(
+        self.dispatch = LogDispatch(
             log,
-            PropertyExtractor({}),
-            [self.collector.dispatch],
+            CarefulDispatch(log, PropertyExtractor({}), [self.collector.dispatch]),
+            self._publish,
             is_slave=lambda: slave,
-            publish=self.published.append,
-            on_dispatched=self.times.append,
-            sleeper=self.bell,
             chunk_size=chunk,
-            idle_ms=idle_ms,
         )
+        self.service = ReputMessageService(self.dispatch, self.bell, idle_ms=idle_ms)
+
+    def _publish(self, phy_offset: int, store_timestamp: int | None) -> None:
+        self.published.append(phy_offset)
+        if store_timestamp is not None:
+            self.times.append(store_timestamp)
 
     def fence_damage(self) -> None:
         """As process `store` does."""
@@ -86,10 +90,10 @@ class Desk:
         def fence_off(start: int, end: int, reason: str) -> None:
             self.log.fences = self.log.fences.with_fence(new_fence(start, end, reason))
 
-        self.service._fence_off = fence_off
+        self.dispatch._fence_off = fence_off
 
     def run(self) -> None:
-        while self.service.dispatch_once():
+        while self.dispatch.dispatch_once():
             pass
 
 
@@ -107,7 +111,7 @@ def test_every_record_once_over_file_ends(chunk: int, start: int) -> None:
     assert desk.collector.phy_offsets == places
     assert desk.published[-1] == log.max_phy_offset
     assert desk.published == sorted(set(desk.published))
-    assert desk.service.behind_bytes == 0
+    assert desk.dispatch.behind_bytes == 0
     assert desk.times
 
 
@@ -169,7 +173,7 @@ def test_damage_stops_a_master_naming_the_offset() -> None:
     with pytest.raises(StoreError, match=f"magic .* at {places[3]}"):
         desk.run()
     assert desk.collector.phy_offsets == places[:3]
-    assert desk.service.reput_from_offset == places[3]
+    assert desk.dispatch.reput_from_offset == places[3]
 
 
 def test_damage_at_the_end_stalls_a_slave_and_is_said_once(
@@ -206,7 +210,7 @@ def test_damage_in_the_last_record_of_a_master_is_fenced_up_to_the_end() -> None
     desk.fence_damage()
     desk.run()
     assert [(fence.start, fence.end) for fence in log.fences] == [(places[4], log.max_phy_offset)]
-    assert desk.service.behind_bytes == 0
+    assert desk.dispatch.behind_bytes == 0
 
 
 def test_recovery_dispatches_around_damage() -> None:
@@ -232,7 +236,7 @@ def test_an_offset_below_the_log_is_moved_up(caplog: pytest.LogCaptureFixture) -
     log = MemoryCommitLog(FILE_SIZE, 3 * FILE_SIZE)
     places = fill(log, 5)
     desk = Desk(log)
-    desk.service.reput_from_offset = 100
+    desk.dispatch.reput_from_offset = 100
     desk.run()
     assert desk.collector.phy_offsets == places
     assert f"continuing at {3 * FILE_SIZE}" in caplog.text
@@ -243,7 +247,7 @@ def test_a_missing_file_is_named() -> None:
     fill(log, 5)
     log.publish_up_to = 3 * FILE_SIZE
     desk = Desk(log)
-    desk.service.reput_from_offset = 2 * FILE_SIZE
+    desk.dispatch.reput_from_offset = 2 * FILE_SIZE
     with pytest.raises(StoreError, match=f"no file for offset {2 * FILE_SIZE}"):
         desk.run()
 
@@ -267,12 +271,12 @@ def test_the_thread_follows_and_catches_up_before_it_stops() -> None:
     reached = threading.Event()
     publish = desk.published.append
 
-    def publish_and_tell(offset: int) -> None:
+    def publish_and_tell(offset: int, _store_timestamp: int | None) -> None:
         publish(offset)
         if offset == log.max_phy_offset:
             reached.set()
 
-    desk.service._publish = publish_and_tell
+    desk.dispatch._publish = publish_and_tell
     desk.service.start()
     fill(log, 50)
     desk.bell.event.set()
@@ -296,7 +300,7 @@ def test_a_full_disk_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DiskFullError("no room")
         collect(records)
 
-    monkeypatch.setattr(desk.service._dispatch, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.dispatch._careful, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "wait_for_running", lambda interval_ms: False)
     for _ in range(3):
         desk.service.step()
@@ -323,7 +327,7 @@ def test_room_that_is_made_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append(why)
         return True
 
-    monkeypatch.setattr(desk.service._dispatch, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.dispatch._careful, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "_make_room", make_room)
     monkeypatch.setattr(desk.service, "wait_for_running", lambda _: pytest.fail("it waits"))
     for _ in range(2):
@@ -351,11 +355,11 @@ def test_a_stop_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, room: bool) -> N
             full.clear()
         return room
 
-    monkeypatch.setattr(desk.service._dispatch, "_dispatchers", (dispatch,))
+    monkeypatch.setattr(desk.dispatch._careful, "_dispatchers", (dispatch,))
     monkeypatch.setattr(desk.service, "_make_room", make_room)
     desk.service.finish()
     assert desk.collector.phy_offsets == (places if room else [])
-    assert desk.service.behind_bytes == (0 if room else log.max_phy_offset)
+    assert desk.dispatch.behind_bytes == (0 if room else log.max_phy_offset)
 
 
 def test_dispatch_range_reports_and_refuses() -> None:

@@ -29,11 +29,11 @@ from store.disk_reader import READ_STEP, DiskReader
 from store.fence_keeper import FenceKeeper
 from store.log_damage import LogDamage
 from store.log_digests import LogDigests
+from store.log_dispatch import dispatch_range
 from store.log_fences import fences_path, load_fences
 from store.log_repair import LogRepair
 from store.message_store_config import MessageStoreConfig
 from store.record_properties import PropertyExtractor
-from store.reput_message_service import dispatch_range
 from store.scrub_pace import BUSY_SHARE, ScrubPace, progress_path
 from store.scrub_service import ScrubService
 from tests.support.manual_clock import ManualClock
@@ -289,6 +289,18 @@ def test_the_rate_holds_in_bytes(desk: Desk) -> None:
         passed_s = (desk.clock.monotonic_ms() - started_ms) / 1_000
         assert desk.count(SCRUBBED_BYTES) <= RATE * passed_s + READ_STEP
     assert desk.count(SCRUBBED_BYTES) == 3 * FILE_SIZE
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_times_that_are_damaged_hide_no_record_behind_damage(desk: Desk, count: int) -> None:
+    """Times of records are under no check; what follows is not as young as these say."""
+    number = len([offset for offset, _ in desk.log.records if offset < FILE_SIZE]) // 2
+    for offset, _ in desk.log.records[number - count : number]:
+        desk.log.put(offset + 56, (1 << 62).to_bytes(8, "big"))
+    (offset, raw), following = desk.log.records[number], desk.log.records[number + 1][0]
+    desk.log.put(offset, bytes(len(raw)))
+    desk.run()
+    assert [(fence.start, fence.end) for fence in load_fences(desk.path)] == [(offset, following)]
 
 
 def test_a_busy_broker_is_read_at_a_tenth() -> None:

@@ -34,10 +34,11 @@ from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
 from store.mapped_file import file_name
 from store.message_codec import encode_blank, encode_record
-from store.message_store_config import BrokerRole, MessageStoreConfig
+from store.message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
 from store.replica_log import ReplicaLog
 from store.store_checker import check_store
 from store.store_checkpoint import StoreCheckpoint
+from store.store_progress import StoreBells
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE, PRE_BLANK_SIZE
 from tests.support.deadline import wait_until
 from tests.support.memory_commit_log import message
@@ -83,7 +84,7 @@ class MasterBytes:
 class SlaveLife:
     """One life of a slave's broker, but for process `remoting`."""
 
-    def __init__(self, root: Path, *, flush_for_replica: bool = False, **settings: Any) -> None:
+    def __init__(self, root: Path, **settings: Any) -> None:
         self.config = MessageStoreConfig(
             store_path_root_dir=str(root),
             broker_role=BrokerRole.SLAVE,
@@ -94,7 +95,6 @@ class SlaveLife:
             disk_max_used_space_ratio=95,
             **{**_QUICK, **settings},
         )
-        self.flush_for_replica = flush_for_replica
         self.page = fresh_page()
         self.counters = self.page.counters
         self.table_fd = create_queue_table()
@@ -113,12 +113,9 @@ class SlaveLife:
             self.config,
             self.page,
             self.table_fd,
-            self.bell(),
-            lambda: None,
+            StoreBells(self.bell(), lambda: None, ring_replicator=self._ring_replicator),
             self.clock,
             self._fail,
-            ring_replicator=self._ring_replicator,
-            flush_for_replica=self.flush_for_replica,
         )
 
     def _ring_replicator(self) -> None:
@@ -482,10 +479,10 @@ def test_the_checkpoint_has_the_masters_timestamps(life: SlaveLife) -> None:
 
 
 def test_a_slave_that_acknowledges_flushes_has_them_at_once(tmp_path: Path) -> None:
-    """Although flushDiskType is ASYNC_FLUSH, with its half second."""
+    """Without the half second of ASYNC_FLUSH."""
     life = SlaveLife(
         tmp_path / "store",
-        flush_for_replica=True,
+        flush_disk_type=FlushDiskType.SYNC_FLUSH,
         flush_interval_commit_log=500,
         flush_commit_log_thorough_interval=10_000,
     ).start()

@@ -22,6 +22,7 @@ from store.default_message_store import DefaultMessageStore
 from store.message import Message
 from store.message_codec import decode_record, encode_host
 from store.message_store_config import MessageStoreConfig
+from store.store_progress import StoreBells
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.support.deadline import wait_until
 from tests.support.shared_memory import fresh_page
@@ -71,8 +72,7 @@ class CompactionLife:
             self.config,
             self.page,
             self._table_fd,
-            Bell(self.page, ProcessIndex.STORE, self._bell_fd),
-            self._ring,
+            StoreBells(Bell(self.page, ProcessIndex.STORE, self._bell_fd), self._ring),
             self.clock,
             self._fail,
             find_compaction_topics=lambda: self._topics,

@@ -50,7 +50,7 @@ def as_v2(record: bytes) -> bytes:
 
 
 class MemoryCommitLog:
-    """Fulfils CommitLogSource; `publish_up_to` cuts off what readers may see."""
+    """A CommitLogReader over bytes; `publish_up_to` cuts off what readers may see."""
 
     def __init__(self, file_size: int = 1 << 20, start: int = 0) -> None:
         self.file_size = file_size

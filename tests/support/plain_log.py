@@ -35,9 +35,15 @@ class PlainLog:
         return self.directory / file_name(offset - offset % self.file_size)
 
     def append(
-        self, body: bytes, *, topic: str = "T", queue_id: int = 0, store_timestamp: int = 1
+        self,
+        body: bytes,
+        *,
+        topic: str = "T",
+        queue_id: int = 0,
+        store_timestamp: int = 1,
+        born_timestamp: int | None = None,
     ) -> int:
-        """Returns the record's phy_offset."""
+        """Returns the record's phy_offset. born_timestamp: the store timestamp unless said."""
         key = (topic, queue_id)
         queue_offset = self._queue_offsets.get(key, 0)
         message = Message(
@@ -47,6 +53,7 @@ class PlainLog:
             body=body,
             born_host=HOST,
             store_host=HOST,
+            born_timestamp=store_timestamp if born_timestamp is None else born_timestamp,
             store_timestamp=store_timestamp,
             properties=b"KEYS\x01k",
         )

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from broker.append.append_queue import AppendQueue
 from broker.append.room_waits import RoomWaits
-from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.latency.broker_fast_failure import BrokerFastFailure
+from broker.settings.broker_config import BrokerConfig
 from broker.timer.dequeue_parts import DequeueParts
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_dequeue_service import TimerDequeueService
@@ -67,9 +68,7 @@ class TimerDelivery:
     def new_service(self) -> TimerDequeueService:
         """As a restarted process `remoting` makes it; the files stay as they are."""
         life, config = self.life, self.life.config
-        fast = BrokerFastFailure(
-            FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000), life.page, self.clock
-        )
+        fast = BrokerFastFailure(BrokerConfig(), config, life.page, self.clock)
         precision_ms = config.timer_precision_ms
         self.queue = AppendQueue(life.log, self.clock, fast, lambda: "", capacity=100)
         self.early = EarlyDeliveries(config.timer_early_path, precision_ms)

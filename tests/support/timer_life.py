@@ -19,6 +19,7 @@ from store.default_message_store import DefaultMessageStore
 from store.message_codec import encode_host
 from store.message_store_config import BrokerRole, MessageStoreConfig
 from store.running_flags import RunningFlags
+from store.store_progress import StoreBells
 from store.timer.timer_log import TimerLogReader, TimerUnit
 from store.timer.timer_message_store import TimerMessageStore
 from store.timer.timer_queue import TIMER_TOPIC, TimerQueue
@@ -70,7 +71,12 @@ class TimerLife:
         self.rings = 0
         bell = Bell(self.page, ProcessIndex.STORE, self.bell_fd)
         self.store = DefaultMessageStore(
-            self.config, self.page, self.table_fd, bell, lambda: None, SystemClock(), self._fail
+            self.config,
+            self.page,
+            self.table_fd,
+            StoreBells(bell, lambda: None),
+            SystemClock(),
+            self._fail,
         )
         self.store.open()
         self.store.start()

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import RemotingServer, ServerSecurity
+from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.selector_loop import SelectorLoop
+from remoting.server_tls import ServerTls
 from tests.remoting.golden_frames import golden_frames
 
 MASTER = "127.0.0.2:20911"
@@ -91,13 +93,15 @@ def _names(command: RemotingCommand) -> dict[str, str]:
 
 
 @contextmanager
-def running_cluster(tls: ServerSecurity | None = None) -> Iterator[FakeCluster]:
+def running_cluster(tls: ServerTls | None = None) -> Iterator[FakeCluster]:
     """A fake cluster on a free port of loopback, with TLS if wanted."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         cluster = FakeCluster(f"127.0.0.1:{listening.getsockname()[1]}")
         loop = SelectorLoop("fake-cluster")
         route = Route(cluster)
-        server = RemotingServer(loop, {int(code): route for code in RequestCode}, tls=tls)
+        server = RemotingServer(
+            loop, RequestDispatcher({int(code): route for code in RequestCode}), tls=tls
+        )
         server.add_listener(listening)
         server.start()
         loop.start()

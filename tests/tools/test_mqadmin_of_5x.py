@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from remoting.body.broker_member_group import BrokerMemberGroup
 from remoting.body.controller import (
     BrokerReplicasInfo,
     CheckRocksdbCqWriteResult,
+    ElectMasterResponseBody,
     EpochEntry,
     EpochEntryCache,
     ReplicaIdentity,
     ReplicasInfo,
 )
-from remoting.body.route import BrokerData
 from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -216,16 +217,16 @@ class TestController:
         assert "the nearest is broker-g" in unknown.err
 
     def test_election(self, mqadmin: Bench, controller: FakeCluster) -> None:
-        members = BrokerData(broker_name="a", broker_addrs={0: "h:1", 2: "h:2"})
+        members = BrokerMemberGroup(cluster="c", broker_name="a", broker_addrs={1: "h:1", 2: "h:2"})
         controller.always(
             RequestCode.CONTROLLER_ELECT_MASTER,
             fields={"masterAddress": "h:1", "masterEpoch": "5", "syncStateSetEpoch": "8"},
-            body=members.to_json_bytes(),
+            body=ElectMasterResponseBody(broker_member_group=members).to_json_bytes(),
         )
         options = ["-a", controller.address, "-b", "2", "-bn", "a", "-c", "c"]
         assert mqadmin.run("electMaster", *options).out == (
             "#ClusterName\tc\n#BrokerName\ta\n#BrokerMasterAddr\th:1\n#MasterEpoch\t5\n"
-            "#SyncStateSetEpoch\t8\n\t#Broker\t0\th:1\n\t#Broker\t2\th:2\n"
+            "#SyncStateSetEpoch\t8\n\t#Broker\t1\th:1\n\t#Broker\t2\th:2\n"
         )
         (asked,) = controller.asked(RequestCode.CONTROLLER_ELECT_MASTER)
         assert asked.ext_fields["designateElect"] == "true"

@@ -1,8 +1,9 @@
 """Controllers of 5.x, and the epochs of brokers that have one.
 
-This broker needs none and says so; these commands are for Java's. (Java: GetSyncStateSetSubCommand,
-GetBrokerEpochSubCommand, GetControllerMetaDataSubCommand, GetControllerConfigSubCommand,
-UpdateControllerConfigSubCommand, ReElectMasterSubCommand, CleanControllerBrokerMetaSubCommand.)
+For RocketMQ's controllers and ours (bin/mqcontroller). A broker that has none says so. (Java:
+GetSyncStateSetSubCommand, GetBrokerEpochSubCommand, GetControllerMetaDataSubCommand,
+GetControllerConfigSubCommand, UpdateControllerConfigSubCommand, ReElectMasterSubCommand,
+CleanControllerBrokerMetaSubCommand.)
 
 Tested by tests/tools/test_mqadmin_every_command.py.
 """
@@ -16,11 +17,11 @@ import click
 
 from remoting.body.controller import (
     BrokerReplicasInfo,
+    ElectMasterResponseBody,
     EpochEntryCache,
     ReplicaIdentity,
     ReplicasInfo,
 )
-from remoting.body.route import BrokerData
 from remoting.command_custom_header import decode_header
 from remoting.errors import RemotingError
 from remoting.headers.controller import (
@@ -232,9 +233,10 @@ def elect_master(
     leader = _leader(admin, controller)
     response = admin.call(leader, RequestCode.CONTROLLER_ELECT_MASTER, header)
     found = decode_header(ElectMasterResponseHeader, response.ext_fields)
-    members: dict[int, str] = {}
+    group = None
     if response.body:
-        members = dict(BrokerData.from_json_bytes(response.body).broker_addrs)
+        group = ElectMasterResponseBody.from_json_bytes(response.body).broker_member_group
+    members = {} if group is None else dict(group.broker_addrs)
     lines = [
         f"#ClusterName\t{cluster}",
         f"#BrokerName\t{broker_name}",

@@ -114,7 +114,7 @@ def world(tmp_path: Path) -> World:
 def rounds(world: World) -> list[str]:
     """Masters for which the end of a round was told, from now on."""
     told: list[str] = []
-    world.sync._and_then = told.append
+    world.sync.also_copied.append(told.append)
     return told
 
 

@@ -25,8 +25,9 @@ from remoting.errors import RequestError
 from remoting.frame import pack_head
 from remoting.remoting_codec import MAX_EXT_FIELDS
 from remoting.remoting_command import RemotingCommand, SerializeType
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.signature import RequestSigner
@@ -210,15 +211,16 @@ class Guarded:
             routes[code] = Route(send)
         world.server = RemotingServer(
             world.loop,
-            routes,
-            gate=self.general.check,
-            fast_routes=tuple(
-                (prefix, GuardedRoute(prefix, handler, guard.check))
-                for prefix, handler in world.hot.guarded()
-            ),
-            binary_routes=tuple(
-                (code, GuardedBinaryRoute(code, handler, guard.check))
-                for code, handler in world.hot.binary()
+            RequestDispatcher(routes, gate=self.general.check),
+            fast_routes=FastRoutes(
+                json=tuple(
+                    (prefix, GuardedRoute(prefix, handler, guard.check))
+                    for prefix, handler in world.hot.guarded()
+                ),
+                binary=tuple(
+                    (code, GuardedBinaryRoute(code, handler, guard.check))
+                    for code, handler in world.hot.binary()
+                ),
             ),
         )
         self.client = world.client()

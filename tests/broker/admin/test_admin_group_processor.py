@@ -270,3 +270,23 @@ def test_a_subscription_for_mqadmin_of_5_x(
     assert ("subscriptionData" in body) is online
     if online:
         assert body["subscriptionData"]["subString"] == "*"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_who_consumes_of_java(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path)
+    request, answer = golden(300, number)
+    assert answer is not None
+    groups = json_of(answer.body)["groupList"]
+    for group in groups:
+        world.commit(group, "GTopic", 1)
+    world.heartbeat("c", consumer=groups[0], topics=("GTopic",))
+    assert_same_answer(world.ask(world.admin_group(), request), answer)
+
+
+def test_live_groups_without_offsets_consume_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.commit("offline", "t", 1)
+    world.heartbeat("c", consumer="live", topics=("t",))
+    answer = world.ask(world.admin_group(), request_of(300, topic="t"))
+    assert json_of(answer.body) == {"groupList": ["live", "offline"]}

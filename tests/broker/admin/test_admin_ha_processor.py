@@ -11,8 +11,8 @@ import pytest
 
 from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity
 from broker.slave.promotion import PromotionOutlook
-from broker.slave.slave_synchronize import SyncStatus
 from broker.slave.sync_kind import SyncKind
+from broker.slave.sync_status import SyncStatus
 from ipc.command_channel import CommandError
 from remoting.body.ha_runtime_info import HARuntimeInfo, SlaveSyncInfo
 from remoting.command_custom_header import encode_header

@@ -11,7 +11,7 @@ from remoting.body.reset_offset import ResetOffsetBody
 from remoting.language_code import LanguageCode
 from remoting.mq_version import V5_0_0
 from remoting.response_code import ResponseCode
-from tests.broker.admin.test_admin_offset_processor import golden_world
+from tests.broker.admin.golden_world import golden_world
 from tests.broker.broker_fakes import assert_same_answer, golden, json_of, request_of
 from tests.broker.processor_world import World
 

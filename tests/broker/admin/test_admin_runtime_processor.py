@@ -56,10 +56,10 @@ class Runtime:
 def processor_of(world: World, configs: Configs | None = None) -> AdminRuntimeProcessor:
     return AdminRuntimeProcessor(
         configs=configs or Configs(),
-        runtime=Runtime(world),
+        runtime=Runtime(world).runtime_info,
         totals=world.totals,
         stats=world.stats,
-        store=world.store,
+        commands=world.store,
     )
 
 

@@ -332,26 +332,6 @@ def test_stats_of_empty_and_unknown(tmp_path: Path) -> None:
     assert (answer.code, answer.remark) == (17, "topic[x] not exist")
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_who_consumes_of_java(tmp_path: Path, number: int) -> None:
-    world = World(tmp_path)
-    request, answer = golden(300, number)
-    assert answer is not None
-    groups = json_of(answer.body)["groupList"]
-    for group in groups:
-        world.commit(group, "GTopic", 1)
-    world.heartbeat("c", consumer=groups[0], topics=("GTopic",))
-    assert_same_answer(world.ask(world.admin_topic(), request), answer)
-
-
-def test_live_groups_without_offsets_consume_too(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.commit("offline", "t", 1)
-    world.heartbeat("c", consumer="live", topics=("t",))
-    answer = world.ask(world.admin_topic(), request_of(300, topic="t"))
-    assert json_of(answer.body) == {"groupList": ["live", "offline"]}
-
-
 def test_system_topics_and_clean_up(tmp_path: Path) -> None:
     world = World(tmp_path)
     answer = world.ask(world.admin_topic(), RemotingCommand.request(305))

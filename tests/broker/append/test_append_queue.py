@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from broker.append.append_queue import REJECTED, AppendQueue
-from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.latency.broker_fast_failure import BrokerFastFailure
+from broker.settings.broker_config import BrokerConfig
 from ipc.control_page import BEAT, ProcessIndex
 from remoting.request_dispatcher import OVERLOAD
 from remoting.response_code import ResponseCode
 from store.commit_log import TopicLog
 from store.control_slots import RUNNING_FLAGS, STORE_STATE, StoreState
 from store.errors import StoreError
+from store.message_store_config import MessageStoreConfig
 from store.record import Record
 from tests.broker.hot_path_world import HotPathWorld, properties_of, record, send_request
 
@@ -165,8 +167,7 @@ def test_a_light_queue_that_is_deleted_takes_nothing(tmp_path: Path) -> None:
 
 def test_a_line_of_its_own_reason(world: HotPathWorld) -> None:
     world.counters[RUNNING_FLAGS] = 1
-    settings = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
-    fast_failure = BrokerFastFailure(settings, world.page, world.clock)
+    fast_failure = BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), world.page, world.clock)
     line = AppendQueue(world.log, world.clock, fast_failure, lambda: "because", capacity=1)
     made = Fake(world.log.topic("T"), [record(b"x")])
     line.append(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.client_housekeeping_service import SCAN_PERIOD_MS, ClientHousekeepingService
+from broker.client.connected_clients import ConnectedClients
 from broker.client.consumer_manager import ConsumerManager, DefaultConsumerIdsChangeListener
 from broker.client.known_heartbeats import KnownHeartbeat, KnownHeartbeats
 from broker.client.producer_manager import CHANNEL_EXPIRED_MS, ProducerManager
@@ -20,7 +21,9 @@ class World:
             self.clock, DefaultConsumerIdsChangeListener(FakeGroupFilters())
         )
         self.heartbeats = KnownHeartbeats(self.consumers, self.producers)
-        self.service = ClientHousekeepingService(self.producers, self.consumers, self.heartbeats)
+        self.service = ClientHousekeepingService(
+            ConnectedClients(self.producers, self.consumers, self.heartbeats)
+        )
 
     def client(self) -> FakeConnection:
         connection = FakeConnection()

@@ -11,17 +11,22 @@ from broker.coldctr.cold_ctr_strategy import (
     PIDAdaptiveColdCtrStrategy,
     SimpleColdCtrStrategy,
 )
-from broker.coldctr.cold_data_cg_ctr_service import ColdCtrSettings, ColdDataCgCtrService
+from broker.coldctr.cold_data_cg_ctr_service import ColdDataCgCtrService
+from broker.settings.broker_config import BrokerConfig
 
-SETTINGS = ColdCtrSettings(enabled=True, adapts=False, group_threshold=100, global_threshold=1000)
+CONFIG = BrokerConfig(
+    cold_ctr_strategy_enable=False, cg_cold_read_threshold=100, global_cold_read_threshold=1000
+)
 
 
 class World:
     def __init__(self, strategy: ColdCtrStrategy | None = None, *, adapts: bool = False) -> None:
         self.now_ms = 1_000_000
-        self.settings = dataclasses.replace(SETTINGS, adapts=adapts)
         self.service = ColdDataCgCtrService(
-            self.settings, strategy or SimpleColdCtrStrategy(), lambda: self.now_ms
+            dataclasses.replace(CONFIG, cold_ctr_strategy_enable=adapts),
+            strategy or SimpleColdCtrStrategy(),
+            lambda: self.now_ms,
+            enabled=True,
         )
 
     def thresholds(self) -> dict[str, int]:
@@ -68,7 +73,7 @@ def test_groups_of_rocketmq_are_spared(group: str) -> None:
 def test_nobody_is_limited_where_it_is_off() -> None:
     world = World()
     world.service.add("g", 100)
-    world.service.use(dataclasses.replace(SETTINGS, enabled=False))
+    world.service.use(CONFIG, enabled=False)
     assert not world.service.is_limited("g")
 
 
@@ -148,7 +153,7 @@ def test_adaptive_thresholds_go_with_the_strategy() -> None:
     world = World(adapts=True)
     world.service.add("g", 100)
     world.end_round()
-    world.service.use(SETTINGS)
+    world.service.use(CONFIG, enabled=True)
     world.end_round()
     assert world.thresholds() == {}
 

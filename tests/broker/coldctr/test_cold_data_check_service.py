@@ -6,15 +6,21 @@ import dataclasses
 import mmap
 from pathlib import Path
 
-from broker.coldctr.cold_data_check_service import ColdDataCheckService, ColdScanSettings
+from broker.coldctr.cold_data_check_service import ColdDataCheckService
 from store.mapped_file import file_name
 from store.mapped_file_queue import list_store_files
+from store.message_store_config import MessageStoreConfig
 from tests.support.deadline import wait_until
 
 PAGE = mmap.PAGESIZE
 PAGES = 1024
 SIZE = PAGES * PAGE
-SETTINGS = ColdScanSettings(scans=True, interval_ms=60_000, sample_step=32)
+CONFIG = MessageStoreConfig(
+    mapped_file_size_commit_log=SIZE,
+    cold_data_flow_control_enable=True,
+    cold_data_scan_enable=True,
+)
+OFF = dataclasses.replace(CONFIG, cold_data_scan_enable=False)
 
 
 def make_file(directory: Path, start: int, *, written: int) -> None:
@@ -25,8 +31,8 @@ def make_file(directory: Path, start: int, *, written: int) -> None:
         file.write(b"x" * PAGE)
 
 
-def make_service(directory: Path, settings: ColdScanSettings = SETTINGS) -> ColdDataCheckService:
-    return ColdDataCheckService(settings, SIZE, 100, lambda: list_store_files(directory))
+def make_service(directory: Path, config: MessageStoreConfig = CONFIG) -> ColdDataCheckService:
+    return ColdDataCheckService(config, 100, lambda: list_store_files(directory))
 
 
 def test_the_newest_bytes_are_never_cold(tmp_path: Path) -> None:
@@ -34,8 +40,7 @@ def test_the_newest_bytes_are_never_cold(tmp_path: Path) -> None:
 
 
 def test_without_a_look_all_that_is_old_is_cold(tmp_path: Path) -> None:
-    off = dataclasses.replace(SETTINGS, scans=False)
-    assert not make_service(tmp_path, off).is_in_page_cache(0)
+    assert not make_service(tmp_path, OFF).is_in_page_cache(0)
 
 
 def test_pages_of_the_page_cache(tmp_path: Path) -> None:
@@ -56,12 +61,12 @@ def test_pages_of_the_page_cache(tmp_path: Path) -> None:
 
 def test_it_is_turned_off_and_on(tmp_path: Path) -> None:
     make_file(tmp_path, 0, written=0)
-    service = make_service(tmp_path, dataclasses.replace(SETTINGS, scans=False))
+    service = make_service(tmp_path, OFF)
     service.start()
     assert not service.is_in_page_cache(0)
-    service.use(dataclasses.replace(SETTINGS, sample_step=1))
+    service.use(dataclasses.replace(CONFIG, sample_steps=1))
     wait_until(lambda: service.is_in_page_cache(0) and not service.is_in_page_cache(900 * PAGE))
-    service.use(dataclasses.replace(SETTINGS, scans=False))
+    service.use(OFF)
     assert not service.is_in_page_cache(0)
     service.shutdown()
     assert service.failure is None
@@ -73,7 +78,7 @@ def test_a_file_that_cannot_be_opened_counts_as_in_memory(tmp_path: Path) -> Non
     make_file(tmp_path, 2 * SIZE, written=0)
     files = list_store_files(tmp_path)
     broken = dataclasses.replace(files[0], start_offset=SIZE, path=tmp_path / "gone")
-    service = ColdDataCheckService(SETTINGS, SIZE, 0, lambda: [files[0], broken, files[1]])
+    service = ColdDataCheckService(CONFIG, 0, lambda: [files[0], broken, files[1]])
     service.start()
     wait_until(lambda: not service.is_in_page_cache(2 * SIZE + 900 * PAGE))
     assert service.is_in_page_cache(SIZE)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from broker.latency.broker_fast_failure import BrokerFastFailure, FastFailureSettings
+from broker.latency.broker_fast_failure import BrokerFastFailure
+from broker.settings.broker_config import BrokerConfig
 from ipc.control_page import BEAT, STARTS, ProcessIndex
 from store.control_slots import ALLOCATED_END, STORE_STATE, StoreState
+from store.message_store_config import MessageStoreConfig
 from store.reput_message_service import DEFAULT_IDLE_MS
 from tests.broker.broker_fakes import FakeClock
 from tests.support.shared_memory import fresh_page
 
-SETTINGS = FastFailureSettings(enabled=True, wait_ms=200, busy_ms=1000)
+BROKER = BrokerConfig(broker_fast_failure_enable=True, wait_time_mills_in_send_queue=200)
+STORE_CONFIG = MessageStoreConfig(os_page_cache_busy_time_out_mills=1000)
 STORE = ProcessIndex.STORE
 
 
 class Store:
     """Process `store` as the page shows it, and who looks at it."""
 
-    def __init__(self, settings: FastFailureSettings = SETTINGS) -> None:
+    def __init__(self, broker: BrokerConfig = BROKER) -> None:
         self.page = fresh_page()
         self.counters = self.page.counters
         self.clock = FakeClock()
-        self.judge = BrokerFastFailure(settings, self.page, self.clock)
+        self.judge = BrokerFastFailure(broker, STORE_CONFIG, self.page, self.clock)
         self.start()
 
     def start(self) -> None:
@@ -71,9 +74,8 @@ def test_a_store_with_nothing_to_do_works(store: Store) -> None:
 
 
 def test_no_limit_refuses_whatever_waits(store: Store) -> None:
-    store.judge = BrokerFastFailure(
-        FastFailureSettings(enabled=True, wait_ms=0, busy_ms=0), store.page, store.clock
-    )
+    broker = BrokerConfig(wait_time_mills_in_send_queue=0)
+    store.judge = BrokerFastFailure(broker, STORE_CONFIG, store.page, store.clock)
     store.works(6_000)
     assert store.refuses_what_comes_now(0)
 
@@ -137,7 +139,7 @@ def test_a_silence_while_it_settles_shortens_nothing() -> None:
 
 
 def test_switched_off() -> None:
-    store = Store(FastFailureSettings(enabled=False, wait_ms=0, busy_ms=0))
+    store = Store(BrokerConfig(broker_fast_failure_enable=False, wait_time_mills_in_send_queue=0))
     store.works(6_000)
     store.judge.note_blocked()
     assert not store.refuses_what_comes_now(2_000)

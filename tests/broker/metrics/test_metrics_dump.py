@@ -703,13 +703,13 @@ def test_what_cannot_be_compressed_goes_too(world: World, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, "no space")
 
     monkeypatch.setattr(os, "rename", refuse)
-    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)  # 2,880 times a slow disk's time
-    world.padding = "x" * 850
-    dump = world.dump(max_bytes=1_800_000)
+    monkeypatch.setattr(os, "fdatasync", lambda _fd: None)  # 240 times a slow disk's time
+    world.padding = "x" * 14_200
+    dump = world.dump(max_bytes=1_800_000, interval_ms=60_000)
     for _ in range(4):  # hours, of 864,000 bytes or more
-        world.turn(dump, 720)
+        world.turn(dump, 60, 60_000)
         assert 864_000 <= world.total_bytes() <= 1_800_000
-    assert [line["seq"] for line in world.lines()][-720:] == list(range(4 * 720 - 719, 4 * 720 + 1))
+    assert [line["seq"] for line in world.lines()][-60:] == list(range(4 * 60 - 59, 4 * 60 + 1))
 
 
 def test_the_file_being_written_counts(world: World) -> None:

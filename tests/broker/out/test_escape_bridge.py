@@ -7,15 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from broker.out.broker_outer_api import BrokerIdentity
-from broker.out.escape_bridge import FRESH_MS, EscapeBridge, EscapeError
-from broker.schedule.due_message import DueMessage
+from broker.out.escape_bridge import FRESH_MS, EscapeBridge, EscapedMessage, EscapeError
 from remoting.body.route import BrokerData, QueueData, TopicRouteData
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
 from tests.broker.broker_fakes import FakeClock
 
-MESSAGE = DueMessage(
+MESSAGE = EscapedMessage(
     topic="T",
     producer_group=None,
     flag=1,

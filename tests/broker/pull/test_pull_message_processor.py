@@ -901,7 +901,7 @@ def test_a_connection_has_so_many_pulls_held_and_the_others_answered(world: HotP
 
 
 class Disk:
-    """LogPages and their threads: what is missing comes when it is told to."""
+    """PagesAhead and their threads: what is missing comes when it is told to."""
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []

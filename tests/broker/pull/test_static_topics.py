@@ -65,7 +65,10 @@ class StaticWorld(World):
         self.handed_over: list[RemotingCommand] = []
         self.map(MAPPING)
         ordinary: dict[int, RequestProcessor] = {}
-        for processor in (self.consumer_manage(), self.admin_offset(), self.admin_topic()):
+        for processor in (
+            *(self.consumer_manage(), self.admin_offset(), self.admin_queue()),
+            *(self.admin_consume_stats(), self.admin_topic()),
+        ):
             ordinary |= dict.fromkeys(processor.table, processor)
         self.ordinary = ordinary
         self.static = StaticTopicProcessor(self.mappings.table, ordinary, self.brokers)
@@ -322,7 +325,7 @@ def test_a_groups_progress_in_a_queue_it_never_came_to(world: StaticWorld) -> No
     world.offsets.commit_offset("x", "g", "T", 1, 7)
     world.topic("U", 1)
     world.heartbeat("c", consumer="g", topics=("T", "U"))
-    processor = world.admin_offset()
+    processor = world.admin_consume_stats()
     for topic, expected in (("T", [-1, 7, -1, -1]), ("U", [0])):
         answer = world.ask(processor, request_of(208, consumerGroup="g", topic=topic))
         table = ConsumeStats.from_json_bytes(answer.body).offset_table

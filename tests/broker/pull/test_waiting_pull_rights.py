@@ -38,7 +38,7 @@ class Rights:
 
 
 class Disk:
-    """LogPages that are missing, and come when `go_on` is called."""
+    """PagesAhead that are missing, and come when `go_on` is called."""
 
     def check(self, units: bytes) -> None:
         raise PagesMissingError(units)

@@ -32,7 +32,7 @@ STORE = MessageStoreConfig()
 
 
 class Reader:
-    """MessageReader: records by their offset."""
+    """StoreAccess: records by their offset."""
 
     def __init__(self) -> None:
         self.records: dict[int, bytes] = {}
@@ -59,8 +59,7 @@ class SendBacks:
         self.connection = FakeConnection()
         self.processor = ConsumerSendMsgBackProcessor(
             SendBackParts(
-                commit_log=self.world.log,
-                append_queue=self.world.append_queue,
+                log=self.world.writable_log,
                 reader=self.reader,  # type: ignore[arg-type]
                 topics=self.world.topics,
                 find_group=self.world.groups.find_or_create,

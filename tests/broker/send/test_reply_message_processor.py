@@ -65,10 +65,8 @@ class Replies:
         self.stores = True
         self.processor = ReplyMessageProcessor(
             ReplyParts(
-                commit_log=self.world.log,
+                log=self.world.writable_log,
                 rules=self.world.send_processor.rules,
-                append_queue=self.world.append_queue,
-                waiters=self.world.waiters,
                 topics=self.world.topics,
                 find_connection=self.asker.find_connection,
                 call_client=self.asker.call_client,

@@ -23,7 +23,7 @@ MASTERS = pytest.mark.parametrize("java", [False, True], ids=["ours", "java"])
 
 
 class NoQueues:
-    def __iter__(self) -> Iterator[tuple[str, int, int]]:
+    def queues(self) -> Iterator[tuple[str, int]]:
         return iter(())
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
@@ -45,7 +45,6 @@ class Desk:
         self.inspector = MasterInspector(
             pair.master,
             pair.reader,
-            NoQueues(),
             NoQueues(),
             self.clock,
             own_addresses=OWN,

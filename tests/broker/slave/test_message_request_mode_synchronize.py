@@ -21,7 +21,7 @@ NAME = "broker.slave.message_request_mode_synchronize"
 
 
 class Api:
-    """TableSource."""
+    """BrokerOuterAPI."""
 
     def __init__(self) -> None:
         self.answer: bytes | Exception | None = json.dumps(TABLE).encode()

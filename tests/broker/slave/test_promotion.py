@@ -92,7 +92,7 @@ class Slave:
 
     def tick(self) -> None:
         self.clock.advance(5_000)
-        self.journal.tick(self)
+        self.journal.tick(self.master_address)
 
     @property
     def written(self) -> ReplicaState | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ SLAVES = pytest.mark.parametrize("java", [False, True], ids=["ours", "java"])
 class Desk:
     """The pair's roles reversed: `own` is the master's log, `theirs` that of the slave at MASTER.
 
-    Implements AskingClient, QueueTable and QueueUnits."""
+    Stands for RemotingClient and StoreAccess."""
 
     def __init__(self, pair: ReplicaPair) -> None:
         self.pair = pair
@@ -31,7 +32,7 @@ class Desk:
         self.asked: list[str] = []
         self.hints: list[int] = []
         self.verifier = ReplicaVerification(
-            lambda: self.members, self, pair.reader, self, self, self.clock
+            lambda: self.members, self, pair.reader, self, self.clock
         )
 
     def invoke_sync(
@@ -44,8 +45,8 @@ class Desk:
         slave = self.others.get(address, self.pair.master)
         return slave.invoke_sync(MASTER, command, timeout_ms)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        return iter([("T0", 0, 0)])
+    def queues(self) -> Iterator[tuple[str, int]]:
+        return iter([("T0", 0)])
 
     def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
         return 0, len(self._units())

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
-from broker.slave import slave_synchronize
+from broker.slave import offset_synchronize, topic_group_synchronize
 from broker.slave.cut_log import CutLog
-from broker.slave.slave_synchronize import SlaveSynchronize, SyncStatus, vip_address
+from broker.slave.offset_synchronize import OffsetSynchronize
+from broker.slave.slave_synchronize import MasterChecks, SlaveSynchronize
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
+from broker.slave.sync_status import SyncStatus
+from broker.slave.topic_group_synchronize import TopicGroupSynchronize, vip_address
 from broker.wiring.broker_tables import OWN_GROUPS
 from ipc.clock import SystemClock
 from ipc.command_channel import CommandError
@@ -29,6 +32,7 @@ from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig
 from remoting.remoting_server import RemotingServer
 from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from remoting.selector_loop import SelectorLoop
@@ -74,7 +78,7 @@ class Tables(ProcessorWorld):
 
 
 class Api:
-    """TableSource: the tables of a master, unless the test has put something in `answers`."""
+    """BrokerOuterAPI: the tables of a master, unless the test has put something in `answers`."""
 
     def __init__(self, master: Tables) -> None:
         self.master = master
@@ -180,21 +184,18 @@ def sync_of(
     on_silence: Callable[[], None] = lambda: None,
     cut_log: CutLog | None = None,
 ) -> SlaveSynchronize:
+    cut_log = cut_log or CutLog(slave.offsets.path.parent)
+    known = TopicGroupSynchronize(
+        api, slave.topics, slave.mappings, slave.groups, delete, page.counters
+    )
     return SlaveSynchronize(
         OWN,
-        api,
-        topics=slave.topics,
-        mappings=slave.mappings,
-        offsets=slave.offsets,
-        delay_offsets=slave.schedule_offsets,
-        groups=slave.groups,
-        delete_topic_queues=delete,
-        compare_logs=compare,
-        find_objection=find_objection,
-        cut_log=cut_log or CutLog(slave.offsets.path.parent),
-        page=page,
-        clock=slave.clock,
-        on_silence=on_silence,
+        known,
+        OffsetSynchronize(api, slave.offsets, slave.schedule_offsets, known, cut_log),
+        cut_log,
+        MasterChecks(find_objection, compare, on_silence),
+        page,
+        slave.clock,
     )
 
 
@@ -211,7 +212,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_nothing_is_asked_of_a_stranger(world: World) -> None:
     """Neither its log nor a table, nor what follows a round (access files)."""
     followed: list[str] = []
-    world.sync._and_then = followed.append
+    world.sync.also_copied.append(followed.append)
     world.distrusted.add(MASTER)
     world.sync.sync_all()
     assert (world.api.calls, world.compared, followed) == ([], [], [])
@@ -1077,7 +1078,7 @@ def test_the_last_waiting_table_ends_its_round(world: World) -> None:
     """What follows a round (replica.json, the timers' check point) waits for no other one."""
     await_log(world)
     followed: list[str] = []
-    world.sync._and_then = followed.append
+    world.sync.also_copied.append(followed.append)
     world.round()
     assert followed == [MASTER]
     world.page.counters[MAX_PHY_OFFSET] = 7_000
@@ -1133,7 +1134,7 @@ class Served:
         processors = (master.admin_topic(), master.admin_offset(), master.admin_group())
         routes = {code: Route(each) for each in processors for code in each.table}
         routes[RequestCode.GET_BROKER_RUNTIME_INFO] = Route(LogEnd())
-        self.server = RemotingServer(self.loop, routes)
+        self.server = RemotingServer(self.loop, RequestDispatcher(routes))
         self.listening, self._vip = listen_alone()
         self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
         self.server.add_listener(self.listening)
@@ -1209,7 +1210,8 @@ def test_our_server_our_client_a_master_that_goes_and_comes_back(
 def test_a_master_that_hangs_costs_its_timeouts_only(
     tmp_path: Path, client: RemotingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slave_synchronize, "TIMEOUT_MS", 50)
+    for module in (topic_group_synchronize, offset_synchronize):
+        monkeypatch.setattr(module, "TIMEOUT_MS", 50)
     page = fresh_page()
     with FakePeer(lambda _connection, _command: None) as peer:
         sync = sync_of(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.store_access.store_access import StoreAccess
+from broker.store_access.store_commands import StoreCommands
 from ipc.command_channel import CommandError
 from remoting.errors import RequestError
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -55,11 +56,14 @@ class World:
             self.hot.table,
             self.hot.loop_reader,
             self.hot.units,
-            Index(),
-            self.commands,  # type: ignore[arg-type]
+            Index(),  # type: ignore[arg-type]
             lambda *place: self.hot.damaged.append(place),
             self.hot.batch_queues,
             memory_limit=1000,
+        )
+        self.store_commands = StoreCommands(
+            self.commands,  # type: ignore[arg-type]
+            self.hot.table,
             before_delete=self._before,
             after_delete=lambda topic, deleted: self.order.append(("after", topic, deleted)),
         )
@@ -163,7 +167,7 @@ def test_the_index(world: World) -> None:
 
 
 def test_a_topic_is_deleted_behind_the_barrier(world: World) -> None:
-    world.access.delete_topic_queues("T")
+    world.store_commands.delete_topic_queues("T")
     assert world.order == [
         ("before", "T"),
         ("delete_topic", {"topic": "T", "barrier": 4711}),
@@ -174,7 +178,7 @@ def test_a_topic_is_deleted_behind_the_barrier(world: World) -> None:
 def test_a_deletion_that_fails_lets_the_sends_go_on(world: World) -> None:
     world.commands.failure = CommandError("store is away")
     with pytest.raises(CommandError):
-        world.access.delete_topic_queues("T")
+        world.store_commands.delete_topic_queues("T")
     assert world.order[-1] == ("after", "T", False)
 
 
@@ -182,13 +186,13 @@ def test_unused_topics_are_found_here(world: World) -> None:
     world.fill(1)
     world.fill(1, topic="Gone")
     world.fill(1, topic="Gone", queue_id=1)
-    world.access.clean_unused_topic(["T", "NeverWritten"])
+    world.store_commands.clean_unused_topic(["T", "NeverWritten"])
     assert [entry for entry in world.order if entry[0] == "before"] == [("before", "Gone")]
 
 
 def test_plain_commands(world: World) -> None:
-    world.access.clean_expired_consume_queue()
-    world.access.delete_expired_commit_log()
+    world.store_commands.clean_expired_consume_queue()
+    world.store_commands.delete_expired_commit_log()
     assert world.order == [("clean_consume_queue", {}), ("clean_commit_log", {})]
 
 

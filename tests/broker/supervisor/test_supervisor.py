@@ -15,7 +15,8 @@ from broker.slave.sync_kind import SLAVE_SYNC_SUCCESS
 from broker.supervisor import supervisor as supervisor_module
 from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXIT_REOPEN, BootInfo
 from broker.supervisor.child_state import ChildSpec
-from broker.supervisor.control_slots import REMOTING_READY
+from broker.supervisor.control_slots import REMOTING_READY, WRITERS_STOPPED
+from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.supervisor import Supervisor
 from ha.control_slots import HA_REFUSALS, REPLICA_COUNT
 from ipc.clock import SystemClock
@@ -145,13 +146,11 @@ class World:
             ],
             self.page,
             SystemClock(),
+            ChildTimeouts(
+                hang_ms=hang_timeout_ms, start_ms=start_timeout_ms, stop_ms=stop_timeout_ms
+            ),
+            LifeStages(on_tick=tick, on_reopen=on_reopen, on_answered=on_answered),
             home=self.directory,
-            hang_timeout_ms=hang_timeout_ms,
-            start_timeout_ms=start_timeout_ms,
-            stop_timeout_ms=stop_timeout_ms,
-            on_tick=tick,
-            on_reopen=on_reopen,
-            on_answered=on_answered,
         )
         try:
             return supervisor, supervisor.run()
@@ -429,7 +428,14 @@ def test_a_child_that_does_not_stop_is_killed(
 
 
 def test_the_first_words_are_the_last_words(world: World) -> None:
-    supervisor = Supervisor([], world.page, SystemClock(), home=world.directory, hang_timeout_ms=1)
+    supervisor = Supervisor(
+        [],
+        world.page,
+        SystemClock(),
+        ChildTimeouts(hang_ms=1),
+        LifeStages(),
+        home=world.directory,
+    )
     supervisor.stop_with("first", 4)
     supervisor.stop_with("second", 1)
     assert (supervisor.stop_reason, supervisor.run()) == ("first", 4)
@@ -440,8 +446,9 @@ def test_a_broker_that_serves_is_looked_at_seldom(world: World) -> None:
         [world.spec("store", "runs")],
         world.page,
         SystemClock(),
+        ChildTimeouts(hang_ms=30_000),
+        LifeStages(),
         home=world.directory,
-        hang_timeout_ms=30_000,
     )
     [child] = supervisor.children()
     assert supervisor._tick_ms() == 10, "it is not ready"
@@ -478,7 +485,8 @@ def test_all_but_the_name_server_stop_and_start_again(world: World) -> None:
 
 
 def test_the_page_is_fresh_but_for_what_counts_on(world: World) -> None:
-    stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT, REMOTING_READY]
+    stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT]
+    stale += [REMOTING_READY, WRITERS_STOPPED]
     stale += [SLEEPS + index for index in (ProcessIndex.STORE, ProcessIndex.HA)]
     lasting = [HA_REFUSALS + 13, SLAVE_SYNC_SUCCESS]
     seen: list[list[int]] = []

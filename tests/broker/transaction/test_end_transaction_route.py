@@ -13,14 +13,14 @@ import pytest
 from broker.append.diverted_messages import home_of
 from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
 from broker.transaction.end_transaction_route import (
-    EndRouteParts,
     EndTransactionRoute,
 )
 from broker.transaction.half_message_states import HalfMessageStates
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
-from remoting.remoting_server import RemotingServer
+from remoting.remoting_server import FastRoutes, RemotingServer
 from remoting.request_code import RequestCode as Code
+from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
@@ -49,16 +49,12 @@ class Side:
         self.hot = hot = self.world.hot
         self.young = hot.send_processor.singles.young_halves
         self.route = EndTransactionRoute(
-            EndRouteParts(
-                commit_log=hot.log,
-                may_store=hot.append_queue.may_store,
-                young_halves=self.young,
-                halves=self.world.halves,
-                find_topic=hot.topics.find,
-                waiters=hot.waiters,
-                stats=hot.stats,
-                append_op=lambda half: self.world.processor.append_op(half, None),
-            )
+            hot.writable_log,
+            self.young,
+            self.world.halves,
+            hot.topics.find,
+            hot.stats,
+            lambda half: self.world.processor.append_op(half, None),
         )
         routes: dict[int, Route] = {
             Code.SEND_MESSAGE_V2: Route(hot.send_processor),
@@ -67,8 +63,8 @@ class Side:
         routes_of = replace(hot.hot, end_transaction=self.route.process_fast)
         hot.server = RemotingServer(
             hot.loop,
-            routes,
-            fast_routes=(*routes_of.guarded(), *routes_of.unguarded()) if fast else (),
+            RequestDispatcher(routes),
+            fast_routes=FastRoutes((*routes_of.guarded(), *routes_of.unguarded()) if fast else ()),
         )
         self.client = hot.client("10.1.2.3", 4711)
         self.begin()

@@ -54,11 +54,10 @@ class World:
         self.on_loop: list[StartupOptions] = []
         self.application = ConfigApplication(
             topics=self.topics,
-            system_topics=self.system_topics,
             groups=self.groups,
             registration=self.registration,  # type: ignore[arg-type]
             use_on_loop=self.on_loop.append,
-            store=self.store,
+            store=self.store,  # type: ignore[arg-type]
         )
 
     def change(self, key: str, **values: object) -> None:

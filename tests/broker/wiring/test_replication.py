@@ -65,6 +65,7 @@ class World:
                 metric_slots=None,  # type: ignore[arg-type]
                 config_file=None,
                 changed=None,  # type: ignore[arg-type]
+                on_failure=lambda _service, _error: None,
             ),
             BrokerIdentity(
                 cluster_name="C",
@@ -73,15 +74,16 @@ class World:
                 broker_addr=OWN,
                 ha_server_addr="10.0.0.2:10912",
             ),
-            self.client,  # type: ignore[arg-type]
             SimpleNamespace(  # type: ignore[arg-type]
+                client=self.client,
                 get_broker_cluster_info=list,
                 get_table=lambda *_: None,
                 get_timer_check_point=lambda *_: TimerCheckPointAnswer(bytes(56), 0),
             ),
             SimpleNamespace(  # type: ignore[arg-type]
                 table=SimpleNamespace(),
-                access=SimpleNamespace(delete_topic_queues=None),
+                access=SimpleNamespace(),
+                store_commands=SimpleNamespace(delete_topic_queues=None),
                 commands=None,
                 claim_queue_offsets=None,
             ),
@@ -93,7 +95,6 @@ class World:
                 schedule_offsets=None,
                 request_modes=None,
             ),
-            None,
             min_broker_id_changed=lambda _peer: None,
             master_is_silent=lambda: None,
             on_failure=lambda _service, _error: None,
@@ -205,10 +206,15 @@ class Tables:
 
     def __init__(self, world: World) -> None:
         self.asked: list[str] = []
-        world.replication._synchronize._api = self
-        for kind in ("_topics", "_mappings", "_offsets", "_delay_offsets", "_groups"):
-            saved = SimpleNamespace(save_if_changed=lambda: True)
-            setattr(world.replication._synchronize, kind, saved)
+        synchronize = world.replication.synchronize
+        saved = SimpleNamespace(save_if_changed=lambda: True)
+        for part, kinds in (
+            (synchronize._known, ("_topics", "_mappings", "_groups")),
+            (synchronize._offsets, ("_offsets", "_delay_offsets")),
+        ):
+            part._api = self
+            for kind in kinds:
+                setattr(part, kind, saved)
 
     def get_table(self, broker: str, _code: int, _timeout_ms: int) -> None:
         self.asked.append(broker)
@@ -220,8 +226,8 @@ def found(verdict: Verdict, master_max: int, master: str | None = MASTER) -> Ins
 
 def synchronize(world: World) -> str | None:
     """One round: why nothing was taken over; None when it was."""
-    world.replication._synchronize.sync_all()
-    status = world.replication._synchronize.status()[SyncKind.TOPICS]
+    world.replication.synchronize.sync_all()
+    status = world.replication.synchronize.status()[SyncKind.TOPICS]
     return None if status.last_success_ms else status.last_error
 
 

@@ -36,22 +36,21 @@ class World:
         self.stats = StoreStatsService(self.clock)
         self.pools: dict[str, Any] = {}
         self.access: Any = SimpleNamespace(store_timestamp_at=lambda offset: 1000 + offset)
-        line: Any = SimpleNamespace(
-            held=[object()] * 3, head_wait_ms=lambda: 25, blocked_ms=lambda: 26
+        timers = TimerInfo(read_behind_ms=3_999, offset_behind=2, waiting=1)
+        messages: Any = SimpleNamespace(
+            append_queue=SimpleNamespace(
+                held=[object()] * 3, head_wait_ms=lambda: 25, blocked_ms=lambda: 26
+            ),
+            waiters=[object()] * 17,
+            timers=SimpleNamespace(info=lambda: timers),
         )
-        self.source = RuntimeSource(
-            self.options,
-            self.page,
-            self.access,
-            self.stats,
-            self.clock,
-            schedule_offsets=lambda: {3: (1, 2)},
-            pool=lambda name: self.pools.get(name),
-            waiting_sends=lambda: 17,
-            append_queue=line,
-            timers=lambda: TimerInfo(read_behind_ms=3_999, offset_behind=2, waiting=1),
-            longest_turn=lambda: "",
+        resources: Any = SimpleNamespace(options=self.options, page=self.page, clock=self.clock)
+        store: Any = SimpleNamespace(access=self.access, schedule_progress=lambda offsets: offsets)
+        tables: Any = SimpleNamespace(schedule_offsets={3: (1, 2)})
+        statistics: Any = SimpleNamespace(
+            store=self.stats, longest_turns=SimpleNamespace(text=lambda: "")
         )
+        self.source = RuntimeSource(resources, store, tables, statistics, messages, self.pools)
 
 
 @pytest.fixture

@@ -44,21 +44,21 @@ class Calls:
 def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessages:
     hot = world.hot
     return TransactionalMessages(
-        StartupOptions.from_settings(settings),
-        hot.clock,
+        SimpleNamespace(  # type: ignore[arg-type]
+            options=StartupOptions.from_settings(settings),
+            clock=hot.clock,
+            on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
+        ),
         SimpleNamespace(  # type: ignore[arg-type]
             call_soon_threadsafe=lambda function: function(),
             call_later=lambda _ms, _function: pytest.fail("no op is late here"),
         ),
         SimpleNamespace(log=hot.log, access=world.access, page=hot.page),  # type: ignore[arg-type]
         SimpleNamespace(topics=hot.topics, offsets=world.offsets, producers=world.producers),  # type: ignore[arg-type]
-        hot.append_queue,
-        hot.waiters,
+        hot.writable_log,
         hot.stats,
         everybody,
         hot.timers,
-        hot.send_processor.singles.young_halves,
-        on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
     )
 
 

@@ -1,0 +1,112 @@
+"""The controller: `python -m controller` (bin/mqcontroller).
+
+Order of a start: settings, log, port, store, pid file, the boot line; then the loop runs on this
+thread until SIGTERM or SIGINT. A failed start prints one clear line and exits with a nonzero code.
+Kin: ControllerStartup.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from typing import Final
+
+from conf.command_line import check_home
+from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
+from conf.file_permissions import set_umask
+from conf.installation import enter_program
+from conf.logging_setup import configure_logging, log_directory
+from conf.pid_file import remove_pid_file, write_pid_file
+from controller.controller_server import ControllerServer
+from controller.controller_startup import PROGRAM, ControllerOptions, load_controller_options
+from controller.embedded_store import ControllerStoreError
+from remoting.listening_socket import ListenError, bind_server
+from remoting.server_tls import ServerTls
+
+log = logging.getLogger("controller")
+
+PROCESS_NAME: Final = "controller"
+
+
+def run() -> int:
+    """The console script `mqcontroller` of an installed wheel."""
+    enter_program(PROGRAM, sys.argv[1:], os.environ)
+    return main()
+
+
+def main() -> int:
+    """Run the controller with this process's command line; returns the exit code."""
+    try:
+        options = load_controller_options(sys.argv[1:], os.environ)
+        check_home(options.controller.rocketmq_home)
+        return _serve(options)
+    except StartupExitError as error:
+        _say(error.text, to_stdout=error.to_stdout)
+        return error.exit_code
+
+
+def _serve(options: ControllerOptions) -> int:
+    faulthandler.enable()
+    with ExitStack() as stack:
+        server = _start(options, stack)
+        try:
+            server.run()
+        except BaseException:  # the service guard: logged, then the process ends
+            log.exception("the controller failed")
+            raise
+    return EXIT_OK
+
+
+def _start(options: ControllerOptions, stack: ExitStack) -> ControllerServer:
+    """All steps that may fail. Raises StartupExitError."""
+    for message in options.messages:
+        _say(message)
+    set_umask(options.files)
+    try:
+        configure_logging(
+            PROCESS_NAME,
+            log_directory(options.logging),
+            level=options.logging.log_level,
+            console=True,
+        )
+        listening = bind_server(PROGRAM, options.server)
+        stack.callback(listening.close)
+        server = ControllerServer(
+            options.controller,
+            options.server,
+            options.client,
+            listening,
+            tls=ServerTls(options.tls),
+        )
+        server.open()
+        stack.callback(remove_pid_file, write_pid_file(PROGRAM, os.getpid()))
+    except (ConfigError, ControllerStoreError, ListenError, OSError) as error:
+        raise StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False) from error
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: server.request_stop())
+    for warning in options.warnings:
+        log.warning("%s", warning)
+    _say_started(listening)
+    return server
+
+
+def _say_started(listening: socket.socket) -> None:
+    address, port = listening.getsockname()
+    line = f"The Controller Server boot success. serializeType=JSON, address {address}:{port}"
+    log.info("%s", line)
+    _say(line)
+
+
+def _say(text: str, *, to_stdout: bool = True) -> None:
+    stream = sys.stdout if to_stdout else sys.stderr
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""ControllerServer: assembles a controller and runs it.
+
+The composition root: constructs and wires, no policy. The loop runs on the thread that calls `run`
+(the process's main thread), so that an unexpected exception ends the process; the requests of
+brokers are read in a pool of one thread, in the order of their arrival. Java: ControllerManager.
+
+Tested by tests/controller/test_controller_main.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from conf.changeable_settings import ChangeableSettings, Program
+from controller.controller_config import ControllerConfig
+from controller.controller_request_processor import ControllerRequestProcessor
+from controller.controller_service import TICK_MS, ControllerService
+from controller.core import ControllerCore, ControllerSettings
+from controller.embedded_store import EmbeddedStore
+from controller.request_guard import READING_CODES, RequestGuard
+from controller.role_notifier import RoleNotifier
+from remoting.address_patterns import ip_of
+from remoting.remoting_client import RemotingClient
+from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
+from remoting.remoting_server import RemotingServer, ServerLimits
+from remoting.request_code import RequestCode
+from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
+from remoting.request_processor import ConnectionLike, Route
+from remoting.selector_loop import SelectorLoop
+from remoting.server_tls import ServerTls
+
+log = logging.getLogger(__name__)
+
+_POOL: Final = "ControllerRequestThread"
+_POOL_CAPACITY: Final = 10_000
+_PROGRAM: Final = Program("controller", RequestCode.UPDATE_CONTROLLER_CONFIG)
+
+
+class ControllerServer:
+    """One controller on one listening socket. Owned by: the thread that calls `run`."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        server_config: RemotingServerConfig,
+        client_config: RemotingClientConfig,
+        listening: socket.socket,
+        *,
+        tls: ServerTls | None = None,
+    ) -> None:
+        """`listening` is a listening socket, closed at the end. Raises ValueError for malformed
+        address lists (controller_startup checks them earlier)."""
+        self._listening = listening
+        self._loop = SelectorLoop("ControllerLoop")
+        self._store = EmbeddedStore(Path(config.controller_store_path).expanduser())
+        self._core = ControllerCore(core_settings(config))
+        self._client = RemotingClient(client_config, name="ControllerClient")
+        self._notifier = RoleNotifier(self._client)
+        self._service = ControllerService(
+            self._core,
+            self._store,
+            _monotonic_ms,
+            self._loop.call_soon_threadsafe,
+            self._notifier.notify,
+        )
+        settings = ChangeableSettings(
+            _PROGRAM, config, server_config, client_config, on_change=self._use
+        )
+        guard = RequestGuard(
+            config,
+            _monotonic_ms,
+            has_certificates=tls is not None and tls.demands_certificates,
+        )
+        self._address = config.address
+        processor = ControllerRequestProcessor(
+            self._service,
+            guard,
+            settings,
+            self._loop.call_soon_threadsafe,
+            self._own_address,
+        )
+        self._stop_lock = threading.RLock()
+        self._stop_requested = False
+        self._server = RemotingServer(
+            self._loop,
+            RequestDispatcher(
+                {
+                    code: Route(processor, None if code in READING_CODES else _POOL)
+                    for code in processor.codes
+                },
+                {_POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY)},
+                gate=guard.check,
+            ),
+            limits=ServerLimits(
+                idle_timeout_ms=server_config.server_channel_max_idle_time_seconds * 1000,
+                incomplete_frames=server_config.server_max_incomplete_frame_bytes,
+            ),
+            listener=_ClosedConnections(self._service.closed),
+            tls=tls,
+        )
+
+    def _own_address(self, connection: ConnectionLike) -> str:
+        """host:port that a peer is told to come to: without a setting, where it came to."""
+        if self._address is not None:
+            return self._address
+        host, port = self._listening.getsockname()[:2]
+        if host in ("0.0.0.0", "::"):
+            host = _local_address_towards(ip_of(connection.remote_address))
+        return f"{host}:{port}"
+
+    def _use(self, config: ControllerConfig) -> None:
+        settings = core_settings(config)
+        self._loop.call_soon_threadsafe(lambda: self._core.use(settings))
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Read the groups and start accepting. Raises ControllerStoreError."""
+        groups = self._store.open()
+        self._service.lead(groups)
+        log.info("leading %s groups of brokers", len(groups))
+        self._client.start()
+        self._server.add_listener(self._listening)
+        self._server.start()
+        self._loop.call_every(TICK_MS, self._service.tick)
+
+    def run(self) -> None:
+        """Serve until `request_stop`, then close everything."""
+        with ExitStack() as stack:
+            stack.callback(self._store.close)
+            stack.callback(self._listening.close)
+            stack.callback(self._client.shutdown)
+            stack.callback(self._notifier.shutdown)
+            stack.callback(self._service.shutdown)
+            stack.callback(self._close_loop)
+            stack.callback(self._server.shutdown)
+            self._loop.run()
+        log.info("controller stopped")
+
+    def request_stop(self) -> None:
+        """End `run` once pending responses are sent. Any thread, signal handlers."""
+        with self._stop_lock:
+            if not self._stop_requested:
+                self._stop_requested = True
+                self._loop.call_soon_threadsafe(self._stop)
+                self._loop.wake()
+
+    def _stop(self) -> None:
+        self._server.drain()
+        self._loop.stop()
+
+    def _close_loop(self) -> None:
+        """A closed loop must not be woken; the lock is reentrant: a signal may arrive here."""
+        with self._stop_lock:
+            self._stop_requested = True
+            self._loop.close()
+
+
+class _ClosedConnections:
+    """ConnectionListener: a broker whose connection has ended."""
+
+    def __init__(self, closed: Callable[[int], None]) -> None:
+        self._closed = closed
+
+    def on_open(self, connection: ConnectionLike) -> None:
+        """Nothing: a connection has no broker until one speaks over it."""
+
+    def on_close(self, connection: ConnectionLike, _reason: str) -> None:
+        """Whoever's heartbeats came over it."""
+        self._closed(connection.connection_id)
+
+
+def core_settings(config: ControllerConfig) -> ControllerSettings:
+    """What the decisions need of the settings."""
+    return ControllerSettings(
+        enable_elect_unclean_master=config.enable_elect_unclean_master,
+        notify_broker_role_changed=config.notify_broker_role_changed,
+        elect_on_channel_closed=config.elect_on_channel_closed,
+        scan_inactive_master_interval_ms=config.scan_inactive_master_interval,
+        warm_up_ms=config.leader_warm_up_millis,
+    )
+
+
+def _local_address_towards(ip: str) -> str:
+    """The address that this host has towards `ip`; nothing is sent."""
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((ip, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return ip
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

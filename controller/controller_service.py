@@ -1,0 +1,185 @@
+"""ControllerService: runs ControllerCore: its events in, its requests to the store and its answers
+out.
+
+Everything of it but the store is on the loop's thread. The store has a thread of its own, so that a
+slow disk holds up no heartbeat: what a swap or a load has found comes back as the core's next
+event. A write that fails may have come through; the core is told so (UNKNOWN) and tries again, half
+a second later each time. Knows no connection and no wire format.
+
+Tested by tests/controller/test_recorded_answers.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, Protocol
+
+from controller.core import ControllerCore
+from controller.embedded_store import FENCE, ControllerStoreError
+from controller.events import (
+    Asked,
+    ChannelClosed,
+    Event,
+    LeadershipGranted,
+    Loaded,
+    Notice,
+    Outcome,
+    Ready,
+    Reply,
+    Stored,
+    Swap,
+    SwapEnded,
+    Tick,
+)
+from controller.group_state import GroupState
+from controller.live_brokers import Heartbeat
+from controller.requests import Answer, Request
+
+log = logging.getLogger(__name__)
+
+TICK_MS: Final = 500
+MOST_WAITING: Final = 10_000
+"""Requests that wait for the store; more are refused, as a disk may hang for long."""
+_RETRY_S: Final = 0.5
+
+GiveAnswer = Callable[[Answer], None]
+
+
+class GroupStore(Protocol):
+    """Where the groups are kept. Both calls are made by one thread."""
+
+    def swap(self, swap: Swap) -> SwapEnded:
+        """Write a group. Raises OSError: it is not known whether it is written."""
+
+    def load(self, broker_name: str) -> Stored:
+        """A group as stored now. Raises OSError, ControllerStoreError."""
+
+
+class GroupSeen(NamedTuple):
+    """A group as this controller sees it at a moment."""
+
+    group: GroupState
+    alive: frozenset[int]
+    """Broker ids."""
+
+
+class ControllerService:
+    """See the module. Owned by: the loop's thread."""
+
+    def __init__(
+        self,
+        core: ControllerCore,
+        store: GroupStore,
+        now_ms: Callable[[], int],
+        on_loop: Callable[[Callable[[], None]], None],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        """now_ms: monotonic. on_loop: runs a function on the loop's thread, soon. notify: sends
+        1008; does not block."""
+        self._core = core
+        self._store = store
+        self._now_ms = now_ms
+        self._on_loop = on_loop
+        self._notify = notify
+        self._pool = ThreadPoolExecutor(1, "ControllerStoreThread")
+        self._stopping = threading.Event()
+        self._next_ticket = 0
+        self._waiting: dict[int, GiveAnswer] = {}
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def lead(self, groups: Mapping[str, Stored]) -> None:
+        """The store is ours, and holds these groups."""
+        self._step(LeadershipGranted(FENCE, self._now_ms(), groups))
+
+    def shutdown(self) -> None:
+        """End what the store's thread is about; a swap under way is finished."""
+        self._stopping.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    # -- events --------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether no more requests can be taken for now."""
+        return len(self._waiting) >= MOST_WAITING
+
+    def ask(self, request: Request, give_answer: GiveAnswer) -> None:
+        """Have a request decided; its answer comes now or later, on this thread."""
+        self._next_ticket += 1
+        self._waiting[self._next_ticket] = give_answer
+        self._step(Asked(self._next_ticket, request))
+
+    def heard(self, heartbeat: Heartbeat) -> None:
+        """904."""
+        self._step(heartbeat)
+
+    def closed(self, channel: int) -> None:
+        """A connection has ended."""
+        self._step(ChannelClosed(channel))
+
+    def tick(self) -> None:
+        """Some time has passed."""
+        self._step(Tick())
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this controller answers for the groups."""
+        return self._core.is_leader(self._now_ms())
+
+    def find(self, broker_name: str) -> GroupSeen | None:
+        """A group as it is stored, and who of it is alive; None: there is none."""
+        found = self._core.find(broker_name, self._now_ms())
+        return None if found is None else GroupSeen(*found)
+
+    def group_names(self) -> list[str]:
+        """Of all groups."""
+        return self._core.group_names()
+
+    # -- what the core wants -------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        self._do(self._core.step(event, self._now_ms()))
+
+    def _do(self, ready: Ready) -> None:
+        for swap in ready.swaps:
+            self._pool.submit(self._swap, swap)
+        for name in ready.loads:
+            self._pool.submit(self._load, name)
+        for send in ready.sends:
+            match send:
+                case Reply():
+                    self._waiting.pop(send.ticket)(send.answer)
+                case Notice():
+                    self._notify(send)
+
+    # -- the store's thread --------------------------------------------------------------------
+
+    def _swap(self, swap: Swap) -> None:
+        try:
+            ended = self._store.swap(swap)
+        except (OSError, ControllerStoreError) as error:
+            log.error(
+                "group %s: cannot be written: %s; nothing of it changes until that is possible",
+                swap.broker_name,
+                error,
+            )
+            self._stopping.wait(_RETRY_S)
+            ended = SwapEnded(swap.broker_name, swap.number, Outcome.UNKNOWN)
+        self._on_loop(functools.partial(self._step, ended))
+
+    def _load(self, broker_name: str) -> None:
+        while not self._stopping.is_set():
+            try:
+                stored = self._store.load(broker_name)
+            except (OSError, ControllerStoreError) as error:
+                log.error("group %s: cannot be read: %s", broker_name, error)
+                self._stopping.wait(_RETRY_S)
+            else:
+                loaded = Loaded(broker_name, stored)
+                self._on_loop(functools.partial(self._step, loaded))
+                return

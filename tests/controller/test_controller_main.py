@@ -1,0 +1,127 @@
+"""`python -m controller` as a process: boot line, kills, SIGTERM, and starts that fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controller.controller_peer import DEADLINE_S, Peer
+
+ROOT = Path(__file__).parents[2]
+GROUP = {"clusterName": "C", "brokerName": "b"}
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a controller with these settings; kills what is left at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_one(**changes: str) -> subprocess.Popen[str]:
+        settings = tmp_path / "controller.conf"
+        values = {
+            "bindAddress": "127.0.0.1",
+            "listenPort": "0",
+            "controllerStorePath": f"{tmp_path}/store",
+            "logDir": f"{tmp_path}/logs",
+            **changes,
+        }
+        settings.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "ROCKETMQ_HOME": str(ROOT),
+            "ROCKETMQ_RUN_DIR": str(tmp_path / "run"),
+            "PYTHONPATH": str(ROOT),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "controller", "-c", str(settings)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=tmp_path,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def boot_port(process: subprocess.Popen[str]) -> int:
+    """The port of the boot line."""
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("load config properties file OK, ")
+    line = process.stdout.readline()
+    words = "The Controller Server boot success. serializeType=JSON, address 127.0.0.1:"
+    assert line.startswith(words), process.stderr.read() if process.stderr else ""
+    return int(line.removeprefix(words))
+
+
+def test_what_it_has_answered_outlives_a_kill(start: Start, tmp_path: Path) -> None:
+    """Ids and epochs are in brokers' files: neither may be given twice."""
+    given = 0
+    for life in range(3):
+        process = start()
+        with Peer(boot_port(process)) as peer:
+            names = [path.name for path in (tmp_path / "run").iterdir()]
+            assert f"mqcontroller-{process.pid}.pid" in names
+            for _ in range(4):
+                offered = int(peer.call(1012, GROUP).ext_fields["nextBrokerId"])
+                assert offered == given + 1
+                code = f"127.0.0.1:{offered};1"
+                applied = {**GROUP, "appliedBrokerId": offered, "registerCheckCode": code}
+                assert peer.call(1013, applied).code == 0
+                given = offered
+            register = {**GROUP, "brokerId": given, "brokerAddress": "127.0.0.1:7"}
+            assert peer.call(1003, {**register, "invokeTime": 1}).code == 0
+            elect = {**GROUP, "brokerId": given, "designateElect": "false", "invokeTime": 1}
+            answer = peer.call(1002, elect)
+            assert answer.code == (0 if life == 0 else 2011)
+            assert answer.ext_fields["masterBrokerId"] == "4"
+            assert answer.ext_fields["masterEpoch"] == "1"
+        process.kill()
+        process.wait(DEADLINE_S)
+
+
+def test_it_serves_until_a_signal(start: Start) -> None:
+    process = start()
+    with Peer(boot_port(process)) as peer:
+        assert peer.call(1005, {}).code == 0
+        process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_damaged_file_stops_the_start(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "groups.json").write_bytes(b"{}")
+    process = start()
+    _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 255
+    assert "groups.json: it does not end with its check sum" in errors
+
+
+def test_the_port_of_its_peer_counts(start: Start) -> None:
+    """As in RocketMQ, whose listenPort is not used."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    process = start(controllerDLegerPeers=f"n0-localhost:{port}", listenPort="1")
+    assert boot_port(process) == port
+    with Peer(port) as peer:
+        fields = peer.call(1005, {}).ext_fields
+        assert fields["controllerLeaderAddress"] == f"localhost:{port}"
+        answer = peer.call(1009, {}, b"enableElectUncleanMaster=true\n")
+        assert answer.code == 0, answer.remark
+        assert b"enableElectUncleanMaster=true" in peer.call(1010, {}).body
+        assert peer.call(1009, {}, b"controllerStorePath=/x\n").code == 16

@@ -1,0 +1,76 @@
+"""From a settings file to a controller's options, or to one clear line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conf.errors import StartupExitError
+from controller.controller_startup import ControllerOptions, load_controller_options
+
+HOME = {"ROCKETMQ_HOME": "/"}
+
+
+def load(tmp_path: Path, **settings: str) -> ControllerOptions:
+    path = tmp_path / "controller.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return load_controller_options(["-c", str(path)], HOME)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"controllerStore": "etcd"}, "controllerStore = 'etcd' is not known; embedded"),
+        ({"controllerDLegerPeers": "n0-a:1;n1-b:1"}, "names 2 controllers"),
+        ({"controllerDLegerPeers": "n1-127.0.0.1:1"}, "controllerDLegerSelfId"),
+        ({"controllerDLegerPeers": "n0-127.0.0.1"}, "expected id-host:port"),
+        ({"jRaftInitConf": "a:1,b:2"}, "several controllers"),
+        ({"adminAllowedAddresses": "x"}, "adminAllowedAddresses"),
+        ({"registerAllowedAddresses": "x"}, "registerAllowedAddresses"),
+        ({"enableElectUncleanMster": "true"}, "enableElectUncleanMaster"),
+        ({"leaderWarmUpMillis": "0"}, "leaderWarmUpMillis"),
+    ],
+)
+def test_a_start_that_fails_names_the_setting(
+    tmp_path: Path, settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(StartupExitError) as raised:
+        load(tmp_path, **settings)
+    assert words in raised.value.text
+
+
+def test_a_file_of_rocketmq_works(tmp_path: Path) -> None:
+    """Its port is that of its peer, whatever listenPort says."""
+    options = load(
+        tmp_path,
+        controllerDLegerGroup="group1",
+        controllerDLegerPeers="n0-127.0.0.1:9877;",
+        controllerDLegerSelfId="n0",
+        listenPort="19876",
+        controllerType="DLedger",
+        electMasterMaxRetryCount="3",
+    )
+    assert options.server.listen_port == 9877
+    assert options.controller.address == "127.0.0.1:9877"
+    ignored, port = options.warnings
+    assert "controllerType" in ignored
+    assert port == f"listenPort ({tmp_path}/controller.conf:4) has no effect: " + (
+        "controllerDLegerPeers names 9877"
+    )
+
+
+def test_without_peers_the_port_is_its_own(tmp_path: Path) -> None:
+    assert load(tmp_path).server.listen_port == 9877
+    options = load(tmp_path, listenPort="1234")
+    assert (options.server.listen_port, options.controller.address) == (1234, None)
+
+
+@pytest.mark.parametrize("flag", ["-h", "-p"])
+def test_flags(flag: str) -> None:
+    with pytest.raises(StartupExitError) as raised:
+        load_controller_options([flag], {})
+    assert raised.value.exit_code == 0
+    assert ("usage: mqcontroller" if flag == "-h" else "controllerStore=embedded") in (
+        raised.value.text
+    )

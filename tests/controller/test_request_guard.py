@@ -1,0 +1,175 @@
+"""Who may ask a controller what, over its rules and over a living controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.controller_config import ControllerConfig
+from controller.request_guard import BROKER_CODES, OPERATOR_CODES, READING_CODES, RequestGuard
+from remoting.errors import RequestError
+from remoting.remoting_command import RemotingCommand
+from remoting.request_code import RequestCode
+from tests.controller.controller_peer import Peer, running
+from tests.namesrv.conftest import FakeConnection
+
+STRANGER = "10.1.1.1:5000"
+GROUP = {"clusterName": "C", "brokerName": "b"}
+
+
+def guard(**settings: str) -> RequestGuard:
+    return RequestGuard(ControllerConfig(**settings), lambda: 0, has_certificates=False)  # type: ignore[arg-type]
+
+
+def refused(check: RequestGuard, code: int, remote: str = STRANGER, **fields: str) -> str | None:
+    try:
+        check.check(FakeConnection(remote_address=remote), RemotingCommand.request(code, fields))
+    except RequestError as error:
+        return f"{int(error.code)}: {error.remark}"
+    return None
+
+
+def test_what_only_shows_something_is_open() -> None:
+    assert [code for code in READING_CODES if refused(guard(), code)] == []
+
+
+def test_operators_requests_come_from_operators() -> None:
+    for code in OPERATOR_CODES:
+        assert "adminAllowedAddresses" in (refused(guard(), code) or "")
+        assert refused(guard(), code, "127.0.0.1:1") is None
+        assert refused(guard(admin_allowed_addresses="10.1.*.*"), code) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [(904, "brokerAddr"), (1003, "brokerAddress"), (1013, "registerCheckCode")],
+)
+def test_a_broker_names_its_own_address(code: int, field: str) -> None:
+    assert code in BROKER_CODES
+    assert refused(guard(), code, **{field: "10.1.1.1:10911;7"}) is None
+    for address in ("10.1.1.2:10911", "", "x", "10.1.1.1"):
+        remark = refused(guard(), code, **{field: address})
+        assert remark is not None
+        assert remark.startswith("16: ")
+        assert "registerAllowedAddresses" in remark
+    assert refused(guard(register_allowed_addresses="10.1.1.1"), code, **{field: "x:1"}) is None
+
+
+def test_a_code_without_a_rule_is_denied() -> None:
+    known = READING_CODES | OPERATOR_CODES | BROKER_CODES
+    assert refused(guard(), RequestCode.SEND_MESSAGE) is not None
+    with_rules = {
+        code
+        for code in RequestCode
+        if refused(
+            guard(),
+            code,
+            brokerAddr="10.1.1.1:1",
+            brokerAddress="10.1.1.1:1",
+            registerCheckCode="10.1.1.1:1;1",
+        )
+        is None
+    }
+    assert with_rules == known - OPERATOR_CODES
+
+
+def test_nobody_speaks_for_a_living_broker_of_another_host(tmp_path: Path) -> None:
+    """Loopback has many addresses; to the controller they are one host, so that the peers' origin
+    is changed underneath."""
+    import controller.controller_request_processor as module
+
+    origins = {}
+
+    def origin_of(connection: object) -> str:
+        return origins[connection.remote_address]  # type: ignore[attr-defined]
+
+    with pytest.MonkeyPatch.context() as patch, running(tmp_path) as port:
+        patch.setattr(module, "origin_of", origin_of)
+        with Peer(port) as own, Peer(port) as other:
+            for peer, host in ((own, "own"), (other, "other")):
+                name = peer._sock.getsockname()
+                origins[f"{name[0]}:{name[1]}"] = host
+            apply = {**GROUP, "registerCheckCode": "127.0.0.1:7;1"}
+            register = {**GROUP, "brokerId": 1, "brokerAddress": "127.0.0.1:7", "invokeTime": 1}
+            elect = {**GROUP, "brokerId": 1, "designateElect": "false", "invokeTime": 1}
+            beat = {**GROUP, "brokerId": 1, "brokerAddr": "127.0.0.1:7"}
+            alter = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}
+            body = b'{"syncStateSet":[1],"syncStateSetEpoch":1}'
+            assert own.call(1013, {**apply, "appliedBrokerId": 1}).code == 0
+            assert own.call(1002, elect).code == 16, "it has not spoken for that id yet"
+            assert own.call(1003, register).code == 0
+            assert own.call(904, beat).code == 0
+            assert own.call(1002, elect).code == 0
+            for code, fields in ((1003, register), (904, beat), (1002, elect)):
+                assert other.call(code, fields).code == 16, code
+            assert other.call(1001, alter, body).code == 16
+            assert own.call(1001, alter, body).code == 0
+            told = other.call(1004, {"brokerName": "b"}).ext_fields
+            assert (told["masterEpoch"], told["masterAddress"]) == ("1", "127.0.0.1:7")
+
+
+def test_strangers_names_and_heartbeats_are_not_kept(tmp_path: Path) -> None:
+    with running(tmp_path, max_broker_groups=2) as port, Peer(port) as peer:
+        for number in range(5):
+            name = {"clusterName": "C", "brokerName": f"b{number}"}
+            beat = {**name, "brokerId": 1, "brokerAddr": "127.0.0.1:7"}
+            assert peer.call(904, beat).code == 0
+            assert peer.call(1012, name).ext_fields["nextBrokerId"] == "1"
+            applied = {**name, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:7;1"}
+            answer = peer.call(1013, applied)
+            assert (answer.code == 0) is (number < 2)
+            if number >= 2:
+                assert "maxBrokerGroups" in str(answer.remark)
+        names = b'["b0","b1","b2"]'
+        assert b"b2" not in peer.call(1006, {}, names).body
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "body"),
+    [
+        (1013, {"appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:7;1\n"}, b""),
+        (1013, {"appliedBrokerId": 2**63 - 1, "registerCheckCode": "127.0.0.1:7;1"}, b""),
+        (
+            1013,
+            {"brokerName": "a#b", "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:7"},
+            b"",
+        ),
+        (
+            1013,
+            {"brokerName": "x" * 300, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:7"},
+            b"",
+        ),
+        (1002, {"brokerId": -1, "designateElect": "false", "invokeTime": 1}, b""),
+        (1001, {"masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}, b"x"),
+        (1001, {"masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}, b"[" * 100_000),
+        (1003, {"brokerId": "one", "brokerAddress": "127.0.0.1:7", "invokeTime": 1}, b""),
+        (904, {"brokerId": 1, "brokerAddr": "127.0.0.1:99999"}, b""),
+        (1006, {}, b'{"a":1}'),
+        (1011, {"brokerControllerIdsToClean": "1;x", "invokeTime": 1}, b""),
+    ],
+)
+def test_bad_input_is_named(
+    tmp_path: Path, code: int, fields: dict[str, object], body: bytes
+) -> None:
+    with running(tmp_path) as port, Peer(port) as peer:
+        answer = peer.call(code, {**GROUP, **fields}, body)
+        assert answer.code != 0
+        assert answer.remark
+        assert peer.call(1005, {}).code == 0
+
+
+def test_the_document_shows_the_table() -> None:
+    document = Path(__file__).parents[2] / "docs" / "access.md"
+    lines = document.read_text(encoding="utf-8").splitlines()
+    head = lines.index("| who, of a controller | changes state | request codes |")
+    rows = (
+        ("`adminAllowedAddresses`", "yes", OPERATOR_CODES),
+        ("the broker that it is about", "yes", BROKER_CODES),
+        ("everybody", "no", READING_CODES),
+    )
+    wanted = [
+        f"| {who} | {changes} | {', '.join(map(str, sorted(map(int, codes))))} |"
+        for who, changes, codes in rows
+    ]
+    assert lines[head + 2 : head + 2 + len(rows)] == wanted
