@@ -64,7 +64,9 @@ WINGS: dict[str, set[str]] = {
         "topic",
     },
     "timer": {"append", "out", "processor", "topic"},
-    "pop": {"append", "filter", "processor", "settings", "topic"},
+    "pop": {
+        *("append", "filter", "offset", "processor", "settings", "store_access", "timer", "topic"),
+    },
     "failover": {"settings"},
     "slave": {
         *("offset", "out", "processor", "schedule", "settings", "store_access"),
@@ -153,8 +155,8 @@ LONG_MODULES = {
     "broker.failover.member": 520,
     "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
-    "broker.pop.pop_message_processor": 580,
-    "broker.pop.pop_revive_service": 540,
+    "broker.pop.pop_message_processor": 540,
+    "broker.pop.pop_revive_service": 460,
     "broker.pull.pull_message_processor": 460,
     "broker.pull.pull_message_reader": 420,
     "broker.send.send_message_processor": 420,
