@@ -106,8 +106,7 @@ class BrokerController:
             self.loop.call_soon_threadsafe,
         )
         self._responses = ResponseTable()
-        self._orders: MemberOrders | None = None
-        """In controller mode."""
+        self._orders: MemberOrders | None = None  # In controller mode.
         self._build_message_path()
         self._routes, self._server = self._build_server()
 
@@ -272,21 +271,17 @@ class BrokerController:
         """The hooks of the loop's sleep; in controller mode they take orders. Once."""
         if not self._role.changes:
             return self._follower
-        roles = MemberRoles(
-            self._role,
-            RoleParts(
-                loop=self.loop,
-                clock=self._clock,
-                executor=self._executor,
-                store=self._store,
-                tables=self._tables,
-                messages=self._messages,
-                pop=self._pop,
-                waiters=self._waiters,
-                outside=self._outside,
-                use_role=lambda: self._use_on_loop(self._options),
-            ),
+        parts = RoleParts(
+            self.loop,
+            self._executor,
+            self._store,
+            self._tables,
+            self._messages,
+            self._pop,
+            self._outside,
+            use_role=lambda: self._use_on_loop(self._options),
         )
+        roles = MemberRoles(self._role, self._clock, parts)
         ring = self._resources.bells["ha"].ring
         self._orders = MemberOrders(self._page.counters, self._follower, roles.take, ring)
         return self._orders

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.append.durability_waiters import DurabilityWaiters
 from broker.settings.current_role import CurrentRole
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
@@ -27,18 +26,16 @@ from remoting.selector_loop import SelectorLoop
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RoleParts:
     """The parts of the broker that a role concerns."""
 
     loop: SelectorLoop
-    clock: Clock
     executor: ScheduledExecutor
     store: StoreSide
     tables: BrokerTables
     messages: MessageServices
     pop: PopServices
-    waiters: DurabilityWaiters
     outside: Outside
     use_role: Callable[[], None]
     """The loop's processors follow the settings, as the role makes them."""
@@ -47,8 +44,9 @@ class RoleParts:
 class MemberRoles:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(self, role: CurrentRole, parts: RoleParts) -> None:
+    def __init__(self, role: CurrentRole, clock: Clock, parts: RoleParts) -> None:
         self._role = role
+        self._clock = clock
         self._parts = parts
 
     def take(self, member: MemberRole, master_epoch: int) -> None:
@@ -94,7 +92,7 @@ class MemberRoles:
         parts = self._parts
         parts.messages.cease()
         parts.pop.cease()
-        count = parts.waiters.give_up(parts.clock.monotonic_ns())
+        count = parts.messages.waiters.give_up(self._clock.monotonic_ns())
         if count:
             log.warning(
                 "%s sends were answered without their replicas (FLUSH_SLAVE_TIMEOUT): this broker "

@@ -23,7 +23,7 @@ from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from store.control_slots import ALLOCATED_END, CONFIRM_OFFSET, MAX_PHY_OFFSET
 from tests.broker.hot_path_world import send_request
-from tests.broker.member_world import Member, bodies
+from tests.broker.member_world import TOPIC, Member, bodies
 
 REFUSED = ResponseCode.SERVICE_NOT_AVAILABLE
 
@@ -252,3 +252,16 @@ def test_the_settings_that_are_shown_have_the_role_of_now(member: Member) -> Non
     assert sorted(shown()) == ["brokerId=-1", "brokerRole=SLAVE"]
     member.lead()
     assert sorted(shown()) == ["brokerId=0", "brokerRole=SYNC_MASTER"]
+
+
+def test_a_topic_that_was_deleted_under_another_leader_begins_anew(member: Member) -> None:
+    peer = member.connect()
+    member.lead(1)
+    for number in range(3):
+        member.send(peer, b"%d" % number)
+    member.follow(2)
+    member.controller._store.store_commands.delete_topic_queues(TOPIC)
+    member.lead(3)
+    answer = member.send(peer, b"again")
+    assert answer is not None
+    assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "0")
