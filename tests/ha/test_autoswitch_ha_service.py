@@ -485,6 +485,7 @@ def test_nobody_is_woken_for_growth_that_nobody_wants_to_know(tmp_path: Path) ->
         master.service.lead(FIRST_EPOCH, 1, lambda: 0, tells_growth=False)
         for _ in range(3):
             master.append()
+        PAUSE.wait(0.05)
         assert master.grown == []
         master.service.stop()
         master.lead()
