@@ -13,7 +13,6 @@ Tested by tests/ha/test_autoswitch_ha_service.py.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
@@ -317,8 +316,6 @@ class AutoSwitchClient(ServiceThread):
         self._state = HAClientState.RESTING
         self._selector.watch(connected.transport.fileno(), 0)
         connected.transport.close()
-        with contextlib.suppress(StoreError):  # The next round starts with it and reports it.
-            self._log.discard()
 
     def _note_closed(self, error: LinkClosedError) -> None:
         self._state = HAClientState.RESTING

@@ -272,10 +272,6 @@ class AutoSwitchConnection(ServiceThread):
         now_ms = self._clock.monotonic_ms()
         following = self._next
         if following is None:
-            position = self._master.position
-            if position is not None and position < self._counters[MIN_PHY_OFFSET]:
-                self._end_below_min()
-                return True
             following = self._master.next_transfer(self._leadership.epochs, self._bounds(), now_ms)
             if following is None:
                 return False

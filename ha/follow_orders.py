@@ -66,10 +66,10 @@ class FollowOrders:
             return True
 
     def decide(self, *, transfers: bool) -> None:
-        """On the answer that was told last. To hang up counts at any time."""
+        """On the answer that was told last; the next `ask` ends what was decided. To hang up counts
+        at any time."""
         with self._changed:
-            self.transfers = transfers and (self.is_undecided or self.transfers)
-            self.is_undecided = False
+            self.transfers, self.is_undecided = transfers, False
 
     def withdraw(self) -> None:
         """Follow nobody."""

@@ -184,6 +184,8 @@ def test_a_decision_on_an_answer_whose_link_is_closed_counts_for_no_other_link(
         wait_until(lambda: "closed the connection" in slave.error_text)
         other = epoch_list([(2, 0)])
         master.lead(other)
+        PAUSE.wait(0.15)  # It would connect again after 30 ms.
+        assert len(slave.hellos) == 1
         slave.service.transfer()
         wait_until(lambda: len(slave.hellos) == 2)
         assert slave.hellos[1][1] == other
@@ -483,6 +485,7 @@ def test_nobody_is_woken_for_growth_that_nobody_wants_to_know(tmp_path: Path) ->
         master.service.lead(FIRST_EPOCH, 1, lambda: 0, tells_growth=False)
         for _ in range(3):
             master.append()
+        PAUSE.wait(0.05)
         assert master.grown == []
         master.service.stop()
         master.lead()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -71,9 +72,13 @@ class Peer:
         self.heard = b""
 
     @classmethod
-    def of(cls, member: Member, source: str = "127.0.0.1") -> Peer:
+    def of(cls, member: Member, receive_buffer: int = 0) -> Peer:
         host, _, port = member.address.partition(":")
-        return cls(socket.create_connection((host, int(port)), _WAIT_S, (source, 0)))
+        sock = socket.socket()
+        if receive_buffer:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.connect((host, int(port)))
+        return cls(sock)
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
@@ -357,18 +362,25 @@ def test_silent_peers_are_dropped(tmp_path: Path) -> None:
 
 
 def test_a_slave_that_does_not_read_is_dropped_when_its_bytes_are_deleted(tmp_path: Path) -> None:
-    with Member(tmp_path, 1, files=0) as master:
-        end = master.append(3_000, size=1_500)
+    with Member(tmp_path, 1, files=0, file_size=1 << 20) as master:
+        end = master.append(150, size=100_000)
         master.lead()
-        with Peer.of(master) as peer:
-            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        with Peer.of(master, receive_buffer=4_096) as peer:
             peer.send(encode_slave_handshake(SlaveHandshakeFrame(2)))
             peer.read_frame()
             peer.send(encode_report(0))
             peer.read_body()
+            progress = master.service.registry.live()[0]
+            wait_until(lambda: progress.transferred > 1 << 20)
+            before = -1
+            while before != progress.transferred:  # Until the socket takes no more.
+                before = progress.transferred
+                threading.Event().wait(0.1)
+            assert progress.transferred < end
+            assert progress.transferred != progress.sent_offset, "in the middle of a frame"
             for path in master.directory.iterdir():
                 path.unlink()
-            master.counters[MIN_PHY_OFFSET] = end - end % FILE_SIZE
+            master.counters[MIN_PHY_OFFSET] = end - end % (1 << 20)
             master.wait_refused("below_min")
 
 
