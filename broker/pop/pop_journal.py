@@ -102,7 +102,7 @@ class PopJournal:
         self._sequence = 0
         self._free_rows: list[int] = []
         self._free_queues: list[int] = []
-        self._fd: int | None = None
+        self._fd = -1
         self._rows_with_blocks = 0
         self._queues_with_blocks = 0
 
@@ -143,11 +143,6 @@ class PopJournal:
         """All is in the log: an orderly stop needs no file."""
         self._path.unlink(missing_ok=True)
 
-    def _has_block(self, at: int, step: int) -> bool:
-        """Whether the `step` bytes at `at` have blocks, now. Raises OSError."""
-        assert self._fd is not None
-        return take_blocks(self._fd, at, step)
-
     # -- queues --------------------------------------------------------------------------------
 
     def add_queue(self, topic: str, group: str, queue_id: int, committed: int) -> int | None:
@@ -170,7 +165,7 @@ class PopJournal:
                 return None
             if number >= self._queues_with_blocks:
                 at = _HEAD_SIZE + number * _QUEUE_SIZE
-                if not self._has_block(at, _QUEUES_A_STEP * _QUEUE_SIZE):
+                if not take_blocks(self._fd, at, _QUEUES_A_STEP * _QUEUE_SIZE):
                     return None
                 self._queues_with_blocks = number + _QUEUES_A_STEP
             self._words[_USED_QUEUES] = number + 1
@@ -216,7 +211,8 @@ class PopJournal:
                 return None
             if number >= self._rows_with_blocks:
                 steps = min(_ROWS_A_STEP, self._capacity - number)
-                if not self._has_block(_ROWS_AT + number * _ROW_SIZE, steps * _ROW_SIZE):
+                at = _ROWS_AT + number * _ROW_SIZE
+                if not take_blocks(self._fd, at, steps * _ROW_SIZE):
                     return None
                 self._rows_with_blocks = number + steps
             self._words[_USED_ROWS] = number + 1

@@ -14,15 +14,17 @@ from broker.metrics.hot_path_stats import HotPathStats
 from broker.metrics.pop_metrics import PopMetrics
 from broker.pop.ack_message_processor import AckMessageProcessor
 from broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
+from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_acks import PopAcks
 from broker.pop.pop_buffer_merge_service import SCAN_MS, PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_journal import PopJournal, read_boot_id
 from broker.pop.pop_limits import PopLimits
+from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_message_processor import PopMessageProcessor, PopParts
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_queue_check import PopQueueCheck
-from broker.pop.pop_request import OrderInfo, PopWaiters
+from broker.pop.pop_request import PopRequest
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.held_rights import HoldRights, no_rights
@@ -51,8 +53,8 @@ class PopPath:
         tables: BrokerTables,
         messages: MessageServices,
         stats: HotPathStats,
-        order: OrderInfo | None = None,
-        waiters: PopWaiters | None = None,
+        order: ConsumerOrderInfoManager | None = None,
+        waiters: PopLongPollingService[PopRequest] | None = None,
         hold_rights: HoldRights = no_rights,
     ) -> None:
         self._clock = resources.clock
@@ -173,7 +175,10 @@ class PopPath:
     # -- construction --------------------------------------------------------------------------
 
     def _make_pop(
-        self, order: OrderInfo | None, waiters: PopWaiters | None, hold_rights: HoldRights
+        self,
+        order: ConsumerOrderInfoManager | None,
+        waiters: PopLongPollingService[PopRequest] | None,
+        hold_rights: HoldRights,
     ) -> PopMessageProcessor:
         tables = self._tables
         return PopMessageProcessor(

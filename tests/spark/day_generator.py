@@ -222,10 +222,15 @@ class Day:
 
 def random_day(seed: int, name: str = "b", window: Span | None = None) -> Day:
     """The day of this seed, of the broker group `name`; in a random window unless one is given."""
+    return day_of(whole_story(seed, name, window))
+
+
+def whole_story(seed: int, name: str = "b", window: Span | None = None) -> Story:
+    """What happens on that day, of which nothing is written yet."""
     story = random_story(seed, name, window)
     tell_more(story)
     tell_machines(story)
-    return day_of(story)
+    return story
 
 
 def day_of(story: Story) -> Day:

@@ -32,13 +32,13 @@ from tests.spark.day_events import (
     total,
     truth,
 )
-from tests.spark.day_generator import Day, proved_ms, random_day
+from tests.spark.day_generator import Day, proved_ms, random_day, whole_story
 from tests.spark.day_objectives import CRITERIA, above, exposure, overlap_seen_ms, sent
 from tests.spark.plain_samples import Json, Tables, Window
 from tests.spark.plain_verdicts import BREACHED, INSUFFICIENT, MET, PlainObjective
 
-ALL_DAYS: Final = 1_000
-MORE_DAYS: Final = 160
+ALL_DAYS: Final = 1_080
+MORE_DAYS: Final = 80
 QUICK_DAYS: Final = 40
 SPARK_DAYS: Final = 10
 ALL_SPARK_DAYS: Final = 100
@@ -409,7 +409,7 @@ def test_lines_are_those_of_brokers() -> None:
 
 
 def test_every_kind_of_event_happens() -> None:
-    stories = [random_day(seed).story for seed in range(150)]
+    stories = [whole_story(seed) for seed in range(150)]
     kinds = Counter(one.kind for story in stories for life in story.lives for one in life.blind)
     assert kinds.keys() >= {"ha dead", "ha hangs", "asleep"}
     assert {life.clean for story in stories for life in story.lives} == {True, False}

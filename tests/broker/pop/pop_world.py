@@ -221,7 +221,7 @@ class MemoryAppends:
 
 
 class Topics:
-    """TopicConfigManager: PopRetryTopics, OwnTopics, find."""
+    """TopicConfigManager, as far as pop uses it."""
 
     pop_retry_limit = 255
 
@@ -318,9 +318,9 @@ class MortalJournal(PopJournal):
 
     def close(self) -> None:
         """The process has ended."""
-        if self._fd is not None:
+        if self._fd >= 0:
             os.close(self._fd)
-            self._fd = None
+            self._fd = -1
 
 
 class MemorySocket:
