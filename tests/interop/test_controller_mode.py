@@ -332,6 +332,7 @@ def pids_of(broker: harness.Broker) -> dict[int, str]:
     return {each.pid: each.title for each in process_tree(broker.process.pid)}
 
 
+@pytest.mark.long
 def test_a_master_that_stands_still_is_replaced_and_follows(group: Group) -> None:
     """SIGSTOP to all of it: it believes to lead when it goes on."""
     one, two = group.add(), group.add()
