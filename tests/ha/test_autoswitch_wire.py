@@ -488,3 +488,23 @@ def test_a_records_rest_may_come_much_later(tmp_path: Path, port: socket.socket)
             assert link.read_report() == end
         assert slave.bytes_of(0, end) == data
         assert slave.hellos[0][1] == FIRST_EPOCH
+
+
+def test_what_is_confirmed_before_the_logs_were_compared_is_told_again(
+    tmp_path: Path, port: socket.socket
+) -> None:
+    """A Java master's heartbeats begin with its handshake; the member believes no confirm offset
+    before both logs were compared. Of an idle master it never heard another one."""
+    with Member(tmp_path, 2) as slave:
+        slave.decides = "nothing"
+        end = slave.append(1)
+        heartbeat = struct.pack(">iiqiqq", 2, 0, end, 1, 0, end)
+        slave.follow(name_of(port))
+        with Peer(port.accept()[0]) as link:
+            link.read(16)
+            link.send(GREETING + heartbeat)
+            wait_until(lambda: slave.hellos != [] and slave.confirmed == [end])
+            slave.service.transfer()
+            assert link.read_report() == end
+            link.send(heartbeat)
+            wait_until(lambda: slave.confirmed == [end, end])
