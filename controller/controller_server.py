@@ -27,6 +27,7 @@ from controller.embedded_store import EmbeddedStore
 from controller.request_guard import READING_CODES, RequestGuard
 from controller.role_notifier import RoleNotifier
 from remoting.address_patterns import ip_of
+from remoting.client_tls import ClientTls
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.remoting_server import RemotingServer, ServerLimits
@@ -55,14 +56,15 @@ class ControllerServer:
         listening: socket.socket,
         *,
         tls: ServerTls | None = None,
+        client_tls: ClientTls | None = None,
     ) -> None:
-        """`listening` is a listening socket, closed at the end. Raises ValueError for malformed
-        address lists (controller_startup checks them earlier)."""
+        """`listening` is a listening socket, closed at the end. client_tls: for notices. Raises
+        ValueError for malformed address lists (controller_startup checks them earlier)."""
         self._listening = listening
         self._loop = SelectorLoop("ControllerLoop")
         self._store = EmbeddedStore(Path(config.controller_store_path).expanduser())
         self._core = ControllerCore(core_settings(config))
-        self._client = RemotingClient(client_config, name="ControllerClient")
+        self._client = RemotingClient(client_config, name="ControllerClient", tls=client_tls)
         self._notifier = RoleNotifier(self._client)
         self._service = ControllerService(
             self._core,
@@ -154,6 +156,7 @@ class ControllerServer:
                 self._loop.wake()
 
     def _stop(self) -> None:
+        self._service.stop_judging()
         self._server.drain()
         self._loop.stop()
 
