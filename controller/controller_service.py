@@ -140,14 +140,15 @@ class ControllerService:
 
     def find(self, broker_name: str) -> GroupSeen | None:
         """A group as it is stored, and who of it is alive; None: there is none."""
-        now_ms = self._now_ms()
-        found = self._core.find(broker_name, now_ms)
-        return None if found is None else GroupSeen(*found, self._core.presumes_life(now_ms))
+        found = self._core.find(broker_name, self._now_ms())
+        if found is None:
+            return None
+        group, liveness = found
+        return GroupSeen(group, frozenset(liveness.alive), liveness.master_presumed_alive)
 
     def has_room_for(self, broker_name: str, most: int) -> bool:
-        """Whether the group exists, or may be made where there are `most` groups at most. One that
-        is being stored is there already: a disk may be slow, and many may ask meanwhile."""
-        return self._core.knows(broker_name) or self._core.group_count < most
+        """Whether the group exists, or may be made where there are `most` groups at most."""
+        return self._core.has_room_for(broker_name, most)
 
     # -- what the core wants -------------------------------------------------------------------
 

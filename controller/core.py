@@ -140,26 +140,18 @@ class ControllerCore:
 
     # What others ask
 
-    def knows(self, broker_name: str) -> bool:
-        """Whether the group counts in `group_count`."""
-        return broker_name in self._lanes
+    def has_room_for(self, broker_name: str, most: int) -> bool:
+        """Whether the group exists, or may be made where there are `most` groups at most. One that
+        is being stored is there already: a store may be slow, and many may ask meanwhile."""
+        return broker_name in self._lanes or len(self._lanes) < most
 
-    @property
-    def group_count(self) -> int:
-        """Of the groups that are stored or about to be, on a leader."""
-        return len(self._lanes)
-
-    def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, frozenset[int]] | None:
-        """A group as it is stored, on a leader, and who of it is alive, by broker id; None: there
-        is none, or it is not known."""
+    def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, Liveness] | None:
+        """A group as it is stored, on a leader, and who of it is alive; None: there is none, or it
+        is not known."""
         lane = self._lanes.get(broker_name)
         if lane is None or lane.stored.group is None:
             return None
-        return lane.stored.group, frozenset(self._live.alive(broker_name, now_ms))
-
-    def presumes_life(self, now_ms: int) -> bool:
-        """Whether this controller has not listened for long enough to know who is alive."""
-        return now_ms < self._warm_at_ms
+        return lane.stored.group, self._liveness(broker_name, now_ms)
 
     def step(self, event: Event, now_ms: int) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
@@ -295,7 +287,7 @@ class ControllerCore:
     # Liveness
 
     def _liveness(self, name: str, now_ms: int) -> Liveness:
-        return Liveness(self._live.alive(name, now_ms), self.presumes_life(now_ms))
+        return Liveness(self._live.alive(name, now_ms), now_ms < self._warm_at_ms)
 
     def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
         if not self._settings.elect_on_channel_closed:
