@@ -2,7 +2,8 @@
 
 The composition root: constructs and wires, no policy. The loop runs on the thread that calls `run`
 (the process's main thread), so that an unexpected exception ends the process; the requests of
-brokers are read in a pool of one thread, in the order of their arrival. Java: ControllerManager.
+brokers are read in a pool of one thread, in the order of their arrival; 1009 has its own. Java:
+ControllerManager.
 
 Tested by tests/controller/test_controller_main.py.
 """
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 
 _POOL: Final = "ControllerRequestThread"
 _POOL_CAPACITY: Final = 10_000
+_ADMIN_POOL: Final = "ControllerAdminThread"
+"""Writes the settings file: a slow disk must hold up no heartbeat."""
+_ADMIN_POOL_CAPACITY: Final = 100
 _PROGRAM: Final = Program("controller", RequestCode.UPDATE_CONTROLLER_CONFIG)
 
 
@@ -94,11 +98,11 @@ class ControllerServer:
         self._server = RemotingServer(
             self._loop,
             RequestDispatcher(
+                {code: Route(processor, _pool_of(code)) for code in processor.codes},
                 {
-                    code: Route(processor, None if code in READING_CODES else _POOL)
-                    for code in processor.codes
+                    _POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY),
+                    _ADMIN_POOL: RequestExecutor(_ADMIN_POOL, 1, _ADMIN_POOL_CAPACITY),
                 },
-                {_POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY)},
                 gate=guard.check,
             ),
             limits=ServerLimits(
@@ -179,6 +183,13 @@ class _ClosedConnections:
     def on_close(self, connection: ConnectionLike, _reason: str) -> None:
         """Whoever's heartbeats came over it."""
         self._closed(connection.connection_id)
+
+
+def _pool_of(code: int) -> str | None:
+    """Which pool reads a request; None: the loop."""
+    if code == RequestCode.UPDATE_CONTROLLER_CONFIG:
+        return _ADMIN_POOL
+    return None if code in READING_CODES else _POOL
 
 
 def core_settings(config: ControllerConfig) -> ControllerSettings:

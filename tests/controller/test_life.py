@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import conf.changeable_settings as settings_module
 import controller.controller_request_processor as processor_module
 from controller.controller_service import ControllerService
 from controller.core import ControllerCore, ControllerSettings
@@ -234,6 +235,16 @@ def test_who_asks_without_a_pause_puts_no_election_off() -> None:
     assert swap.group.master_broker_id is None, "the next loss counts, too"
 
 
+def test_a_disk_that_hangs_collects_no_elections() -> None:
+    """Each scan finds the dead master again."""
+    core = core_with(led(), warm_up_ms=500, scan_inactive_master_interval_ms=500)
+    core.step(Asked(1, RegisterBroker("C", "b", 3, "h:9")), 1_000)
+    core.step(ChannelClosed(1), 1_000)
+    for now_ms in range(1_000, 50_000, 500):
+        assert core.step(Tick(), now_ms) == Ready()
+    assert len(core._lanes["b"].waiting) == 2
+
+
 def test_a_group_that_is_being_stored_counts() -> None:
     core = core_with(None)
     for number in range(3):
@@ -288,3 +299,41 @@ def test_a_name_that_is_repeated_is_looked_up_once(
         body = json.dumps(["b"] * 100_000, separators=(",", ":")).encode()
         assert peer.call(1006, {}, body).code == 0
     assert looked_up == ["b"]
+
+
+def test_a_settings_file_that_hangs_holds_up_no_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    def slow(_path: Path, _changes: object) -> None:
+        assert goes_on.wait(DEADLINE_S)
+
+    monkeypatch.setattr(settings_module, "save_or_explain", slow)
+    with running(tmp_path) as port, Peer(port) as operator, Peer(port) as broker:
+        asked = operator.post(1009, {}, b"maxBrokerGroups=7\n")
+        assert beat(broker, 1) == 0
+        apply = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:1;1"}
+        assert broker.call(1013, apply).code == 0
+        goes_on.set()
+        assert operator.take(asked).code == 0
+
+
+def test_settings_that_1009_changes_count_at_once(tmp_path: Path) -> None:
+    """Without notices and without electOnChannelClosed a closed connection is nobody's death."""
+    with running(tmp_path, leader_warm_up_millis=500) as port, Peer(port) as other:
+        with group_of_two(port):
+            assert other.call(1009, {}, b"electOnChannelClosed=false\n").code == 0
+            time.sleep(0.6)
+        assert other.call(1004, {"brokerName": "b"}).ext_fields["masterBrokerId"] == "1"
+        settings = b"electOnChannelClosed=true\nnotifyBrokerRoleChanged=false\n"
+        assert other.call(1009, {}, settings).code == 0
+        with Peer(port) as again:
+            assert beat(again, 1) == 0
+
+        def has_another_master() -> bool:
+            fields = other.call(1004, {"brokerName": "b"}).ext_fields
+            return fields.get("masterBrokerId") != "1"
+
+        until(has_another_master)
+        assert other.call(1004, {"brokerName": "b"}).ext_fields["masterEpoch"] == "2", "one loss"
