@@ -109,10 +109,13 @@ def _replica_info(command: RemotingCommand) -> Request:
 
 def _clean(command: RemotingCommand) -> Request:
     header = decode_header(CleanControllerBrokerDataRequestHeader, command.ext_fields)
-    texts = (header.broker_controller_ids_to_clean or "").split(";")
-    ids = [text.strip() for text in texts if text.strip()]
-    if len(ids) > MAX_MEMBERS or not all(
-        text.isascii() and text.isdecimal() and len(text) < 20 for text in ids
+    named = (header.broker_controller_ids_to_clean or "").strip()
+    ids = [text.strip() for text in named.split(";") if text.strip()]
+    # Separators alone are no "all of them".
+    if (
+        bool(named) is not bool(ids)
+        or len(ids) > MAX_MEMBERS
+        or not all(text.isascii() and text.isdecimal() and len(text) < 20 for text in ids)
     ):
         raise _refused("brokerControllerIdsToClean: expected broker ids, separated by ';'")
     return CleanBrokerData(

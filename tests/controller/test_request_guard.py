@@ -163,6 +163,13 @@ def test_after_a_start_an_id_is_its_recorded_hosts(tmp_path: Path) -> None:
                 assert "leaderWarmUpMillis" in str(answer.remark)
         assert own.call(904, beat).code == 0
         assert own.call(1002, elect).code == 2011
+    with (
+        running(tmp_path, register_allowed_addresses="127.0.0.1") as port,
+        Peer(port) as moved,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        origins_of(patch, {"10.1.1.1": moved})
+        assert moved.call(904, beat).code == 0, "it may speak for others"
     # It has moved, and the controller has listened for long enough: nobody else claims the id.
     with (
         running(tmp_path, leader_warm_up_millis=500) as port,
@@ -174,6 +181,22 @@ def test_after_a_start_an_id_is_its_recorded_hosts(tmp_path: Path) -> None:
         while moved.call(1003, register).code != 0:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_after_a_start_a_host_name_says_nothing(tmp_path: Path) -> None:
+    """It is not looked up where heartbeats would wait for that."""
+    register = {**GROUP, "brokerId": 1, "brokerAddress": "localhost:7", "invokeTime": 1}
+    apply = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": "localhost:7;1"}
+    with running(tmp_path) as port, Peer(port) as own:
+        assert own.call(1013, apply).code == 0
+        assert own.call(1003, register).code == 0
+    with (
+        running(tmp_path) as port,
+        Peer(port) as own,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        origins_of(patch, {"10.1.1.1": own})
+        assert own.call(1003, register).code == 0
 
 
 def test_who_may_designate(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_nobody_asks_in_the_controllers_name(broker_id: str) -> None:
         request_of(RemotingCommand.request(1002, {**fields, "brokerId": broker_id}))
 
 
-@pytest.mark.parametrize("ids", ["1;x", "\u0661", "-1", "1,2", "1" * 20])
+@pytest.mark.parametrize("ids", ["1;x", ";", " ; ;", "\u0661", "-1", "1,2", "1" * 20])
 def test_ids_to_clean_are_numbers(ids: str) -> None:
     """One that is not read must not become "all of them"."""
     fields = {"brokerName": "b", "invokeTime": "1", "brokerControllerIdsToClean": ids}
