@@ -405,6 +405,7 @@ def test_the_last_heartbeat_of_a_closed_connection_is_dropped() -> None:
         str,
     )
     fields = {**GROUP, "brokerId": "1", "brokerAddr": "127.0.0.1:1"}
+    processor._holders.note("b", 77, "cleaned away")
     for is_open in (False, True):
         connection = FakeConnection(remote_address="127.0.0.1:5")
         processor.process_request(connection, RemotingCommand.request(904, fields))
@@ -413,4 +414,5 @@ def test_the_last_heartbeat_of_a_closed_connection_is_dropped() -> None:
         seen = service.find("b")
         assert seen is not None
         assert seen.alive == (frozenset((1,)) if is_open else frozenset())
+    assert not processor._holders.is_holder("b", 77, "cleaned away"), "the group has no such id"
     service.shutdown()
