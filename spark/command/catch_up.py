@@ -1,7 +1,7 @@
 """The dates that --catch-up reports, and the earlier verdicts that its exit code must include.
 
-Runs on the driver. Asks the results for what is stored and the dumps for their first date, through
-a small interface; must not know Spark.
+Runs on the driver. Asks the results for what is stored and the dumps for their first date;
+must not know Spark.
 
 A run that ends before all of its dates are done (an error, a kill) has reported no verdict by its
 exit code. So it first writes a mark, the dates that it is going to compute; the run that completes
@@ -14,31 +14,15 @@ import datetime
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from spark.job.results import summary_path
 from spark.vocabulary import DAY_MS
 
+if TYPE_CHECKING:
+    from spark.job.hadoop_files import HadoopFiles
+
 _PARTITION: Final = re.compile(r"dt=(\d{4}-\d\d-\d\d)")
-
-
-class Files(Protocol):
-    """What spark/job/hadoop_files.py offers."""
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
-
-    def names(self, path: str) -> list[str]:
-        """Names of what a directory holds."""
-
-    def read_text(self, path: str) -> str:
-        """The text of a file."""
-
-    def write(self, path: str, content: bytes) -> None:
-        """Replaces a file."""
-
-    def delete(self, path: str) -> None:
-        """Removes a file that may be there."""
 
 
 class CatchUp:
@@ -51,7 +35,7 @@ class CatchUp:
     """
 
     def __init__(
-        self, files: Files, dumps: Sequence[str], out: str, last: datetime.date, count: int
+        self, files: HadoopFiles, dumps: Sequence[str], out: str, last: datetime.date, count: int
     ) -> None:
         self._files = files
         self._mark = f"{out.rstrip('/')}/report/_untold.json"
@@ -95,7 +79,7 @@ class CatchUp:
             self._files.delete(self._mark)
 
 
-def first_dump(files: Files, dumps: Sequence[str]) -> datetime.date | None:
+def first_dump(files: HadoopFiles, dumps: Sequence[str]) -> datetime.date | None:
     """The oldest date for which there is a directory of dumps."""
     dates = [partition_date(name) for path in dumps for name in files.names(path)]
     return min((date for date in dates if date is not None), default=None)
@@ -110,7 +94,7 @@ def partition_date(name: str) -> datetime.date | None:
         return None
 
 
-def _exit_code(files: Files, out: str, date: datetime.date) -> int | None:
+def _exit_code(files: HadoopFiles, out: str, date: datetime.date) -> int | None:
     """Of the result of the whole date; None without one."""
     path = summary_path(out, date)
     if not files.exists(path):

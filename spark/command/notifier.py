@@ -22,14 +22,13 @@ from spark.command.alerts import (
     resolved,
     restored,
 )
-from spark.command.catch_up import Files
 from spark.command.progress import Reporter
 from spark.command.receiver import ALERTMANAGER, CHANGE, JSON, SLACK, Receiver
 from spark.command.slack import failure_payload, report_payload
 from spark.command.webhook import message_of, message_of_failure
 from spark.figures.budget_policy import ReachedStep
 from spark.figures.report_data import EXIT_ERROR, MET, ReportData
-from spark.job.hadoop_files import FilesError
+from spark.job.hadoop_files import FilesError, HadoopFiles
 
 VERSION: Final = 1
 """Of the file: one of another version is not read, and everything is told again."""
@@ -99,7 +98,7 @@ class Notifier:
     def __init__(
         self,
         receiver: Receiver | None,
-        files: Callable[[], Files],
+        files: Callable[[], HadoopFiles],
         out: str,
         reporter: Reporter,
         now_ms: Callable[[], int],

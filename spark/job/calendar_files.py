@@ -11,9 +11,9 @@ import datetime
 import json
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from spark.job.hadoop_files import FilesError
+from spark.job.hadoop_files import FilesError, HadoopFiles
 from spark.job.results import summary_path
 from spark.page.calendar_page import calendar_html
 from spark.page.history import DayResult, HistoryError, from_json, result_of, to_json
@@ -24,23 +24,7 @@ _PREFIX: Final = "dt="
 _log = logging.getLogger(__name__)
 
 
-class Files(Protocol):
-    """What spark/job/hadoop_files.py offers."""
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
-
-    def names(self, path: str) -> list[str]:
-        """Names of what a directory holds."""
-
-    def read_text(self, path: str) -> str:
-        """The text of a file."""
-
-    def replace(self, path: str, content: bytes) -> None:
-        """Replaces a file: at each moment the old or the new one is there."""
-
-
-def update_calendar(files: Files, out: str, summary: Mapping[str, Any]) -> None:
+def update_calendar(files: HadoopFiles, out: str, summary: Mapping[str, Any]) -> None:
     """Enters a date, whose summary this is, and writes the page. Raises FilesError."""
     root = out.rstrip("/")
     today = result_of(summary)
@@ -55,7 +39,7 @@ def update_calendar(files: Files, out: str, summary: Mapping[str, Any]) -> None:
     files.replace(f"{root}/{PAGE}", calendar_html(found.values()))
 
 
-def _dates(files: Files, directory: str) -> list[datetime.date]:
+def _dates(files: HadoopFiles, directory: str) -> list[datetime.date]:
     found = []
     for name in files.names(directory):
         try:
@@ -66,7 +50,7 @@ def _dates(files: Files, directory: str) -> list[datetime.date]:
     return found
 
 
-def _history(files: Files, path: str) -> dict[datetime.date, DayResult]:
+def _history(files: HadoopFiles, path: str) -> dict[datetime.date, DayResult]:
     try:
         if files.exists(path):
             return {day.date: day for day in from_json(files.read_text(path))}
@@ -75,7 +59,7 @@ def _history(files: Files, path: str) -> dict[datetime.date, DayResult]:
     return {}
 
 
-def _read(files: Files, path: str) -> DayResult | None:
+def _read(files: HadoopFiles, path: str) -> DayResult | None:
     """None for a date that was not finished, or whose summary is another version's."""
     try:
         return result_of(json.loads(files.read_text(path))) if files.exists(path) else None

@@ -164,14 +164,10 @@ class ChaosRun:
         if options.breaks_disks:
             self._disks = DiskBreaker(
                 self._group,
-                self._acks,
                 producers,
                 lambda: self._follower,
+                options,
                 seed=self._seed,
-                is_sync_flush=options.flush == "sync",
-                is_sync_master=options.replication == "sync",
-                ack_level=options.ack_level,
-                changes_roles=options.promotes,
                 honesty=self._honesty,
                 on_other_log=self._read_again,
                 say=self._say,
@@ -356,6 +352,13 @@ class ChaosRun:
 
     def _lose_master(self, fault: Fault) -> None:
         disks = self._disks
+
+        @contextlib.contextmanager
+        def broken_link() -> Iterator[None]:
+            self._break_links(FaultKind(fault.detail), fault)
+            yield
+            self._heal_links()
+
         self._begin_kill(self._group.master)
         done = lose_master(
             self._group,
@@ -363,8 +366,7 @@ class ChaosRun:
             self._honesty,
             is_sync=self._options.replication == "sync",
             kept_by_slave=list if disks is None else disks.kept_by_slave,
-            break_link=lambda: self._break_links(FaultKind(fault.detail), fault),
-            heal_link=self._heal_links,
+            broken_link=broken_link,
             kills_slave=self._draw() < _KILLED_SLAVES,
             lacks=lambda slave, time_s: self._lacks(slave, time_s, "the slave of a lost master"),
         )

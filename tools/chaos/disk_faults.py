@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Final
 
 from tools.chaos import checks
-from tools.chaos.ack_log import SEND_OK, Ack, AckLog, read_body
+from tools.chaos.ack_log import SEND_OK, Ack, read_body
+from tools.chaos.chaos_options import ChaosOptions
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.log_damage import flip_bit, tear_tail
 from tools.chaos.power_cut import cut_power
@@ -98,31 +99,26 @@ class DiskBreaker:
     def __init__(
         self,
         group: ScratchGroup,
-        acks: AckLog,
         producers: Producers,
         follower: Callable[[], Follower],
+        options: ChaosOptions,
         *,
         seed: int,
-        is_sync_flush: bool,
-        is_sync_master: bool,
-        ack_level: str,
-        changes_roles: bool,
         honesty: HonestyJudge | None,
         on_other_log: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """follower: there is another one after a promotion. ack_level: haAckLevel. changes_roles:
-        slaves are promoted. on_other_log: a master that was cut or torn serves again. say: takes a
-        line of progress."""
+        """follower: there is another one after a promotion. on_other_log: a master that was cut or
+        torn serves again. say: takes a line of progress."""
         self._group = group
-        self._acks = acks
+        self._acks = producers.acks
         self._producers = producers
         self._find_follower = follower
         self._draw = random.Random(seed).random
-        self._is_sync_flush = is_sync_flush
-        self._is_sync_master = is_sync_master
-        self._ack_level = ack_level
-        self._changes_roles = changes_roles
+        self._is_sync_flush = options.flush == "sync"
+        self._is_sync_master = options.replication == "sync"
+        self._ack_level = options.ack_level
+        self._changes_roles = options.promotes
         self._honesty = honesty
         self._on_other_log = on_other_log
         self._say = say

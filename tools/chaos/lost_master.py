@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,16 +40,16 @@ def lose_master(
     *,
     is_sync: bool,
     kept_by_slave: Callable[[Sequence[Ack]], list[Ack]],
-    break_link: Callable[[], None],
-    heal_link: Callable[[], None],
+    broken_link: Callable[[], AbstractContextManager[None]],
     kills_slave: bool,
     lacks: Callable[[ScratchBroker, float], list[str]],
 ) -> LostMaster:
-    """Break the link for a while (break_link waits), kill the master, look at the slave, start the
-    master again. is_sync: a SYNC_MASTER; the slave of another one promises nothing. kept_by_slave:
-    the answers without those whose messages the slave may lack. kills_slave: the slave is killed
-    before it is started alone, not stopped. lacks: what a slave does not know of tables, offsets
-    and rights that it has had the time to copy until then. Raises ChaosError, OSError."""
+    """Break the link for a while (entering broken_link waits), kill the master, look at the slave,
+    start the master again. is_sync: a SYNC_MASTER; the slave of another one promises nothing.
+    kept_by_slave: the answers without those whose messages the slave may lack. kills_slave: the
+    slave is killed before it is started alone, not stopped. lacks: what a slave does not know of
+    tables, offsets and rights that it has had the time to copy until then. Raises ChaosError,
+    OSError."""
     fresh_s = time.monotonic()
     try:
         # What it says is on the slave is there: nothing of an earlier fault is missing any more.
@@ -61,12 +62,11 @@ def lose_master(
         wait_for(lambda: not lacks(slave, fresh_s), _FRESH_S, "a copy of the tables")
     except ChaosError:
         return LostMaster("left alone: no copy of the tables", lacks(slave, fresh_s))
-    break_link()
-    if honesty is not None:
-        for broker in group.brokers:
-            honesty.excuse(broker)
-    master.kill_all()
-    heal_link()
+    with broken_link():
+        if honesty is not None:
+            for broker in group.brokers:
+                honesty.excuse(broker)
+        master.kill_all()
     promised = [ack for ack in kept_by_slave(list(acks.acks)) if ack.code == SEND_OK]
     promised = promised if is_sync else []
     violations = []

@@ -83,7 +83,7 @@ class Producers:
         """on_answer: gets the seconds that each answer took; on_stored: each answer and its body,
         at once. Any of its threads."""
         self._where = where
-        self._acks = acks
+        self.acks: Final = acks
         self._topic = topic
         self._on_answer = on_answer
         self._on_stored = on_stored
@@ -130,7 +130,7 @@ class Producers:
                         self._send(client, producer, begun)
                         self._end.wait(max(due - time.monotonic(), 0))
             except OSError as error:
-                self._acks.broke(error)
+                self.acks.broke(error)
                 self._end.wait(_PAUSE_S)
 
     def _send(self, client: FrameClient, producer: int, begun: int) -> None:
@@ -139,7 +139,7 @@ class Producers:
             body = make_body(producer, sequence, self._size)
             properties = properties_of(producer, sequence)
             requests.append(send_request(self._topic, sequence % QUEUES, body, properties))
-            self._acks.began(producer, sequence)
+            self.acks.began(producer, sequence)
         sent_s = time.monotonic()
         client.post(*requests)
         for sequence, request in enumerate(requests, begun):
@@ -151,7 +151,7 @@ class Producers:
             ack = Ack(producer, sequence, *place, sent_s, answered_s, sent.phy_offset)
             if self._on_stored is not None:
                 self._on_stored(ack, request.body)
-            self._acks.answered(ack)
+            self.acks.answered(ack)
 
 
 class Follower:
