@@ -40,6 +40,7 @@ from controller.group_state import GroupState, Replica
 from controller.live_brokers import Heartbeat
 from controller.request_guard import RequestGuard
 from controller.requests import ApplyBrokerId, RegisterBroker
+from controller.role_notifier import RoleNotifier
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from tests.controller.controller_peer import DEADLINE_S, Peer, running
@@ -416,3 +417,15 @@ def test_the_last_heartbeat_of_a_closed_connection_is_dropped() -> None:
         assert seen.alive == (frozenset((1,)) if is_open else frozenset())
     assert not processor._holders.is_holder("b", 77, "cleaned away"), "the group has no such id"
     service.shutdown()
+
+
+@pytest.mark.parametrize("notify", [True, False])
+def test_who_is_told_of_a_new_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, notify: bool
+) -> None:
+    """Each living broker, at the address of its heartbeats, if anybody."""
+    told: list[str] = []
+    monkeypatch.setattr(RoleNotifier, "notify", lambda _, one: told.append(one.address))
+    with running(tmp_path, notify_broker_role_changed=notify) as port, group_of_two(port):
+        pass
+    assert told == (["127.0.0.1:1", "127.0.0.1:2"] if notify else [])
