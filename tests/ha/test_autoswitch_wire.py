@@ -307,17 +307,20 @@ def test_a_false_report_ends_the_connection(tmp_path: Path, what: str) -> None:
             assert master.acked() < 1_000_000
 
 
-@pytest.mark.parametrize(("shaken_as", "version"), [(2, 2), (3, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("name", "shaken_as", "version"), [("g", 2, 2), ("g", 3, 2), ("g", 2, 1), ("another", 2, 2)]
+)
 def test_who_shakes_hands_is_who_follows_and_seals_its_reports(
-    tmp_path: Path, shaken_as: int, version: int
+    tmp_path: Path, name: str, shaken_as: int, version: int
 ) -> None:
-    """A member with the secret cannot speak for another one, nor without seals."""
-    is_good = (shaken_as, version) == (2, 2)
+    """A member with the secret cannot speak for another one, nor without seals; nor can a broker of
+    another group that has the same secret."""
+    is_good = (name, shaken_as, version) == ("g", 2, 2)
     with Member(tmp_path, 1, secret=SECRET) as master:
         master.append(3)
         master.lead()
         with Peer.of(master) as peer:
-            own = OwnIdentity("g", shaken_as, "127.0.0.1:2", SECRET)
+            own = OwnIdentity(name, shaken_as, "127.0.0.1:2", SECRET)
             shaking = SlaveHandshake(own, version=version)
             peer.send(shaking.hello)
             while shaking.missing:
