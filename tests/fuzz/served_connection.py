@@ -16,6 +16,7 @@ from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
 from remoting.request_dispatcher import RequestDispatcher
+from remoting.request_executor import RequestExecutor
 from remoting.selector_loop import SelectorLoop
 from tests.support.frame_decoder import FrameDecoder
 
@@ -23,14 +24,20 @@ _ports = itertools.count(20_000)
 
 
 class AtOnce:
-    """An executor that runs what it is given."""
+    """An executor that runs what it is given, in the place of another one."""
 
     pending = 0
+
+    def __init__(self, pool: RequestExecutor) -> None:
+        self.shutdown = pool.shutdown
 
     def try_submit(self, run: Callable[[], None], _refuse: Callable[[str], None]) -> bool:
         """Run it."""
         run()
         return True
+
+    def shutdown(self) -> None:
+        """Nothing waits."""
 
 
 class InlineLoop(SelectorLoop):
@@ -53,7 +60,7 @@ def serve_at_once(server: RemotingServer) -> None:
     dispatcher = server._dispatcher
     server._dispatcher = RequestDispatcher(
         dispatcher._routes,
-        {name: AtOnce() for name in dispatcher._executors},
+        {name: AtOnce(pool) for name, pool in dispatcher._executors.items()},
         dispatcher._observer,
         dispatcher._gate,
     )
