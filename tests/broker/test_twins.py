@@ -30,8 +30,6 @@ from tests.remoting.golden_frames import golden_frames
 
 _EXAMPLES = max(1, hypothesis.settings.default.max_examples // 3)  # type: ignore[union-attr]
 """Of each row: 10, in a long run 333."""
-pytestmark = pytest.mark.interpreted
-"""Their loop is a class beneath one that may be compiled."""
 _HOT = (10, 310, 320, 11, 361, 34, 37, 36, 324, 325, 200050, 200051)
 _PLAIN = ((0, b"one", b""), (7, b"two", b"KEYS\x01k"))
 
@@ -182,7 +180,6 @@ def test_what_happens_between_requests(net: Net, name: str) -> None:
     net.play(*BETWEEN[name])
 
 
-@pytest.mark.interpreted
 def test_the_hot_routes_are_really_taken() -> None:
     """Else the comparison compares nothing: of all that clients do, what is refused is the general
     path's."""

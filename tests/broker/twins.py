@@ -27,6 +27,7 @@ from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
+from remoting.request_processor import Route
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.errors import QueueTableFullError
 from store.message_codec import decode_record
@@ -87,6 +88,18 @@ class NoNewQueues:
             raise QueueTableFullError("full")
 
     take = check
+
+
+class NotingRoutes(dict[int, Route]):
+    """Routes of a dispatcher that note which code was looked for."""
+
+    def __init__(self, routes: Mapping[int, Route], codes: list[int]) -> None:
+        super().__init__(routes)
+        self._codes = codes
+
+    def get(self, code: int, default: Any = None) -> Any:
+        self._codes.append(code)
+        return super().get(code, default)
 
 
 class Twin(ServedBroker):
@@ -419,7 +432,11 @@ def plain(value: Any) -> object:
         return sorted(map(repr, value))
     if isinstance(value, Iterable):
         return [plain(one) for one in value]
-    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = [
+        name
+        for kind in type(value).__mro__
+        for name in getattr(kind, "__mypyc_attrs__", getattr(kind, "__slots__", ()))
+    ]
     names += list(getattr(value, "__dict__", ()))
     fields = {name: getattr(value, name) for name in names if name != "__weakref__"}
     return {n: plain(one) for n, one in fields.items() if not _is_a_part(one)}
@@ -526,14 +543,8 @@ class Twins:
         return Twin(root, settings, hot=hot, file_size=row.file_size)
 
     def _note_general(self) -> None:
-        dispatcher: Any = self.hot._server._dispatcher
-        ordinary = dispatcher.dispatch
-
-        def dispatch(connection: Any, request: RemotingCommand) -> None:
-            self.taken.append(request.code)
-            ordinary(connection, request)
-
-        dispatcher.dispatch = dispatch
+        dispatcher = self.hot._server._dispatcher
+        dispatcher._routes = NotingRoutes(dispatcher._routes, self.taken)
 
     def _warm_up(self) -> None:
         """The general path serves the first of each kind: topics are known then, and halves are
