@@ -195,7 +195,9 @@ class ServedBroker:
             changed=ChangedSettings(self._fds[2]),
             on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
         )
-        self.controller = BrokerController(resources)
+        # brokerIP1 is an address in every world; asked for one of IPv6, the resolver refuses it.
+        with mock.patch.object(socket, "gethostbyname", str):
+            self.controller = BrokerController(resources)
         calls = call_at_once(self.controller.loop)
         (root / "broker.conf").write_text("brokerName=broker-a\n")
         controller = self.controller

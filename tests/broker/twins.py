@@ -8,6 +8,7 @@ what is compared is picked by the tests: they bring requests and circumstances o
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from broker.metrics.metrics_table import METRICS, Kind
+from broker.metrics.metrics_table import METRICS, RPC_LATENCY, Kind
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ipc.metric_slots import MetricSlotsReader
@@ -30,7 +31,8 @@ from remoting.request_code import RequestCode as Code
 from remoting.request_processor import Route
 from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.errors import QueueTableFullError
-from store.message_codec import decode_record
+from store.message import Message
+from store.message_codec import decode_record, is_blank_at
 from store.record_again import record_again
 from tests.broker.served_broker import (
     FILE_SIZE,
@@ -193,13 +195,34 @@ class Twin(ServedBroker):
     def settle(self) -> None:
         """The topics are there, as they were, and nothing is held back."""
         self.unblock("T", deleted=False)
-        found = self.tables.topics.find("T")
-        if found is None or found.write_queue_nums != TOPICS["T"].write_queue_nums:
+        if self.tables.topics.find("T") != TOPICS["T"]:
             self.tables.topics.update(TOPICS["T"])
         self.flush()
         self.replicate()
 
     # -- what it did -----------------------------------------------------------------------------
+
+    def stored(self, start: int) -> list[Message]:
+        """The messages of the log from `start` on."""
+        data, at, found = self.log_bytes(start), 0, []
+        while at < len(data):
+            if is_blank_at(data, at):
+                at += self._file_size - (start + at) % self._file_size
+                continue
+            message, size = decode_record(data, at)
+            found.append(message)
+            at += size
+        return found
+
+    def count_answers(self, code: int, *, oneway: bool = False) -> int:
+        """How many requests of `code` were served, with an answer or without one."""
+        self.controller._stats.publish()
+        name = Code(code).name
+        return sum(
+            int(sum(values[:-1]))
+            for labels, values in self._slots.read(RPC_LATENCY.name)
+            if labels[1].upper() == name and (labels[4] == "oneway") is oneway
+        )
 
     def answered(self) -> list[bytes]:
         """The bytes on each connection since the last call."""
@@ -504,13 +527,15 @@ ROWS: Final = {
 
 
 class Twins:
-    """The two. A comparison that failed leaves them different: use new ones then."""
+    """The two. A comparison that failed leaves them different: use new ones then (KeptTwins)."""
 
     def __init__(self, row: Row) -> None:
         self._root = tempfile.TemporaryDirectory()
         self.pair = tuple(self._twin(row, hot=hot) for hot in (True, False))
         self.hot, self.general = self.pair
         self.signers = SIGNERS if row.access else {}
+        self.differ = False
+        """Whether a comparison failed."""
         self.compared = 0
         """The logs up to there are the same."""
         self.taken: list[int] = []
@@ -580,6 +605,10 @@ class Twins:
         self, data: bytes, *, client: int = 0, cuts: Sequence[int] = ()
     ) -> list[RemotingCommand]:
         """Bytes that arrive in a turn; see `ask`."""
+        self._feed(data, client, cuts)
+        return self.answers()
+
+    def _feed(self, data: bytes, client: int, cuts: Sequence[int]) -> None:
         places = sorted({cut % (len(data) + 1) for cut in cuts})
         pieces = [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
 
@@ -589,22 +618,35 @@ class Twins:
             twin.turn()
 
         self.each(feed)
-        return self.answers()
+
+    def check(self, *requests: RemotingCommand | bytes, client: int = 0) -> bytes:
+        """`feed` of whole requests, and all that both have counted and keep; what both sent to
+        this client."""
+        frames = [one if isinstance(one, bytes) else encode_command(one) for one in requests]
+        self._feed(b"".join(frames), client, ())
+        answered = self._answered()
+        self.compare()
+        return answered[client]
 
     def answers(self) -> list[RemotingCommand]:
         """What came since the last call: the same on each connection, byte for byte."""
-        hot, general = (twin.answered() for twin in self.pair)
-        for ours, theirs in zip(hot, general, strict=True):
-            for one, other in itertools.zip_longest(*map(_without_opaques, (ours, theirs))):
-                assert one == other, f"answered {one!r}, on the general path {other!r}"
-        assert self.hot.log.position == self.general.log.position
-        stored = [twin.log_bytes(self.compared) for twin in self.pair]
-        assert stored[0] == stored[1]
+        return [command for data in self._answered() for _, command in _frames(data)]
+
+    def _answered(self) -> list[bytes]:
+        """By connection; see `answers`. All logs are compared, too."""
+        with self._noting_difference():
+            hot, general = (twin.answered() for twin in self.pair)
+            for ours, theirs in zip(hot, general, strict=True):
+                for one, other in itertools.zip_longest(*map(_without_opaques, (ours, theirs))):
+                    assert one == other, f"answered {one!r}, on the general path {other!r}"
+            assert self.hot.log.position == self.general.log.position
+            stored = [twin.log_bytes(self.compared) for twin in self.pair]
+            assert stored[0] == stored[1]
         self.compared += len(stored[0])
-        found = [command for data in hot for _, command in _frames(data)]
-        for answer in found:
-            self._learn(answer)
-        return found
+        for data in hot:
+            for _, answer in _frames(data):
+                self._learn(answer)
+        return hot
 
     def _learn(self, answer: RemotingCommand) -> None:
         """What later requests name: the last message, half and popped message."""
@@ -625,7 +667,7 @@ class Twins:
     def play(self, history: Sequence[Turn]) -> None:
         """A history that begins with all as usual. Answers and logs are compared in each turn, all
         else at the end."""
-        self._settle()
+        self.settle()
         for turn in history:
             for asks in _parts(turn.asks):
                 self.ask(*asks, client=turn.client, cuts=turn.cuts)
@@ -635,7 +677,7 @@ class Twins:
                 self.answers()
         self.compare()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """The topics are as at the beginning, and known to the hot routes."""
         self.each(Twin.settle)
         self.ask(*(Ask(310, SEND | {"b": topic}) for topic in ("T", "Tags")))
@@ -643,15 +685,62 @@ class Twins:
 
     def compare(self) -> None:
         """Everything that both have counted and keep."""
-        hot, general = (twin.state() for twin in self.pair)
-        for name, value in hot.items():
-            assert value == general[name], f"{name}: {_difference(value, general[name])}"
+        with self._noting_difference():
+            hot, general = (twin.state() for twin in self.pair)
+            for name, value in hot.items():
+                assert value == general[name], f"{name}: {_difference(value, general[name])}"
+
+    @contextlib.contextmanager
+    def _noting_difference(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.differ = True
+            raise
+
+    def connect(self, host: str) -> int:
+        """Another client of both; its number."""
+        for twin in self.pair:
+            twin.clients.append(twin.connect(host, 5_000 + len(twin.clients)))
+        return len(self.hot.clients) - 1
 
     def close(self) -> None:
         """Give everything back."""
         for twin in self.pair:
             twin.close()
         self._root.cleanup()
+
+
+class KeptTwins:
+    """Twins by row, kept from one test to the next: a pair costs as much as ninety requests."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Twins] = {}
+
+    def find(self, row: Row) -> Twins:
+        """As at the beginning, but for what is stored, counted and learned."""
+        twins = self.find_as_left(row)
+        twins.settle()
+        twins.each(Twin.settle)
+        twins.answers()
+        twins.compare()
+        twins.taken.clear()
+        return twins
+
+    def find_as_left(self, row: Row) -> Twins:
+        """As the last test left them; new ones after a difference."""
+        name = repr(row)
+        kept = self._kept.get(name)
+        if kept is not None and kept.differ:
+            self._kept.pop(name).close()
+        if name not in self._kept:
+            self._kept[name] = Twins(row)
+        return self._kept[name]
+
+    def close(self) -> None:
+        """Give everything back."""
+        for twins in self._kept.values():
+            twins.close()
 
 
 _EVENTS: Final[dict[str, Callable[[Twin], object]]] = {
