@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from broker.metrics.metrics_table import METRICS, RPC_LATENCY, Kind
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from broker.transaction.transactional_message_service import TransactionalMessageService
+from broker.wiring import transactional_messages
 from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
 from ipc.metric_slots import MetricSlotsReader
 from remoting.body.topic_config import TopicConfig
@@ -29,7 +32,7 @@ from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import Route
-from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from store.control_slots import ALLOCATED_END, FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
 from store.errors import QueueTableFullError
 from store.message import Message
 from store.message_codec import decode_record, is_blank_at
@@ -192,6 +195,20 @@ class Twin(ServedBroker):
         """Its settings; an operator may make it anew."""
         self.tables.topics.delete(topic)
 
+    def check_transactions(self) -> None:
+        """A round of TransactionalMessageCheckService, the first of this broker."""
+        with mock.patch.object(
+            transactional_messages, "TransactionalMessageCheckService"
+        ) as service:
+            messages = self.controller._messages
+            messages._transactions.start(messages._calls)
+        checks: TransactionalMessageService = service.call_args.args[0]
+        assert checks.recover()
+        checks.check()
+        self.flush()
+        assert checks.settle()
+        self.turn()
+
     def settle(self) -> None:
         """The topics are there, as they were, and nothing is held back."""
         self.unblock("T", deleted=False)
@@ -213,6 +230,10 @@ class Twin(ServedBroker):
             found.append(message)
             at += size
         return found
+
+    def room_left(self) -> int:
+        """In the files of the log that process `store` has made."""
+        return self.page.counters[ALLOCATED_END] - self.log.position
 
     def count_answers(self, code: int, *, oneway: bool = False) -> int:
         """How many requests of `code` were served, with an answer or without one."""
