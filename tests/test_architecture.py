@@ -64,7 +64,9 @@ WINGS: dict[str, set[str]] = {
         "topic",
     },
     "timer": {"append", "out", "processor", "topic"},
-    "pop": {"append", "filter", "processor", "settings", "topic"},
+    "pop": {
+        *("append", "filter", "offset", "processor", "settings", "store_access", "timer", "topic"),
+    },
     "failover": {"settings"},
     "slave": {
         *("offset", "out", "processor", "schedule", "settings", "store_access"),
@@ -97,8 +99,8 @@ WINGS: dict[str, set[str]] = {
     },
     "container": {"broker_startup", "settings", "supervisor"},
     "processes": {
-        *("broker_controller", "container", "metrics", "out", "settings", "slave", "supervisor"),
-        *("topic", "wiring"),
+        *("acl", "auth", "broker_controller", "container", "failover", "metrics", "out"),
+        *("settings", "slave", "supervisor", "topic", "wiring"),
     },
 }
 """The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at
@@ -153,8 +155,8 @@ LONG_MODULES = {
     "broker.failover.member": 520,
     "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
-    "broker.pop.pop_message_processor": 580,
-    "broker.pop.pop_revive_service": 540,
+    "broker.pop.pop_message_processor": 540,
+    "broker.pop.pop_revive_service": 460,
     "broker.pull.pull_message_processor": 460,
     "broker.pull.pull_message_reader": 420,
     "broker.send.send_message_processor": 420,
@@ -214,7 +216,7 @@ MANY_METHODS = {
     "store.compaction.partition_log.PartitionLog": 24,
     "store.consume_queue_files.ConsumeQueueFiles": 23,
     "store.consume_queue_table.ConsumeQueueTable": 27,
-    "store.default_message_store.DefaultMessageStore": 22,
+    "store.default_message_store.DefaultMessageStore": 21,
     "store.index_file.IndexFile": 25,
     "store.mapped_file_queue.MappedFileQueue": 22,
     "store.timer.timer_message_store.TimerMessageStore": 26,

@@ -8,13 +8,17 @@ Tested by tests/broker/pop/test_forged_handles.py.
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
-from broker.pop.pop_acks import PopAcks, PoppedMessages
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
+from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.pop_acks import PopAcks, PoppedMessages, popped_messages
+from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_queue_check import PopQueueCheck
-from broker.pop.pop_request import OrderInfo, PopWaiters
+from broker.pop.pop_request import PopRequest
+from broker.pop.pop_stats import PopStats
 from broker.processor.table_processor import TableProcessor
 from remoting.body.batch_ack import BatchAck, BatchAckMessageRequestBody
 from remoting.command_custom_header import decode_header
@@ -56,28 +60,6 @@ class _Frame(msgspec.Struct, gc=False):
 _decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
 
 
-class AckStats(Protocol):
-    """Where acks are counted."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-
-class AckOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def commit_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store a group's offset."""
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The stored offset."""
-
-    def has_offset_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether the group's offset was reset and no pop has taken it up."""
-
-
 class AckMessageProcessor(TableProcessor):
     """Owned by: the loop thread."""
 
@@ -85,10 +67,10 @@ class AckMessageProcessor(TableProcessor):
         self,
         acks: PopAcks,
         queues: PopQueueCheck,
-        offsets: AckOffsets,
-        order: OrderInfo | None,
-        waiters: PopWaiters | None,
-        stats: AckStats,
+        offsets: ConsumerOffsetManager,
+        order: ConsumerOrderInfoManager | None,
+        waiters: PopLongPollingService[PopRequest] | None,
+        stats: PopStats,
     ) -> None:
         """order: None refuses acks of ordered pops."""
         super().__init__(
@@ -118,7 +100,9 @@ class AckMessageProcessor(TableProcessor):
                 return False
             self._queues.check_ack(connection, fields.topic, fields.queueId, fields.offset)
             self._queues.check_handle(fields.consumerGroup, fields.offset, info)
-            messages = _messages(fields, info)
+            messages = popped_messages(
+                fields.topic, fields.consumerGroup, fields.queueId, info, [fields.offset]
+            )
         except (RequestError, ValueError):
             return False  # The general path finds the same, and answers it.
 
@@ -135,12 +119,10 @@ class AckMessageProcessor(TableProcessor):
     def _ack(self, connection: ConnectionLike, request: RemotingCommand) -> RemotingCommand | None:
         header = decode_header(AckMessageRequestHeader, request.ext_fields)
         self._queues.check_ack(connection, header.topic, header.queue_id, header.offset)
-        fields = _Header(
-            header.consumer_group, header.topic, header.queue_id, header.extra_info, header.offset
-        )
         info = _parsed(header.extra_info)
         self._queues.check_handle(header.consumer_group, header.offset, info)
-        messages = _messages(fields, info)
+        of = header.topic, header.consumer_group, header.queue_id
+        messages = popped_messages(*of, info, [header.offset])
         if info.is_order:
             return self._ordered(connection, request, [messages])
         self._acks.ack(messages, lambda failure: self._answer(connection, request, failure))
@@ -194,17 +176,8 @@ class AckMessageProcessor(TableProcessor):
         )
         self._queues.check_handle(ack.consumer_group, ack.start_offset, info)
         low, high = self._queues.find_offsets(topic, ack.queue_id)
-        return PoppedMessages(
-            topic,
-            ack.consumer_group,
-            ack.queue_id,
-            ack.start_offset,
-            ack.pop_time,
-            ack.invisible_time,
-            ack.revive_queue_id,
-            broker_name,
-            [offset for offset in offsets if low <= offset <= high],
-        )
+        offsets = [offset for offset in offsets if low <= offset <= high]
+        return popped_messages(topic, ack.consumer_group, ack.queue_id, info, offsets)
 
     # -- ordered -------------------------------------------------------------------------------
 
@@ -285,17 +258,3 @@ def _parsed(extra_info: str) -> ExtraInfo:
         return parse_extra_info(extra_info)
     except ValueError as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from error
-
-
-def _messages(fields: _Header, info: ExtraInfo) -> PoppedMessages:
-    return PoppedMessages(
-        fields.topic,
-        fields.consumerGroup,
-        fields.queueId,
-        info.ck_queue_offset,
-        info.pop_time_ms,
-        info.invisible_time_ms,
-        info.revive_queue_id,
-        info.broker_name,
-        [fields.offset],
-    )

@@ -10,14 +10,14 @@ Tested by tests/broker/pop/test_pop_model.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
-from broker.pop.pop_acks import PopAcks, PoppedMessages
+from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
+from broker.pop.pop_acks import PopAcks, popped_messages
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_names import UNSET_REMARK
 from broker.pop.pop_queue_check import PopQueueCheck
-from broker.pop.pop_request import OrderInfo
 from broker.processor.table_processor import TableProcessor
 from remoting.command_custom_header import decode_header, encode_header
 from remoting.errors import RequestError
@@ -32,13 +32,6 @@ from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 
 
-class InvisibleTimeOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The stored offset."""
-
-
 class ChangeInvisibleTimeProcessor(TableProcessor):
     """Owned by: the loop thread."""
 
@@ -47,8 +40,8 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         buffer: PopBufferMergeService,
         acks: PopAcks,
         queues: PopQueueCheck,
-        offsets: InvisibleTimeOffsets,
-        order: OrderInfo | None,
+        offsets: ConsumerOffsetManager,
+        order: ConsumerOrderInfoManager | None,
         now_ms: Callable[[], int],
         broker_name: str,
     ) -> None:
@@ -116,17 +109,7 @@ class ChangeInvisibleTimeProcessor(TableProcessor):
         )
         if merged:
             return answer
-        old = PoppedMessages(
-            header.topic,
-            header.consumer_group,
-            header.queue_id,
-            info.ck_queue_offset,
-            info.pop_time_ms,
-            info.invisible_time_ms,
-            info.revive_queue_id,
-            info.broker_name,
-            [header.offset],
-        )
+        old = popped_messages(*popped[:3], info, [header.offset])
 
         def done(failure: str) -> None:
             """Without the ack the message is handed out once more: the client hears it."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Protocol
 
+from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.peeking_check import PeekingCheck, queues_from
 from broker.pop.pop_long_polling_service import PollingLimits, PopLongPollingService
 from broker.pop.pop_names import UNSET_REMARK
-from broker.pop.pop_request import OrderInfo, PollingResult
+from broker.pop.pop_request import PollingResult
+from broker.pop.pop_stats import PopStats
 from broker.pop.request_clock import RequestClock
 from broker.pop.waiting_rights import note_rights
 from broker.processor.held_rights import CheckRights, HoldRights, no_rights
@@ -30,13 +31,6 @@ from remoting.request_dispatcher import refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.response_code import ResponseCode
 from remoting.signature import ACCESS_KEY
-
-
-class NotificationStats(Protocol):
-    """Where answers that come later are counted."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +63,8 @@ class NotificationProcessor(TableProcessor):
     def __init__(
         self,
         check: PeekingCheck,
-        order: OrderInfo,
-        stats: NotificationStats,
+        order: ConsumerOrderInfoManager,
+        stats: PopStats,
         limits: PollingLimits,
         clock: RequestClock,
         hold_rights: HoldRights = no_rights,

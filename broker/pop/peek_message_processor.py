@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from broker.pop.peeking_check import PeekingCheck, queues_from
 from broker.pop.pop_message_reader import PopMessageReader
 from broker.pop.pop_names import MAX_POP_MESSAGES
+from broker.pop.pop_stats import PopStats
 from broker.processor.table_processor import TableProcessor
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header, encode_header
@@ -27,13 +28,6 @@ from store.get_message_status import OFFSET_OVERFLOW_BADLY, OFFSET_TOO_SMALL
 _RETRY_FIRST: Final = 20
 """% of the requests that look into the retry topic first."""
 _WRONG_OFFSET: Final = frozenset({OFFSET_TOO_SMALL, OFFSET_OVERFLOW_BADLY})
-
-
-class PeekStats(Protocol):
-    """Where messages that were given out are counted."""
-
-    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
-        """`count` messages of `size` bytes were given to `group`."""
 
 
 class _Peek:
@@ -56,7 +50,7 @@ class PeekMessageProcessor(TableProcessor):
         check: PeekingCheck,
         reader: PopMessageReader,
         log_end: Callable[[], int],
-        stats: PeekStats,
+        stats: PopStats,
     ) -> None:
         """log_end: of the published log."""
         super().__init__({RequestCode.PEEK_MESSAGE: self.peek})

@@ -7,10 +7,10 @@ PollingInfoProcessor share, in their order and words; and where the next pop of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from broker.settings.broker_config import BrokerConfig
 from broker.topic.table_protocols import FindGroup, FindTopic
+from ipc.queue_table import QueueTableReader
 from remoting.body.topic_config import TopicConfig
 from remoting.errors import RequestError
 from remoting.key_builder import pop_retry_topic, pop_retry_topic_v1
@@ -23,13 +23,6 @@ PopOffset = Callable[[str, str, int], int | None]
 """(topic, group, queue id): where the next pop begins; None: the group has no offset there."""
 
 
-class QueueOffsets(Protocol):
-    """The part of the queue table used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) offset of a queue; (0, 0) for one that was never written."""
-
-
 class PeekingCheck:
     """See the module. Owned by: the loop thread."""
 
@@ -38,7 +31,7 @@ class PeekingCheck:
         settings: BrokerConfig,
         find_topic: FindTopic,
         find_group: FindGroup,
-        table: QueueOffsets,
+        table: QueueTableReader,
         pop_offset: PopOffset,
     ) -> None:
         self._settings = settings

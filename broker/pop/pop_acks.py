@@ -8,29 +8,16 @@ Knows no request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
-from broker.pop.revive_records import Refused, Stored
+from broker.pop.revive_records import ReviveRecords
+from remoting.headers.extra_info_util import ExtraInfo
 
 Done = Callable[[str], None]
 """The ack is safe (""), or why it could not be stored."""
-
-
-class StoresAcks(Protocol):
-    """The part of ReviveRecords used here."""
-
-    def put_ack(
-        self,
-        ack: AckMsg,
-        revive_time_ms: int,
-        revive_queue_id: int,
-        stored: Stored,
-        refused: Refused,
-    ) -> None:
-        """Store it; the callback may run before this returns."""
 
 
 class PoppedMessages(NamedTuple):
@@ -48,13 +35,31 @@ class PoppedMessages(NamedTuple):
     offsets: list[int]
 
 
+def popped_messages(
+    topic: str, group: str, queue_id: int, info: ExtraInfo, offsets: list[int]
+) -> PoppedMessages:
+    """Those of a handle."""
+    start_offset, pop_ms, invisible_ms, revive_queue_id, _retry, broker_name = info
+    return PoppedMessages(
+        topic,
+        group,
+        queue_id,
+        start_offset,
+        pop_ms,
+        invisible_ms,
+        revive_queue_id,
+        broker_name,
+        offsets,
+    )
+
+
 class PopAcks:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
         self,
         buffer: PopBufferMergeService,
-        records: StoresAcks,
+        records: ReviveRecords,
         inflight: PopInflightMessageCounter,
         broker_name: str,
     ) -> None:
@@ -86,23 +91,14 @@ class PopAcks:
 
 
 def _ack_of(messages: PoppedMessages) -> AckMsg:
-    offsets = messages.offsets
-    if len(offsets) == 1:
-        return AckMsg(
-            ack_offset=offsets[0],
-            start_offset=messages.start_offset,
-            consumer_group=messages.group,
-            topic=messages.topic,
-            queue_id=messages.queue_id,
-            pop_time=messages.pop_time_ms,
-            broker_name=messages.broker_name,
-        )
-    return BatchAckMsg(
-        ack_offset_list=offsets,
-        start_offset=messages.start_offset,
-        consumer_group=messages.group,
-        topic=messages.topic,
-        queue_id=messages.queue_id,
-        pop_time=messages.pop_time_ms,
-        broker_name=messages.broker_name,
-    )
+    of: dict[str, Any] = {
+        "start_offset": messages.start_offset,
+        "consumer_group": messages.group,
+        "topic": messages.topic,
+        "queue_id": messages.queue_id,
+        "pop_time": messages.pop_time_ms,
+        "broker_name": messages.broker_name,
+    }
+    if len(messages.offsets) == 1:
+        return AckMsg(ack_offset=messages.offsets[0], **of)
+    return BatchAckMsg(ack_offset_list=messages.offsets, **of)

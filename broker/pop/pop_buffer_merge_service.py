@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.buffered_pops import (
     Commit,
     FreeQueue,
@@ -35,26 +36,12 @@ from broker.pop.pop_journal import JournalRow, PopJournal
 from broker.pop.pop_limits import PopLimits
 from broker.pop.pop_recovery import Found, recover
 from broker.pop.pops import Pops
+from broker.pop.revive_records import ReviveRecords
 from broker.settings.broker_config import BrokerConfig
-
-if TYPE_CHECKING:
-    from broker.pop.revive_records import ReviveRecords
 
 log = logging.getLogger(__name__)
 
 SCAN_MS: Final = 20
-
-
-class GroupOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def commit_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store a group's offset."""
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The stored offset."""
 
 
 class PopBufferMergeService:
@@ -66,13 +53,14 @@ class PopBufferMergeService:
         limits: PopLimits,
         journal: PopJournal,
         records: ReviveRecords,
-        offsets: GroupOffsets,
+        offsets: ConsumerOffsetManager,
         now_ms: Callable[[], int],
         flushed_offset: Callable[[], int],
     ) -> None:
         """limits: what a row of the journal may hold. now_ms: wall clock. flushed_offset: of the
         commit log."""
-        self.pops: Final = Pops(settings)
+        self.pops = Pops(settings)
+        """Another one where this broker leads no more (PopPath)."""
         self._settings = settings
         self._limits = limits
         self._journal = journal

@@ -102,7 +102,7 @@ class PopJournal:
         self._sequence = 0
         self._free_rows: list[int] = []
         self._free_queues: list[int] = []
-        self._fd: int | None = None
+        self._fd = -1
         self._rows_with_blocks = 0
         self._queues_with_blocks = 0
 
@@ -129,8 +129,8 @@ class PopJournal:
             os.close(fd)
             raise
         self._fd = fd
-        view = memoryview(self._map)
-        self._words = view.cast("Q")
+        self._view = memoryview(self._map)
+        self._words = self._view.cast("Q")
         self._map[8:24] = self._boot_id
         self._map[:8] = _MAGIC
         self._capacity = (len(self._map) - _ROWS_AT) // _ROW_SIZE
@@ -139,20 +139,28 @@ class PopJournal:
         queues = self._read_queues()
         return queues, self._read_rows(queues)
 
+    def close(self) -> None:
+        """Let the file go as a kill of this process would; `open` takes it up again."""
+        if self._fd >= 0:
+            self._words.release()
+            self._view.release()
+            self._map.close()
+            os.close(self._fd)
+            self._fd = -1
+        self._free_rows.clear()
+        self._free_queues.clear()
+
     def remove(self) -> None:
         """All is in the log: an orderly stop needs no file."""
         self._path.unlink(missing_ok=True)
-
-    def _has_block(self, at: int, step: int) -> bool:
-        """Whether the `step` bytes at `at` have blocks, now. Raises OSError."""
-        assert self._fd is not None
-        return take_blocks(self._fd, at, step)
 
     # -- queues --------------------------------------------------------------------------------
 
     def add_queue(self, topic: str, group: str, queue_id: int, committed: int) -> int | None:
         """A queue's number; None: there are too many, its names are too long, a number does not
-        fit, or the disk is full."""
+        fit, the disk is full, or this broker leads no more."""
+        if self._fd < 0:
+            return None
         names = topic.encode() + group.encode()
         if _NAMES_AT + len(names) > _QUEUE_SIZE:
             return None
@@ -170,7 +178,7 @@ class PopJournal:
                 return None
             if number >= self._queues_with_blocks:
                 at = _HEAD_SIZE + number * _QUEUE_SIZE
-                if not self._has_block(at, _QUEUES_A_STEP * _QUEUE_SIZE):
+                if not take_blocks(self._fd, at, _QUEUES_A_STEP * _QUEUE_SIZE):
                     return None
                 self._queues_with_blocks = number + _QUEUES_A_STEP
             self._words[_USED_QUEUES] = number + 1
@@ -216,7 +224,8 @@ class PopJournal:
                 return None
             if number >= self._rows_with_blocks:
                 steps = min(_ROWS_A_STEP, self._capacity - number)
-                if not self._has_block(_ROWS_AT + number * _ROW_SIZE, steps * _ROW_SIZE):
+                at = _ROWS_AT + number * _ROW_SIZE
+                if not take_blocks(self._fd, at, steps * _ROW_SIZE):
                     return None
                 self._rows_with_blocks = number + steps
             self._words[_USED_ROWS] = number + 1

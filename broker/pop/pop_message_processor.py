@@ -3,7 +3,7 @@
 Runs on the loop thread of `remoting`, so a queue needs no lock. What is handed out is in the
 buffer's journal before the answer leaves; the log is not waited for. Checks, order of queues, codes
 and words are those of RocketMQ's PopMessageProcessor. A request that finds nothing may wait
-(PopWaiters) and is run again.
+(PopLongPollingService) and is run again.
 
 Tested by tests/broker/processor/test_waiting_requests.py.
 """
@@ -14,7 +14,7 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -22,21 +22,23 @@ from broker.filter.filter_factory import FilterFactory, is_tag_type
 from broker.filter.message_filter import ExpressionMessageFilter
 from broker.filter.selector_parser import InvalidSelectorError
 from broker.filter.subscription_filter import TagExpressions
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.check_point import CheckPoint
+from broker.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from broker.pop.pop_answer import ANSWER, ORDER_ANSWER, PopAnswer
 from broker.pop.pop_buffer_merge_service import PopBufferMergeService
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
+from broker.pop.pop_long_polling_service import PopLongPollingService
 from broker.pop.pop_message_reader import PopMessageReader, QueueRead, Wanted
 from broker.pop.pop_names import MAX_POP_MESSAGES
 from broker.pop.pop_request import (
-    OrderInfo,
     PollingResult,
     PopHeader,
     PopRequest,
-    PopWaiters,
     pop_header,
 )
-from broker.pop.pop_retry_topics import PopRetryTopics, check_can_come_back
+from broker.pop.pop_retry_topics import check_can_come_back
+from broker.pop.pop_stats import PopStats
 from broker.pop.request_clock import RequestClock
 from broker.pop.retry_record import under_asked_topics
 from broker.pop.waiting_rights import note_rights
@@ -44,6 +46,7 @@ from broker.processor.held_rights import HoldRights
 from broker.processor.table_processor import TableProcessor
 from broker.settings.broker_config import BrokerConfig
 from broker.topic.table_protocols import FindGroup, FindTopic
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.body.topic_config import TopicConfig
 from remoting.command_custom_header import decode_header
 from remoting.connection import Buffer, Connection
@@ -96,29 +99,9 @@ class _Frame(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
+_QueuePop = tuple[PopRequest, PopAnswer, str, int, int, QueueRead]
+"""What a pop has found in one queue: for whom, its answer so far, topic, queue id, offset, read."""
 _decode_frame: Final = msgspec.json.Decoder(_Frame, strict=False).decode
-
-
-class CommitsOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def commit_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store a group's offset."""
-
-    def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset that an operator reset the queue to, told once."""
-
-
-class PopStats(Protocol):
-    """Where pops are counted."""
-
-    def add_answers(self, request_code: int, code: int, count: int = 1) -> None:
-        """`count` requests of this turn were answered with `code`."""
-
-    def add_get(self, group: str, topic: str, count: int, size: int) -> None:
-        """`count` messages of `size` bytes were given to `group`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +111,13 @@ class PopParts:
     reader: PopMessageReader
     buffer: PopBufferMergeService
     inflight: PopInflightMessageCounter
-    offsets: CommitsOffsets
+    offsets: ConsumerOffsetManager
     find_topic: FindTopic
     find_group: FindGroup
-    retry_topics: PopRetryTopics
-    order: OrderInfo | None
+    retry_topics: TopicConfigManager
+    order: ConsumerOrderInfoManager | None
     """None: ordered pops are refused."""
-    waiters: PopWaiters | None
+    waiters: PopLongPollingService[PopRequest] | None
     """None: nothing waits."""
     stats: PopStats
     hold_rights: HoldRights
@@ -368,11 +351,12 @@ class PopMessageProcessor(TableProcessor):
         if offset == high:
             return
         offset, read = self._read(request, answer, topic, queue_id, offset)
+        found = request, answer, topic, queue_id, offset, read
         if read.offsets:
-            self._take(request, answer, topic, queue_id, offset, read)
+            self._take(found)
             return
         if read.status in _NOTHING_MATCHED:
-            self._pass_over(request, answer, topic, queue_id, offset, read)
+            self._pass_over(found)
         answer.rest += read.max_offset - read.next_offset
 
     def _is_over_threshold(self, topic: str, group: str, queue_id: int) -> bool:
@@ -428,43 +412,29 @@ class PopMessageProcessor(TableProcessor):
 
     # -- what was read -------------------------------------------------------------------------
 
-    def _popped(
-        self,
-        request: PopRequest,
-        answer: PopAnswer,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        read: QueueRead,
-    ) -> CheckPoint:
+    def _popped(self, found: _QueuePop) -> CheckPoint:
+        request, answer, topic, queue_id, offset, read = found
         header = request.header
         return CheckPoint(
             topic,
             header.consumerGroup,
             queue_id,
             offset,
-            tuple([found - offset for found in read.offsets]),
+            tuple([each - offset for each in read.offsets]),
             answer.pop_time_ms,
             header.invisibleTime,
             answer.revive_queue_id,
             read.next_offset,
         )
 
-    def _take(
-        self,
-        request: PopRequest,
-        answer: PopAnswer,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        read: QueueRead,
-    ) -> None:
+    def _take(self, found: _QueuePop) -> None:
         """Hand messages out: note them first."""
+        request, answer, topic, queue_id, offset, read = found
         header, parts = request.header, self._parts
         count = len(read.offsets)
         if header.is_order:
-            self._note_ordered(request, answer, topic, queue_id, offset, read)
-        elif not parts.buffer.add(self._popped(request, answer, topic, queue_id, offset, read)):
+            self._note_ordered(found)
+        elif not parts.buffer.add(self._popped(found)):
             answer.rest += count
             return
         flag = retry_flag(topic)
@@ -489,15 +459,8 @@ class PopMessageProcessor(TableProcessor):
         parts.stats.add_get(header.consumerGroup, topic, count, size)
         parts.inflight.increment(topic, header.consumerGroup, queue_id, count)
 
-    def _note_ordered(
-        self,
-        request: PopRequest,
-        answer: PopAnswer,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        read: QueueRead,
-    ) -> None:
+    def _note_ordered(self, found: _QueuePop) -> None:
+        request, answer, topic, queue_id, offset, read = found
         header, order = request.header, self._parts.order
         assert order is not None
         order.update(
@@ -513,24 +476,14 @@ class PopMessageProcessor(TableProcessor):
         remote = request.connection.remote_address
         self._parts.offsets.commit_offset(remote, header.consumerGroup, topic, queue_id, offset)
 
-    def _pass_over(
-        self,
-        request: PopRequest,
-        answer: PopAnswer,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        read: QueueRead,
-    ) -> None:
+    def _pass_over(self, found: _QueuePop) -> None:
         """Nothing here is for the group."""
-        header = request.header
-        if header.is_order:
-            remote = request.connection.remote_address
-            self._parts.offsets.commit_offset(
-                remote, header.consumerGroup, topic, queue_id, read.next_offset
-            )
+        request, _answer, topic, queue_id, _offset, read = found
+        if request.header.is_order:
+            remote, group = request.connection.remote_address, request.header.consumerGroup
+            self._parts.offsets.commit_offset(remote, group, topic, queue_id, read.next_offset)
         else:
-            self._parts.buffer.add(self._popped(request, answer, topic, queue_id, offset, read))
+            self._parts.buffer.add(self._popped(found))
 
     # -- answering -----------------------------------------------------------------------------
 

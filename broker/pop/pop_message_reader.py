@@ -10,11 +10,13 @@ Tested by tests/broker/pop/test_pop_model.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from broker.filter.message_filter import MessageFilter
 from broker.filter.subscription_filter import tag_code
 from broker.filter.unit_marks import MARKED_CODES, UnitMarks
+from broker.store_access.checked_units import CheckedUnits
+from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
 from store.get_message_status import (
     FOUND,
@@ -31,36 +33,6 @@ SCAN_UNITS: Final = 800
 
 Wanted = tuple[frozenset[int] | None, MessageFilter | None]
 """The tag codes, None for all of them; the filter by properties, None without one."""
-
-
-class PopUnits(Protocol):
-    """The part of CheckedUnits used here."""
-
-    def read(self, topic: str, queue_id: int, queue_offset: int, count: int, high: int) -> bytes:
-        """Up to `count` right units from there on."""
-
-    def read_filtered(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        count: int,
-        codes: frozenset[int] | None,
-        limit: int,
-    ) -> bytes:
-        """Up to `count` units, of which the first `limit` with these codes are right."""
-
-    def is_right(
-        self, topic: str, queue_id: int, queue_offset: int, phy_offset: int, size: int
-    ) -> bool:
-        """Whether a unit is right."""
-
-
-class QueueOffsets(Protocol):
-    """The part of the queue table used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) offset of a queue; (0, 0) for one that was never written."""
 
 
 class QueueRead(NamedTuple):
@@ -90,8 +62,8 @@ class PopMessageReader:
     def __init__(
         self,
         limits: ReadLimits,
-        table: QueueOffsets,
-        units: PopUnits,
+        table: QueueTableReader,
+        units: CheckedUnits,
         log: CommitLogReader,
         marks: UnitMarks,
         queue_end: Callable[[str, int], int | None],

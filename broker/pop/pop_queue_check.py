@@ -9,9 +9,10 @@ in their order and words; what a handle says (PopLimits) RocketMQ believes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from broker.pop.pop_limits import PopLimits
+from broker.pop.pop_message_reader import PopMessageReader
 from broker.topic.table_protocols import FindGroup, FindTopic
 from remoting.errors import RequestError
 from remoting.headers.extra_info_util import ExtraInfo
@@ -23,13 +24,6 @@ _SHOWN: Final = 64
 """Characters of an illegal name in a remark."""
 
 
-class QueueOffsets(Protocol):
-    """The part of PopMessageReader used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) offset of a queue; (0, 0) for one that was never written."""
-
-
 class PopQueueCheck:
     """See the module. Owned by: the loop thread."""
 
@@ -38,7 +32,7 @@ class PopQueueCheck:
         limits: PopLimits,
         find_topic: FindTopic,
         find_group: FindGroup,
-        queues: QueueOffsets,
+        queues: PopMessageReader,
         now_ms: Callable[[], int],
     ) -> None:
         """find_group: of known groups, makes none. now_ms: wall clock."""

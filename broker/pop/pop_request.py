@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -81,63 +81,3 @@ class PollingResult(enum.Enum):
     POLLING_FULL = enum.auto()
     POLLING_TIMEOUT = enum.auto()
     """Its time is over, or it did not want to wait."""
-
-
-class PopWaiters(Protocol):
-    """Requests that wait for messages (PopLongPollingService)."""
-
-    def polling(self, request: PopRequest) -> PollingResult:
-        """Let a request wait, to be run again."""
-
-    def notify(self, topic: str, group: str, queue_id: int) -> None:
-        """There is more: run one waiting request of this key again (queue id -1: of any)."""
-
-    def queue_is_free(self, topic: str, group: str, queue_id: int) -> None:
-        """An ordered queue may be popped again: run one request for any queue and one for it."""
-
-
-class OrderInfo(Protocol):
-    """What ordered pops have handed out (ConsumerOrderInfoManager)."""
-
-    def check_block(
-        self,
-        attempt_id: str | None,
-        topic: str,
-        group: str,
-        queue_id: int,
-        invisible_time_ms: int,
-    ) -> bool:
-        """Whether messages handed out earlier keep the queue closed."""
-
-    def update(
-        self,
-        attempt_id: str | None,
-        topic: str,
-        group: str,
-        queue_id: int,
-        pop_time_ms: int,
-        invisible_time_ms: int,
-        offsets: list[int],
-        order_info: list[str],
-    ) -> None:
-        """These are handed out now; adds the items of orderCountInfo."""
-
-    def commit_and_next(
-        self, topic: str, group: str, queue_id: int, offset: int, pop_time_ms: int, committed: int
-    ) -> int:
-        """A message is acknowledged: the offset to commit; -1: it is none of those; -2: of an
-        earlier pop. committed: the group's offset."""
-
-    def update_next_visible_time(
-        self,
-        topic: str,
-        group: str,
-        queue_id: int,
-        offset: int,
-        pop_time_ms: int,
-        next_visible_ms: int,
-    ) -> None:
-        """A message becomes visible again at another time."""
-
-    def clear_block(self, topic: str, group: str, queue_id: int) -> None:
-        """The queue's offset was set: nothing is handed out."""

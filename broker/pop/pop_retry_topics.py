@@ -7,29 +7,13 @@ Ordered pops copy nothing. Knows no table: what names are possible is TopicConfi
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from remoting.body.topic_config import TopicConfig
+from broker.topic.topic_config_manager import TopicConfigManager
 from remoting.errors import RequestError
 from remoting.key_builder import RETRY_PREFIX, pop_retry_topic
 from remoting.response_code import ResponseCode
 
 
-class PopRetryTopics(Protocol):
-    """The part of TopicConfigManager used here and by the revival."""
-
-    @property
-    def pop_retry_limit(self) -> int:
-        """Most characters of such a topic's name."""
-
-    def can_be_pop_retry(self, topic: str) -> bool:
-        """Whether there is, or can be, a topic of this name."""
-
-    def create_pop_retry(self, topic: str) -> TopicConfig | None:
-        """Create or find it; None if that takes too long. Raises RequestError."""
-
-
-def check_can_come_back(topics: PopRetryTopics, topic: str, group: str, *, v2: bool) -> None:
+def check_can_come_back(topics: TopicConfigManager, topic: str, group: str, *, v2: bool) -> None:
     """Raises RequestError for a pop whose messages could not be copied to a retry topic."""
     if topic.startswith(RETRY_PREFIX):  # they are copied to this one
         return

@@ -22,26 +22,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from broker.append.append_queue import Append
+from broker.append.append_queue import AppendQueue
 from broker.append.room_waits import RoomWaits
+from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
-from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_inflight_message_counter import PopInflightMessageCounter
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG, REVIVE_GROUP
-from broker.pop.pop_retry_topics import PopRetryTopics
+from broker.pop.pop_stats import CountsRecords, PopStats
 from broker.pop.revive_points import RevivePoint, read_point
 from broker.pop.revive_progress import ReviveProgress
 from broker.pop.revive_queue import ReviveQueue
-from broker.pop.revive_records import Refused, Stored
+from broker.pop.revive_records import ReviveRecords
 from broker.pop.revived_record import revived_record
 from broker.settings.broker_config import BrokerConfig
+from broker.store_access.checked_units import CheckedUnits
 from broker.topic.table_protocols import FindGroup, FindTopic
+from broker.topic.topic_config_manager import TopicConfigManager
+from ipc.queue_table import QueueTableReader
 from remoting.errors import BodyError, RequestError
 from remoting.key_builder import RETRY_PREFIX, parse_normal_topic, pop_retry_topic
 from remoting.response_code import ResponseCode
+from remoting.selector_loop import SelectorLoop
 from store.commit_log import CommitLog, TopicLog
+from store.commit_log_reader import CommitLogReader
 from store.control_slots import PutOffBy
 from store.errors import MessageIllegalError, QueueTableFullError
 from store.message import Message
@@ -63,100 +68,24 @@ _MOST_BODY: Final = 65_536
 _BUSY_MS: Final = 5
 
 
-class ReviveUnits(Protocol):
-    """The part of CheckedUnits used here."""
-
-    def read(self, topic: str, queue_id: int, queue_offset: int, count: int, high: int) -> bytes:
-        """Up to `count` right units from there on; b"": the first is being rebuilt."""
-
-
-class ReviveTable(Protocol):
-    """The part of the queue table used here."""
-
-    def offsets(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) offset of a queue."""
-
-
-class ReviveReader(Protocol):
-    """The part of CommitLogReader used here."""
-
-    def record_at(self, phy_offset: int) -> bytes | None:
-        """The whole validated record, or None if none starts there."""
-
-
-class ReviveOffsets(Protocol):
-    """The part of ConsumerOffsetManager used here."""
-
-    def query_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """A group's offset; None if it has none."""
-
-    def commit_own_offset(
-        self, remote: str, group: str, topic: str, queue_id: int, offset: int
-    ) -> None:
-        """Store a group's offset."""
-
-
-class PutsCheckPoints(Protocol):
-    """The part of ReviveRecords used here."""
-
-    def put_check_point(
-        self, point: PopCheckPoint, revive_queue_id: int, stored: Stored, refused: Refused
-    ) -> None:
-        """Store a check point."""
-
-
-class AppendsMessages(Protocol):
-    """The part of AppendQueue used here."""
-
-    def append(self, append: Append, *, fails_fast: bool = False) -> None:
-        """Append now, or as soon as there is room; the callback says how it went."""
-
-
-class ReviveLoop(Protocol):
-    """The part of the loop used here."""
-
-    def call_at_multiple(self, period_ms: int, function: Callable[[], None]) -> None:
-        """Run `function` at the next whole multiple of `period_ms`."""
-
-    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
-        """Run `function` in the next turn."""
-
-
-class ReviveStats(Protocol):
-    """Where copies are counted."""
-
-    def add_put(self, topic: str, count: int, size: int, message_type: str = "normal") -> None:
-        """`count` messages, `size` bytes of the log, were stored in `topic`."""
-
-
-class CountsRevival(Protocol):
-    """Where records and copies are counted."""
-
-    def taken(self, group: str, topic: str, queue_id: int, kind: str) -> None:
-        """A record of `kind` (CK, ACK) was read from a queue of the revive topic."""
-
-    def copied(self, group: str, topic: str, code: ResponseCode) -> None:
-        """A message was copied to its retry topic, or the log did not take it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviveParts:
     """The collaborators of the service."""
 
     commit_log: CommitLog
-    append_queue: AppendsMessages
-    table: ReviveTable
-    units: ReviveUnits
-    reader: ReviveReader
-    offsets: ReviveOffsets
-    records: PutsCheckPoints
-    topics: PopRetryTopics
+    append_queue: AppendQueue
+    table: QueueTableReader
+    units: CheckedUnits
+    reader: CommitLogReader
+    offsets: ConsumerOffsetManager
+    records: ReviveRecords
+    topics: TopicConfigManager
     find_topic: FindTopic
     find_group: FindGroup
     inflight: PopInflightMessageCounter
     progress: ReviveProgress
-    stats: ReviveStats
-    counts: CountsRevival
+    stats: PopStats
+    counts: CountsRecords
     room_waits: RoomWaits
     timer_read_time_ms: Callable[[], int]
     """Every timer message due before is appended (TimerDequeueService.read_time_ms)."""
@@ -200,7 +129,7 @@ class PopReviveService:
         # For records of the revive topic, for their messages, for statistics.
         guards = (RecordGuard(ReadBy.POP_REVIVAL) for _ in range(3))
         self._guard, self._reviving, self._counting = guards
-        self._loop: ReviveLoop | None = None
+        self._loop: SelectorLoop | None = None
         self._running = False
         self.damaged = 0
         """Records of the revive topic that were no check point and no ack that a broker can have
@@ -214,7 +143,7 @@ class PopReviveService:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def start(self, loop: ReviveLoop) -> None:
+    def start(self, loop: SelectorLoop) -> None:
         """Begin behind the last handled check points; the log is open."""
         parts = self._parts
         for queue_id in range(self.queue_num):
@@ -248,7 +177,7 @@ class PopReviveService:
                 continue  # As most queues are in most passes.
             self._note(queue)
             self._save(queue)
-            if self._parts.commit_log.writable:
+            if self._parts.append_queue.is_writable:
                 self._read(queue)
                 self._retry(queue)
                 self._revive_due(queue)

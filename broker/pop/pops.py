@@ -50,10 +50,6 @@ _PER_TICK: Final = 1_000
 _IDLE_MS: Final = 300_000
 """A queue without pops is forgotten, if its offset did not move since the last look: it is in
 consumerOffset.json then."""
-_NEVER_MS: Final = -1
-"""Nothing is due."""
-_ALL: Final = 1 << 62
-"""A flushed end beyond every log."""
 
 
 class Pops:
@@ -320,7 +316,7 @@ class Pops:
     def finish(self) -> None:
         """Everything stored is on disk: it counts."""
         self._holds_offsets = True
-        self.tick(_NEVER_MS, _ALL)
+        self.tick(-1, 1 << 62)  # nothing is due
 
     # -- recovery (pop_recovery.py) ------------------------------------------------------------
 

@@ -7,12 +7,13 @@ stored there at once. Follows PopMessageProcessor.buildCkMsg and AckMessageProce
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from broker.append.admitted_properties import as_value
 from broker.pop.ack_msg import AckMsg, BatchAckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_names import ACK, ACK_TAG, BATCH_ACK_TAG, CK, CK_TAG
+from broker.pop.pop_stats import CountsRecords
+from broker.timer.timer_put import TimerPut
 from remoting.response_code import ResponseCode
 
 Stored = Callable[[int], None]
@@ -21,31 +22,10 @@ Refused = Callable[[str], None]
 """Nothing was stored: why."""
 
 
-class PutsTimers(Protocol):
-    """The part of TimerPut used here."""
-
-    def put(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: str,
-        on_done: Callable[[ResponseCode, int], None],
-    ) -> None:
-        """Store a message that is delivered at its TIMER_DELIVER_MS."""
-
-
-class CountsRecords(Protocol):
-    """Where records are counted."""
-
-    def stored(self, group: str, topic: str, kind: str, code: ResponseCode) -> None:
-        """A record of `kind` (CK, ACK) was stored, or was not."""
-
-
 class ReviveRecords:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(self, timers: PutsTimers, revive_topic: str, counts: CountsRecords) -> None:
+    def __init__(self, timers: TimerPut, revive_topic: str, counts: CountsRecords) -> None:
         self._timers = timers
         self._counts = counts
         self._revive_topic = revive_topic

@@ -201,6 +201,10 @@ class MemoryAppends:
         self.has_room = True
         self.held: deque[tuple[int, Append]] = deque()
 
+    @property
+    def is_writable(self) -> bool:
+        return self._log.writable
+
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         if self.held or not self.has_room:
             self.held.append((self._log.now_ms, append))
@@ -221,7 +225,7 @@ class MemoryAppends:
 
 
 class Topics:
-    """TopicConfigManager: PopRetryTopics, OwnTopics, find."""
+    """TopicConfigManager, as far as pop uses it."""
 
     pop_retry_limit = 255
 
@@ -318,9 +322,9 @@ class MortalJournal(PopJournal):
 
     def close(self) -> None:
         """The process has ended."""
-        if self._fd is not None:
+        if self._fd >= 0:
             os.close(self._fd)
-            self._fd = None
+            self._fd = -1
 
 
 class MemorySocket:
