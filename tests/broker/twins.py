@@ -23,7 +23,18 @@ from broker.metrics.metrics_table import METRICS, RPC_LATENCY, Kind
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.transaction.transactional_message_service import TransactionalMessageService
 from broker.wiring import transactional_messages
-from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from ha.control_slots import (
+    MASTER_EPOCH,
+    MASTER_LINKED,
+    MEMBER_ORDER,
+    ORDER_TAKEN,
+    PUTS_REFUSED,
+    PUTS_UNTIL_MS,
+    REPLICA_COUNT,
+    REPLICATED_OFFSET,
+    MemberRole,
+    order_after,
+)
 from ipc.metric_slots import MetricSlotsReader
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
@@ -32,7 +43,15 @@ from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
 from remoting.request_processor import Route
-from store.control_slots import ALLOCATED_END, FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from remoting.response_code import ResponseCode as Refused
+from store.control_slots import (
+    ALLOCATED_END,
+    CONFIRM_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    NO_BOUND,
+    RUNNING_FLAGS,
+)
 from store.errors import QueueTableFullError
 from store.message import Message
 from store.message_codec import decode_record, is_blank_at
@@ -80,6 +99,10 @@ _MAPPING = TopicQueueMappingDetail(
 )
 _OF_POOLS = (Code.HEART_BEAT, Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, 324, 325)
 _PORTS = (4711, 4712)
+_HA_COMMANDS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "master_address": lambda _asked: {},
+}
+"""What process `ha` answers."""
 
 
 class NoNewQueues:
@@ -113,14 +136,17 @@ class Twin(ServedBroker):
     grows = True
 
     def __init__(self, root: Path, settings: Mapping[str, str], *, hot: bool, **kinds: Any) -> None:
-        super().__init__(root, settings, hot=hot, **kinds)
+        super().__init__(root, settings, hot=hot, ha_commands=_HA_COMMANDS, **kinds)
         controller = self.controller
         self.send = controller._send
         self.log = controller._store.log
         self.young = self.send.singles.young_halves
         self.halves = controller._messages.end_transaction._halves
         self.tables = controller._tables
-        if not self._options.store.is_slave:
+        if self._options.controller_mode.enable_controller_mode:
+            self.page.counters[CONFIRM_OFFSET] = NO_BOUND
+            self.order(MemberRole.LEAD)
+        elif not self._options.store.is_slave:
             controller._pop.open()
         self._slots = MetricSlotsReader(self._fds[1])
         self._decoders = [FrameDecoder() for _ in _PORTS]
@@ -176,6 +202,25 @@ class Twin(ServedBroker):
 
     def refuse_writes(self, *, refuse: bool) -> None:
         self.page.counters[RUNNING_FLAGS] = int(refuse)
+
+    def order(self, role: MemberRole) -> None:
+        """Controller mode: process `ha` gives this broker another role, in an epoch of its own."""
+        counters = self.page.counters
+        counters[MASTER_EPOCH] += 1
+        counters[PUTS_UNTIL_MS], counters[PUTS_REFUSED] = NO_BOUND, 0
+        counters[MASTER_LINKED] = int(role is MemberRole.FOLLOW)
+        for one in (MemberRole.FENCED, role):
+            counters[MEMBER_ORDER] = order_after(counters[MEMBER_ORDER], one)
+            self.turn()
+            assert counters[ORDER_TAKEN] == counters[MEMBER_ORDER]
+
+    def refuse_puts(self, code: int) -> None:
+        """Controller mode: process `ha` has a reason."""
+        self.page.counters[PUTS_REFUSED] = code
+
+    def end_lease(self) -> None:
+        """Controller mode: no controller confirms this master any longer."""
+        self.page.counters[PUTS_UNTIL_MS] = 0
 
     def fill_queue_table(self) -> None:
         self.log._room = NoNewQueues(self.log)  # type: ignore[assignment]
@@ -530,6 +575,15 @@ def _join(twin: Twin) -> None:
     twin.page.counters[REPLICA_COUNT] = 1
 
 
+MEMBER: Final = {
+    "enableControllerMode": "true",
+    "controllerAddr": "127.0.0.1:1",
+    "namesrvAddr": "127.0.0.1:1",
+    "inSyncReplicas": "1",
+}
+"""Settings of controller mode; the broker leads at first."""
+
+
 ROWS: Final = {
     "plain": Row(),
     "light queues": Row({"enableLmq": "true", "enableMultiDispatch": "true"}),
@@ -543,6 +597,11 @@ ROWS: Final = {
     "users": Row(USERS_ON, access="users"),
     "full queue table": Row(prepare=Twin.fill_queue_table),
     "full disk": Row(prepare=_refuse_writes),
+    "leader": Row(MEMBER),
+    "follower": Row(MEMBER, prepare=lambda twin: twin.order(MemberRole.FOLLOW)),
+    "fenced": Row(MEMBER, prepare=lambda twin: twin.order(MemberRole.FENCED)),
+    "no lease": Row(MEMBER, prepare=Twin.end_lease),
+    "puts refused": Row(MEMBER, prepare=lambda twin: twin.refuse_puts(Refused.SYSTEM_ERROR)),
     "small files": Row(prepare=_run_out, file_size=1 << 14),
 }
 

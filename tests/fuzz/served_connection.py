@@ -33,9 +33,6 @@ class _AtOnce:
     def shutdown(self, **_how: bool) -> None:
         """There is nothing to end."""
 
-    def shutdown(self) -> None:
-        """Nothing waits."""
-
 
 class InlineCalls(deque[Callable[[], None]]):
     """In the place of what a loop is to call in its next turn: what comes is called now, in a turn
