@@ -274,32 +274,81 @@ def test_the_changed_message_of_a_group_without_offset_is_not_where_it_begins(wo
     assert world.buffer.pop_offset("T", "G", 0) == 0
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_message_renewed_twice_in_one_ms_while_the_log_takes_nothing(world, killed):
+@pytest.mark.parametrize("end", ["refused", "killed", "not published"])
+def test_a_message_renewed_twice_in_one_ms(world, end):
     """After a kill one of both, in no buffer, kept the offsets of all groups where they were; after
-    a refusal it kept its row for ever."""
+    a refusal it kept its row for ever. While the log takes neither, the second is refused."""
     popped = world.pop(0, 1)
     world.at(10_000)
-    world.flushed = world.records.end
+    world.flushed = published = world.records.end
     world.at(20)
-    world.records.held = []
+    world.records.held = None if end == "not published" else []
     change(world, popped, 0, 5_000)
     world.now_ms -= 1
-    change(world, popped, 0, 30_000)
-    if killed:
-        world.records.held = None
-        world.start()
-    else:
-        held, world.records.held = world.records.held, None
+    done, _new = change(world, popped, 0, 30_000)
+    assert done is (False if end == "not published" else None)
+    held, world.records.held = world.records.held, None
+    if end == "refused":
         for refused in held:
             refused("no room")
+    else:
+        del world.records.points[published // 10 :]
+        world.records.end = published
+        world.start()
     world.at(500)
-    assert world.records.points[-1][0].invisible_time == 30_000
+    [_popped, (point, _)] = world.records.points
+    assert point.invisible_time == (30_000 if end == "not published" else 5_000)
     world.flushed = world.records.end
     other = world.pop(3, 1)
     world.ack(other, 3)
     world.at(20)
     assert world.committed == 4
+    assert not world.buffer._journal._read_rows()
+
+
+@pytest.mark.parametrize("end", ["refused", "killed", "not published"])
+@pytest.mark.parametrize("diffs", [(0, 1, 2), (0,), (1, 2)])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_message_renewed_in_the_ms_of_a_pop_that_begins_with_it(world, end, diffs, is_first):
+    """By a handle of before the offset was set back: the renewal has the key of the pop. The pop's
+    other messages were lost when the log took neither."""
+    popped = CheckPoint("T", "G", 0, 0, diffs, world.now_ms, 2_000, 5, 3)
+    renewed = popped._replace(diffs=(0,), invisible_time_ms=30_000, next_offset=-1)
+    older = *popped.key[:4], world.now_ms - 60_000
+    world.records.held = None if end == "not published" else []
+
+    def pop():
+        done = world.buffer.add(popped)
+        world.buffer.scan()  # it is short, and handed to the log
+        return done
+
+    def renew():
+        return world.buffer.change(renewed, older) is not None
+
+    done = [renew(), pop()] if is_first else [pop(), renew()]
+    assert done == [True, end == "not published"]
+    held, world.records.held = world.records.held, None
+    if end == "refused":
+        for refused in held:
+            refused("no room")
+    else:
+        world.records.points.clear()
+        world.records.end = 0
+        world.start()
+    world.at(500)
+    world.at(20)
+    given = [{0}, set(diffs)] if is_first else [set(diffs), {0}]
+    stored = {
+        point.start_offset + diff
+        for point, _ in world.records.points
+        for diff in point.queue_offset_diff
+    }
+    assert stored == set().union(*(of for of, was in zip(given, done, strict=True) if was))
+    assert world.committed in (None, 0)
+    world.flushed = world.records.end
+    world.at(10_000)
+    assert (world.committed or 0) == (3 if not is_first or done[1] else 0)
+    assert not world.buffer.pops.has_work
     assert not world.buffer._journal._read_rows()
 
 
