@@ -370,6 +370,33 @@ def test_a_message_that_is_renewed_again_and_again_takes_one_row(world):
 # -- kills ------------------------------------------------------------------------------------
 
 
+def test_a_clock_that_was_set_back_keeps_nothing_longer_in_the_buffer(world):
+    world.pop(0)
+    world.now_ms -= 3_600_000
+    world.start()
+    world.at(9_999)
+    assert not world.records.points
+    world.at(1)
+    assert len(world.records.points) == 1
+
+
+def test_after_a_kill_an_older_pop_that_was_stored_later_keeps_nobody_waiting(world):
+    world.pop(0)
+    world.pop(0, queue_id=1, invisible_ms=2_000)
+    world.at(0)
+    world.flushed = world.records.end
+    world.at(10_000)
+    assert world.records.end == 2 * world.flushed
+    world.offsets = Offsets()
+    world.start()
+    world.at(20)
+    assert world.offsets.query_offset("G", "T", 1) == 3
+    assert world.committed == 0
+    world.flushed = world.records.end
+    world.at(20)
+    assert world.committed == 3
+
+
 def test_after_a_kill_acked_stays_acked_and_the_rest_is_stored_in_its_time(world):
     first, second = world.pop(0), world.pop(3)
     world.ack(first, 0, 1, 2)
