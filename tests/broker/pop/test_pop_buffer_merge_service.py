@@ -384,11 +384,13 @@ def test_after_a_kill_an_older_pop_that_was_stored_later_keeps_nobody_waiting(wo
     world.pop(0)
     world.pop(0, queue_id=1, invisible_ms=2_000)
     world.at(0)
-    world.flushed = world.records.end
+    first = world.records.end
     world.at(10_000)
-    assert world.records.end == 2 * world.flushed
+    assert world.records.end == 2 * first
     world.offsets = Offsets()
     world.start()
+    world.at(20)
+    world.flushed = first
     world.at(20)
     assert world.offsets.query_offset("G", "T", 1) == 3
     assert world.committed == 0
