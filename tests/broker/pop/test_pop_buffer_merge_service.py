@@ -39,8 +39,10 @@ class Records:
         self.refuses = False
         self.held = None
         """A list: they wait for room there."""
+        self.asked = 0
 
     def put_check_point(self, point, revive_queue_id, stored, refused):
+        self.asked += 1
         if self.refuses:
             refused("full")
             return
@@ -193,6 +195,17 @@ def test_a_pop_that_found_nothing_that_matches_moves_the_offset_in_its_turn(worl
     assert (world.committed, world.buffer.pop_offset("T", "G", 0)) == (1, 50)
     world.ack(popped, 1, 2, 3)
     assert world.committed == 50
+
+
+def test_a_log_that_refuses_is_asked_twice_a_second(world):
+    world.records.refuses = True
+    world.pop(0, invisible_ms=2_000)
+    for _ in range(100):
+        world.at(10)
+    assert world.records.asked == 2
+    world.records.refuses = False
+    world.at(10)
+    assert (world.records.asked, len(world.records.points)) == (3, 1)
 
 
 def test_the_same_pop_twice_and_one_too_many_are_refused(tmp_path):
@@ -625,8 +638,11 @@ def test_queues_without_topic_and_idle_ones_are_forgotten(world):
     world.ack(popped, 0, 1, 2)
     world.now_ms += 300_001
     world.buffer.clean(lambda topic, group: True)
+    assert world.buffer.popping() == {("G", "T")}
     world.buffer.clean(lambda topic, group: True)
+    assert not world.buffer.popping()
     world.start()
+    assert not world.buffer.popping()
     assert world.buffer.pop_offset("T", "G", 0) == 3  # from the saved offsets
 
 
