@@ -32,6 +32,8 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.cold_data import ColdData
 from broker.wiring.config_application import ConfigApplication
 from broker.wiring.loop_calls import call_on_loop
+from broker.wiring.member_orders import MemberOrders
+from broker.wiring.member_roles import MemberRoles, RoleParts
 from broker.wiring.message_services import MessageServices
 from broker.wiring.outside import Outside
 from broker.wiring.pop_services import PopServices
@@ -41,6 +43,7 @@ from broker.wiring.pull_path import pull_processor, store_follower
 from broker.wiring.routes import REPLY_THREADS, Routes, RouteTable, request_executors
 from broker.wiring.runtime_source import RuntimeSource
 from broker.wiring.server import ClientListener, hot_routes, remoting_server
+from broker.wiring.start_of_role import open_log, start_services
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, before_processors
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
@@ -51,7 +54,7 @@ from remoting.body.topic_config import TopicConfig
 from remoting.remoting_server import RemotingServer
 from remoting.request_executor import RequestExecutor
 from remoting.response_table import ResponseTable
-from remoting.selector_loop import EVENT_READ, SelectorLoop
+from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks
 
 _STOP_WAIT_MS: Final = 5_000
 _BEAT_MS: Final = 200
@@ -69,6 +72,7 @@ class BrokerController:
     def __init__(self, resources: ProcessResources) -> None:
         self._resources = resources
         self._options = resources.options
+        self._role = resources.role
         self._page = resources.page
         self._clock = resources.clock
         self.loop = SelectorLoop("RemotingLoop", spin_us=_SPIN_US)
@@ -99,8 +103,10 @@ class BrokerController:
             self._executor,
             self._access_control.manager,
             self._access_control.signer,
+            self.loop.call_soon_threadsafe,
         )
         self._responses = ResponseTable()
+        self._orders: MemberOrders | None = None  # In controller mode.
         self._build_message_path()
         self._routes, self._server = self._build_server()
 
@@ -193,11 +199,13 @@ class BrokerController:
             self._options,
             self._clock,
             config_file=resources.config_file,
+            shown=self._role.applied,
             user=ConfigApplication(
                 topics=tables.topics,
                 groups=tables.groups,
                 registration=outside.registration,
                 use_on_loop=self._use_options,
+                is_slave=self._role.is_slave_now,
                 store=store.commands,
             ),
             changed=resources.changed,
@@ -230,22 +238,14 @@ class BrokerController:
         StoreError."""
         self._tables.restore_lost(self._options.store.consume_queue_path)
         self._access_control.open(self._executor)
-        if not self._options.store.is_slave:
-            self._tables.restore_lacking(self._store.stored_queues())
-            self._store.open_log()
-            self._tables.limit_to(self._store.log.next_offset)
-        self._pop.open()
+        open_log(self._role, self._options, self._store, self._tables, self._pop)
         self._server.add_listener(main)
         self._server.add_listener(vip, self._routes.vip)
 
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         self._prepare_loop()
-        if self._options.store.is_slave:
-            self._messages.follow()
-        else:
-            self._messages.start()
-            self._pop.start(self.loop)
+        start_services(self._role, self._messages, self._pop, self.loop)
         self._server.start()
         self._outside.open()
         self._schedule()
@@ -259,13 +259,32 @@ class BrokerController:
     def _prepare_loop(self) -> None:
         loop, bell = self.loop, self._resources.bells["remoting"]
         loop.register(bell, EVENT_READ, lambda _events: bell.drain())
-        loop.set_sleep_hooks(self._follower)
+        loop.set_sleep_hooks(self.sleep_hooks())
         loop.add_turn_end(self._turn_end)
         loop.call_every(_BEAT_MS, lambda: self._page.beat(ProcessIndex.REMOTING))
         loop.call_every(_REFUSE_LATE_MS, self._routes.refuse_late)
         loop.call_every(_REFUSE_LATE_MS, self._messages.append_queue.look)
         loop.call_every(_REBIND_STATS_MS, self._statistics.hide_gone)
         self._time_out_pulls()
+
+    def sleep_hooks(self) -> SleepHooks:
+        """The hooks of the loop's sleep; in controller mode they take orders. Once."""
+        if not self._role.changes:
+            return self._follower
+        parts = RoleParts(
+            self.loop,
+            self._executor,
+            self._store,
+            self._tables,
+            self._messages,
+            self._pop,
+            self._outside,
+            use_role=lambda: self._use_on_loop(self._options),
+        )
+        roles = MemberRoles(self._role, self._clock, parts)
+        ring = self._resources.bells["ha"].ring
+        self._orders = MemberOrders(self._page.counters, self._follower, roles.take, ring)
+        return self._orders
 
     def _time_out_pulls(self) -> None:
         if self._pull.hold_service.scan(self._clock.monotonic_ms()):
@@ -316,6 +335,8 @@ class BrokerController:
     def _drain(self, since_ms: int) -> None:
         """Wait for pending sends, then let the responses be sent and end the loop."""
         late = self._clock.monotonic_ms() - since_ms > _STOP_WAIT_MS
+        if self._orders is not None:
+            self._orders.stop()
         self._messages.stop()
         if (len(self._waiters) or self._messages.busy) and not late:
             self.loop.call_later(5, lambda: self._drain(since_ms))
@@ -353,20 +374,17 @@ class BrokerController:
 
     def _use_options(self, options: StartupOptions) -> None:
         """Settings were changed (25): the loop's processors follow. Pool threads only."""
+        call_on_loop(self.loop, lambda: self._use_on_loop(options))
 
-        def use() -> None:
-            self._options = options
-            tells_resets = options.broker.use_server_side_reset_offset
-            self._tables.offsets.stores_resets = tells_resets
-            self._pull.use(
-                pull_settings(options, self._store.memory_limit), tells_resets=tells_resets
-            )
-            self._cold.use(options)
-            self._pop.use(options)
-            self._messages.use(options)
-            self._send.on_topics_changed()
-
-        call_on_loop(self.loop, use)
+    def _use_on_loop(self, changed: StartupOptions) -> None:
+        self._options = options = self._role.applied(changed)
+        tells_resets = options.broker.use_server_side_reset_offset
+        self._tables.offsets.stores_resets = tells_resets
+        self._pull.use(pull_settings(options, self._store.memory_limit), tells_resets=tells_resets)
+        self._cold.use(options)
+        self._pop.use(options)
+        self._messages.use(options)
+        self._send.on_topics_changed()
 
     def _on_topic_change(self, _change: TopicChange, _topic: TopicConfig | None) -> None:
         self.loop.call_soon_threadsafe(self._send.on_topics_changed)

@@ -16,6 +16,12 @@ from typing import Final
 from broker.settings.auth_config import SECRET_KEYS, AuthConfig
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.controller_mode_config import ControllerModeConfig
+from broker.settings.controller_mode_rules import (
+    MEMBER_DEFAULTS,
+    NO_NAME_SERVER,
+    forced_settings,
+    warnings_of,
+)
 from broker.settings.startup_options import StartupOptions
 from broker.settings.supervisor_config import SupervisorConfig
 from conf.command_line import (
@@ -31,7 +37,6 @@ from conf.command_line import (
     require_home,
     unused_variables,
 )
-from conf.config_fields import field_specs
 from conf.config_loader import (
     KeySpace,
     LoadedSettings,
@@ -57,7 +62,7 @@ from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, ClientAuth, TlsConfig, TlsMode
 from remoting.tls_context import TlsSettingError, check_tls
 from store.errors import StoreError
-from store.message_store_config import MessageStoreConfig
+from store.message_store_config import FlushDiskType, MessageStoreConfig
 
 PROGRAM: Final = "mqbroker"
 OPTIONS: Final = (NAMESRV_ADDR, CONFIG_FILE, PRINT_ALL, PRINT_IMPORTANT, HELP)
@@ -161,7 +166,7 @@ def check_settings(
             *unused_variables(environment),
             *loaded.warnings,
             *role_warnings,
-            *_useless_controller_keys(options.controller_mode, loaded.sources),
+            *warnings_of(options.controller_mode, options.ha, loaded.values, loaded.sources),
             *options.tls.warnings(),
             *_useless_lookups(options.broker, has_namesrv_addr=bool(namesrv)),
             *_shut_out(options, embeds_namesrv=not has_namesrv),
@@ -171,7 +176,8 @@ def check_settings(
 
 
 def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
-    """Derived values: the HA port, a master's id, whether outgoing calls use TLS.
+    """Derived values: the HA port, a master's id, whether outgoing calls use TLS; in controller
+    mode what takes the place of role and id.
 
     4.9.8 always takes listenPort + 1 for the HA port; a configured one is honoured here, as in 5.x.
     With listenPort 0 both ports are chosen by the system.
@@ -180,7 +186,12 @@ def _resolve(loaded: Mapping[str, str]) -> dict[str, str]:
     if "haListenPort" not in values:
         listen_port = int(values["listenPort"])
         values["haListenPort"] = str(listen_port + 1) if listen_port else _FREE_PORT
-    if build(MessageStoreConfig, values).broker_role.name != "SLAVE":
+    store, controller_mode = build(MessageStoreConfig, values), build(ControllerModeConfig, values)
+    if controller_mode.enable_controller_mode:
+        sync_flush = store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        forced = forced_settings(controller_mode, store.root, sync_flush=sync_flush)
+        values = {**MEMBER_DEFAULTS, **values, **forced}
+    elif store.broker_role.name != "SLAVE":
         values["brokerId"] = "0"
     if "useTLS" not in values and build(TlsConfig, values).mode is TlsMode.enforcing:
         values["useTLS"] = "true"
@@ -279,17 +290,6 @@ def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[s
     return ()
 
 
-def _useless_controller_keys(
-    config: ControllerModeConfig, sources: Mapping[str, str]
-) -> tuple[str, ...]:
-    """At most one warning about settings that only a member of a group with a controller reads."""
-    keys = [spec.key for spec in field_specs(ControllerModeConfig) if spec.key in sources]
-    useless = [f"{key} ({sources[key]})" for key in keys if key != "enableControllerMode"]
-    if config.enable_controller_mode or not useless:
-        return ()
-    return (f"these settings have no effect without enableControllerMode: {', '.join(useless)}",)
-
-
 def _shut_out(options: StartupOptions, *, embeds_namesrv: bool) -> tuple[str, ...]:
     """Warnings if the embedded name server, which has the same settings, would reject this
     broker."""
@@ -344,6 +344,8 @@ def _check_role(
     the name servers.
     """
     role = options.store.broker_role.name
+    if options.controller_mode.enable_controller_mode:
+        return () if has_namesrv else (NO_NAME_SERVER,)
     if options.store.is_slave:
         if options.broker.broker_id <= 0:
             raise StartupExitError(EXIT_BAD_SETTING, f"Slave's brokerId must be > 0{_SLAVE_ID}")

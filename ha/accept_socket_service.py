@@ -21,11 +21,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple
 
 from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.handshake import HandshakeError, SlaveHello
-from ha.pending_peer import PROOF_MS, PendingPeer, local_ip
+from ha.pending_peer import PROOF_MS, First, FormOf, PendingPeer, local_ip
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ
@@ -54,12 +54,12 @@ class Objection(NamedTuple):
     """The cause and the remedy."""
 
 
-Admit = Callable[[Transport, int, str, SlaveHello | None], Objection | None]
-"""(transport, first report, "ip:port", what it said in the handshake if there was one) -> None if
+Admit = Callable[[Transport, First, str, SlaveHello | None], Objection | None]
+"""(transport, first message, "ip:port", what it said in the handshake if there was one) -> None if
 the transport was taken over, otherwise why not. Raises OSError if the peer cannot be served."""
 
 
-class AcceptSocketService(ServiceThread):
+class AcceptSocketService(ServiceThread, Generic[First]):
     """See the module. Its state is its thread's; others call `shutdown`."""
 
     def __init__(
@@ -68,13 +68,15 @@ class AcceptSocketService(ServiceThread):
         listening: socket.socket,
         identity: LinkIdentity,
         refusals: RefusalLog,
-        admit: Admit,
+        admit: Admit[First],
+        form_of: FormOf[First],
         bounds: Callable[[], tuple[int, int]],
         *,
         lobby_size: int = LOBBY_SIZE,
     ) -> None:
-        """`listening` stays the caller's and becomes non-blocking. `bounds` (the log's min and max
-        phy offset now) is what the handshake tells, beside who we are."""
+        """`listening` stays the caller's and becomes non-blocking. `form_of`: what a slave says
+        first (Reports; in controller mode another). `bounds` (the log's min and max phy offset
+        now) is what our handshake tells, beside who we are."""
         super().__init__("AcceptSocketService", on_failure=environment.on_failure)
         listening.setblocking(False)
         self._listening = listening
@@ -82,10 +84,11 @@ class AcceptSocketService(ServiceThread):
         self._identity = identity
         self._refusals = refusals
         self._admit = admit
+        self._form_of = form_of
         self._clock = environment.clock
         self._bounds = bounds
         self._lobby_size = lobby_size
-        self._lobby: dict[PendingPeer, None] = {}
+        self._lobby: dict[PendingPeer[First], None] = {}
         """In order of arrival, oldest first."""
         self._accept_again_ms: int | None = None
         self._selector = environment.new_selector()
@@ -167,6 +170,7 @@ class AcceptSocketService(ServiceThread):
             remote,
             self._identity.own,
             self._bounds,
+            self._form_of,
             is_trusted=is_trusted,
             now_ms=self._clock.monotonic_ms(),
         )
@@ -187,7 +191,7 @@ class AcceptSocketService(ServiceThread):
             f"{count} of those are of this address; find out what opens them",
         )
 
-    def _go_on(self, peer: PendingPeer) -> None:
+    def _go_on(self, peer: PendingPeer[First]) -> None:
         """Handshakes and first report, as far as they come."""
         if peer not in self._lobby:
             return
@@ -210,7 +214,7 @@ class AcceptSocketService(ServiceThread):
             else:
                 self._present(peer)
 
-    def _watch(self, peer: PendingPeer, event: int) -> None:
+    def _watch(self, peer: PendingPeer[First], event: int) -> None:
         fd = peer.transport.fileno()
         if not peer.events:
             self._selector.register(fd, event, peer)
@@ -218,7 +222,7 @@ class AcceptSocketService(ServiceThread):
             self._selector.modify(fd, event, peer)
         peer.events = event
 
-    def _present(self, peer: PendingPeer) -> None:
+    def _present(self, peer: PendingPeer[First]) -> None:
         """The first report has arrived: admit the peer or refuse it."""
         self._leave(peer)
         first_report = peer.first_report
@@ -251,7 +255,7 @@ class AcceptSocketService(ServiceThread):
                 reason, what, limit = RefusalReason.NOT_PROVED, "no proof", f"{PROOF_MS} ms"
             self._refuse(peer, reason, f"{what} for {limit}")
 
-    def _patience_ends_ms(self, peer: PendingPeer) -> int:
+    def _patience_ends_ms(self, peer: PendingPeer[First]) -> int:
         return peer.since_ms + (self._housekeeping_ms if peer.is_known else PROOF_MS)
 
     def _sleep_ms(self) -> int:
@@ -260,12 +264,12 @@ class AcceptSocketService(ServiceThread):
             return _LONGEST_SLEEP_MS
         return min(max(ends - self._clock.monotonic_ms(), 0), _LONGEST_SLEEP_MS)
 
-    def _leave(self, peer: PendingPeer) -> None:
+    def _leave(self, peer: PendingPeer[First]) -> None:
         del self._lobby[peer]
         if peer.events:
             self._selector.unregister(peer.transport.fileno())
 
-    def _refuse(self, peer: PendingPeer, reason: RefusalReason, text: str) -> None:
+    def _refuse(self, peer: PendingPeer[First], reason: RefusalReason, text: str) -> None:
         self._leave(peer)
         self._refusals.refused(peer.remote, reason, text, at_the_door=True)
         peer.transport.close()

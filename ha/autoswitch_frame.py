@@ -28,6 +28,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from ha.epochs import MAX_ENTRIES, EpochList, EpochOrderError, epoch_list
 from ha.frame import MAX_FRAME_BODY
+from ha.refusals import RefusalReason
 
 _STATE: Final = Struct(">i")
 _SLAVE_HANDSHAKE: Final = Struct(">ihhq")
@@ -38,6 +39,8 @@ _TRANSFER: Final = Struct(">iiqiqq")
 assert (_SLAVE_HANDSHAKE.size, _REPORT.size, _EPOCH_ENTRY.size) == (16, 12, 12)
 assert (_MASTER_HANDSHAKE.size, _TRANSFER.size) == (20, 36)
 
+SLAVE_HANDSHAKE_SIZE: Final = _SLAVE_HANDSHAKE.size
+REPORT_SIZE: Final = _REPORT.size
 TRANSFER_HEADER_SIZE: Final = _TRANSFER.size
 MAX_TRANSFER_BODY: Final = MAX_FRAME_BODY + 12 - _TRANSFER.size
 """A Java slave's buffer of 4 MiB holds the header, too."""
@@ -60,6 +63,11 @@ class HAConnectionState(enum.IntEnum):
 class AutoSwitchFrameError(ValueError):
     """Bytes that no peer of this protocol sends; the message names the field and its value."""
 
+    def __init__(self, text: str, reason: RefusalReason = RefusalReason.BAD_FRAME) -> None:
+        """reason: what the end of the connection is counted as."""
+        super().__init__(text)
+        self.reason: Final = reason
+
 
 class SlaveHandshakeFrame(NamedTuple):
     """What a slave says first."""
@@ -70,6 +78,10 @@ class SlaveHandshakeFrame(NamedTuple):
     """With an empty log: begin at the master's newest file."""
     async_learner: bool = False
     """It never belongs into the SyncStateSet."""
+
+    def __str__(self) -> str:
+        """For people; it may be a stranger's word."""
+        return f"of broker {self.broker_id}"
 
 
 class ReportFrame(NamedTuple):
@@ -251,5 +263,6 @@ def _take_transfer(buffer: bytearray) -> tuple[TransferFrame, int] | None:
         raise AutoSwitchFrameError(f"confirm offset {confirm_offset}")
     if len(buffer) < head.size + size:
         return None
-    body = bytes(buffer[head.size : head.size + size])
+    with memoryview(buffer) as view:  # A slice of the buffer itself would be one more copy.
+        body = bytes(view[head.size : head.size + size])
     return TransferFrame(offset, epoch, start, confirm_offset, body), head.size + size

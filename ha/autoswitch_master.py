@@ -23,6 +23,7 @@ from ha.autoswitch_frame import (
     encode_master_handshake,
 )
 from ha.epochs import EpochEntry, EpochList, frame_label
+from ha.refusals import RefusalReason
 
 _NOTHING_SENT: Final = -1
 
@@ -76,6 +77,11 @@ class AutoSwitchMaster:
                 self._take_report(frame.max_offset, log)
                 yield frame
 
+    @property
+    def position(self) -> int | None:
+        """The next byte to send; None before the first report."""
+        return None if self._position == _NOTHING_SENT else self._position
+
     def _is_new(self, frame: SlaveHandshakeFrame) -> bool:
         if self.slave is None:
             self.slave = frame
@@ -95,7 +101,8 @@ class AutoSwitchMaster:
         if offset > limit:
             raise AutoSwitchFrameError(
                 f"a report of {offset}, beyond {limit}, the end of what this master "
-                f"{'has' if first else 'has sent'}"
+                f"{'has' if first else 'has sent'}",
+                RefusalReason.BEYOND_MAX if first else RefusalReason.BEYOND_SENT,
             )
         if first:
             self._position = self._start(offset, log)
@@ -117,12 +124,14 @@ class AutoSwitchMaster:
     def next_transfer(self, epochs: EpochList, log: LogBounds, now_ms: int) -> NextTransfer | None:
         """What to send now, which counts as sent; None: nothing is due. Raises EpochOrderError for
         a log whose epochs begin later than its bytes, AutoSwitchFrameError if they are deleted."""
-        if self.slave is None:
+        position = self._position
+        if position == _NOTHING_SENT:
+            # RocketMQ's slave reports five seconds after the handshake, and hangs up when a
+            # heartbeat names another offset than its own end before that.
             return None
         if self._sent_ms is None:
             self._sent_ms = now_ms
-        position = self._position
-        if position == _NOTHING_SENT or position >= log.end:
+        if position >= log.end:
             if now_ms - self._sent_ms < self._heartbeat_interval_ms:
                 return None
             return self._sent(position, 0, epochs, log, now_ms)
@@ -150,5 +159,6 @@ def _check_kept(offset: int, log: LogBounds) -> None:
     if offset < log.min_offset:
         raise AutoSwitchFrameError(
             f"the slave is at {offset}, the bytes from there to {log.min_offset} are deleted here; "
-            "it must start over as an empty one"
+            "it must start over as an empty one",
+            RefusalReason.BELOW_MIN,
         )

@@ -22,6 +22,7 @@ from ha.autoswitch_frame import (
     encode_report,
     encode_slave_handshake,
 )
+from ha.refusals import RefusalReason
 
 EMPTY: Final = 0
 """The end of an empty log, which begins wherever its master's does."""
@@ -72,7 +73,8 @@ class AutoSwitchSlave:
             raise AutoSwitchFrameError("bytes of the log before this slave has reported anything")
         if frame.offset != expected and expected != EMPTY:
             raise AutoSwitchFrameError(
-                f"a frame for offset {frame.offset}, where {expected} comes next"
+                f"a frame for offset {frame.offset}, where {expected} comes next",
+                RefusalReason.OFFSET_MISMATCH,
             )
         self._next_offset = frame.offset + len(frame.body)
 

@@ -25,6 +25,7 @@ from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.ha_observer import HaObserver
 from ha.ha_status import HaStatus
 from ha.handshake import OwnIdentity, SlaveHello
+from ha.last_bytes import wait_for_last_bytes
 from ha.master_hello import MasterHello
 from ha.other_processes import OtherProcesses
 from ha.refusal_log import RefusalLog
@@ -32,7 +33,7 @@ from ha.refusals import RefusalCounters
 from ha.replica_registry import ReplicaRegistry
 from ha.replica_verifier import ReplicaVerifier
 from ha.replication_lag import ReplicationLag
-from ha.slave_progress import ReplicaState, SlaveProgress
+from ha.reports import Reports
 from ha.transport import make_tls_context
 from ha.trusted_peers import TrustedPeers, describe_proof
 from ha.uncompared_end import UncomparedEnd, uncompared_path
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HOUR_MS: Final = 3_600_000
-_LAST_BYTES_MS: Final = 2_000
-"""How long an orderly stop waits for slaves in sync to hold everything."""
 _ASKING_MS: Final = 100
 """How long it waits for a service that waits for another process itself."""
 
@@ -161,6 +160,7 @@ class HAService:
             self._identity(server_side=True),
             self._refusal_log,
             self._connections.admit,
+            Reports,
             lambda: (self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]),
         )
 
@@ -237,29 +237,16 @@ class HAService:
         stopped = [self._accept.shutdown()]
         if self._client is not None:
             stopped.append(self._client.shutdown())
-        self._wait_for_last_bytes()
+        wait_for_last_bytes(
+            self.registry,
+            self._counters[MAX_PHY_OFFSET],
+            self._clock,
+            self._transfer.wait_for_running,
+        )
         stopped += [self._connections.close_all(), self._transfer.shutdown()]
         for service in asking:
             service.shutdown(_ASKING_MS)
         return all(stopped)
-
-    def _wait_for_last_bytes(self) -> None:
-        """An orderly stop leaves nothing behind: slaves in sync are waited for. One that is still
-        catching up would not get there in time."""
-        end = self._counters[MAX_PHY_OFFSET]
-        deadline_ms = self._clock.monotonic_ms() + _LAST_BYTES_MS
-        while late := self._slaves_in_sync_before(end):
-            if self._clock.monotonic_ms() >= deadline_ms:
-                names = ", ".join(f"{each.remote} at {each.ack_offset}" for each in late)
-                log.warning("stopping at %s, slaves lack acknowledgements: %s", end, names)
-                return
-            self._transfer.wait_for_running(5)
-
-    def _slaves_in_sync_before(self, end: int) -> list[SlaveProgress]:
-        live = self.registry.live()
-        return [
-            each for each in live if each.state is ReplicaState.in_sync and each.ack_offset < end
-        ]
 
     # -- commands ------------------------------------------------------------------------------
 

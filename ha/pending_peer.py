@@ -1,47 +1,64 @@
 """PendingPeer: one connection at the HA port, from accept to its first report.
 
 Owned by the accept thread; never blocks. The steps: TLS handshake if enabled; then the first 8
-bytes decide. A report (RocketMQ's protocol) is taken from a peer that needs no proof; MAGIC begins
-our handshake (handshake.py), whose proof makes the peer known, and the report follows that. Before
-it is known a peer is sent nothing but the master's hello. It knows no selector, no list of others
-and no log.
+bytes decide. RocketMQ's first message (a report; in controller mode a handshake) is taken from a
+peer that needs no proof; MAGIC begins our handshake (handshake.py), whose proof makes the peer
+known, and the first message follows that. Before it is known a peer is sent nothing but the
+master's hello. It knows no selector, no list of others and no log.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
 
-from ha.frame import REPORT
 from ha.handshake import MAGIC, HandshakeError, MasterHandshake, OwnIdentity, SlaveHello
 from ha.refusals import RefusalReason
-from ha.reports import DamagedReportError, Reports
+from ha.reports import DamagedReportError
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import TlsTransport, Transport
 
 PROOF_MS: Final = 5_000
 """How long a peer may take to prove itself."""
-assert len(MAGIC) == REPORT.size
+
+First = TypeVar("First")
+_FirstT_co = TypeVar("_FirstT_co", covariant=True)
 
 
-class PendingPeer:
+class MessageForm(Protocol[_FirstT_co]):
+    """How a peer's first message is read."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes, MAGIC's at least."""
+
+    def take(self, data: bytes) -> tuple[Sequence[_FirstT_co], bytes]:
+        """All whole messages in `data`, and the rest. Raises DamagedReportError, HandshakeError."""
+
+
+FormOf = Callable[[bytes | None], MessageForm[First]]
+"""By the key that the handshake made; None: there was none, or one of version 1."""
+
+
+class PendingPeer(Generic[First]):
     """See the module."""
 
     __slots__ = (
         "_bounds",
+        "_first",
+        "_form_of",
         "_handshake",
         "_own",
         "_received",
         "_shaken",
         "_unsent",
         "events",
-        "first_report",
+        "form",
         "ip",
         "is_known",
         "remote",
-        "reports",
         "since_ms",
         "transport",
     )
@@ -52,22 +69,23 @@ class PendingPeer:
         remote: str,
         own: OwnIdentity,
         bounds: Callable[[], tuple[int, int]],
+        form_of: FormOf[First],
         *,
         is_trusted: bool,
         now_ms: int,
     ) -> None:
         """remote: "ip:port". is_trusted: its address needs no proof. bounds: the log's min and
-        max phy offset now."""
+        max phy offset now. form_of: what a slave says first."""
         self.transport: Final = transport
         self.remote: Final = remote
         self.ip: Final = remote.rpartition(":")[0]
         self.since_ms: Final = now_ms
         self.is_known = is_trusted
         """It needs no proof, or has given it."""
-        self.reports = Reports(None)
-        """The form of its reports, the first one too."""
-        self.first_report = 0
-        """Once `advance` has returned 0."""
+        self._form_of = form_of
+        self.form = form_of(None)
+        """Of its messages, the first one too."""
+        self._first: First | None = None
         self.events = 0
         """For the owner: the events that the selector watches; 0 = not registered."""
         self._own = own
@@ -83,8 +101,14 @@ class PendingPeer:
         """What it said of itself, after a handshake: it takes the checked form of frames."""
         return None if self._handshake is None else self._handshake.slave
 
+    @property
+    def first_report(self) -> First:
+        """Its first message, once `advance` has returned 0."""
+        assert self._first is not None
+        return self._first
+
     def advance(self) -> int:
-        """Go on as far as it comes: the event that it waits for; 0: the first report is there.
+        """Go on as far as it comes: the event that it waits for; 0: the first message is there.
 
         Raises HandshakeError, OSError (ssl.SSLError is one).
         """
@@ -114,11 +138,12 @@ class PendingPeer:
 
     @property
     def _missing(self) -> int:
-        """How many bytes may be read: not one that belongs to later reports."""
+        """How many bytes may be read: not one that belongs to what comes later."""
         handshake = self._handshake
         if handshake is not None and handshake.missing:
             return handshake.missing
-        return self.reports.size - len(self._received)
+        undecided = handshake is None and len(self._received) < len(MAGIC)
+        return (len(MAGIC) if undecided else self.form.size) - len(self._received)
 
     def _take(self, data: bytes) -> None:
         handshake = self._handshake
@@ -126,15 +151,15 @@ class PendingPeer:
             self._unsent = handshake.receive(data)
             if handshake.slave is not None:
                 self.is_known = True
-                self.reports = Reports(handshake.slave.report_key)
+                self.form = self._form_of(handshake.slave.report_key)
             return
         self._received += data
-        if len(self._received) < self.reports.size:
-            return
         if handshake is None and self._received == MAGIC:
             self._received = b""
             self._handshake = MasterHandshake(self._own, self._bounds, must_prove=not self.is_known)
             self._handshake.receive(MAGIC)
+            return
+        if len(self._received) < self.form.size:
             return
         if not self.is_known:
             raise HandshakeError(
@@ -143,7 +168,7 @@ class PendingPeer:
                 "set it there, too, or name a Java slave's address in haTrustedAddresses",
             )
         try:
-            (self.first_report,), _ = self.reports.take(self._received)
+            (self._first,), _ = self.form.take(self._received)
         except DamagedReportError as error:
             raise HandshakeError(RefusalReason.BAD_CHECKSUM, str(error)) from error
 

@@ -10,8 +10,7 @@ Of what a client chooses (CHOSEN_BY_CLIENTS) a master stores any number, as Rock
 are usual is a reason to ask once more on a link without checksums, and none on a checked one.
 
 Fields that nothing can be compared with (flag, born address, keys and properties, the low bits of
-times) are not judged. Each rule is there twice, for columns of many records and for one; tests show
-that both say the same.
+times) are not judged. Each rule is there twice, for columns and for one; tests hold them equal.
 """
 
 from __future__ import annotations
@@ -107,11 +106,12 @@ class RecordExpectations:
         self._ahead_ms = 0
         """So far the master's clock was seen ahead of ours."""
 
-    def resume(self, phy_offset: int) -> None:
-        """The next record is that at `phy_offset`: forget all unless it follows the last one."""
+    def resume(self, phy_offset: int, *, of_other: bool = False) -> None:
+        """What comes next, of another master perhaps, is at `phy_offset`: forget what is over."""
+        if of_other or phy_offset != self._end:
+            self._store_host, self._timestamp = b"", 0
         if phy_offset != self._end:
             self._next.clear()
-            self._store_host, self._timestamp = b"", 0
             self._began = self._end = phy_offset
 
     def moved_to(self, phy_offset: int) -> None:

@@ -113,6 +113,10 @@ class RecordValidator:
         self._patience = _MANY
         expectations.resume(position)
 
+    def change_writer(self) -> None:
+        """The next record is another master's."""
+        self._expectations.resume(self.position, of_other=True)
+
     def check(self, file: memoryview, received: int) -> BadRecord | None:
         """Move `position` on over the whole good records before `received`.
 

@@ -57,6 +57,8 @@ class RefusalReason(enum.IntEnum):
     """Either side: a frame, a report or a hello was damaged on its way."""
     UNEXPECTED_RECORD = 19
     """Slave: a record that cannot be the next one, by its queue offset or another field."""
+    NOT_MASTER = 20
+    """In controller mode: who was asked for its log does not lead its group now."""
 
 
 class RefusalCounters:

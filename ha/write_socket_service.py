@@ -73,7 +73,7 @@ class WriteSocketService(ServiceThread):
         self._transport = transport
         self._progress = progress
         self._counters = source.page.counters
-        self._files = _SourceFiles(source)
+        self._files = SourceFiles(source)
         self._flow = flow
         self._clock = clock
         self._report_ceiling = report_ceiling
@@ -287,7 +287,7 @@ class WriteSocketService(ServiceThread):
         )
 
 
-class _SourceFiles:
+class SourceFiles:
     """The file that is being sent: its mapping, and its descriptor once sendfile needs it."""
 
     def __init__(self, source: LogSource) -> None:

@@ -51,7 +51,8 @@ def _check_queue(
         ):
             report.error(f"{path}: the unit of queue offset {unit.base} names no record of its own")
     last = units[-1].phy_offset if units else -1
-    missing = int(np.count_nonzero((queue_of == number) & (phy_offsets > last)))
+    expected = (phy_offsets > last) & (phy_offsets < walked.dispatched_offset)
+    missing = int(np.count_nonzero((queue_of == number) & expected))
     if missing:
         report.unfinished(f"{path}: the last {missing} records have no unit")
 

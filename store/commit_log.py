@@ -148,9 +148,7 @@ class CommitLog:
         writes_v2: bool = True,
     ) -> None:
         """place: the log's directory, or directories.
-
-        `on_publish` rings the bells; it is called after max_phy_offset has moved.
-
+        on_publish: rings the bells; it is called after max_phy_offset has moved.
         most_light_queues: maxLmqConsumeQueueNum; None: records have no places in light queues.
         room: asked before a queue is made; None: there is always room.
         writes_v2: autoMessageVersionOnTopicLen."""
@@ -201,11 +199,13 @@ class CommitLog:
             log.info("the first file is not ready yet; it will be opened with the first record")
 
     def close(self) -> None:
-        """Publish what is pending and release the file."""
+        """Publish what is pending, release the file, forget where queues end: for a next `open`."""
         self.commit()
         if self._file is not None:
             self._file.close()
-            self._file = None
+            self._file, self._file_start, self._file_end = None, 0, 0
+        for offsets in self._next_offsets.values():
+            offsets.clear()
 
     def _open(self, file_start: int) -> LogFile:
         return open_for_writing(self._directories, file_start, self._file_size, self._page)

@@ -9,6 +9,7 @@ Tested by tests/store/test_store_checker.py.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +55,9 @@ class WalkedLog:
     queue_offsets: list[int] = field(default_factory=list)
     lmq: dict[str, dict[int, int]] = field(default_factory=dict)
     """Queue offset by phy_offset of each light queue's records."""
+    dispatched_offset: int = sys.maxsize
+    """Records from there on have no units: a member of a group with a controller was closed before
+    they were confirmed."""
 
     def arrays(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
         """phy_offsets, sizes, queue_of, queue_offsets."""

@@ -259,7 +259,7 @@ class ConsumeQueueTable(StoredQueueTable[ConsumeQueue]):
                 self._published.publish(queue)
 
     def reserve_ends(self, states: QueueStates, log_end: int) -> None:
-        """The log, which ends at `log_end`, has damage that may hide the last records of a queue:
+        """The log, dispatched up to `log_end`, has damage that may hide a queue's last records:
         what an earlier stop knew of it counts. Raises DiskFullError, StoreError."""
         with self.lock:
             for queue in self:

@@ -32,7 +32,6 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     REPAIRED_RANGES,
     STORE_STATE,
-    SYNC_FLUSH_WANTED,
     StoreState,
     refuse_writes,
 )
@@ -42,8 +41,7 @@ from store.emergency_space import EmergencySpace
 from store.errors import DiskFullError, FlushFailedError
 from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
-from store.flush_real_time_service import FlushRealTimeService
-from store.group_commit_service import GroupCommitService
+from store.flush_services import build_flush
 from store.known_directories import KnownDirectories
 from store.log_damage import LogDamage
 from store.log_dispatch import LogDispatch
@@ -107,7 +105,6 @@ class DefaultMessageStore:
         self._clock = clock
         self._on_failure = self._noting(on_failure)
         self._count_timers = count_timers
-        self._flushes_at_once = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flags = RunningFlags(functools.partial(refuse_writes, page))
         self._emergency = EmergencySpace(
             config,
@@ -117,6 +114,7 @@ class DefaultMessageStore:
         )
         self._known = KnownDirectories(config.root, config.log_directories)
         self._progress = StoreProgress(config, page, bells)
+        self._role = self._progress.role
         self._derived = DerivedFiles(
             config, page, queue_table_fd, clock, self._progress.index_flushed
         )
@@ -194,14 +192,14 @@ class DefaultMessageStore:
         self._derived.close()
         self._progress.write_checkpoint()
         is_final = writer_has_stopped and all(results) and not failed
-        if is_final and self._config.is_slave:
+        if is_final and self._role.is_slave() and not self._role.is_controlled:
             cut_incomplete_record(self._config, self._page, self._derived)
-        behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
-        if is_final and behind == 0:
+        if is_final and self._services and self._dispatch.is_through:
             self._allocate.delete_unused_files()
             mark_clean_exit(self._config, self._page, self._derived)
             log.info("the store is closed at %s", self._counters[MAX_PHY_OFFSET])
         else:
+            behind = self._counters[MAX_PHY_OFFSET] - self._counters[DISPATCHED_OFFSET]
             log.warning("closed without a clean exit (%s bytes not dispatched)", behind)
         if writer_has_stopped:
             # Who finds it stopped recovers the log: beside a living writer that would cut records.
@@ -228,9 +226,13 @@ class DefaultMessageStore:
     def _build_services(self, flushed_from: int) -> None:
         """In start order; they stop in the reverse order."""
         self._flusher = self._build_flusher(flushed_from)
-        self._flush = self._build_flush()
-        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup)
-        pace = None if self._flushes_at_once else DispatchPace(self._page, self._clock)
+        self._flush = build_flush(
+            self._flusher, self._config, self._page, self._role, self._clock, self._on_failure
+        )
+        look = (lambda: self.log_start.begin_to_lead()) if self._role.is_controlled else None
+        self._sleeper = StoreSleeper(self._page, self._bell, self._flush.wakeup, look)
+        is_sync = self._config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        pace = None if is_sync else DispatchPace(self._page, self._clock)
         self._dispatch = self._build_dispatch(pace)
         reput = ReputMessageService(
             self._dispatch,
@@ -306,7 +308,13 @@ class DefaultMessageStore:
             self._compaction,
         )
         self.log_start = LogStart(
-            self._config, self._page, self._clock, self._allocate, self._flusher, self._dispatch
+            self._config,
+            self._page,
+            self._role,
+            self._clock,
+            self._allocate,
+            self._flusher,
+            self._dispatch,
         )
 
     def _followers(self) -> list[TimerMessageStore | CompactionStore]:
@@ -325,6 +333,7 @@ class DefaultMessageStore:
                 self._derived.new_source(),
                 find_topics,
                 lambda *place: self.rebuild.request(*place),
+                self._role,
             ),
             self._flags,
             self._clock,
@@ -336,7 +345,7 @@ class DefaultMessageStore:
         if not self._config.timer_wheel_enable:
             return []
         config, page = self._config, self._page
-        queue = TimerQueue(config, page, QueueTableReader(self._queue_table_fd))
+        queue = TimerQueue(config, page, QueueTableReader(self._queue_table_fd), self._role)
         ring = self._progress.ring_readers
         return [
             TimerMessageStore(
@@ -372,24 +381,13 @@ class DefaultMessageStore:
             publish=self._progress.publish_flushed,
         )
 
-    def _build_flush(self) -> FlushRealTimeService | GroupCommitService:
-        if self._flushes_at_once:
-            return GroupCommitService(
-                self._flusher,
-                lambda: self._counters[SYNC_FLUSH_WANTED],
-                on_failure=self._on_failure,
-            )
-        return FlushRealTimeService(
-            self._flusher, self._config, self._clock, on_failure=self._on_failure
-        )
-
     def _build_dispatch(self, pace: DispatchPace | None) -> LogDispatch:
         derived, ring_for_moves = self._derived, self._progress.ring_for_moves
         dispatch = LogDispatch(
             derived.source,
             derived.careful_dispatch(ring_for_moves),
             self._publish_dispatched,
-            is_slave=lambda: self._config.is_slave,
+            role=self._role,
             pace=pace,
             dispatch_few=derived.few_records(ring_for_moves).dispatch,
             fence_off=derived.damage.fence_off,
@@ -429,7 +427,7 @@ class DefaultMessageStore:
         """False for a slave without a file: its log starts where its master's does."""
         counters = self._counters
         return (
-            not self._config.is_slave
+            not self._role.is_slave()
             or counters[MAX_PHY_OFFSET] > 0
             or counters[ALLOCATED_END] > 0
             or bool(list_store_files(self._config.log_directories))

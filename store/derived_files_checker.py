@@ -131,9 +131,11 @@ class DerivedFilesChecker:
         """Every record of the queue from the first unit's on has a unit."""
         queue = self._log.queues.get((topic, queue_id), -2)
         mine = (self._queue_of == queue) & (self._phy_offsets >= first)
+        end = self._log.dispatched_offset
+        mine &= self._phy_offsets < end
         missing = int((self._queue_offsets[mine] >= last_unit).sum())
         light = self._log.lmq.get(topic, {})
-        missing += sum(phy >= first and at >= last_unit for phy, at in light.items())
+        missing += sum(first <= phy < end and at >= last_unit for phy, at in light.items())
         if missing:
             self._report.unfinished(f"{directory}: {missing} records have no unit")
 

@@ -7,6 +7,7 @@ CommitLog.FlushRealTimeService.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from ipc.clock import Clock
@@ -26,9 +27,12 @@ class FlushRealTimeService(ServiceThread):
         config: MessageStoreConfig,
         clock: Clock,
         *,
+        is_wanted: Callable[[], bool] = lambda: False,
         on_failure: FailureHandler | None = None,
     ) -> None:
+        """is_wanted: whether somebody waits for a flush; whoever begins to wait calls `wakeup`."""
         super().__init__("FlushRealTimeService", on_failure=on_failure)
+        self._is_wanted = is_wanted
         self._flusher = flusher
         self._clock = clock
         self._interval_ms = config.flush_interval_commit_log
@@ -38,18 +42,20 @@ class FlushRealTimeService(ServiceThread):
 
     def step(self) -> None:
         """Wait one interval, then flush if it is due."""
-        self.wait_for_running(self._interval_ms)
+        if not self._is_wanted():
+            self.wait_for_running(self._interval_ms)
         if not self.stopped:
             self.flush_if_due()
 
     def flush_if_due(self) -> bool:
-        """Flush when a file is full, enough pages wait, or the thorough interval is over."""
+        """Flush when a file is full, enough pages or somebody waits, or the thorough interval is
+        over."""
         now_ms = self._clock.monotonic_ms()
         thorough = now_ms >= self._last_thorough_ms + self._thorough_interval_ms
         if thorough:
             self._last_thorough_ms = now_ms
         enough = self._flusher.unflushed >= self._least_bytes
-        if thorough or enough or self._flusher.has_full_file:
+        if thorough or enough or self._flusher.has_full_file or self._is_wanted():
             return self._flusher.flush()
         return False
 

@@ -66,8 +66,8 @@ class LmqDispatch:
         return len(self._queues)
 
     def load(self, names: Iterable[str]) -> None:
-        """The light ones among `names` exist."""
-        self._queues.update(filter(is_lmq, names))
+        """The light ones among `names` exist, and no others."""
+        self._queues = set(filter(is_lmq, names))
 
     def made(self, topic: str) -> None:
         """A record of `topic` itself makes its queue."""

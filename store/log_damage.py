@@ -71,11 +71,14 @@ class LogDamage:
             if found != fence:
                 self.keeper.add(found)
 
-    def reserve(self) -> None:
-        """After a recovery's dispatch: no queue offset of a record inside of a fence is given to
-        another message. Raises StoreError."""
+    def reserve(self, dispatched: int) -> None:
+        """After a recovery's dispatch up to `dispatched`: no queue offset of a record inside of a
+        fence is given to another message. Raises StoreError.
+
+        What lies behind is left to the writer: its queues have records to come before it."""
         for fence in self.keeper.fences:
-            self._reserve(fence)
+            if fence.start < dispatched:
+                self._reserve(fence)
 
     def _with_queues(self, fence: Fence) -> Fence:
         """With all queues that are known to have records inside, whose units are blank now."""

@@ -17,11 +17,12 @@ from typing import Final
 
 from store.careful_dispatch import CarefulDispatch, Dispatcher
 from store.commit_log_reader import CommitLogReader
+from store.controller_mode import RoleNow
 from store.dispatch_pace import DispatchPace
 from store.errors import RecordDamagedError
 from store.record_arrays import RecordArrays, ScanEnd
 from store.record_properties import PropertyExtractor
-from store.record_search import contradicts_itself, find_published
+from store.record_search import contradicts_itself, find_published, is_within
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,9 @@ def dispatch_range(
 ) -> int:
     """Dispatch [start, end) of the log; returns the number of records. For recovery.
 
-    on_progress(phy_offset) is called after every chunk. fence_off: called for damage, which is
-    then stepped over; without it RecordDamagedError is raised.
+    A record that `end` lies within is left out. on_progress(phy_offset) is called after every
+    chunk. fence_off: called for damage, which is then stepped over; without it RecordDamagedError
+    is raised.
     """
     count = 0
     at = start
@@ -60,6 +62,8 @@ def dispatch_range(
         records, following = dispatch.dispatch(at, end, chunk_size)
         count += records.count
         if following == at:
+            if is_within(source, at, end):
+                break
             reason = records.reason or records.end.value
             if fence_off is None:
                 raise RecordDamagedError(
@@ -83,19 +87,21 @@ class LogDispatch:
         careful: CarefulDispatch,
         publish: Publish,
         *,
-        is_slave: Callable[[], bool],
+        role: RoleNow,
         chunk_size: int = DEFAULT_CHUNK_SIZE,
         pace: DispatchPace | None = None,
         dispatch_few: FewDispatcher = lambda start, end: None,
         fence_off: FenceOff | None = None,
     ) -> None:
-        """pace: hears of each chunk. dispatch_few: asked before a chunk is parsed as arrays for the
+        """role: up to where records may be dispatched, and whether they come in pieces. pace: hears
+        of each chunk. dispatch_few: asked before a chunk is parsed as arrays for the
         dispatchers. fence_off: called for damage; without it damage ends the service
         (RecordDamagedError)."""
         self._source = source
         self._careful = careful
         self._publish = publish
-        self._is_slave = is_slave
+        self._is_slave = role.is_slave
+        self._readable_end = role.readable_end
         self._chunk_size = chunk_size
         self._pace = pace
         self._dispatch_few = dispatch_few
@@ -107,15 +113,21 @@ class LogDispatch:
 
     @property
     def behind_bytes(self) -> int:
-        """Published bytes that are not dispatched yet."""
-        return max(self._source.max_phy_offset - self.reput_from_offset, 0)
+        """Bytes that may be dispatched and are not yet."""
+        return max(self._readable_end() - self.reput_from_offset, 0)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all records are dispatched that may be. Raises StoreError."""
+        at, end = self.reput_from_offset, self._readable_end()
+        return at >= end or is_within(self._source, at, end)
 
     def dispatch_once(self) -> bool:
         """Dispatch one chunk; False when nothing can be done now.
 
         Damage is fenced and stepped over. Raises StoreError.
         """
-        end = self._source.max_phy_offset
+        end = self._readable_end()
         start = self._start_offset()
         if start >= end:
             return False
@@ -150,8 +162,12 @@ class LogDispatch:
         return self.reput_from_offset
 
     def _step_over_damage(self, at: int, end: int, records: RecordArrays) -> bool:
-        """True when there was damage, which is fenced now. A slave waits for the rest of a record
-        that came in part, and for a whole record behind damage."""
+        """True when there was damage, which is fenced now. A record that may be read in part only
+        is waited for; a slave waits for the rest of one that came in part, too, and for a whole
+        record behind damage."""
+        if is_within(self._source, at, end):
+            return False
+        end = self._source.max_phy_offset
         fence_start = self._source.fences.next_start(at)
         is_incomplete = records.end is not ScanEnd.INVALID and fence_start > end
         if self._is_slave() and is_incomplete and not contradicts_itself(self._source, at, end):

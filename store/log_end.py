@@ -8,10 +8,11 @@ to life. It knows no records.
 from __future__ import annotations
 
 import logging
+import os
 
 from ipc.control_page import ControlPage
 from store.control_slots import ALLOCATED_END, APPEND_END, MAX_PHY_OFFSET
-from store.errors import StoreError, WrongFileSizeError
+from store.errors import FlushFailedError, StoreError, WrongFileSizeError
 from store.log_directories import LogDirectories
 from store.log_file import LogFile
 from store.mapped_file import file_name
@@ -53,3 +54,23 @@ def zero_unpublished(directories: LogDirectories, file_size: int, page: ControlP
                 low = max(start, at)
                 file.write(low - at, bytes(min(end, file.end_offset) - low))
     counters[APPEND_END] = start
+
+
+def sync_range(directories: LogDirectories, file_size: int, start: int, end: int) -> None:
+    """Have [start, end) on disk when this returns, whatever the flush service does. Any process.
+
+    Raises FlushFailedError: what the disk holds is unknown; the broker has to stop.
+    """
+    for at in range(start - start % file_size, end, file_size) if end > start else ():
+        path = directories.path_of(at)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise FlushFailedError(
+                f"{path}: fdatasync failed: {error.strerror or error}; what the disk holds is "
+                "unknown. The broker stops; check the disk (dmesg), then start it: it recovers"
+            ) from error

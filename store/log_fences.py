@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from conf.atomic_file import replace_file
 from store.errors import StoreError
+from store.log_directories import LogDirectories
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,20 @@ NO_FENCES: Final = LogFences()
 def fences_path(commit_log: Path) -> Path:
     """The file of the log in the directory `commit_log`."""
     return commit_log.with_name(f"{commit_log.name}-fences.json")
+
+
+def check_fences_place(directories: LogDirectories) -> None:
+    """Raises StoreError: another directory than the first has become the first, and what is
+    known of damage would be lost."""
+    wanted = fences_path(directories.first)
+    for directory in directories:
+        found = fences_path(directory)
+        if found.exists() and not wanted.exists():
+            raise StoreError(
+                f"{found} lists damage in the log and belongs next to the directory that "
+                f"storePathCommitLog names first: name that one first, or move it to {wanted} "
+                "(with -digests and -scrub.json)"
+            )
 
 
 def load_fences(path: Path) -> LogFences:

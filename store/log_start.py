@@ -14,7 +14,14 @@ from typing import Final
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from store.allocate_mapped_file_service import AllocateMappedFileService
-from store.control_slots import DISPATCHED_OFFSET, FLUSHED_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.control_slots import (
+    ALLOCATED_END,
+    DISPATCHED_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+)
+from store.controller_mode import RoleNow
 from store.errors import StoreError
 from store.log_dispatch import LogDispatch
 from store.log_flusher import LogFlusher
@@ -32,13 +39,14 @@ class LogStart:
         self,
         config: MessageStoreConfig,
         page: ControlPage,
+        role: RoleNow,
         clock: Clock,
         allocate: AllocateMappedFileService,
         flusher: LogFlusher,
         dispatch: LogDispatch,
     ) -> None:
         """The services that continue from the new offset."""
-        self._is_slave = config.is_slave
+        self._role = role
         self._file_size = config.mapped_file_size_commit_log
         self._counters = page.counters
         self._clock = clock
@@ -71,9 +79,16 @@ class LogStart:
         counters[MIN_PHY_OFFSET] = phy_offset
         log.info("the log starts at %s", phy_offset)
 
+    def begin_to_lead(self) -> None:
+        """The log of a broker that leads has a file, though it never had a byte. In controller
+        mode, by the dispatch thread, now and then."""
+        counters = self._counters
+        if not counters[ALLOCATED_END] and not self._role.is_slave():
+            self._allocate.begin_at(counters[MAX_PHY_OFFSET])
+
     def _check(self, phy_offset: int) -> None:
         low, end = self._counters[MIN_PHY_OFFSET], self._counters[MAX_PHY_OFFSET]
-        if not self._is_slave:
+        if not self._role.is_slave():
             raise StoreError(f"start at {phy_offset}: this is a master's log")
         if phy_offset % self._file_size:
             raise StoreError(

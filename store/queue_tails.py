@@ -15,11 +15,28 @@ from typing import Final
 
 import numpy as np
 
+from store.clean_exit import CleanExit
 from store.mapped_file import find_start_offset
-from store.stored_units import PRE_BLANK_SIZE
+from store.mapped_file_queue import MappedFileQueue
+from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
+from store.stored_units import CQ_UNIT_SIZE, PRE_BLANK_SIZE
 
 _STEP: Final = 400
 """Units of a read."""
+
+
+def known_end(
+    config: MessageStoreConfig, files: MappedFileQueue, clean_exit: CleanExit | None
+) -> int:
+    """Up to where the log went before somebody truncated a file of it; 0 while all are whole.
+    Raises OSError."""
+    if not files.completed:
+        return 0
+    low, high, size = files.min_offset or 0, files.end_offset, files.file_size
+    if clean_exit is not None and clean_exit.file_size == size:
+        low = max(low, min(clean_exit.max_phy_offset, high))
+    low = find_record_end(config.consume_queue_path, CQ_UNIT_SIZE, low, high, size)
+    return find_record_end(config.batch_consume_queue_path, BATCH_UNIT_SIZE, low, high, size)
 
 
 def find_record_end(root: Path, unit_size: int, low: int, high: int, largest: int) -> int:

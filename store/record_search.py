@@ -111,6 +111,22 @@ def _parts_are_wrong(view: memoryview, topic_at: int, record_end: int, there: in
     return bool(size < 0 or properties_at + size != record_end)
 
 
+def is_within(source: CommitLogReader, phy_offset: int, end: int) -> bool:
+    """Whether what begins at `phy_offset` is whole and ends behind `end`, where the reader stops:
+    `end` lies within it. Raises StoreError."""
+    published = source.max_phy_offset
+    view = source.view_of_file(phy_offset) if end < published else None
+    if view is None or source.fences.find(phy_offset) is not None:
+        return False
+    size, position = source.file_size, phy_offset % source.file_size
+    with view:
+        limit = min(size, published - phy_offset + position)
+        found = check_record(view, position, limit, phy_offset, check_crc=False)
+        if found.kind is RecordKind.BLANK:
+            return end < phy_offset - position + size <= published
+        return found.kind is RecordKind.MESSAGE and phy_offset + found.size > end
+
+
 def find_in_view(
     view: memoryview,
     position: int,

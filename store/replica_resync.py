@@ -36,7 +36,7 @@ from store.clean_exit import remove_clean_exit
 from store.cut_backup import Beat, backup_of, copy_from, make_directory
 from store.errors import StoreError
 from store.known_directories import KnownDirectories
-from store.log_fences import fences_path
+from store.log_fences import fences_path, load_fences
 from store.mapped_file import MappedFile, sync_directory, zero_range
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import (
@@ -198,7 +198,7 @@ def _find_objection(config: MessageStoreConfig, offset: int) -> str | None:
     if last is None:
         return f"{offset}: the file before it is missing or shorter than {size} bytes"
     try:
-        found = _last_record(last, offset, size)
+        found = _last_record(config, last, offset)
     except StoreError as error:
         return str(error)
     return f"{offset} is not the end of a record" if found is None else None
@@ -210,12 +210,19 @@ def _last_kept(files: list[StoreFile], offset: int, size: int) -> StoreFile | No
     return next((f for f in files if f.start_offset == start and f.size == size), None)
 
 
-def _last_record(file: StoreFile, offset: int, size: int) -> int | None:
-    """Position of the last record that stays; -1 when the file holds a blank only; None when
-    `offset` is not where a record, or the file, ends. Raises StoreError."""
-    end = offset - file.start_offset
+def _last_record(config: MessageStoreConfig, file: StoreFile, offset: int) -> int | None:
+    """Position of the last record that stays; -1 when there is none behind a fence or in the file,
+    but a blank perhaps; None when `offset` is not where a record, a fence or the file ends. Raises
+    StoreError."""
+    size, end = config.mapped_file_size_commit_log, offset - file.start_offset
+    fences = load_fences(fences_path(config.commit_log_path)).within(file.start_offset, offset + 1)
+    if (inside := fences.find(offset)) is not None and inside.start < offset:
+        return None
+    low = max([0, *(fence.end - file.start_offset for fence in fences if fence.end <= offset)])
     with MappedFile.open(file.path, file.start_offset) as mapped, mapped.view(0, end) as view:
-        at, stopped = walk_records(view)
+        with view[low:] as behind:
+            at, stopped = walk_records(behind)
+        at, stopped = at + low, stopped + low
         if stopped < end and not (end == size and _is_blank(view, stopped, file, size)):
             return None
         if not len(at):
@@ -253,7 +260,7 @@ def _truncate(config: MessageStoreConfig, request: ResyncRequest, beat: Beat) ->
         sync_directory(place)
     zero_range(kept.path, offset - kept.start_offset, kept.size)
     time_ms = _last_time_ms(config, kept, offset)
-    _turn_back_checkpoint(config.checkpoint_path, time_ms)
+    _turn_back_checkpoint(config.checkpoint_path, offset, time_ms)
     _turn_back_timers(config.timer_checkpoint_path, time_ms)
     return list(targets)
 
@@ -268,22 +275,18 @@ def _backup_beside(file: StoreFile, request: ResyncRequest) -> Path:
 
 def _last_time_ms(config: MessageStoreConfig, kept: StoreFile, offset: int) -> int:
     """When the last record that stays was stored; 0: no such record."""
-    last = _last_record(kept, offset, config.mapped_file_size_commit_log)
+    last = _last_record(config, kept, offset)
     if last is None or last < 0:
         return 0
     with MappedFile.open(kept.path, kept.start_offset) as mapped, mapped.view() as view:
         return max(0, read_store_timestamp(view, last))
 
 
-def _turn_back_checkpoint(path: Path, time_ms: int) -> None:
-    """The records that come in place of those cut off may be older than what the checkpoint says
-    to be on disk: it must not say so of them."""
+def _turn_back_checkpoint(path: Path, offset: int, time_ms: int) -> None:
     if not path.exists():
         return
     checkpoint = StoreCheckpoint.load(path)
-    checkpoint.physic_msg_timestamp = min(checkpoint.physic_msg_timestamp, time_ms)
-    checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, time_ms)
-    checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, time_ms)
+    checkpoint.end_at(offset, time_ms)
     checkpoint.flush()
 
 

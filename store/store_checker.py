@@ -13,6 +13,7 @@ from typing import Final
 
 from store.batch_queues_checker import check_batch_queues
 from store.check_report import CheckReport
+from store.clean_exit import read_clean_exit
 from store.commit_log_checker import WalkedLog, check_commit_log
 from store.derived_files_checker import DerivedFilesChecker
 from store.errors import StoreError
@@ -41,6 +42,9 @@ def check_store(
             raise StoreError(f"{root}: not a store directory, {path} is missing")
     report = CheckReport(str(root), unclean=(root / "abort").exists())
     walked = check_commit_log(directories, report)
+    word = None if report.unclean else read_clean_exit(root / "clean.exit")
+    if word is not None and word.max_phy_offset == walked.end_offset:
+        walked.dispatched_offset = word.dispatched_offset
     derived = DerivedFilesChecker(walked, report)
     batch_queues = check_batch_queues(root / "batchconsumequeue", walked, report)
     derived.check_consume_queues(root / "consumequeue", batch_queues)

@@ -9,8 +9,10 @@ Corresponds to RocketMQ's StoreCheckpoint.
     8       8     logicsMsgTimestamp: consumequeue
     16      8     indexMsgTimestamp: index
     24      8     masterFlushedOffset (5.x): bytes, what a slave was told (906, 908)
-    32      8     confirmPhyOffset (5.x; kept as found)
-    40      4056  zero
+    32      8     confirmPhyOffset (5.x): bytes, controller mode's confirm offset; else as found
+    40      8     logicsPhysicalOffset (5.5): bytes, up to there the consume queues are on disk;
+                  kept as found, but not beyond the end of a log that was cut
+    48      4048  zero
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ log = logging.getLogger(__name__)
 CHECKPOINT_SIZE: Final = 4096
 TIMESTAMPS: Final = Struct(">qqq")
 assert TIMESTAMPS.size == 24
-_OFFSET: Final = Struct(">q")
-_KNOWN_SIZE: Final = TIMESTAMPS.size + _OFFSET.size
+_OFFSETS: Final = Struct(">qqq")
+_KNOWN_SIZE: Final = TIMESTAMPS.size + _OFFSETS.size
+assert _KNOWN_SIZE == 48
 _SAFETY_MS: Final = 3000
 
 
 class StoreCheckpoint:
-    """The three timestamps, masterFlushedOffset, and the rest of the file as it was found."""
+    """The three timestamps, the offsets, and the rest of the file as it was found."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,6 +47,8 @@ class StoreCheckpoint:
         self.logics_msg_timestamp = 0
         self.index_msg_timestamp = 0
         self.master_flushed_offset = 0
+        self.confirm_offset = 0
+        self.logics_physical_offset = 0
         self._rest = bytes(CHECKPOINT_SIZE - _KNOWN_SIZE)
         self._lock = threading.Lock()
 
@@ -72,8 +77,18 @@ class StoreCheckpoint:
             log.warning("%s: negative timestamps %s; ignored", self.path, times)
             return
         self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
-        self.master_flushed_offset = max(0, _OFFSET.unpack_from(raw, TIMESTAMPS.size)[0])
+        offsets = (max(0, offset) for offset in _OFFSETS.unpack_from(raw, TIMESTAMPS.size))
+        self.master_flushed_offset, self.confirm_offset, self.logics_physical_offset = offsets
         self._rest = raw[_KNOWN_SIZE:]
+
+    def end_at(self, phy_offset: int, time_ms: int) -> None:
+        """The log is cut at `phy_offset`, behind a record of `time_ms`: what comes in place of what
+        is cut off may be older than what is said to be on disk, and is not confirmed yet."""
+        self.physic_msg_timestamp = min(self.physic_msg_timestamp, time_ms)
+        self.logics_msg_timestamp = min(self.logics_msg_timestamp, time_ms)
+        self.index_msg_timestamp = min(self.index_msg_timestamp, time_ms)
+        self.confirm_offset = min(self.confirm_offset, phy_offset)
+        self.logics_physical_offset = min(self.logics_physical_offset, phy_offset)
 
     def min_timestamp(self, *, with_index: bool = False) -> int:
         """Records stored before this ms are on disk in log, queue and, if asked, index."""
@@ -109,4 +124,5 @@ class StoreCheckpoint:
 
     def _encode(self) -> bytes:
         times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
-        return TIMESTAMPS.pack(*times) + _OFFSET.pack(self.master_flushed_offset) + self._rest
+        offsets = (self.master_flushed_offset, self.confirm_offset, self.logics_physical_offset)
+        return TIMESTAMPS.pack(*times) + _OFFSETS.pack(*offsets) + self._rest

@@ -38,16 +38,16 @@ from store.control_slots import (
     STORE_TIMESTAMP,
     StoreState,
 )
+from store.controller_mode import RoleNow
 from store.derived_files import DerivedFiles
-from store.errors import StoreError
 from store.known_directories import KnownDirectories
 from store.log_dispatch import dispatch_range
-from store.log_fences import NO_FENCES, LogFences, fences_path
+from store.log_fences import NO_FENCES, LogFences, check_fences_place
 from store.mapped_file import make_directory
 from store.mapped_file_queue import MappedFileQueue
-from store.message_store_config import BATCH_UNIT_SIZE, MessageStoreConfig
+from store.message_store_config import MessageStoreConfig
 from store.queue_states import QueueStates, StatesCount, load_queue_states
-from store.queue_tails import find_record_end
+from store.queue_tails import known_end
 from store.recovery import LogClues, RecoveryMode, RecoveryResult, recover_commit_log
 from store.replica_resync import perform_request
 from store.resync_request import REQUEST_NAME
@@ -84,6 +84,7 @@ class StoreOpening:
         self._queues = derived.queues
         self._batch_queues = derived.batch_queues
         self._progress = progress
+        self._role = progress.role
         self._clock = clock
         self._states = QueueStates()
         """Of the last clean stop."""
@@ -108,7 +109,7 @@ class StoreOpening:
                 repair.rewrite_files()
             perform_request(self._config, self._beat)
             known.check()
-            _check_fences_place(self._config)
+            check_fences_place(self._config.log_directories)
         self._config.log_directories.make()
         make_directory(self._config.consume_queue_path)
         self._progress.load_checkpoint(rejoins=rejoins)
@@ -141,8 +142,8 @@ class StoreOpening:
                 now_ms=self._clock.now_ms(),
                 clean_exit=clean_exit,
                 fences=fences,
-                is_replica=config.is_slave,
-                known_end=_known_end(config, files, clean_exit),
+                is_replica=_counts_as_replica(self._role, clean_exit),
+                known_end=known_end(config, files, clean_exit),
             ),
             check_crc=config.check_crc_on_recover,
             index_safe=config.message_index_enable and config.message_index_safe,
@@ -176,6 +177,7 @@ class StoreOpening:
             self._batch_queues.write_again(units_from)
         index_is_whole = not lost_pages and repair.failure is None
         self._load_index(found.max_phy_offset, exited_ok=index_is_whole)
+        end = _begin_role(self._role, self._progress, self._derived)
         start = self._dispatch_start(found, crashed=crashed)
         if clean_exit is not None and found.trusted and _lacks_some(clean_exit, self._derived):
             start = found.min_phy_offset
@@ -184,10 +186,10 @@ class StoreOpening:
         self._dispatch_again(self._queues.take_doubtful(), start)
         self._batch_queues.dispatch_doubtful(start, found.min_phy_offset)
         self._batch_queues.convert(start)
-        self._dispatch_rest(start, found.max_phy_offset)
-        self._derived.damage.reserve()
+        dispatched = self._dispatch_rest(start, end)
+        self._derived.damage.reserve(dispatched)
         if found.fences:
-            self._queues.reserve_ends(self._states, found.max_phy_offset)
+            self._queues.reserve_ends(self._states, dispatched)
         self._fill_blanks(fences, found)
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
@@ -395,26 +397,35 @@ class StoreOpening:
             fence_off=self._derived.damage.fence_off,
         )
 
-    def _dispatch_rest(self, start: int, end: int) -> None:
+    def _dispatch_rest(self, start: int, end: int) -> int:
+        """Up to where all is dispatched: `end`, or the start of the record that it lies within."""
         report = self._report_progress("dispatch")
+        reached = start
+
+        def note(at: int) -> None:
+            nonlocal reached
+            reached = at
+            report(at - start, end - start)
+
         count = dispatch_range(
             self._derived.source,
             start,
             end,
             self._derived.extractor,
             self._derived.dispatchers(),
-            lambda at: report(at - start, end - start),
+            note,
             fence_off=self._derived.damage.fence_off,
         )
         if count:
             log.info("dispatched %s records from %s to %s again", count, start, end)
         if start > self._counters[MIN_PHY_OFFSET]:
-            self._dispatch_again(self._queues.empty_late_starters(), end)
+            self._dispatch_again(self._queues.empty_late_starters(), reached)
             if self._counters[STORE_STATE] != StoreState.READY:
                 low = self._counters[MIN_PHY_OFFSET]
-                self._batch_queues.mend_gaps(end, low, self._derived.source.fences)
+                self._batch_queues.mend_gaps(reached, low, self._derived.source.fences)
         self._derived.publish_queues()
-        self._counters[DISPATCHED_OFFSET] = end
+        self._counters[DISPATCHED_OFFSET] = reached
+        return reached
 
     def _report_progress(self, what: str) -> Callable[[int, int], None]:
         """A progress callback: beats, and a log line at most every second."""
@@ -431,31 +442,21 @@ class StoreOpening:
         return report
 
 
-def _known_end(
-    config: MessageStoreConfig, files: MappedFileQueue, clean_exit: CleanExit | None
-) -> int:
-    """Up to where the log went before somebody truncated a file; 0 while all are whole."""
-    if not files.completed:
-        return 0
-    low, high, size = files.min_offset or 0, files.end_offset, files.file_size
-    if clean_exit is not None and clean_exit.file_size == size:
-        low = max(low, min(clean_exit.max_phy_offset, high))
-    low = find_record_end(config.consume_queue_path, CQ_UNIT_SIZE, low, high, size)
-    return find_record_end(config.batch_consume_queue_path, BATCH_UNIT_SIZE, low, high, size)
+def _counts_as_replica(role: RoleNow, clean_exit: CleanExit | None) -> bool:
+    """Whether what is missing at the log's end comes from a master. In controller mode nobody knows
+    yet who will be one, but a log that was closed was whole: what it lacks is damage, and others
+    have nothing to put in its place."""
+    return role.is_slave() and not (role.is_controlled and clean_exit is not None)
 
 
-def _check_fences_place(config: MessageStoreConfig) -> None:
-    """Raises StoreError: another directory than the first has become the first, and what is
-    known of damage would be lost."""
-    wanted = fences_path(config.commit_log_path)
-    for directory in config.log_directories:
-        found = fences_path(directory)
-        if found.exists() and not wanted.exists():
-            raise StoreError(
-                f"{found} lists damage in the log and belongs next to the directory that "
-                f"storePathCommitLog names first: name that one first, or move it to {wanted} "
-                "(with -digests and -scrub.json)"
-            )
+def _begin_role(role: RoleNow, progress: StoreProgress, derived: DerivedFiles) -> int:
+    """Up to where the log is dispatched now. What the check point says of a log that has lost its
+    end would hold for other records soon. Raises DiskFullError, FlushFailedError."""
+    stored = progress.checkpoint.confirm_offset
+    end = role.begin(stored, derived.source.min_phy_offset, derived.max_phy_offset())
+    if role.is_controlled and end < stored:
+        progress.write_checkpoint()
+    return end
 
 
 def _flushed_with_units(repair: CacheRepair, found: RecoveryResult) -> int | None:

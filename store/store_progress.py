@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ipc.bell import Bell
 from ipc.control_page import ControlPage, ProcessIndex
@@ -21,6 +22,7 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     STORE_TIMESTAMP,
 )
+from store.controller_mode import FixedRole, RoleNow
 from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.store_checkpoint import StoreCheckpoint
@@ -30,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoreBells:
-    """What wakes process `store`, and whom it wakes."""
+    """What wakes process `store`, whom it wakes, and for whom it works."""
 
     own: Bell
     ring_readers: Callable[[], None]
@@ -38,7 +40,10 @@ class StoreBells:
     ring_for_moves: Callable[[], None] | None = None
     """Who waits for queues to move; None: the same."""
     ring_replicator: Callable[[], None] = lambda: None
-    """On a slave, whose log is written by process `ha`: when something was flushed or allocated."""
+    """On a slave, whose log is written by process `ha`: when something was flushed or allocated, or
+    old files went."""
+    role: RoleNow | None = None
+    """For whom it works: master, slave, or what changes; None: as the settings say, for life."""
 
 
 class StoreProgress:
@@ -53,6 +58,7 @@ class StoreProgress:
         self._config = config
         self._page = page
         self._counters = page.counters
+        self.role: Final = bells.role or FixedRole(page, is_slave=config.is_slave)
         self.ring_for_moves = bells.ring_for_moves or bells.ring_readers
         self._ring_replicator = bells.ring_replicator
         self.ring_readers = bells.ring_readers
@@ -68,9 +74,11 @@ class StoreProgress:
             self._counters[MASTER_FLUSHED_OFFSET] = self.checkpoint.master_flushed_offset
 
     def write_checkpoint(self) -> None:
-        """Write the checkpoint file, with what `remoting` was told. Raises DiskFullError,
-        FlushFailedError, OSError."""
+        """Write the checkpoint file, with what `remoting` was told and what is confirmed. Raises
+        DiskFullError, FlushFailedError, OSError."""
         self.checkpoint.master_flushed_offset = self._counters[MASTER_FLUSHED_OFFSET]
+        if (confirmed := self.role.confirm_offset()) is not None:
+            self.checkpoint.confirm_offset = confirmed
         self.checkpoint.flush()
 
     # -- the log -------------------------------------------------------------------------------
@@ -90,12 +98,13 @@ class StoreProgress:
     def publish_min_offset(self, phy_offset: int) -> None:
         """The log was deleted up to `phy_offset`."""
         self._counters[MIN_PHY_OFFSET] = phy_offset
+        self._ring_replicator()
 
     def flushable_timestamp(self) -> int:
         """Store timestamp (ms) of the newest record that the next flush brings to disk. A slave's
         writer knows no records: there it is the newest dispatched one, or what was on disk before.
         """
-        if self._config.is_slave:
+        if self.role.is_slave():
             return max(self.dispatched_timestamp, self.checkpoint.physic_msg_timestamp)
         return self._counters[STORE_TIMESTAMP]
 

@@ -16,10 +16,18 @@ class StoreSleeper:
     """The dispatch thread's sleep: on the store's bell. Its waking also wakes the group commit,
     since the same ring says that somebody waits for a flush."""
 
-    def __init__(self, page: ControlPage, bell: Bell, wake_flush: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        page: ControlPage,
+        bell: Bell,
+        wake_flush: Callable[[], None],
+        look: Callable[[], None] | None = None,
+    ) -> None:
+        """look: called after each sleep; something has changed, perhaps."""
         self._page = page
         self._bell = bell
         self._wake_flush = wake_flush
+        self._look = look
 
     def announce_sleep(self) -> None:
         """Announce a sleep; each turn of the dispatch thread is a beat."""
@@ -34,6 +42,8 @@ class StoreSleeper:
         """Until rung, or the time is over."""
         self._bell.wait(timeout_ms)
         self.look_for_flush()
+        if self._look is not None:
+            self._look()
 
     def ring(self) -> None:
         """End the sleep, from another thread of this process."""

@@ -36,11 +36,16 @@ _COUNTED: Final = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 
 
 def rebuild_topic_queue_table(
-    commit_log: CommitLog, page: ControlPage, table: QueueTableReader, reader: CommitLogReader
+    commit_log: CommitLog,
+    page: ControlPage,
+    table: QueueTableReader,
+    reader: CommitLogReader,
+    found: dict[str, int] | None = None,
 ) -> int:
     """Set the next offset of every queue in `commit_log`; returns the records walked.
 
-    Raises RecordDamagedError: published bytes are no record.
+    found: gets the topics of those records, each with its highest queue id plus one. Raises
+    RecordDamagedError: published bytes are no record.
     """
     start = page.counters[DISPATCHED_OFFSET]
     end = page.counters[MAX_PHY_OFFSET]
@@ -55,6 +60,8 @@ def rebuild_topic_queue_table(
         with guard.of(record.phy_offset):
             _raise_offset(commit_log, record)
         walked += 1
+        if found is not None:
+            found[record.topic] = max(found.get(record.topic, 0), record.queue_id + 1)
     return walked
 
 

@@ -99,8 +99,8 @@ WINGS: dict[str, set[str]] = {
     },
     "container": {"broker_startup", "settings", "supervisor"},
     "processes": {
-        *("broker_controller", "container", "metrics", "out", "settings", "slave", "supervisor"),
-        *("topic", "wiring"),
+        *("acl", "auth", "broker_controller", "container", "failover", "metrics", "out"),
+        *("settings", "slave", "supervisor", "topic", "wiring"),
     },
 }
 """The wings of `broker` and whom they may import (docs/ARCHITECTURE.md), lowest first. What lies at
@@ -216,7 +216,7 @@ MANY_METHODS = {
     "store.compaction.partition_log.PartitionLog": 24,
     "store.consume_queue_files.ConsumeQueueFiles": 23,
     "store.consume_queue_table.ConsumeQueueTable": 27,
-    "store.default_message_store.DefaultMessageStore": 22,
+    "store.default_message_store.DefaultMessageStore": 21,
     "store.index_file.IndexFile": 25,
     "store.mapped_file_queue.MappedFileQueue": 22,
     "store.timer.timer_message_store.TimerMessageStore": 26,

@@ -68,9 +68,9 @@ ROOMS: Final = (
 )
 OTHERS_NAMES: Final = {
     "RocketMQ": {
-        *("AclClientRPCHook", "ConsumeConcurrentlyStatus", "DecodeMessageId", "DefaultMQProducer"),
-        *("DefaultAuthenticationProvider", "DefaultAuthorizationProvider", "DefaultMQPushConsumer"),
-        *("DefaultHeartBeatSyncerTopic", "GroupName", "MessageListenerConcurrently", "MsgId"),
+        *("AclClientRPCHook", "DecodeMessageId"),
+        *("DefaultAuthenticationProvider", "DefaultAuthorizationProvider"),
+        *("DefaultHeartBeatSyncerTopic", "GroupName", "MsgId"),
         *("MessageSelector", "MultiPathMappedFileQueue", "RemotingSerializable", "RocketMQ"),
         *("SplitBatchProducer", "StatefulAuthenticationStrategy", "StatefulAuthorizationStrategy"),
         *("StatelessAuthenticationStrategy", "StatelessAuthorizationStrategy", "TagA"),

@@ -18,6 +18,7 @@ COMPILED_MODULES: Final = (
     "broker.append.append_queue",
     "broker.append.diverted_messages",
     "broker.append.durability_waiters",
+    "broker.append.role_append_queues",
     "broker.append.send_properties",
     "broker.filter.selector_verdicts",
     "broker.metrics.hot_path_stats",

@@ -1,11 +1,11 @@
-"""AdminModeProcessor: requests about modes that this broker does not have (354, 355, 1007, 1008,
-200056).
+"""AdminModeProcessor: requests about modes of a broker (354, 355, 1007, 1008, 200056).
 
 Runs in the `admin` pool, stateless. A 5.3.3 broker takes these codes in every mode: RocksDB for
 consumequeues (354) and tables (355), the epochs and roles of a controller (1007, 1008), pop's state
-in RocksDB (200056). This one answers what that broker answers with its default settings, word for
-word (tests/golden/default-modes-5.3.3.json). Nothing is exported, checked, moved or changed.
-Follows AdminBrokerProcessor of 5.3.3.
+in RocksDB (200056). There is no RocksDB here; in controller mode process `ha` answers for the
+epochs, and hears of roles. Otherwise this one answers what that broker answers with its default
+settings, word for word (tests/golden/default-modes-5.3.3.json). Nothing is exported, checked, moved
+or changed. Follows AdminBrokerProcessor of 5.3.3.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from broker.admin.admin_ha_processor import HA_TIMEOUT_MS
 from broker.processor.table_processor import TableProcessor
+from ipc.command_channel import CommandClient, CommandError
+from remoting.body.controller import EpochEntryCache
 from remoting.body.sync_state_set import SyncStateSet
 from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
@@ -36,7 +39,9 @@ _CONFIG_TYPES: Final = frozenset({"topics", "subscriptiongroups", "consumeroffse
 class AdminModeProcessor(TableProcessor):
     """See the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, ha: CommandClient | None = None) -> None:
+        """ha: in controller mode, who knows the epochs."""
+        self._ha = ha
         super().__init__(
             {
                 RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: self.check_rocksdb_cq_write_progress,
@@ -72,19 +77,31 @@ class AdminModeProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS, "export done.")
 
     def get_broker_epoch_cache(
-        self, _connection: ConnectionLike, _request: RemotingCommand
+        self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """1007. Raises RequestError: there are no epochs without a controller."""
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+        if self._ha is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+        try:
+            found = self._ha.call("epoch_cache", HA_TIMEOUT_MS)
+        except CommandError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"cannot get the epochs from process ha: {error}"
+            ) from error
+        body = EpochEntryCache.from_json(found).to_json_bytes()
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     def notify_broker_role_changed(
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """1008: taken, and no role changes without a controller. Raises RequestError for a body
-        that cannot be read."""
+        """1008: moves no role, whoever sent it; in controller mode the member asks the controllers'
+        leader. Raises RequestError for a body that cannot be read."""
         header = decode_header(NotifyBrokerRoleChangedRequestHeader, request.ext_fields)
         if request.body:
             SyncStateSet.from_request(request.body)
+        if self._ha is not None:
+            self._pass_on(self._ha, connection.remote_address, request)
+            return request.response(ResponseCode.SUCCESS)
         log.warning(
             "role change (master %s at %s, epoch %s) sent by %s: ignored, there is no controller "
             "mode here; an operator changes roles (docs/replication.md)",
@@ -94,6 +111,14 @@ class AdminModeProcessor(TableProcessor):
             connection.remote_address,
         )
         return request.response(ResponseCode.SUCCESS)
+
+    def _pass_on(self, ha: CommandClient, remote: str, request: RemotingCommand) -> None:
+        """What is lost here the member hears by itself, within syncBrokerMetadataPeriod."""
+        fields, body = dict(request.ext_fields), request.body.decode(errors="replace")
+        try:
+            ha.call("role_notified", HA_TIMEOUT_MS, ext_fields=fields, body=body, remote=remote)
+        except CommandError as error:
+            log.warning("role change sent by %s: not passed on: %s", remote, error)
 
     def pop_rollback(
         self, _connection: ConnectionLike, request: RemotingCommand

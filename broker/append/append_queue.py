@@ -118,6 +118,12 @@ class AppendQueue:
         self.blocked: Final[dict[str, Refusal]] = {}
         """Topics that take no append while their queues are deleted, and what they are answered."""
 
+    @property
+    def role_refusal(self) -> Refusal | None:
+        """Why this broker's role lets it store nothing now. None: it may, or its role is for life
+        and those who ask know it."""
+        return None
+
     def find_refusal(self, topic: str) -> Refusal | None:
         """Why no record may be stored in `topic` now, whoever makes it: the one rule of the broker
         for that. None: it may, perhaps once the next file is there."""
@@ -130,6 +136,11 @@ class AppendQueue:
         if not self._log.writable:
             return ResponseCode.SERVICE_NOT_AVAILABLE, self._why_not_writable()
         return None
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether anything at all may be stored now: for services that would only be refused."""
+        return self._find_refusal_of_all() is None
 
     def is_open(self) -> bool:
         """`may_store` for the hot loops of sends, which know no topic that is blocked."""

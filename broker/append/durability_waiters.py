@@ -176,6 +176,18 @@ class DurabilityWaiters:
         self._count(request, code, now_ns - since_ns, acked_ns - since_ns, count)
         return waiting - len(queue)
 
+    def give_up(self, now_ns: int) -> int:
+        """Answer at once all that wait: this broker leads no more. What they stored may survive or
+        not; that is what a replica's timeout says. Returns their number."""
+        queue, count = self._queue, len(self._queue)
+        while queue:
+            _, _, _, _, answer, came_ns, request_code = queue.popleft()
+            answer(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+            self._count(request_code, ResponseCode.FLUSH_SLAVE_TIMEOUT, now_ns - came_ns, 0, 1)
+        if self._acks is not None:
+            self._acks = _AckTimes()
+        return count
+
     def _count(
         self,
         request_code: int | None,

@@ -10,6 +10,7 @@ PullMessageProcessor in 4.9 (5.x has the topic but never writes to it).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -31,8 +32,14 @@ class OffsetMovedEvents:
     """See the module. Owned by: the loop thread."""
 
     def __init__(
-        self, commit_log: CommitLog, append_queue: AppendQueue, broker_name: str, *, is_slave: bool
+        self,
+        commit_log: CommitLog,
+        append_queue: AppendQueue,
+        broker_name: str,
+        *,
+        is_slave: Callable[[], bool],
     ) -> None:
+        """is_slave: whether this broker does not write its log now."""
         self._log = commit_log
         self._append_queue = append_queue
         self._broker_name = broker_name
@@ -48,7 +55,7 @@ class OffsetMovedEvents:
             asked,
             corrected,
         )
-        if self._is_slave:
+        if self._is_slave():
             return
         queue = MessageQueue(broker_name=self._broker_name, queue_id=queue_id, topic=topic)
         event = OffsetMovedEvent(

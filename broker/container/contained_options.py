@@ -94,6 +94,7 @@ def load_contained_options(
     """
     file = _read(path)
     try:
+        _check_controller_mode(file)
         _check_slave(file)
         _check_replicas(file)
         forced = [
@@ -159,6 +160,19 @@ def _metrics_port(file: Sequence[Setting]) -> dict[str, str]:
     text = texts.get("listenPort", PROGRAM_DEFAULTS["listenPort"])
     port = int(text) - METRICS_DISTANCE if text.isdecimal() else 0
     return {"metricsPort": str(port if port >= _LEAST_METRICS_PORT else 0)}
+
+
+def _check_controller_mode(file: Sequence[Setting]) -> None:
+    """A broker is known by its id in a container, and in controller mode gets it later. Raises
+    ConfigError."""
+    for setting in file:
+        if setting.key == "enableControllerMode" and setting.text.strip().lower() == "true":
+            raise ConfigError(
+                [
+                    f"{setting.source}: enableControllerMode is not available in a broker "
+                    "container; start this broker with bin/mqbroker"
+                ]
+            )
 
 
 def _check_slave(file: Sequence[Setting]) -> None:

@@ -49,6 +49,10 @@ class Asking:
         """Some time has passed."""
         self._since_tick = 0
 
+    def knows(self, ticket: int) -> bool:
+        """Whether somebody waits for this answer."""
+        return ticket in self._under_way
+
     def take(self, ticket: int) -> tuple[Ask, int] | None:
         """What was asked, and when it left (ms); None for an answer that nobody waits for."""
         return self._under_way.pop(ticket, None)

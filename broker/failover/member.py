@@ -52,6 +52,7 @@ from broker.failover.messages import (
     WriteIdentity,
     WriteTemporaryIdentity,
 )
+from broker.failover.puts import NOT_MASTER, TOO_FEW_MEMBERS, Puts
 from broker.failover.self_fence import SelfFence
 from broker.failover.settings import MemberSettings
 from broker.failover.sync_state import SyncState
@@ -96,13 +97,6 @@ class Found(NamedTuple):
     broker has led."""
 
 
-class Refusal(NamedTuple):
-    """Why a put is not taken now."""
-
-    code: ResponseCode
-    remark: str
-
-
 _NOTHING: Final = Ready()
 
 
@@ -138,7 +132,7 @@ class MemberCore:
             self._check_code = found.temporary.register_check_code
         else:
             self.stage = Stage.ASKING_ID
-        self._asking = Asking(settings.request_timeout_ms)
+        self.asking = Asking(settings.request_timeout_ms)
         self._leader_known = False
         self._silent = self._unfit = False
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
@@ -180,17 +174,14 @@ class MemberCore:
         """On a master, whoever may be in the set in force; else empty."""
         return self._sync_state.all_members() if self._sync_state else frozenset()
 
-    def find_refusal(self, now_ms: int) -> Refusal | None:
-        """Why a put is not taken now; None: it is."""
-        if self._sync_state is None:
-            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master")
-        if self._settings.self_fence and self._fence.left_ms(now_ms) <= 0:
-            return Refusal(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "no controller has confirmed this master"
-            )
-        if not self._sync_state.enough_members():
-            return Refusal(ResponseCode.SYSTEM_ERROR, "the in-sync replicas are not enough")
-        return None
+    @property
+    def puts(self) -> Puts:
+        """Whether messages are taken, and until when."""
+        state = self._sync_state
+        if state is None:
+            return Puts(NOT_MASTER, None)
+        until_ms = self._fence.until_ms if self._settings.self_fence else None
+        return Puts(None if state.enough_members() else TOO_FEW_MEMBERS, until_ms)
 
     def step(self, event: Event, now_ms: int, log: LogEnds) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
@@ -231,8 +222,8 @@ class MemberCore:
     # Time
 
     def _tick(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
-        self._asking.ticked()
-        if self._asking.forget_late(now_ms):
+        self.asking.ticked()
+        if self.asking.forget_late(now_ms):
             self._leader_known = False
         self._heartbeat(log, doing)
         if self._leader_known:
@@ -279,10 +270,10 @@ class MemberCore:
     def _ask(
         self, code: RequestCode, now_ms: int, doing: _Doing, *, designate: bool = False
     ) -> None:
-        if self._asking.has_to_wait or self._asking.waits_for(code):
+        if self.asking.has_to_wait or self.asking.waits_for(code):
             return
         ask = Ask(
-            self._asking.next_ticket(),
+            self.asking.next_ticket(),
             code,
             self.broker_id or self._offered,
             self._check_code,
@@ -291,11 +282,11 @@ class MemberCore:
         self._send(ask, now_ms, doing)
 
     def _send(self, ask: Ask, now_ms: int, doing: _Doing) -> None:
-        self._asking.sent(ask, now_ms)
+        self.asking.sent(ask, now_ms)
         doing.sends.append(ask)
 
     def _answered(self, event: Answered, now_ms: int, log: LogEnds, doing: _Doing) -> None:
-        asked = self._asking.take(event.ticket)
+        asked = self.asking.take(event.ticket)
         if asked is None:
             return
         ask, sent_ms = asked
@@ -482,16 +473,16 @@ class MemberCore:
     def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
         state = self._sync_state
         alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
-        if state is None or self._asking.waits_for(alter):
+        if state is None or self.asking.waits_for(alter):
             return
-        if self._asking.has_to_wait:
+        if self.asking.has_to_wait:
             self._checked_ms = None
             return
         wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=True)
         if wanted == state.members and not state.unsettled:
             return
         ask = Ask(
-            self._asking.next_ticket(),
+            self.asking.next_ticket(),
             alter,
             self.broker_id or MASTER_ID,
             master_epoch=self.master_epoch,

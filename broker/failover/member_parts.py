@@ -1,7 +1,7 @@
 """A member of a group with a controller, put together from the settings.
 
 The composition root of this wing: who owns a broker's log, ports and registrations gives them as
-`MemberHost` and starts what `build_member` makes. `bin/mqbroker` does not yet (docs/failover.md).
+`MemberHost` and starts what `build_member` makes (broker/processes/ha_member.py).
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ class Member(NamedTuple):
             period_ms=LOOK_UP_PERIOD_MS,
         )
         self.service.start_with(self.client)
+
+    def shutdown(self) -> bool:
+        """No event is taken any more. The executor and the connections to controllers, which end
+        this broker's life for them, are the caller's to close. False: its thread did not end."""
+        return self.service.shutdown()
 
 
 def build_member(

@@ -5,6 +5,8 @@ It gives MemberCore one event after the other, with the time and the log's ends,
 delivers events. What the log, the roles and the name servers are it does not know: `MemberHost`
 does. A step that fails ends the process, as any service that fails does; its start goes on where
 the files say.
+
+Tested by tests/broker/failover/test_member_service.py.
 """
 
 from __future__ import annotations
@@ -17,22 +19,27 @@ from broker.failover.event_queue import EventQueue
 from broker.failover.member import MemberCore, Stage
 from broker.failover.member_files import MemberFiles
 from broker.failover.messages import (
+    Answered,
     Ask,
+    CutHalfRecord,
     Event,
     FindLeader,
+    GroupView,
     LogEnds,
-    Ready,
     RegisterAtNameServers,
     Role,
     RoleNotified,
     Send,
     SendHeartbeat,
     Step,
+    StopReplication,
     Tick,
     WriteEpochs,
     WriteIdentity,
     WriteTemporaryIdentity,
 )
+from broker.failover.puts import Puts
+from ha.epochs import EpochList
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
 
@@ -50,6 +57,9 @@ class MemberHost(Protocol):
     def do(self, step: Step) -> None:
         """One step with the log or the connections, durable when this returns."""
 
+    def show(self, status: MemberStatus) -> None:
+        """How the member stands after an event: its steps are done, its role is not taken yet."""
+
     def take_role(self, role: Role) -> None:
         """Lead, follow, or wait for a master."""
 
@@ -57,8 +67,12 @@ class MemberHost(Protocol):
         """Register soon; whoever does it delivers NameServersAnswered. Does not block."""
 
 
+class MemberStoppedError(Exception):
+    """The process is stopping: what a step waits for may never come."""
+
+
 class MemberStatus(NamedTuple):
-    """How the member stands; replaced as a whole after each event."""
+    """How the member stands; replaced as a whole with each event, before its role is taken."""
 
     stage: Stage
     broker_id: int | None
@@ -70,6 +84,8 @@ class MemberStatus(NamedTuple):
     confirm_offset: int
     acknowledged_offset: int
     """SEND_OK up to here."""
+    puts: Puts
+    epochs: EpochList
     trouble: str | None
 
 
@@ -142,31 +158,51 @@ class MemberService(ServiceThread):
         if event is None:
             self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
             return
-        self._take(event)
+        try:
+            self._take(event)
+        except MemberStoppedError:
+            self.request_stop()
+            return
         if isinstance(event, Tick) and now_ms - self._asked_leader_ms >= self._find_leader_ms:
             self._send(FindLeader())
 
     def _take(self, event: Event) -> None:
+        is_still = self._may_change_role(event)
+        if is_still:
+            # The new epoch begins at the log's end: nobody writes any more when it is read.
+            self._host.do(StopReplication())
+            self._host.do(CutHalfRecord())
         ready = self._core.step(event, self._clock.monotonic_ms(), self._host.log_ends())
-        self._do(ready)
-        before, self.status = self.status, self._status()
-        _log_change(before, self.status)
-
-    def _do(self, ready: Ready) -> None:
         for step in ready.steps:
-            match step:
-                case WriteTemporaryIdentity():
-                    self._files.write_temporary_identity(step.data)
-                case WriteIdentity():
-                    self._files.write_identity(step.data)
-                case WriteEpochs():
-                    self._files.write_epochs(step.epochs)
-                case _:
-                    self._host.do(step)
+            if not (is_still and isinstance(step, StopReplication | CutHalfRecord)):
+                self._do(step)
+        before, self.status = self.status, self._status()
+        self._host.show(self.status)
         if ready.role is not None:
             self._host.take_role(ready.role)
         for send in ready.sends:
             self._send(send)
+        _log_change(before, self.status)
+
+    def _may_change_role(self, event: Event) -> bool:
+        core = self._core
+        match event:
+            case Answered(view=GroupView() as view) if core.asking.knows(event.ticket):
+                return view.master_epoch > core.master_epoch
+            case RoleNotified() if core.stage in (Stage.FINDING_MASTER, Stage.RUNNING):
+                return event.view.master_epoch > core.master_epoch
+        return False
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case WriteTemporaryIdentity():
+                self._files.write_temporary_identity(step.data)
+            case WriteIdentity():
+                self._files.write_identity(step.data)
+            case WriteEpochs():
+                self._files.write_epochs(step.epochs)
+            case _:
+                self._host.do(step)
 
     def _send(self, send: Send) -> None:
         client = self._client
@@ -193,6 +229,8 @@ class MemberService(ServiceThread):
             core.sync_state_set,
             core.confirm_offset,
             core.acknowledged_offset,
+            core.puts,
+            core.epochs,
             core.trouble,
         )
 

@@ -21,8 +21,7 @@ class SelfFence:
         if self._confirmed_ms is None or sent_ms > self._confirmed_ms:
             self._confirmed_ms = sent_ms
 
-    def left_ms(self, now_ms: int) -> int:
-        """How long puts are still taken; 0 or less: no longer."""
-        if self._confirmed_ms is None:
-            return 0
-        return self._confirmed_ms + self._timeout_ms - now_ms
+    @property
+    def until_ms(self) -> int:
+        """Until when puts are taken; 0: they are not, before a first confirmation."""
+        return 0 if self._confirmed_ms is None else self._confirmed_ms + self._timeout_ms

@@ -30,12 +30,13 @@ from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from conf.installation import software_version
-from ha.control_slots import REPLICATED_OFFSET
+from ha.control_slots import MEMBER_ORDER, REPLICATED_OFFSET, MemberRole, role_of
 from ha.slave_progress import ReplicaState
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
+from store.message_store_config import BrokerRole
 
 if TYPE_CHECKING:
     from broker.metrics.metrics_collector import BrokerCollector
@@ -116,7 +117,8 @@ class ReplicationSnapshot:
         self._counters = page.counters
         self._children = children
         self._clock = clock
-        self._is_slave = options.store.is_slave
+        self._configured_role = options.store.broker_role
+        self._is_member = options.controller_mode.enable_controller_mode
         self._identity: Json = {
             "cluster": options.broker.broker_cluster_name,
             "broker": options.broker.broker_name,
@@ -140,10 +142,13 @@ class ReplicationSnapshot:
         if written_ms != self._written_ms:
             self._written_ms = written_ms
             self._ages.written()
+        role = self._role()
+        is_slave = role is BrokerRole.SLAVE
         since_ms = self._marks.since_ms(written_ms, self._clock.monotonic_ms())
         return {
             "since": max(since_ms - _LOOK_MS, 0),
             **self._identity,
+            "role": role.name,
             "config": self._settings.digest(),
             "ready": not self._metrics.ready_reason(),
             "min_offset": counters[MIN_PHY_OFFSET],
@@ -155,12 +160,19 @@ class ReplicationSnapshot:
             "sends": _sends(snapshot),
             "ack_latency": _ack_latency(snapshot),
             **_unreplicated(snapshot),
-            "exposure": None if self._is_slave else self._exposure(snapshot, since_ms),
+            "exposure": None if is_slave else self._exposure(snapshot, since_ms),
             "processes": [_process(child) for child in self._children()],
             "lag_le": list(LAG_LE_MS),
             "replicas": self._replicas(snapshot, since_ms),
-            "metadata": self._metadata() if self._is_slave else [],
+            "metadata": self._metadata() if is_slave else [],
         }
+
+    def _role(self) -> BrokerRole:
+        """In controller mode that of now: the order of process `ha`."""
+        if not self._is_member:
+            return self._configured_role
+        leads = role_of(self._counters[MEMBER_ORDER]) is MemberRole.LEAD
+        return BrokerRole.SYNC_MASTER if leads else BrokerRole.SLAVE
 
     def _exposure(self, snapshot: ReplicaViewSnapshot, since_ms: int) -> Json | None:
         """The marks of process `ha`; while it is down or hangs, with what grew since."""

@@ -40,6 +40,8 @@ class ConsumerOffsetManager(JsonConfigManager):
         super().__init__(path)
         self._own_groups = frozenset(own_groups)
         self._lock = threading.Lock()
+        self.state_version = 0
+        """The epoch in which this broker leads; 0 without controller mode."""
         self.stores_resets = False
         """useServerSideResetOffset, as it is now."""
         self.on_set_back: Callable[[str, str, int], None] = lambda *_queue: None
@@ -318,7 +320,7 @@ class ConsumerOffsetManager(JsonConfigManager):
 
     def encode_for_5x(self) -> bytes:
         """The text with a dataVersion: its counter rises with each commit, it has no time."""
-        version = DataVersion(counter=self.changes, state_version=0)
+        version = DataVersion(counter=self.changes, state_version=self.state_version)
         return dumps_java({"dataVersion": version.to_json(), **self.snapshot()})
 
 

@@ -53,7 +53,10 @@ class TopicQueueMappingCleanService:
         find_route: FindRoute,
         delete_hours: Collection[int],
         local_hour: Callable[[], int],
+        is_slave: Callable[[], bool] = lambda: False,
     ) -> None:
+        """is_slave: whether this broker does not lead now, and leaves the mappings alone."""
+        self._is_slave = is_slave
         self._mappings = mappings
         self._brokers = brokers
         self._find_route = find_route
@@ -70,7 +73,9 @@ class TopicQueueMappingCleanService:
 
     def clean(self) -> None:
         """Look at every static topic, if it is the hour."""
-        if not self._mappings.table or self._local_hour() not in self._delete_hours:
+        if self._is_slave() or not self._mappings.table:
+            return
+        if self._local_hour() not in self._delete_hours:
             return
         self._silent.clear()
         for topic in list(self._mappings.table):

@@ -59,7 +59,8 @@ class PopBufferMergeService:
     ) -> None:
         """limits: what a row of the journal may hold. now_ms: wall clock. flushed_offset: of the
         commit log."""
-        self.pops: Final = Pops(settings)
+        self.pops = Pops(settings)
+        """Another one where this broker leads no more (PopPath)."""
         self._settings = settings
         self._limits = limits
         self._journal = journal

@@ -16,6 +16,11 @@ class PopInflightMessageCounter:
         self._started_ms = started_ms
         self._counts: dict[tuple[str, str, int], int] = {}
 
+    def forget_all(self, now_ms: int) -> None:
+        """Count from now on only: this broker leads no more, or again."""
+        self._started_ms = now_ms
+        self._counts.clear()
+
     def increment(self, topic: str, group: str, queue_id: int, count: int) -> None:
         """`count` messages were handed out."""
         if count:

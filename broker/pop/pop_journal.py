@@ -129,8 +129,8 @@ class PopJournal:
             os.close(fd)
             raise
         self._fd = fd
-        view = memoryview(self._map)
-        self._words = view.cast("Q")
+        self._view = memoryview(self._map)
+        self._words = self._view.cast("Q")
         self._map[8:24] = self._boot_id
         self._map[:8] = _MAGIC
         self._capacity = (len(self._map) - _ROWS_AT) // _ROW_SIZE
@@ -138,6 +138,17 @@ class PopJournal:
         self._queues_with_blocks = min(self._words[_USED_QUEUES], _QUEUES)
         queues = self._read_queues()
         return queues, self._read_rows(queues)
+
+    def close(self) -> None:
+        """Let the file go as a kill of this process would; `open` takes it up again."""
+        if self._fd >= 0:
+            self._words.release()
+            self._view.release()
+            self._map.close()
+            os.close(self._fd)
+            self._fd = -1
+        self._free_rows.clear()
+        self._free_queues.clear()
 
     def remove(self) -> None:
         """All is in the log: an orderly stop needs no file."""
@@ -147,7 +158,9 @@ class PopJournal:
 
     def add_queue(self, topic: str, group: str, queue_id: int, committed: int) -> int | None:
         """A queue's number; None: there are too many, its names are too long, a number does not
-        fit, or the disk is full."""
+        fit, the disk is full, or this broker leads no more."""
+        if self._fd < 0:
+            return None
         names = topic.encode() + group.encode()
         if _NAMES_AT + len(names) > _QUEUE_SIZE:
             return None

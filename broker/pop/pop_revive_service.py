@@ -177,7 +177,7 @@ class PopReviveService:
                 continue  # As most queues are in most passes.
             self._note(queue)
             self._save(queue)
-            if self._parts.commit_log.writable:
+            if self._parts.append_queue.is_writable:
                 self._read(queue)
                 self._retry(queue)
                 self._revive_due(queue)

@@ -80,14 +80,16 @@ class BrokerProcesses:
     """OtherProcesses of room `ha`, over its two command channels. Any thread."""
 
     def __init__(self, child: Child, options: StartupOptions, clock: SystemClock) -> None:
-        self._remoting = CommandClient(child.socket("channel", "ha->remoting"), "remoting", clock)
+        self.remoting: Final = CommandClient(
+            child.socket("channel", "ha->remoting"), "remoting", clock
+        )
         self._store = CommandClient(child.socket("channel", "ha->store"), "store", clock)
         self._options = options
 
     def inspect_master(self, max_phy_offset: int, min_phy_offset: int) -> Inspection:
         """By process remoting."""
         try:
-            found = self._remoting.call(
+            found = self.remoting.call(
                 "inspect_master",
                 _ASK_TIMEOUT_MS,
                 max_phy_offset=max_phy_offset,
@@ -101,7 +103,7 @@ class BrokerProcesses:
     def fetch_members(self) -> dict[int, str] | None:
         """Broker id to IP of the group's registered brokers; None if unknown."""
         try:
-            found = self._remoting.call("group_members", _MEMBERS_TIMEOUT_MS)
+            found = self.remoting.call("group_members", _MEMBERS_TIMEOUT_MS)
         except CommandError as error:
             log.warning("cannot get the members of this broker's group: %s", error)
             return None
@@ -112,7 +114,7 @@ class BrokerProcesses:
         """Whether the registered slave at `ip` has the same log up to `offset`; None if that could
         not be verified. Never raises."""
         try:
-            found = self._remoting.call("verify_replica", _VERIFY_TIMEOUT_MS, ip=ip, offset=offset)
+            found = self.remoting.call("verify_replica", _VERIFY_TIMEOUT_MS, ip=ip, offset=offset)
         except CommandError as error:
             log.warning("slave %s: could not compare its log at %s: %s", ip, offset, error)
             return None
@@ -145,7 +147,7 @@ class BrokerProcesses:
         """Report the link to the master, for its announcement, and whose word counts. Raises
         CommandError."""
         local, broker = link
-        self._remoting.call("ha_link", _MEMBERS_TIMEOUT_MS, local=local, named_broker=broker)
+        self.remoting.call("ha_link", _MEMBERS_TIMEOUT_MS, local=local, named_broker=broker)
 
 
 class LinkReporter(ServiceThread):
@@ -267,13 +269,13 @@ def _build(
         child.socket("listen", "ha"),
         LogSource(log_files.log_directories, log_files.mapped_file_size_commit_log, child.page),
         Bells(own, child.bell("remoting").ring if waits else ring_nobody, ring_readers),
-        _own_identity(options),
+        own_identity(options),
         others,
         slave if log_files.is_slave else None,
     )
 
 
-def _own_identity(options: StartupOptions) -> OwnIdentity:
+def own_identity(options: StartupOptions) -> OwnIdentity:
     """Raises SharedSecretError."""
     broker = options.broker
     return OwnIdentity(

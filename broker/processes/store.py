@@ -25,11 +25,15 @@ from broker.supervisor.control_slots import WRITERS_STOPPED
 from broker.supervisor.process_end import EXIT_FAILED, end_process, service_guard
 from broker.topic.compaction_topics import CompactionTopics
 from conf.config_loader import update
+from ha.control_slots import MEMBER_ORDER, MemberRole, role_of
+from ha.epochs import recovered_bounds
 from ha.ha_config import HaAckLevel
 from ipc.clock import SystemClock, process_clock
 from ipc.command_channel import Arguments, CommandHandler, CommandServer
+from ipc.control_page import ControlPage
 from ipc.kept_heap import keep_freed_memory
 from store.clean_commit_log_service import RetentionRules
+from store.controller_mode import ControlledRole, RoleNow
 from store.default_message_store import DefaultMessageStore
 from store.errors import FlushFailedError, StoreError
 from store.message_store_config import FlushDiskType, MessageStoreConfig
@@ -48,6 +52,7 @@ def main(child: Child) -> None:
     keep_records_aside(child, options.store)
     clock = process_clock()
     readers = child.bell("remoting")
+    may_follow = options.store.is_slave or options.controller_mode.enable_controller_mode
     store = DefaultMessageStore(
         store_config(options),
         child.page,
@@ -56,8 +61,9 @@ def main(child: Child) -> None:
             child.bell("store"),
             readers.ring,
             readers.ring_for_moves,
-            # On a master, process `ha` does not wait for flushes or allocations.
-            child.bell("ha").ring if options.store.is_slave else ring_nobody,
+            # On a master for life, process `ha` does not wait for flushes or allocations.
+            child.bell("ha").ring if may_follow else ring_nobody,
+            _find_role(options, child.page),
         ),
         clock,
         service_guard("store", _exit_code),
@@ -94,11 +100,24 @@ def main(child: Child) -> None:
         end_process("store", error, EXIT_FLUSH_FAILED)
 
 
+def _find_role(options: StartupOptions, page: ControlPage) -> RoleNow | None:
+    """None: that of the settings."""
+    if not options.controller_mode.enable_controller_mode:
+        return None
+    counters = page.counters
+
+    def leads() -> bool:
+        return role_of(counters[MEMBER_ORDER]) is MemberRole.LEAD
+
+    return ControlledRole(page, leads, recovered_bounds)
+
+
 def store_config(options: StartupOptions) -> MessageStoreConfig:
     """A slave that acknowledges what is on disk has its log flushed as with SYNC_FLUSH, whatever
     flushDiskType says."""
     config = options.store
-    if config.is_slave and options.ha.ha_ack_level is HaAckLevel.flushed:
+    may_follow = config.is_slave or options.controller_mode.enable_controller_mode
+    if may_follow and options.ha.ha_ack_level is HaAckLevel.flushed:
         return replace(config, flush_disk_type=FlushDiskType.SYNC_FLUSH)
     return config
 
@@ -167,7 +186,7 @@ def _handlers(
 def _replicator_handlers(
     store: DefaultMessageStore, clock: SystemClock
 ) -> dict[str, CommandHandler]:
-    """Handlers of the commands of process `ha` on a slave."""
+    """Handlers of the commands of process `ha` where it writes the log."""
 
     def begin_log(arguments: Arguments) -> Arguments:
         deadline_ms = clock.monotonic_ms() + _COMMAND_TIME_MS

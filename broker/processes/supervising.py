@@ -60,6 +60,8 @@ _MODULES: Final = {
     ProcessIndex.HA: "broker.processes.ha",
     ProcessIndex.REMOTING: "broker.processes.remoting",
 }
+_MEMBER: Final = "broker.processes.ha_member"
+"""Process `ha` in controller mode."""
 _REFUSAL: Final = "the store rejects writes: %s"
 _BELLS: Final = ("store", "remoting", "ha")
 _CHANNELS: Final = (("remoting", "store"), ("remoting", "ha"), ("ha", "remoting"), ("ha", "store"))
@@ -374,9 +376,10 @@ class BrokerProcess:
             *listen_fds.values(),
             *(() if self._kept_fd < 0 else (self._kept_fd,)),
         )
-        return ChildSpec(
-            name, index, _MODULES[index], boot, inherited, child_entry(_MODULES[index])
-        )
+        module = _MODULES[index]
+        if index is ProcessIndex.HA and self._options.controller_mode.enable_controller_mode:
+            module = _MEMBER
+        return ChildSpec(name, index, module, boot, inherited, child_entry(module))
 
     def _child_settings(self) -> dict[str, str]:
         settings = self._options.child_settings()

@@ -75,8 +75,14 @@ class ClockSteps:
             self._ahead_ms = kept_ms
             self._look()
 
+    def stop(self) -> None:
+        """This broker stores nothing for now; what the file keeps counts at the next `start`."""
+        self._waiting = None
+
     def forget(self) -> None:
         """This broker is no master: others store now, by their clocks."""
+        self._waiting = None
+        self._steps.clear()
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)

@@ -231,7 +231,7 @@ class ScheduleMessageService:
         poll."""
         if self._unsafe >= _UNSAFE_LIMIT or self._append_queue.held:
             return _BUSY_MS
-        if not self._log.writable:
+        if not self._parts.log.append_queue.is_writable:
             return _LOOK_MS
         low, high = self._parts.table.offsets(SCHEDULE_TOPIC, level.queue_id)
         if level.next_offset < low:

@@ -283,8 +283,9 @@ class SendMessageProcessor:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {accepts_from_ms}"
             )
-        if (refusal := self._append_queue.blocked.get(header.b)) is not None:
-            raise RequestError(*refusal)
+        queue = self._append_queue
+        if (refusal := queue.blocked.get(header.b) or queue.role_refusal) is not None:
+            raise RequestError(*refusal)  # Before it makes a topic.
         topic = self._topics.get(header.b)
         if topic is None:
             config = self._topics_config.prepare_for_send(

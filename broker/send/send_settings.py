@@ -15,6 +15,7 @@ class SendSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_message_size: int
     start_accept_send_request_timestamp_ms: int
     is_slave: bool
+    """For the life of this process. Where the role may change, the append queue refuses."""
     max_delay_level: int
     recall_by_property: bool = False
     """recallByPropertyEnable."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -66,14 +66,17 @@ class BrokerConfigUpdate:
         config_file: Path | None,
         user: SettingsUser,
         changed: ChangedSettings,
+        shown: Callable[[StartupOptions], StartupOptions] = lambda options: options,
     ) -> None:
-        """config_file: the -c file. changed: stores every effective change, for processes that are
-        restarted while the broker runs; `options` already includes its contents."""
+        """config_file: the -c file. shown: the settings as the role of now makes them. changed:
+        stores every effective change, for processes that are restarted while the broker runs;
+        `options` already includes its contents."""
         self._options = options
         self._clock = clock
         self._config_file = config_file
         self._user = user
         self._changed = changed
+        self._shown = shown
         self._changes = SettingsChanges(
             "broker", why_protected=self._why_protected, apply=self._apply
         )
@@ -85,7 +88,7 @@ class BrokerConfigUpdate:
 
     def all_configs(self) -> Mapping[str, str]:
         """Every key with its current value, formatted as in a settings file."""
-        return self._options.settings()
+        return self._shown(self._options).settings()
 
     def data_version(self) -> DataVersion:
         """Increases with each change of a setting."""

@@ -34,8 +34,8 @@ class ControllerModeConfig:
 
     enable_controller_mode: bool = setting(
         False,
-        "be a member of a group whose master a controller elects; not available yet, true stops "
-        "the start (docs/failover.md)",
+        "be a member of a group whose master a controller elects (docs/failover.md); role and id "
+        "are the controller's to give",
     )
     controller_addr: str = setting(
         "", "the controllers as host:port, separated by ';'; a name is looked up at each connect"
@@ -145,7 +145,6 @@ class ControllerModeConfig:
         if self.enable_controller_mode:
             found += self._contradictions(heartbeat_interval_ms, store_root)
             found += _unwritable(brokerClusterName=cluster_name, brokerName=broker_name)
-            found.append(("enableControllerMode", _NOT_YET))
         return found
 
     def _contradictions(
@@ -178,13 +177,6 @@ def _address_of(part: str) -> str:
         except ValueError:
             raise ValueError(f"{part[:100]!a}: no IPv6 address; {_EXPECTED}") from None
     return f"{host}:{int(match['port'])}"
-
-
-_NOT_YET: Final = (
-    "controller mode is not available yet: this broker would neither be elected nor follow whom a "
-    "controller elects (docs/failover.md); set it to false or remove the line, and use master and "
-    "slave"
-)
 
 
 def _unwritable(**names: str) -> list[tuple[str, str]]:

@@ -209,8 +209,14 @@ class SubscriptionGroupManager(JsonConfigManager):
         self.save_soon()
         return made
 
-    def _next_version(self) -> None:
-        self._data_version = self._data_version.next_version(self._clock.now_ms())
+    def begin_epoch(self, state_version: int) -> None:
+        """This broker leads in another epoch."""
+        with self._lock:
+            self._next_version(state_version)
+        self.save_soon()
+
+    def _next_version(self, state_version: int | None = None) -> None:
+        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
 
     # -- file -----------------------------------------------------------------------------------
 

@@ -33,6 +33,13 @@ from broker.supervisor.forked_process import ForkedProcess, fork_child, may_fork
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.process_progress import progress_of
 from conf.errors import EXIT_CANNOT_START
+from ha.control_slots import (
+    MASTER_EPOCH,
+    MEMBER_ORDER,
+    ORDER_TAKEN,
+    PUTS_REFUSED,
+    PUTS_UNTIL_MS,
+)
 from ipc.clock import Clock
 from ipc.control_page import BEAT, SLEEPS, STARTS, ControlPage, ProcessIndex
 from store.control_slots import READING
@@ -55,6 +62,7 @@ _STALE: Final = (
     *range(BEAT),
     *(SLEEPS + p for p in (ProcessIndex.STORE, ProcessIndex.REMOTING, ProcessIndex.HA)),
     REMOTING_READY,
+    *(MEMBER_ORDER, MASTER_EPOCH, PUTS_UNTIL_MS, PUTS_REFUSED, ORDER_TAKEN),
     WRITERS_STOPPED,
 )
 """Slots that describe the open store, or the processes that had it open. Beats, starts, rejected

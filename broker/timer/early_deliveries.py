@@ -128,6 +128,12 @@ class EarlyDeliveries:
             found.flush(0, HEAD_SIZE)
             found.close()
 
+    def let_go(self) -> None:
+        """Unmap, and leave the file as a kill of this process would; idempotent."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
     def _create(self, log_end: int) -> bool:
         if self._cannot_open:
             return False

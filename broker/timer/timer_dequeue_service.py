@@ -152,9 +152,12 @@ class TimerDequeueService:
         """timerStopDequeue was changed."""
         self._stop_dequeue = stopped
 
-    def stop(self) -> None:
-        """Begin no other slot; those that are being delivered go on. Idempotent."""
+    def stop(self, *, at_once: bool = False) -> None:
+        """Begin no other slot; those that are being delivered go on, unless `at_once`: another
+        service goes on from the files. Idempotent."""
         self._running = False
+        if at_once:
+            self._slots.clear()
 
     @property
     def busy(self) -> bool:
@@ -272,7 +275,7 @@ class TimerDequeueService:
             open_slot = self._next_open()
             if not self._slots and open_slot is None:
                 return ""
-            if self._parts.append_queue.held or not self._log.writable:
+            if self._parts.append_queue.held or not self._parts.append_queue.is_writable:
                 return "held"
             if self._parts.clock.monotonic_ns() - began_ns > _TURN_NS:
                 return "more"

@@ -430,14 +430,14 @@ class TopicConfigManager(JsonConfigManager):
         self.save_soon()
         return made
 
-    def _next_version(self) -> None:
-        self._data_version = self._data_version.next_version(self._clock.now_ms())
+    def _next_version(self, state_version: int | None = None) -> None:
+        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
 
-    def bump_data_version(self) -> None:
-        """Raise the data version because registered data other than topics changed
-        (brokerPermission)."""
+    def bump_data_version(self, state_version: int | None = None) -> None:
+        """Raise the data version because registered data other than topics changed:
+        brokerPermission, or the epoch in which this broker leads (state_version)."""
         with self._lock:
-            self._next_version()
+            self._next_version(state_version)
         self.save_soon()
 
     def _notify(self, change: TopicChange, config: TopicConfig | None) -> None:

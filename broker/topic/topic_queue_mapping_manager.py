@@ -137,8 +137,14 @@ class TopicQueueMappingManager(JsonConfigManager):
             self.mark_changed()
         log.info("static topics: copied from the master: %s", sorted(mappings) or "none")
 
-    def _next_version(self) -> None:
-        self._data_version = self._data_version.next_version(self._clock.now_ms())
+    def begin_epoch(self, state_version: int) -> None:
+        """This broker leads in another epoch."""
+        with self._lock:
+            self._next_version(state_version)
+        self.save_soon()
+
+    def _next_version(self, state_version: int | None = None) -> None:
+        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
         self.mark_changed()
 
     # -- file -----------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class EarlierEnds:
         `half_offset` on."""
         with self._lock:
             self._ops_from, self._halves_end = op_offset, half_offset
+            self._ended = HalfMessageStates()
 
     def has_ended(self, half: Message) -> bool | None:
         """Whether a half of an earlier life was ended in one; None: not known yet, ask again.

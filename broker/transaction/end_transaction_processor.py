@@ -97,7 +97,8 @@ class EndTransactionParts:
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
     later: Callable[[int, Callable[[], None]], object]
     """Runs a function on the loop after a delay in ms (call_later)."""
-    is_slave: bool
+    is_slave: Callable[[], bool]
+    """Whether this broker does not write its log now."""
     rights: StoredRights = everybody
 
 
@@ -208,7 +209,7 @@ class EndTransactionProcessor(TableProcessor):
         return None
 
     def _refuse_on_slave(self, code: ResponseCode) -> None:
-        if self._parts.is_slave:
+        if self._parts.is_slave():
             raise RequestError(code, "this broker is a slave: end the transaction on its master")
 
     def _find_message(self, phy_offset: int) -> Message | None:

@@ -45,8 +45,8 @@ class HalfMessageStates:
     """See the module. Owned by: the loop thread."""
 
     def __init__(self) -> None:
-        self.known: Final = threading.Event()
-        """Set when the op queue has been read."""
+        self.known = threading.Event()
+        """Set when the op queue has been read. Another one for each lead of a member."""
         self._chunks: dict[int, bytearray] = {}
         """By half // 65,536: a bit for each half, set when it has ended."""
         self._copies: dict[int, list[int]] = {}
@@ -55,6 +55,14 @@ class HalfMessageStates:
         """The oldest half of each set of copies whose end is being appended to the log."""
         self._tail = _OpTail(0)
         self._next_op = 0
+
+    def forget_all(self) -> None:
+        """Nothing is known any more: the op queue is read again. The thread of the check service,
+        while nobody ends halves."""
+        self._chunks.clear()
+        self._copies.clear()
+        self._ending.clear()
+        self.start_ops(0)
 
     # -- ends ----------------------------------------------------------------------------------
 
@@ -93,11 +101,12 @@ class HalfMessageStates:
         self.cancel_end(half)
         copies = self.forget(half)
         for member in copies:
-            self._mark(member)
+            self.mark_stored(member)
         newest = max(copies)
         return (half,) if newest == half else (half, newest)
 
-    def _mark(self, half: int) -> None:
+    def mark_stored(self, half: int) -> None:
+        """Mark a half that a stored op ends."""
         index, bit = half >> _CHUNK_BITS, half & _CHUNK_MASK
         chunk = self._chunks.get(index)
         if chunk is None:
@@ -140,7 +149,7 @@ class HalfMessageStates:
         if copies[0] != half and copies[0] not in self._ending:
             del self._copies[half]
             copies.remove(half)
-            self._mark(half)
+            self.mark_stored(half)
 
     def forget(self, half: int) -> list[int]:
         """The half will not be checked again; returns its set of copies, at least itself."""
@@ -165,10 +174,6 @@ class HalfMessageStates:
         here."""
         self._tail.halves.append(max(halves, default=-1))
         self._next_op += 1
-
-    def mark_stored(self, half: int) -> None:
-        """Mark a half that a stored op ends."""
-        self._mark(half)
 
     def add_op(self, op_offset: int, half: int) -> None:
         """An op was stored at `op_offset` of its queue."""

@@ -88,6 +88,9 @@ class TransactionalMessageBridge:
 
     def __init__(self, parts: BridgeParts) -> None:
         self._parts = parts
+        self._known = parts.halves.known
+        """Of this life of the checks: the next one, of another lead, has another."""
+        self._awaited: dict[str, int] | None = None
         self._forgotten_before = 0
         self._guard = RecordGuard(ReadBy.TRANSACTION_OP)
 
@@ -137,18 +140,19 @@ class TransactionalMessageBridge:
     def read_ops(self) -> bool:
         """Fill HalfMessageStates from the op queue, once after a start.
 
-        False while the store has not dispatched the whole log, or rebuilds one of the queues; then
-        call it again. An op only ends
-        halves that were stored before it, in case the half queue was recreated.
+        False while the store has not dispatched what is in the log now, or rebuilds one of the
+        queues; then call it again. An op only ends halves that were stored before it, in case the
+        half queue was recreated.
         """
-        if not all(map(self._is_dispatched, (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))):
+        if not all(self.offsets(topic)[1] >= end for topic, end in self._ends_to_read().items()):
             return False
         try:
             self._read_ops()
         except QueueDamagedError as error:
             log.error("transactions: %s", error)
             return False
-        self._parts.halves.known.set()
+        self._awaited = None
+        self._known.set()
         return True
 
     def _read_ops(self) -> None:
@@ -169,9 +173,15 @@ class TransactionalMessageBridge:
                     parts.halves.mark_stored(half)
         log.info("transactions: %s ops read, from offset %s on", high - begin, begin)
 
-    def _is_dispatched(self, topic: str) -> bool:
-        expected = self._parts.log.commit_log.next_offset(topic, HALF_QUEUE_ID) or 0
-        return self.offsets(topic)[1] >= expected
+    def _ends_to_read(self) -> dict[str, int]:
+        """Where both queues ended at the first look. Nobody ends a half before its op can be told
+        from none; and of the halves of a leader that waits for its replicas there are always some
+        that are not dispatched yet."""
+        if self._awaited is None:
+            next_offset = self._parts.log.commit_log.next_offset
+            topics = (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
+            self._awaited = {topic: next_offset(topic, HALF_QUEUE_ID) or 0 for topic in topics}
+        return self._awaited
 
     def forget_ends_before(self, half: int) -> None:
         """The halves before are no longer in the log."""

@@ -28,12 +28,30 @@ class TransactionalMessageCheckService(ServiceThread):
         check_interval_ms: int,
         clock: Clock,
         *,
+        predecessor: TransactionalMessageCheckService | None = None,
         on_failure: FailureHandler | None = None,
     ) -> None:
+        """predecessor: of a time before in which this broker led; it was abandoned."""
         super().__init__("TransactionalMessageCheckService", on_failure=on_failure)
         self._service = service
         self._check_interval_ms = check_interval_ms
         self._clock = clock
+        self._predecessor = predecessor
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """This broker leads no more: end soon, and store nothing more. Any thread; does not
+        wait."""
+        self._is_abandoned = True
+        self.request_stop()
+
+    def begin(self) -> None:
+        """Forget what a predecessor knew, once it has ended: another broker led meanwhile."""
+        predecessor, self._predecessor = self._predecessor, None
+        if predecessor is not None:
+            while not predecessor.wait_stopped(_FLUSH_WAIT_MS):
+                pass  # It was asked to stop; what it does at most waits some seconds for the loop.
+            self._service.forget()
 
     def step(self) -> None:
         """Wait, then run a round."""
@@ -54,4 +72,5 @@ class TransactionalMessageCheckService(ServiceThread):
 
     def finish(self) -> None:
         """Store all progress: an orderly shutdown has flushed the whole log."""
-        self._service.settle(at_once=True)
+        if not self._is_abandoned:
+            self._service.settle(at_once=True)

@@ -122,6 +122,10 @@ class TransactionalMessageService:
         """Log end and position after each round with unstored progress; it can be stored once the
         log is flushed up to that end."""
 
+    def forget(self) -> None:
+        """What was known of ends before is not to be believed."""
+        self._halves.forget_all()
+
     def recover(self) -> bool:
         """Read which halves have ended; False if the store is not ready yet, then call it again."""
         if self._halves.known.is_set():

@@ -79,6 +79,11 @@ class YoungHalves:
         self._is_wanted = True
         return self._halves.get(queue_offset)
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._halves.clear()
+        self._size = 0
+
     def drop(self, queue_offset: int) -> None:
         """Forget a half that is known."""
         self._size -= self._halves.pop(queue_offset).size

@@ -61,7 +61,7 @@ class AdminProcessors:
                 commands=self.store.store_commands,
             ),
             AdminAclProcessor(self.access.manager, identity),
-            AdminModeProcessor(),
+            AdminModeProcessor(self.outside.member_commands),
             replication.processor,
             replication.damage_repair.processor,
         )
@@ -124,4 +124,4 @@ class AdminProcessors:
         )
 
     def _is_slave(self) -> bool:
-        return self.resources.options.store.is_slave
+        return self.resources.role.is_slave

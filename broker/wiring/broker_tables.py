@@ -6,6 +6,7 @@ live in config/*.json are loaded before the loop turns and saved on the schedule
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ from broker.subscription.lmq_subscription_group_manager import LmqSubscriptionGr
 from broker.subscription.message_request_mode_manager import MessageRequestModeManager
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.lmq_topic_config_manager import LmqTopicConfigManager
-from broker.topic.system_topics import SystemTopics
+from broker.topic.system_topics import SCHEDULE_TOPIC, SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.topic.topic_queue_mapping_manager import TopicQueueMappingManager
 from broker.transaction.transaction_records import TRANSACTION_GROUP
@@ -40,6 +41,9 @@ from broker.wiring.lost_tables import (
 )
 from ipc.clock import Clock
 from ipc.scheduled_executor import ScheduledExecutor
+from store.resync_request import find_done
+
+log = logging.getLogger(__name__)
 
 OWN_GROUPS: Final = (TRANSACTION_GROUP, REVIVE_GROUP)
 """Groups whose offsets say how far the broker itself is: no client commits them."""
@@ -136,6 +140,23 @@ class BrokerTables:
         batch_topics = stored_queues(self._batch_consume_queue_path)
         restore_lacking_topics(self.topics, queues, batch_topics)
 
+    def limit_to_cut(self, root: Path, queue_ends: Callable[[str, int], int]) -> None:
+        """In controller mode, before anybody writes: where the log was cut, or begun anew, nothing
+        points behind what stayed. This broker may lead before it has copied its master's tables,
+        and what others wrote in place of what was cut off would be passed over.
+
+        root: of the store, where a cut leaves its mark until the tables are copied.
+        """
+        if find_done(root) is None:
+            return
+        self.limit_to(queue_ends)
+        for level, offset in self.schedule_offsets.offsets().items():
+            end = queue_ends(SCHEDULE_TOPIC, level - 1)
+            if offset > end:
+                log.warning("delay level %s: offset %s, end %s", level, offset, end)
+                self.schedule_offsets.update_offset(level, end)
+        self.schedule_offsets.save_if_changed()
+
     def limit_to(self, queue_ends: Callable[[str, int], int | None]) -> None:
         """A start as a master: nothing points behind its queue's end. Saved at once: after a kill
         the queue may be longer, and the old offset points behind messages that nobody has had."""
@@ -143,6 +164,14 @@ class BrokerTables:
         self.offsets.save_if_changed()
         self.order_info.limit_to(queue_ends)
         self.order_info.save_if_changed()
+
+    def begin_epoch(self, master_epoch: int) -> None:
+        """This broker leads in this epoch: name servers and slaves see it in the versions of the
+        tables, by which a name server tells the newer of two masters."""
+        self.topics.bump_data_version(master_epoch)
+        self.mappings.begin_epoch(master_epoch)
+        self.groups.begin_epoch(master_epoch)
+        self.offsets.state_version = master_epoch
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Look after clients that went away, and save what changed. (RocketMQ saves first after

@@ -38,10 +38,12 @@ class ConfigApplication:
         groups: SubscriptionGroupManager,
         registration: BrokerRegistration,
         use_on_loop: Callable[[StartupOptions], None],
+        is_slave: Callable[[], bool],
         store: CommandClient,
     ) -> None:
         """use_on_loop: apply options to the processors on the loop; returns once they are
-        applied."""
+        applied. is_slave: now."""
+        self._is_slave = is_slave
         self._topics = topics
         self._groups = groups
         self._registration = registration
@@ -62,7 +64,7 @@ class ConfigApplication:
         self._groups.config = options.broker
         self._registration.config = options.broker
         self._use_on_loop(options)
-        if "autoCreateTopicEnable" in keys and not options.store.is_slave:
+        if "autoCreateTopicEnable" in keys and not self._is_slave():
             self._offer_template(options.broker)
         if "brokerPermission" in keys:
             self._topics.bump_data_version()

@@ -13,6 +13,7 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
+from broker.append.role_append_queues import MemberAppendQueue, SlaveAppendQueue, refuse_held
 from broker.append.room_waits import RoomWaits
 from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
@@ -62,6 +63,7 @@ class MessageServices:
         """calls: to clients, of replies and checks. register_new: tells the name servers of new
         topics and waits for them."""
         self._options = resources.options
+        self._role = resources.role
         self._clock = resources.clock
         self._page = resources.page
         self._loop = loop
@@ -111,7 +113,7 @@ class MessageServices:
             self._store.log,
             self.append_queue,
             self._options.broker.broker_name,
-            is_slave=self._options.store.is_slave,
+            is_slave=self._role.is_slave_now,
         )
 
     def use(self, options: StartupOptions) -> None:
@@ -123,15 +125,16 @@ class MessageServices:
         """Hold back a topic's sends; the log's end (a slave's log has another writer). Loop
         thread."""
         end = self.send.block_topic(topic)
-        return self._page.counters[MAX_PHY_OFFSET] if self._options.store.is_slave else end
+        return self._page.counters[MAX_PHY_OFFSET] if self._role.is_slave else end
 
     # -- life (loop thread) --------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave). Where a slave may have
-        delivered in this broker's place, delayed messages wait for `handed_over`."""
+        delivered in this broker's place, delayed messages wait for `handed_over`. Again after
+        `cease`."""
         self.clock_steps.start(self._schedule.waiting)
-        if not self._options.broker.enable_remote_escape:
+        if self._role.changes or not self._options.broker.enable_remote_escape:
             self._schedule.start(self._loop)
             self._delays_started = True
         self.timers.start(self._loop)
@@ -140,7 +143,7 @@ class MessageServices:
     def handed_over(self) -> None:
         """The slaves know that this broker is back, deliver nothing more, and have been asked what
         they delivered. Loop thread."""
-        if not self._options.store.is_slave and not self._delays_started:
+        if not self._role.is_slave and not self._delays_started:
             self._schedule.start(self._loop)
             self._delays_started = True
 
@@ -148,6 +151,17 @@ class MessageServices:
         """This is a slave: nothing here runs by itself."""
         self.clock_steps.forget()
         self.timers.follow()
+
+    def cease(self) -> None:
+        """This broker leads no more: what waits to be put is refused, and what runs by itself is
+        forgotten; files and tables say how far it came. Nothing is put from here on."""
+        self.send.on_topics_changed()
+        self._schedule.stop()
+        self._transactions.cease()
+        refuse_held(self.append_queue)
+        self.timers.cease()
+        self.clock_steps.stop()
+        self._schedule = self._make_schedule()
 
     def stop_checks(self) -> None:
         """End the checks of transactions; another thread, while the loop still runs."""
@@ -177,12 +191,22 @@ class MessageServices:
     # -- construction --------------------------------------------------------------------------
 
     def _make_append_queue(self) -> AppendQueue:
-        return AppendQueue(
-            self._store.log,
+        role, capacity = self._role, self._options.broker.send_thread_pool_queue_capacity
+        fast_failure = BrokerFastFailure(
+            self._options.broker, self._options.store, self._page, self._clock
+        )
+        log, why_not = self._store.log, self._store.why_not_writable
+        if not role.changes:
+            queue = SlaveAppendQueue if role.is_slave else AppendQueue
+            return queue(log, self._clock, fast_failure, why_not, capacity=capacity)
+        return MemberAppendQueue(
+            log,
             self._clock,
-            BrokerFastFailure(self._options.broker, self._options.store, self._page, self._clock),
-            self._store.why_not_writable,
-            capacity=self._options.broker.send_thread_pool_queue_capacity,
+            fast_failure,
+            why_not,
+            capacity=capacity,
+            leads=lambda: not role.is_slave,
+            counters=self._page.counters,
         )
 
     def _make_new_topics(self, register_new: Callable[[Collection[str]], None]) -> NewTopics:
@@ -229,7 +253,7 @@ class MessageServices:
         return is_enabled and self._tables.topics.is_compaction_topic(topic)
 
     def _make_reply(self) -> ReplyMessageProcessor:
-        broker, store = self._options.broker, self._options.store
+        broker, store, role = self._options.broker, self._options.store, self._role
         return ReplyMessageProcessor(
             ReplyParts(
                 log=self.log,
@@ -241,7 +265,7 @@ class MessageServices:
                 clock=self._clock,
                 on_loop=self._loop.call_soon_threadsafe,
                 new_topics=self.new_topics,
-                stores_replies=lambda: broker.store_reply_message_enable and not store.is_slave,
+                stores_replies=lambda: broker.store_reply_message_enable and not role.is_slave,
                 store_host=f"{broker.broker_ip1}:{self._options.server.listen_port}",
             ),
             broker,
@@ -267,12 +291,17 @@ class MessageServices:
 
 
 def durability_waiters(options: StartupOptions, stats: DurabilityStats) -> DurabilityWaiters:
-    """Who waits for flush and replicas, with these settings."""
-    store = options.store
-    is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER
+    """Who waits for flush and replicas, with these settings. A leader of a group with a controller
+    is a SYNC_MASTER, whatever brokerRole says; allAckInSyncStateSet waits for all of the set, and
+    how many that are is what process `ha` reckons with."""
+    store, member = options.store, options.controller_mode
+    is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER or member.enable_controller_mode
+    needs_replicas = options.ha.in_sync_replicas > 1 or (
+        member.enable_controller_mode and member.all_ack_in_sync_state_set
+    )
     return DurabilityWaiters(
         waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
-        waits_for_replicas=is_sync_master and options.ha.in_sync_replicas > 1,
+        waits_for_replicas=is_sync_master and needs_replicas,
         sync_flush_timeout_ms=store.sync_flush_timeout,
         slave_timeout_ms=store.slave_timeout,
         stats=stats,

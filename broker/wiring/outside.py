@@ -24,6 +24,7 @@ from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.control_slots import NAME_SERVERS_MISSING
 from broker.out.escape_bridge import EscapeBridge
+from broker.out.member_registration import MemberRegistration
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
 from broker.out.top_addressing import (
@@ -38,10 +39,12 @@ from broker.settings.startup_options import StartupOptions
 from broker.slave.acting_master import ActingMaster
 from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.member_replication import MemberReplication
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
 from ha.control_slots import MASTER_LINKED
+from ipc.command_channel import CommandClient
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.signature import RequestSigner
@@ -58,9 +61,11 @@ class Outside:
         executor: ScheduledExecutor,
         acl: PlainPermissionManager | None,
         signer: RequestSigner | None,
+        on_loop: Callable[[Callable[[], None]], None],
     ) -> None:
-        """signer: of our requests to other brokers."""
+        """signer: of our requests to other brokers. on_loop: runs a function on the loop, later."""
         options = resources.options
+        self._role: Final = resources.role
         self._broker: Final = options.broker
         self._tables: Final = tables
         self._executor: Final = executor
@@ -87,8 +92,8 @@ class Outside:
             api.get_topic_route,
             options.store.delete_hours,
             lambda: datetime.datetime.fromtimestamp(resources.clock.now_ms() / 1000).hour,
+            is_slave=self._role.is_slave_now,
         )
-        self._is_slave: Final = options.store.is_slave
         self.assignments: Final = QueryAssignmentProcessor(
             options.broker,
             AssignmentParts(
@@ -97,7 +102,7 @@ class Outside:
                 consumers=tables.consumers,
                 find_topic=tables.topics.find,
                 find_group=tables.groups.find_or_create,
-                is_slave=lambda: options.store.is_slave,
+                is_slave=self._role.is_slave_now,
             ),
         )
         self.acting: Final = ActingMaster(
@@ -108,18 +113,12 @@ class Outside:
             lambda: self.registration.register_all(check_order=True, force=True),
             lambda: bool(resources.page.counters[MASTER_LINKED]),
         )
-        self.replication: Final = Replication(
-            resources,
-            self.identity,
-            api,
-            store,
-            tables,
-            min_broker_id_changed=self.acting.notified,
-            master_is_silent=lambda: self.registration.master_is_silent(),
-            on_failure=resources.on_failure,
-        )
+        self._member: MemberRegistration | None = None
+        """In controller mode: `registration`."""
+        self.replication: Final = self._make_replication(resources, api, store, on_loop)
         if acl is not None:
-            self.replication.synchronize.also_copied.append(AclSynchronize(api, acl).sync)
+            copy = AclSynchronize(self.replication.table_source, acl).sync
+            self.replication.synchronize.also_copied.append(copy)
         self._escape: Final = (
             DelayedEscapeService(
                 lambda: self.acting.may_deliver,
@@ -130,19 +129,12 @@ class Outside:
                 resources.clock,
                 on_failure=resources.on_failure,
             )
-            if options.store.is_slave and options.broker.enable_remote_escape
+            if not self._role.changes
+            and options.store.is_slave
+            and options.broker.enable_remote_escape
             else None
         )
-        self.registration: Final = BrokerRegistration(
-            options.broker,
-            self.identity,
-            api,
-            tables.topics,
-            executor,
-            on_master=self.replication.on_master,
-            mapping_infos=tables.mappings.infos,
-            note_missing=lambda count: _note_missing(resources.page, count),
-        )
+        self.registration: Final = self._make_registration(resources.page, api)
 
     def open(self) -> None:
         """Begin to connect; before anything asks."""
@@ -152,14 +144,84 @@ class Outside:
         """Replicate and register. on_ready(): the name servers have answered or failed."""
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
-        self.acting.schedule_on(self._executor)
+        if not self._role.changes:  # There a slave acts as master if there is none.
+            self.acting.schedule_on(self._executor)
         if self._escape is not None:
             self._escape.start()
-        if not self._is_slave:
+        if self._role.changes or not self._role.is_slave:
             self._cleaner.schedule_on(self._executor)
         self.registration.start(on_ready, before_first=self._before_first_registration)
         if self._lookup is not None:
             self._lookup.start(self._executor, self._register_anew)
+
+    def _make_replication(
+        self,
+        resources: ProcessResources,
+        api: BrokerOuterAPI,
+        store: StoreSide,
+        on_loop: Callable[[Callable[[], None]], None],
+    ) -> Replication | MemberReplication:
+        def master_is_silent() -> None:
+            self.registration.master_is_silent()
+
+        if self._role.changes:
+            return MemberReplication(
+                resources,
+                self.identity,
+                api,
+                store,
+                self._tables,
+                on_loop=on_loop,
+                registration=self._member_registration,
+                master_is_silent=master_is_silent,
+            )
+        return Replication(
+            resources,
+            self.identity,
+            api,
+            store,
+            self._tables,
+            min_broker_id_changed=self.acting.notified,
+            master_is_silent=master_is_silent,
+            on_failure=resources.on_failure,
+        )
+
+    def _make_registration(self, page: ControlPage, api: BrokerOuterAPI) -> BrokerRegistration:
+        parts = (self._broker, self.identity, api, self._tables.topics, self._executor)
+        on_master, mapping_infos = self.replication.on_master, self._tables.mappings.infos
+
+        def note_missing(count: int) -> None:
+            _note_missing(page, count)
+
+        if not self._role.changes:
+            return BrokerRegistration(
+                *parts, on_master=on_master, mapping_infos=mapping_infos, note_missing=note_missing
+            )
+        self._member = MemberRegistration(
+            *parts,
+            is_role=self._role.is_registered_as,
+            on_master=on_master,
+            mapping_infos=mapping_infos,
+            note_missing=note_missing,
+        )
+        return self._member
+
+    @property
+    def member_commands(self) -> CommandClient | None:
+        """In controller mode: to the member, in process `ha`."""
+        replication = self.replication
+        return replication.ha if isinstance(replication, MemberReplication) else None
+
+    def role_changed(self) -> None:
+        """In controller mode: the broker has another role now, or none. Loop thread."""
+        assert isinstance(self.replication, MemberReplication)
+        if self._member is not None:
+            self._member.hold()
+        self.replication.role_changed()
+
+    def _member_registration(self) -> MemberRegistration:
+        assert self._member is not None
+        return self._member
 
     def _before_first_registration(self) -> None:
         if self._lookup is not None:
@@ -172,13 +234,15 @@ class Outside:
     def after_handover(self, then: Callable[[], None]) -> None:
         """With enableRemoteEscape, on a master that has registered: call `then` once its slaves
         have heard of that, and its table of delay offsets says what they have delivered."""
-        broker = self._broker
+        broker, replication = self._broker, self.replication
         if broker.broker_id or not broker.enable_remote_escape:
             return
+        if isinstance(replication, MemberReplication):
+            return  # No slave delivers in its master's place.
 
         def take_over() -> None:
             try:
-                self.replication.returning.adopt_progress()
+                replication.returning.adopt_progress()
             finally:
                 then()
 

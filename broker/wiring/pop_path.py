@@ -25,6 +25,7 @@ from broker.pop.pop_message_processor import PopMessageProcessor, PopParts
 from broker.pop.pop_message_reader import PopMessageReader, ReadLimits
 from broker.pop.pop_queue_check import PopQueueCheck
 from broker.pop.pop_request import PopRequest
+from broker.pop.pops import Pops
 from broker.pop.request_clock import RequestClock
 from broker.pop.revive_records import ReviveRecords
 from broker.processor.held_rights import HoldRights, no_rights
@@ -60,6 +61,9 @@ class PopPath:
         self._clock = resources.clock
         self.metrics: Final = PopMetrics(resources.metric_slots)
         self._options = resources.options
+        self._role = resources.role
+        self._serves = False
+        """What lasts as long as the loop has begun."""
         self.revive_queues = self._options.broker.revive_queue_num
         """From `open` on all that the revive topic has: those of before it was lowered, too."""
         self._page = resources.page
@@ -122,8 +126,8 @@ class PopPath:
 
     def open(self) -> None:
         """Take up what a killed predecessor left; the log is open. What a broker handed out before
-        it became a slave concerns another log."""
-        if self._options.store.is_slave:
+        it became a slave concerns another log. Again after `cease`."""
+        if self._role.is_slave:
             self._journal.remove()
         else:
             self.revive_queues = self._tables.topics.count_revive_queues()
@@ -131,7 +135,11 @@ class PopPath:
             self.buffer.recover(self._store.log.position, self._store.log.next_offset)
 
     def start(self, loop: SelectorLoop) -> None:
-        """Begin what runs by itself; never on a slave."""
+        """Begin what runs by itself; never on a slave. Again after `cease`."""
+        if self._serves:
+            self.buffer.on_work()
+            return
+        self._serves = True
         scans = loop.ticks(SCAN_MS, self._scan)
         self.buffer.on_work = scans.begin
         scans.begin()
@@ -139,6 +147,13 @@ class PopPath:
             lambda: self._offset_was_set(*queue)
         )
         loop.call_every(_CLEAN_MS, lambda: self.buffer.clean(self._is_known))
+
+    def cease(self) -> None:
+        """This broker leads no more: only the journal keeps what was handed out. What was with the
+        append queue has been refused."""
+        self.buffer.pops = Pops(self._options.broker)
+        self._journal.close()
+        self.inflight.forget_all(self._clock.now_ms())
 
     def _offset_was_set(self, group: str, topic: str, queue_id: int) -> None:
         is_reset = self._tables.offsets.has_offset_reset(group, topic, queue_id)
@@ -153,17 +168,17 @@ class PopPath:
 
     def drain(self) -> None:
         """An orderly stop: no request comes any more, the log takes the last records."""
-        if not self._options.store.is_slave:
+        if not self._role.is_slave:
             self.buffer.drain()
 
     def finish(self) -> None:
         """After the last commit of an orderly stop, before the offsets are saved."""
-        if not self._options.store.is_slave:
+        if not self._role.is_slave:
             self.buffer.finish()
 
     def remove_journal(self) -> None:
         """The offsets are saved: the last step of an orderly stop."""
-        if not self._options.store.is_slave:
+        if not self._role.is_slave:
             self.buffer.remove_journal()
 
     def _scan(self) -> bool:

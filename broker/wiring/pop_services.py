@@ -61,6 +61,11 @@ class PopServices:
         hold_rights: HoldRights,
     ) -> None:
         self._options = resources.options
+        self._role = resources.role
+        self._messages = messages
+        self._stats = stats
+        self._serves = False
+        """What lasts as long as the loop has begun."""
         self._page = resources.page
         self._clock = resources.clock
         self._store = store
@@ -104,7 +109,7 @@ class PopServices:
             read_boot_id(),
             POP_ORDER_REVIVE_QUEUE,
         )
-        self._revive = self._make_revive(messages, stats)
+        self._revive = self._make_revive()
 
     @property
     def processors(self) -> tuple[TableProcessor, ...]:
@@ -121,20 +126,34 @@ class PopServices:
         """The log is open. See PopPath."""
         self.path.open()
         self._revive.queue_num = self.path.revive_queues
-        if self._options.store.is_slave:
+        if self._role.is_slave:
             self._progress.clear()
 
     def start(self, loop: SelectorLoop) -> None:
-        """Begin what runs by itself; never on a slave."""
+        """Begin what runs by itself; never on a slave. Again after `cease`."""
         self.path.start(loop)
+        if not self._serves:
+            self._serves = True
+            self._serve(loop)
+        if self._options.store.timer_wheel_enable:
+            self._revive.start(loop)
+
+    def cease(self) -> None:
+        """This broker leads no more: those who wait are answered as by any slave, and what runs by
+        itself is forgotten. What was put is refused already."""
+        self._revive.stop()
+        self._revive = self._make_revive()
+        self.path.cease()
+        for waiters in (self._waiters, self._notification.waiters):
+            waiters.wake_all()
+
+    def _serve(self, loop: SelectorLoop) -> None:
         scans = loop.ticks(SCAN_PERIOD_MS, self._scan)
         self._waiters.on_waiting = self._notification.waiters.on_waiting = scans.begin
         loop.call_every(SAMPLING_MS, self._sample)
         loop.call_every(_HIDE_GONE_MS, self._hide_gone)
         self._tables.order_info.watch_free_queues(self._on_free_queue)
         loop.call_every(_FREE_QUEUES_MS, self._tables.order_info.tell_free_queues)
-        if self._options.store.timer_wheel_enable:
-            self._revive.start(loop)
 
     def use(self, options: StartupOptions) -> None:
         """Follow changed settings."""
@@ -184,7 +203,8 @@ class PopServices:
 
     # -- construction --------------------------------------------------------------------------
 
-    def _make_revive(self, messages: MessageServices, stats: HotPathStats) -> PopReviveService:
+    def _make_revive(self) -> PopReviveService:
+        messages, stats = self._messages, self._stats
         store, tables, counters = self._store, self._tables, self._page.counters
         broker = self._options.broker
         return PopReviveService(

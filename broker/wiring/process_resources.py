@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.metrics.kept_sends import KeptSends
 from broker.settings.changed_settings import ChangedSettings
+from broker.settings.current_role import CurrentRole
 from broker.settings.startup_options import StartupOptions
 from ipc.bell import Bell
 from ipc.clock import Clock
@@ -24,7 +25,8 @@ from ipc.service_thread import FailureHandler
 class ProcessResources:
     """Settings, shared memory, bells and channels.
 
-    options: the settings at the start, with what requests have changed since
+    options: the settings at the start, with what requests have changed since; in controller mode
+    with the role of a slave, which every part begins with
     bells: "remoting", which wakes this process, "store" and "ha"
     channels: "remoting->store", "remoting->ha" (we ask), "remoting<-ha" (we answer)
     on_failure: hears of a thread of ours that died of a bug
@@ -42,3 +44,10 @@ class ProcessResources:
     config_file: Path | None
     changed: ChangedSettings
     on_failure: FailureHandler
+    role: CurrentRole = field(init=False)
+    """The broker's role now, one object for all parts."""
+
+    def __post_init__(self) -> None:
+        role = CurrentRole(self.options)
+        object.__setattr__(self, "role", role)
+        object.__setattr__(self, "options", role.applied(self.options))

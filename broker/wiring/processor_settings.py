@@ -20,7 +20,7 @@ def send_settings(options: StartupOptions) -> SendSettings:
         trace_on=broker.trace_on,
         max_message_size=store.max_message_size,
         start_accept_send_request_timestamp_ms=broker.start_accept_send_request_time_stamp,
-        is_slave=store.is_slave,
+        is_slave=store.is_slave and not options.controller_mode.enable_controller_mode,
         max_delay_level=len(store.delay_level_ms),
         recall_by_property=broker.recall_by_property_enable,
         reject_transactions=(

@@ -76,7 +76,9 @@ def _compaction_pull(
 
 def _pull_start(resources: ProcessResources, store: StoreSide, tables: BrokerTables) -> PullStart:
     broker = resources.options.broker
-    follows = broker.enable_broadcast_offset_store and not resources.options.store.is_slave
+    # A broker whose role may change needs them when it leads.
+    may_lead = resources.role.changes or not resources.role.is_slave
+    follows = broker.enable_broadcast_offset_store and may_lead
 
     def is_in_memory(phy_offset: int) -> bool:
         return resources.page.counters[MAX_PHY_OFFSET] - phy_offset <= store.memory_limit
@@ -124,7 +126,10 @@ def store_follower(
             resources.page,
             waiters,
             resources.clock,
-            replicas_needed=resources.options.ha.in_sync_replicas - 1,
+            # In controller mode process `ha` knows how many: those of the in-sync set.
+            replicas_needed=(
+                0 if resources.role.changes else resources.options.ha.in_sync_replicas - 1
+            ),
             sends_wait_for_file=sends_wait_for_file,
         ),
         resources.clock,

@@ -75,7 +75,7 @@ class Replication:
         self._clock = clock
         self._identity = identity
         self._client = client = api.client
-        self._api = api
+        self._api = self.table_source = api
         self._store = store
         self._tables = tables
         self._master_is_silent = master_is_silent

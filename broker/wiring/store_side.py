@@ -16,6 +16,7 @@ from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.settings.memory_limit import memory_limit_bytes
 from broker.store_access.batch_queues import BatchQueues
 from broker.store_access.checked_units import CheckedUnits
+from broker.store_access.confirmed_log_reader import ConfirmedLogReader
 from broker.store_access.damaged_queues import DamagedQueues
 from broker.store_access.store_access import StoreAccess
 from broker.store_access.store_commands import StoreCommands
@@ -59,7 +60,8 @@ class StoreSide:
         options, page, clock = resources.options, resources.page, resources.clock
         store = options.store
         self._on_loop = on_loop
-        self._is_slave = store.is_slave
+        self.is_slave: Final = resources.role.is_slave_now
+        """Whether somebody else writes the log now, or nobody."""
         self._bells = (resources.bells["ha"], resources.bells["store"])
         self.page: Final = page
         self.table: Final = QueueTableReader(resources.queue_table_fd)
@@ -91,9 +93,10 @@ class StoreSide:
             self._note_damaged,
         )
         self.memory_limit: Final = memory_limit_bytes(store.access_message_in_memory_max_ratio)
+        reader = ConfirmedLogReader if resources.role.changes else CommitLogReader
         self.access: Final = StoreAccess(
             self.table,
-            CommitLogReader(directories, size, page),
+            reader(directories, size, page),
             GenerationAwareReader(ConsumeQueueReader(store), self.table),
             IndexReader(store.index_path, store.max_hash_slot_num, store.max_index_num),
             self._note_damaged,
@@ -118,17 +121,25 @@ class StoreSide:
                 found[topic] = max(found.get(topic, 0), queue_id + 1)
         return found
 
-    def open_log(self) -> None:
-        """Become the log's writer (on a slave that is process `ha`); `store` is ready."""
-        walked = rebuild_topic_queue_table(self.log, self.page, self.table, self.loop_reader)
+    def open_log(self) -> dict[str, int]:
+        """Become the log's writer (on a slave that is process `ha`); `store` is ready. Returns the
+        topics of records that were not dispatched yet, as `stored_queues`."""
+        found: dict[str, int] = {}
+        walked = rebuild_topic_queue_table(self.log, self.page, self.table, self.loop_reader, found)
         self.log.open(self.log.store_host)
         log.info("writing from %s on, %s records after dispatch", self.log.position, walked)
+        return found
+
+    def close_log(self) -> None:
+        """The log has another writer from now on, or none. `open_log` finds anew where its queues
+        end."""
+        self.log.close()
 
     def claim_queue_offsets(self, data: bytes) -> None:
         """The records in `data` come back into the log: no message gets their queue offsets from
         now on, and process `store` knows all that got one before. A pool thread. Raises
         TimeoutError."""
-        if self._is_slave:
+        if self.is_slave():
             return  # The master has given them.
         end = self._on_loop(lambda: claim_queue_offsets(self.log, memoryview(data)))
         pause, left = threading.Event(), _DISPATCH_S / _LOOK_S

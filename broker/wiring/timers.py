@@ -57,6 +57,13 @@ class Timers:
     ) -> None:
         self._is_enabled: Final = options.store.timer_wheel_enable
         self._precision_ms: Final = options.store.timer_precision_ms
+        self._store = store
+        self._log = log
+        self._stats = stats
+        self._room_waits = room_waits
+        self._stops_dequeue = options.store.timer_stop_dequeue
+        self._samples = False
+        """The rates are sampled."""
         self._counters = store.page.counters
         self._waiters = log.waiters
         self._clock = clock
@@ -85,41 +92,36 @@ class Timers:
         )
         self._progress = TimerProgress(options.store.timer_progress_path, self._precision_ms)
         self._early = EarlyDeliveries(options.store.timer_early_path, self._precision_ms)
-        units = TimerLogReader(
+        self._units = TimerLogReader(
             options.store.timer_log_path, options.store.mapped_file_size_timer_log
         )
-        self._dequeue = TimerDequeueService(
-            DequeueParts(
-                commit_log=log.commit_log,
-                append_queue=log.append_queue,
-                reader=store.loop_reader,
-                wheel=wheel,
-                units=units,
-                progress=self._progress,
-                early=self._early,
-                counters=self._counters,
-                safe_offset=self._safe_offset,
-                stats=stats,
-                clock=clock,
-                room_waits=room_waits,
-            ),
-            stopped=options.store.timer_stop_dequeue,
-        )
+        self._dequeue = self._make_dequeue()
         self._counters[TIMER_STOP_ENQUEUE] = options.store.timer_stop_enqueue
 
     def use(self, options: StartupOptions) -> None:
         """Settings were changed: follow them."""
         self.hook.use(self._hook_settings(options))
         self.recall.use(options.broker, options.store)
-        self._dequeue.use(stopped=options.store.timer_stop_dequeue)
+        self._stops_dequeue = options.store.timer_stop_dequeue
+        self._dequeue.use(stopped=self._stops_dequeue)
         self._counters[TIMER_STOP_ENQUEUE] = options.store.timer_stop_enqueue
 
     def start(self, loop: SelectorLoop) -> None:
-        """Begin to deliver; this is a master, the log is open."""
+        """Begin to deliver; this is a master, the log is open. Again after `cease`."""
         if self._is_enabled:
             self._dequeue.start(loop)
             self._sampled = (self._counters[TIMER_COMMIT_QUEUE_OFFSET], 0)
-            loop.call_every(_RATES_MS, self._sample_rates)
+            if not self._samples:
+                self._samples = True
+                loop.call_every(_RATES_MS, self._sample_rates)
+
+    def cease(self) -> None:
+        """This broker leads no more: what is delivered is kept in the files only."""
+        if self._is_enabled:
+            self._dequeue.stop(at_once=True)
+            self._progress.close()
+            self._early.let_go()
+            self._dequeue = self._make_dequeue()
 
     def follow(self) -> None:
         """This is a slave: its master delivers."""
@@ -168,6 +170,25 @@ class Timers:
     def turn_end(self) -> None:
         """What was put in this turn is published."""
         self._dequeue.turn_end()
+
+    def _make_dequeue(self) -> TimerDequeueService:
+        return TimerDequeueService(
+            DequeueParts(
+                commit_log=self._log.commit_log,
+                append_queue=self._log.append_queue,
+                reader=self._store.loop_reader,
+                wheel=self._wheel,
+                units=self._units,
+                progress=self._progress,
+                early=self._early,
+                counters=self._counters,
+                safe_offset=self._safe_offset,
+                stats=self._stats,
+                clock=self._clock,
+                room_waits=self._room_waits,
+            ),
+            stopped=self._stops_dequeue,
+        )
 
     def _safe_offset(self) -> int:
         flushed = self._counters[FLUSHED_OFFSET]

@@ -6,6 +6,8 @@ run on masters only, and only while the loop runs: they hand to it what is to be
 
 from __future__ import annotations
 
+import threading
+
 from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
 from broker.metrics.hot_path_stats import HotPathStats
@@ -61,6 +63,7 @@ class TransactionalMessages:
         self._halves = HalfMessageStates()
         self._earlier = EarlierEnds(store.access)
         self._checks: TransactionalMessageCheckService | None = None
+        self._young: YoungHalves | None = None
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
                 log=log,
@@ -72,14 +75,15 @@ class TransactionalMessages:
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,
-                is_slave=resources.options.store.is_slave,
+                is_slave=store.is_slave,
                 rights=rights,
             )
         )
         """Codes 37 and 323."""
 
     def route(self, young_halves: YoungHalves) -> EndTransactionRoute:
-        """The fast route of 37, without access control."""
+        """The fast route of 37, without access control. Once."""
+        self._young = young_halves
         return EndTransactionRoute(
             self._log,
             young_halves,
@@ -90,7 +94,8 @@ class TransactionalMessages:
         )
 
     def start(self, calls: Broker2Client) -> None:
-        """Begin to check; the log is open, this is a master. The loop may start a little later."""
+        """Begin to check; the log is open, this is a master. The loop may start a little later.
+        Again after `cease`."""
         options, log = self._resources.options, self._log.commit_log
         bridge = TransactionalMessageBridge(
             BridgeParts(
@@ -123,9 +128,19 @@ class TransactionalMessages:
             service,
             options.broker.transaction_check_interval,
             self._resources.clock,
+            predecessor=self._checks,
             on_failure=self._resources.on_failure,
         )
         self._checks.start()
+
+    def cease(self) -> None:
+        """This broker leads no more: ends wait for the next `start`. Does not wait for the thread,
+        which may wait for this one, the loop's."""
+        if self._young is not None:
+            self._young.clear()
+        self._halves.known = threading.Event()
+        if self._checks is not None:
+            self._checks.abandon()
 
     def shutdown(self) -> None:
         """No round after this one; idempotent. Another thread than the loop's, before its end."""

@@ -16,6 +16,10 @@ class DataVersion(JsonBean):
     timestamp: Int64 = 0
     state_version: Int64 | None = None
 
-    def next_version(self, now_ms: int) -> DataVersion:
-        """The version after a local change made at `now_ms` (milliseconds, wall clock)."""
-        return replace(self, counter=self.counter + 1, timestamp=now_ms)
+    def next_version(self, now_ms: int, state_version: int | None = None) -> DataVersion:
+        """The version after a local change made at `now_ms` (milliseconds, wall clock).
+
+        state_version: the epoch in which this broker leads from now on; None: the same as before.
+        """
+        state = self.state_version if state_version is None else state_version
+        return replace(self, counter=self.counter + 1, timestamp=now_ms, state_version=state)

@@ -125,7 +125,7 @@ class CompactionStore(ServiceThread):
     def _is_deleted(self, topic: str, queue_id: int) -> bool:
         """Java deletes a topic without its logs. When there is a message of a new one of the name,
         such a log is found to be of another queue."""
-        is_known = topic in self._followed.topics or self._config.is_slave
+        is_known = topic in self._followed.topics or self._followed.role.is_slave()
         return not is_known and self._followed.bounds(topic, queue_id)[1] == 0
 
     def _open_log(
@@ -164,7 +164,7 @@ class CompactionStore(ServiceThread):
                 found.cut(0, stored_ms)
         elif high:
             found.cut(high, stored_ms)
-        elif topic in self._followed.topics and not self._config.is_slave:
+        elif topic in self._followed.topics and self._followed.role.may_lead:
             log.warning("%r: consume queue lost; it will continue at %s", found, found.max_offset)
             self._queues.reserve(topic, queue_id, found.max_offset)
 

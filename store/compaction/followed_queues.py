@@ -13,6 +13,7 @@ from typing import Final
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
+from store.controller_mode import RoleNow
 from store.generation_aware_reader import GenerationAwareReader
 from store.message_codec import read_store_timestamp
 from store.message_store_config import MessageStoreConfig
@@ -45,8 +46,10 @@ class FollowedQueues:
         log: CommitLogReader,
         find_topics: FindTopics,
         request_rebuild: RequestRebuild,
+        role: RoleNow,
     ) -> None:
-        """table, log: readers of its own."""
+        """table, log: readers of its own. role: whose queue offsets these are, ours or not."""
+        self.role: Final = role
         self._table = table
         self._find_topics = find_topics
         self.request_rebuild: Final = request_rebuild

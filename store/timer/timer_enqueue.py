@@ -48,7 +48,6 @@ class TimerEnqueue:
         count: CountEntered,
     ) -> None:
         self._count = count
-        self._is_slave = config.is_slave
         self._precision_ms = config.timer_precision_ms
         self._placement = Placement(config.timer_precision_ms, config.timer_roll_window_slot)
         self._counters = page.counters
@@ -57,6 +56,8 @@ class TimerEnqueue:
         self._log = timer_log
         self._pending = pending
         self._guard = RecordGuard(ReadBy.TIMER_ENQUEUE)
+        self.follows = queue.role.is_slave()
+        """Whether timers are entered as on a slave. TimerMessageStore changes it."""
         self.has_files = False
         self.queue_offset = 0
         """Everything before is in the wheel."""
@@ -122,8 +123,8 @@ class TimerEnqueue:
 
     def _place(self, record: TimerRecord, write_ms: int, read_ms: int) -> TimerUnit | None:
         """The unit of a record, None if it is delivered already."""
-        first_ms = read_ms if self._is_slave else write_ms
-        is_replay = self._is_slave or record.queue_offset < self.replay_end
+        first_ms = read_ms if self.follows else write_ms
+        is_replay = self.follows or record.queue_offset < self.replay_end
         if is_replay:
             write_ms = round_down(record.stored_ms, self._precision_ms)
         slot_ms, rolls = self._placement.place(record.out_ms, write_ms)

@@ -21,7 +21,7 @@ from store.control_slots import DISPATCHED_OFFSET, MAX_PHY_OFFSET, STORE_TIMESTA
 from store.errors import DiskFullError
 from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlag, RunningFlags
-from store.timer.early_file import read_stopped
+from store.timer.early_marks import mark_delivered
 from store.timer.pending_timers import NOTHING_PENDING, PendingTimers
 from store.timer.placement import round_down
 from store.timer.timer_enqueue import BATCH, CountEntered, TimerEnqueue
@@ -73,6 +73,7 @@ class TimerMessageStore(ServiceThread):
         self._precision_ms = config.timer_precision_ms
         self._counters = page.counters
         self._queue = queue
+        self._role = queue.role
         self._flags = flags
         self._clock = clock
         self._ring_delivery = ring_delivery
@@ -136,6 +137,8 @@ class TimerMessageStore(ServiceThread):
         FlushFailedError."""
         if not self._is_open:
             self._open()
+        elif self._role.is_slave() is not self._enqueue.follows:
+            self._change_role()
         entered = self.enter_some()
         self._settle()
         self.move_write_time()
@@ -150,7 +153,10 @@ class TimerMessageStore(ServiceThread):
                 while self.enter_some():
                     pass
                 self._settle()
-                self._mark_delivered()
+                end = self._counters[MAX_PHY_OFFSET]
+                marked = mark_delivered(self._wheel, self._log, self._config, self._settled_ms, end)
+                self._pending.count(marked, -1, self._clock.now_ms())
+                self._flusher.note_change()
                 self.flush()
         except DiskFullError as error:
             log.error("could not flush the timers; the next start recovers them: %s", error)
@@ -158,25 +164,6 @@ class TimerMessageStore(ServiceThread):
         self._wheel.close()
         self._log.close()
         self._queue.close()
-
-    def _mark_delivered(self) -> None:
-        """What is delivered of slots that are not over a Java broker would deliver again; ours
-        believes the file that says so. Raises OSError."""
-        config, end = self._config, self._counters[MAX_PHY_OFFSET]
-        early = read_stopped(config.timer_early_path, self._precision_ms, end)
-        for slot_ms, delivered in early.items():
-            if slot_ms < self._settled_ms or not self._enqueue.has_files:
-                continue
-            slot = self._wheel.slot(slot_ms)
-            pos = -1 if slot is None else slot.last_pos
-            marked = []
-            while pos >= 0 and (unit := self._log.reader.unit(pos)) is not None:
-                if unit.phy_offset in delivered and not unit.deletes:
-                    self._log.mark_delivered(pos, unit)
-                    marked.append(unit)
-                pos = unit.prev_pos if unit.prev_pos < pos else -1
-            self._pending.count(marked, -1, self._clock.now_ms())
-            self._flusher.note_change()
 
     def _rest(self) -> None:
         if self._noticed_ms > self._write_ms:
@@ -199,6 +186,7 @@ class TimerMessageStore(ServiceThread):
 
     def _open(self) -> None:
         self._flusher.load()
+        self._enqueue.follows = self._role.is_slave()
         self._write_ms = self._counters[TIMER_WRITE_TIME_MS]
         read_ms = self._read_ms or first_read_time(
             self._flusher.checkpoint.last_read_time_ms,
@@ -213,7 +201,7 @@ class TimerMessageStore(ServiceThread):
             self._recover(read_ms)
         self._publish()
         self._counters[TIMER_START_TIME_MS] = self._settled_ms
-        self._counters[TIMER_OPENED] = 1
+        self._counters[TIMER_OPENED] = not (self._role.is_controlled and self._enqueue.follows)
         self._is_open = True
         log.info(
             "timers: read time %s, entered up to %s of %s",
@@ -241,6 +229,23 @@ class TimerMessageStore(ServiceThread):
         if not self._read_ms and read_ms > now_ms + STEP_BACK_MS:
             self._empty_future(round_down(now_ms, self._precision_ms))
 
+    # -- the role ------------------------------------------------------------------------------
+
+    def _change_role(self) -> None:
+        """In controller mode; timer_slots.py says why it is asked again."""
+        self._counters[TIMER_OPENED] = 0
+        follows = self._role.is_slave()
+        if self._enqueue.follows and not follows:
+            # As at a start: what the last master had not delivered comes first.
+            self._enqueue.replay_end = max(self._enqueue.replay_end, self._limit())
+            self._settled_ms = max(self._settled_ms, self._read_ms)
+            self._write_ms = round_down(self._settled_ms, self._precision_ms)
+            self._noticed_ms = 0
+            self._counters[TIMER_START_TIME_MS] = self._settled_ms
+            self._publish()
+        self._enqueue.follows = follows
+        self._counters[TIMER_OPENED] = int(not follows)
+
     # -- entering ------------------------------------------------------------------------------
 
     def enter_some(self) -> int:
@@ -257,7 +262,7 @@ class TimerMessageStore(ServiceThread):
 
     def _limit(self) -> int:
         """On a slave: what the master has entered."""
-        if not self._config.is_slave:
+        if not self._enqueue.follows:
             return NOTHING_PENDING
         found = self._counters[TIMER_MASTER_QUEUE_OFFSET]
         return found or self._flusher.checkpoint.master_timer_queue_offset
@@ -267,7 +272,7 @@ class TimerMessageStore(ServiceThread):
     def move_write_time(self) -> None:
         """Close the slots that are past, once all is entered that the log held by then."""
         now_ms = round_down(self._clock.now_ms(), self._precision_ms)
-        if self._config.is_slave:
+        if self._enqueue.follows:
             self._write_ms = now_ms
             self._publish()
         elif self._is_set_back:
@@ -282,7 +287,7 @@ class TimerMessageStore(ServiceThread):
         if self._noticed_ms <= self._write_ms or self._noticed_ms > now_ms:
             self._noticed_ms = now_ms
             self._noticed_at_ms = self._clock.monotonic_ms()
-            self._log_end = self._counters[MAX_PHY_OFFSET]
+            self._log_end = self._role.readable_end()
             self._queue_end = -1
 
     def _is_all_entered(self) -> bool:
@@ -313,7 +318,7 @@ class TimerMessageStore(ServiceThread):
     def _is_set_back(self) -> bool:
         """Whether the wall clock was set back while there is a delivery."""
         is_back = self._clock.now_ms() < self._write_ms - STEP_BACK_MS
-        return is_back and self._read_ms > 0 and not self._config.is_slave
+        return is_back and self._read_ms > 0 and not self._enqueue.follows
 
     def _step_back(self, now_ms: int) -> None:
         """See timer_slots.py."""
@@ -349,7 +354,7 @@ class TimerMessageStore(ServiceThread):
         read_ms = self._read_ms
         if read_ms <= self._settled_ms:
             return
-        if read_ms > self._write_ms and not self._config.is_slave:
+        if read_ms > self._write_ms and not self._enqueue.follows:
             # Of before the clock was set back.
             return
         while (time_ms := self._wheel.reader.next_slot(self._settled_ms, read_ms)) is not None:
@@ -387,6 +392,6 @@ class TimerMessageStore(ServiceThread):
 
     def _master_offset(self) -> int:
         """Of a rebuilding master the end of what it enters again, as the next start must know."""
-        if self._config.is_slave:
+        if self._enqueue.follows:
             return self._limit()
         return max(self._enqueue.queue_offset, self._enqueue.replay_end)

@@ -17,6 +17,7 @@ from ipc.control_page import ControlPage
 from ipc.queue_table import QueueTableReader
 from store.commit_log_reader import CommitLogReader
 from store.consume_queue_reader import ConsumeQueueReader
+from store.controller_mode import RoleNow
 from store.errors import RecordDamagedError
 from store.generation_aware_reader import GenerationAwareReader
 from store.message_codec import RECORD_PLACE, read_properties, read_store_timestamp
@@ -53,8 +54,14 @@ class TimerQueue:
     """See the module."""
 
     def __init__(
-        self, config: MessageStoreConfig, page: ControlPage, table: QueueTableReader
+        self,
+        config: MessageStoreConfig,
+        page: ControlPage,
+        table: QueueTableReader,
+        role: RoleNow,
     ) -> None:
+        """role: a slave's queue is entered as far as its master has."""
+        self.role: Final = role
         self._table = table
         self._units = ConsumeQueueReader(config)
         self._current_units = GenerationAwareReader(self._units, table)

@@ -3,7 +3,8 @@
 Constants only; any process. Each slot has one writer.
 
     slot  writer    meaning
-    120   store     TIMER_OPENED: 0 while wheel and log are not to be read (recovery), else 1
+    120   store     TIMER_OPENED: 0 while wheel and log are not to be read (recovery; in controller
+                    mode while another broker leads), else 1
     121   store     TIMER_WRITE_TIME_MS: first open slot of the wheel, a multiple of the precision
     122   store     TIMER_COMMIT_QUEUE_OFFSET: units of the timer topic before it are in the wheel
     123   store     TIMER_START_TIME_MS: read time of the last check point, where a delivery begins
@@ -31,6 +32,9 @@ The rules of the game, for W = TIMER_WRITE_TIME_MS and R = TIMER_READ_TIME_MS:
   delivered, and would be again) and publishes the smaller W. The delivery takes R = W as soon as it
   finds W < R; until it has, `store` leaves W alone.
 * Slots before R are never cleared (as in RocketMQ): they are past.
+* In controller mode a follower adds to slots < W, too, as there is no delivery. TIMER_OPENED is 0
+  then. `store` sets it to 0 before it looks whether it is to follow, the delivery looks at it after
+  the order to lead: either `store` sees that order, or the delivery finds 0 until W = R again.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _gaps() -> str:
             "## Gaps\n\n"
             "None: each of these codes is answered. What an answer leaves out or refuses stands in "
             "the notes above and in\n[decisions](decisions/README.md); codes of modes that are not "
-            "available (controller, RocksDB) get the answer of a\n5.3.3 broker that has them off."
+            "available (RocksDB) get the answer of a\n5.3.3 broker that has them off."
         )
     head = "At 4.9.8 as well as at 5.3.3:" if GAPS_498 else "None at 4.9.8."
     table = ("| gap | codes | why, and what happens |", "|---|---|---|", *rows)

@@ -567,7 +567,10 @@ class HotPathWorld:
             monotonic_s=lambda: self.clock.monotonic_ms() / 1_000,
         )
         moved = OffsetMovedEvents(
-            self.log, self.append_queue, "broker-a", is_slave=bool(pull.get("is_slave", False))
+            self.log,
+            self.append_queue,
+            "broker-a",
+            is_slave=lambda: bool(pull.get("is_slave", False)),
         )
         parts = PullParts(
             page=self.page,

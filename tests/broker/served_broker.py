@@ -121,9 +121,11 @@ class ServedBroker:
         *,
         file_size: int = FILE_SIZE,
         hot: bool = True,
+        ha_commands: Mapping[str, Any] | None = None,
     ) -> None:
         """settings: beside those that every such broker has. hot: false serves every request on
-        the general path."""
+        the general path. ha_commands: what process `ha` answers."""
+        self._ha_commands = dict(ha_commands or {})
         self._file_size = file_size
         self.clock = ManualClock()
         self._options = StartupOptions.from_settings(
@@ -171,7 +173,7 @@ class ServedBroker:
         ours: dict[str, Any] = {}
         handlers: dict[str, Any] = {
             "remoting->store": _handlers(self._options, self._store, self.clock),  # type: ignore[arg-type]
-            "remoting->ha": {},
+            "remoting->ha": self._ha_commands,
             "remoting<-ha": {},
         }
         for name, commands in handlers.items():
@@ -212,6 +214,7 @@ class ServedBroker:
         new_topics._start, new_topics._register = lambda run: run(), lambda _topics: None
         self._server = controller._server
         serve_at_once(self._server)
+        self.hooks = controller.sleep_hooks()
         controller._messages.end_transaction._halves.known.set()
         controller.loop.end_turn = self._end_turn  # type: ignore[attr-defined]
 
@@ -238,9 +241,8 @@ class ServedBroker:
 
     def _end_turn(self) -> None:
         self.dispatch()
-        follower = self.controller._follower
-        follower.before_sleep()
-        follower.after_sleep()
+        self.hooks.before_sleep()
+        self.hooks.after_sleep()
 
     def turn(self) -> None:
         """The end of a turn of the loop, the store's work, and the start of the next."""

@@ -164,16 +164,15 @@ def test_trusted_addresses_reach_process_ha_and_an_empty_value_is_unset(
 
 
 MEMBER = "enableControllerMode=true\ncontrollerAddr=c1:9878;c2:9878\n"
-REFUSAL = "b.conf:1: enableControllerMode: controller mode is not available yet"
+SAFE = "allAckInSyncStateSet=true\nminInSyncReplicas=2\n"
 
 
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        pytest.param(MEMBER, [REFUSAL], id="all is well but for the mode"),
         pytest.param(
             "enableControllerMode=true\n",
-            ["controllerAddr: enableControllerMode needs it; expected host:port", REFUSAL],
+            ["controllerAddr: enableControllerMode needs it; expected host:port"],
             id="no controllers",
         ),
         pytest.param(
@@ -219,13 +218,81 @@ REFUSAL = "b.conf:1: enableControllerMode: controller mode is not available yet"
         ),
     ],
 )
-def test_a_member_of_a_group_with_a_controller_is_refused_for_now(
+def test_settings_of_a_member_that_do_not_fit_together(
     tmp_path: Path, text: str, problems: list[str]
 ) -> None:
     with pytest.raises(StartupExitError) as caught:
         load(tmp_path, text)
     assert caught.value.exit_code == 255
     assert [problem for problem in problems if problem not in caught.value.text] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "brokerRole=SLAVE\nbrokerId=-1\n",
+        "brokerRole=SYNC_MASTER\n",
+        "brokerRole=SLAVE\nbrokerId=0\n",
+        "brokerId=3\n",
+    ],
+)
+def test_a_member_begins_as_a_slave_whatever_is_set(tmp_path: Path, text: str) -> None:
+    options = load(tmp_path, f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\n{text}", "-n", "a:1")
+    assert (options.store.is_slave, options.broker.broker_id) == (True, 1)
+    assert options.ha.in_sync_replicas == 1
+    is_of_the_examples = "SYNC" not in text and "=0" not in text and "=3" not in text
+    assert (options.warnings == ()) == is_of_the_examples
+
+
+def test_a_member_that_has_an_id_is_known_by_it(tmp_path: Path) -> None:
+    (tmp_path / "brokerIdentity").write_bytes(b"DefaultCluster#b#17")
+    options = load(tmp_path, f"{MEMBER}storePathRootDir={tmp_path}\n", "-n", "a:1")
+    assert options.broker.broker_id == 17
+
+
+@pytest.mark.parametrize(
+    ("text", "level"), [("", "received"), ("flushDiskType=SYNC_FLUSH\n", "flushed")]
+)
+def test_a_member_s_copy_counts_as_the_master_s_does(tmp_path: Path, text: str, level: str) -> None:
+    options = load(tmp_path, f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\n{text}", "-n", "a:1")
+    assert options.ha.ha_ack_level.name == level
+
+
+def test_what_has_no_effect_in_controller_mode_is_named_once(tmp_path: Path) -> None:
+    more = "enableSlaveActingMaster=true\nhaMasterAddress=a:10912\nhaTruncateDiverged=true\n"
+    text = f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\nbrokerRole=SLAVE\n{more}"
+    options = load(tmp_path, text, "-n", "a:1")
+    (warning,) = options.warnings
+    for key in ("enableSlaveActingMaster", "haMasterAddress", "haTruncateDiverged"):
+        assert key in warning
+    assert "brokerRole" not in warning
+    assert not options.broker.enable_slave_acting_master
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "SEND_OK means that this broker has the message: what is answered while"),
+        (
+            "inSyncReplicas=2\n",
+            "SEND_OK means that 2 brokers have the message, and an election",
+        ),
+        ("allAckInSyncStateSet=true\n", "which may be this broker alone"),
+        (SAFE, None),
+    ],
+)
+def test_a_weak_send_ok_is_told(tmp_path: Path, text: str, words: str | None) -> None:
+    options = load(tmp_path, f"{MEMBER}storePathRootDir={tmp_path}\n{text}", "-n", "a:1")
+    found = [warning for warning in options.warnings if "SEND_OK" in warning]
+    assert [words in warning for warning in found if words] == ([] if words is None else [True])
+    assert all("safe mode" in warning for warning in found)
+
+
+def test_a_member_without_name_servers_is_warned(tmp_path: Path) -> None:
+    options = load(tmp_path, f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\n")
+    (warning,) = options.warnings
+    assert warning.startswith("enableControllerMode without namesrvAddr")
 
 
 def test_settings_of_controller_mode_without_it(tmp_path: Path) -> None:

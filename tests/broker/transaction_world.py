@@ -122,7 +122,7 @@ class TransactionWorld:
                 stats=hot.stats,
                 on_loop=lambda function: self.on_loop(function),
                 later=lambda ms, function: self.later.append((ms, function)),
-                is_slave=self.is_slave,
+                is_slave=lambda: self.is_slave,
             )
         )
         self.bridge = TransactionalMessageBridge(

@@ -119,7 +119,9 @@ class HaCosts:
     def _lead(self, transport: Any) -> None:
         self.turns.begin()
         peer = PendingPeer(
-            *(transport, transport.remote, _OWN, lambda: (0, _LOG_END)), is_trusted=True, now_ms=0
+            *(transport, transport.remote, _OWN, lambda: (0, _LOG_END), Reports),
+            is_trusted=True,
+            now_ms=0,
         )
         try:
             if peer.advance():
@@ -135,7 +137,7 @@ class HaCosts:
             ServedLink(
                 transport, progress, lambda _reason, _text: transport.shutdown(), lambda: None
             ),
-            peer.reports,
+            peer.form,
             acknowledged=self._note,
             log_end=lambda: _LOG_END,
         )

@@ -113,6 +113,7 @@ class _Master:
             transport.remote,
             own,
             lambda: (0, _LOG_END),
+            Reports,
             is_trusted=is_trusted,
             now_ms=0,
         )
@@ -125,7 +126,7 @@ class _Master:
         assert peer.is_known
         assert is_trusted or secret is None, "a stranger is known without its proof"
         if first_report_objection(peer.first_report, 0, _LOG_END) is None:
-            self._read_reports(transport, peer.first_report, peer.reports)
+            self._read_reports(transport, peer.first_report, peer.form)
 
     def _read_reports(self, transport: Any, first: int, reports: Reports) -> None:
         start = start_offset_for(first, 0)
@@ -220,8 +221,10 @@ class _Slave:
         config = HaConfig(ha_ack_level=level)
         link = MasterLink(transport, log, config, SystemClock(), validators, is_checked=is_checked)
         try:
-            while transport.data:
+            is_more = True
+            while is_more:
                 left = len(transport.data)
+                is_more = bool(left)  # One look more: only then everything is shown.
                 outcome = link.receive()
                 if outcome.start_offset is not None or (link.waits_for_file and not outcome[0]):
                     break

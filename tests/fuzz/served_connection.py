@@ -36,6 +36,9 @@ class AtOnce:
         run()
         return True
 
+    def shutdown(self) -> None:
+        """Nothing waits."""
+
 
 class InlineLoop(SelectorLoop):
     """A loop that never runs: what is called soon is called now, in a turn of its own."""

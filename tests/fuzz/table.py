@@ -21,6 +21,8 @@ MODULES: Final = {
     "ha-frames": "ha_rows",
     "ha-hello": "ha_rows",
     "ha-controller-mode": "member_rows",
+    "ha-controller-door": "autoswitch_rows",
+    "ha-controller-link": "autoswitch_rows",
     "member": "member_rows",
     "properties": "file_rows",
     "yaml": "file_rows",

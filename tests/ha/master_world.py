@@ -167,6 +167,7 @@ class MasterWorld:
             LinkIdentity(own, self.trusted, tls),
             refusals,
             self.connections.admit,
+            Reports,
             lambda: (self.page.counters[MIN_PHY_OFFSET], self.page.counters[MAX_PHY_OFFSET]),
             lobby_size=lobby_size,
         )

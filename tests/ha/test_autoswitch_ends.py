@@ -223,6 +223,21 @@ def test_heartbeats_come_after_silence_only() -> None:
     assert master.next_transfer(epochs, log, 8 + INTERVAL_MS) is None
 
 
+def test_no_heartbeat_comes_before_the_first_report() -> None:
+    """A Java slave with data closes the connection: "master pushed offset not equal the max phy
+    offset in slave, SLAVE: 70753 MASTER: -1". It reports after as long as a heartbeat takes."""
+    log = LogBounds(0, 100, 90)
+    master, epochs = new_master(), epoch_list([(3, 0)])
+    assert [*master.receive(encode_slave_handshake(OWN), log)] == [OWN]
+    for now_ms in (0, INTERVAL_MS, 10 * INTERVAL_MS):
+        assert master.next_transfer(epochs, log, now_ms) is None
+    assert [*master.receive(encode_report(100), log)] != []
+    assert master.next_transfer(epochs, log, 10 * INTERVAL_MS) is None
+    due = master.next_transfer(epochs, log, 11 * INTERVAL_MS)
+    assert due is not None
+    assert due.frame.offset == 100
+
+
 def test_nothing_is_sent_to_a_stranger() -> None:
     log = LogBounds(0, 100, 0)
     assert new_master().next_transfer(TWO_EPOCHS, log, INTERVAL_MS) is None

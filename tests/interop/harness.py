@@ -253,6 +253,14 @@ class Controller:
         """SIGKILL."""
         self._process.kill()
 
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        self._process.resume()
+
     def log_tail(self) -> str:
         return self._process.log_tail()
 

@@ -121,6 +121,9 @@ class Broker:
     def do(self, step: Step) -> None:
         """There are no bytes and no connections."""
 
+    def show(self, status: MemberStatus) -> None:
+        """Nobody looks."""
+
     def take_role(self, role: Role) -> None:
         self.roles.append(role)
 

@@ -373,7 +373,7 @@ class Broker(Node):
 
     def put(self, number: int) -> bool:
         """A client's message; whether it was taken."""
-        if self.core.find_refusal(self.clock()) is not None:
+        if self.core.puts.find_refusal(self.clock()) is not None:
             return False
         self.judge.put_taken(self.open_epoch)
         if not self.open_epoch:

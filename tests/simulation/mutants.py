@@ -335,7 +335,7 @@ def _registers_once() -> list[Any]:
 
 @mutant("the self-fence never closes")
 def _fence_open() -> list[Any]:
-    return [_on(SelfFence, "left_ms", lambda *_: 1)]
+    return [_on(SelfFence, "until_ms", property(lambda _self: 1 << 62))]
 
 
 @mutant("any answer renews the self-fence, whoever is named")

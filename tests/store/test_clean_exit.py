@@ -133,7 +133,9 @@ def test_objections(log: PlainLog, queue: MappedFileQueue) -> None:
     path = log.path(log.end)
     replace = dataclasses.replace
     assert "files of" in str(find_objection(replace(word, file_size=8192), queue))
-    assert "dispatched" in str(find_objection(replace(word, dispatched_offset=0), queue))
+    assert find_objection(replace(word, dispatched_offset=0), queue) is None, "not confirmed yet"
+    more = replace(word, dispatched_offset=word.max_phy_offset + 1)
+    assert "dispatched" in str(find_objection(more, queue))
     assert "last file" in str(find_objection(replace(word, max_phy_offset=10), queue))
     assert "written since" in str(find_objection(replace(word, last_file_mtime_ns=1), queue))
     times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)

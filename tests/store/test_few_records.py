@@ -82,9 +82,15 @@ class World:
             log,
             CarefulDispatch(log, extractor, dispatchers),
             self._publish,
-            is_slave=lambda: False,
+            role=self,
             dispatch_few=self._dispatch_few if few else lambda start, end: None,
         )
+
+    def is_slave(self) -> bool:
+        return False
+
+    def readable_end(self) -> int:
+        return self.log.max_phy_offset
 
     def _publish(self, _phy_offset: int, store_timestamp: int | None) -> None:
         if store_timestamp is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import pytest
 from store import replica_resync
 from store.control_slots import MAX_PHY_OFFSET
 from store.errors import DiskFullError, StoreError
+from store.log_fences import LogFences, fences_path, new_fence, save_fences
 from store.replica_resync import perform_request
 from store.resync_request import (
     ResyncAction,
@@ -289,6 +291,7 @@ def test_what_was_on_disk_is_not_said_of_what_comes_instead(world: World) -> Non
     before = StoreCheckpoint.load(world.config.checkpoint_path)
     before.physic_msg_timestamp = before.logics_msg_timestamp = 1 << 50
     before.index_msg_timestamp = 5
+    before.confirm_offset = before.logics_physical_offset = 1 << 50
     before.flush()
     place = places(world)[9]
     ask(world, ResyncAction.TRUNCATE, place.end)
@@ -296,6 +299,8 @@ def test_what_was_on_disk_is_not_said_of_what_comes_instead(world: World) -> Non
     after = StoreCheckpoint.load(world.config.checkpoint_path)
     assert after.physic_msg_timestamp == after.logics_msg_timestamp == place.store_timestamp
     assert after.index_msg_timestamp == 5
+    raw = world.config.checkpoint_path.read_bytes()
+    assert struct.unpack_from(">qq", raw, 32) == (place.end, place.end), "as RocketMQ has them"
 
 
 @pytest.mark.parametrize("later_ms", [-1, 0, 60_000])
@@ -310,6 +315,38 @@ def test_timers_whose_deliveries_were_cut_off_are_delivered_again(
     perform_request(world.config)
     read_time_ms = place.store_timestamp + min(later_ms, 0)
     assert load_timer_checkpoint(path) == replace(before, last_read_time_ms=read_time_ms)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 40, 1 << 30])
+def test_known_damage_before_the_offset_does_not_hinder_a_cut(world: World, size: int) -> None:
+    """What a damaged record says of its size leads anywhere; where it ends the fence knows."""
+    found = places(world)
+    start, end = found[4].end, found[5].end
+    path = world.config.commit_log_path / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(struct.pack(">i", size))
+    fences = LogFences([new_fence(start, end, "test")])
+    save_fences(fences_path(world.config.commit_log_path), fences)
+    for inside in (start + 1, end - 1):
+        ask(world, ResyncAction.TRUNCATE, inside)
+        assert "is not the end of a record" in str(perform_request(world.config))
+    ask(world, ResyncAction.TRUNCATE, found[9].end)
+    assert "the log ends at" in str(perform_request(world.config))
+    world.boot()
+    desk = StoreDesk(world).open()
+    assert world.counter(MAX_PHY_OFFSET) == found[9].end
+    desk.abandon()
+
+
+def test_a_cut_directly_behind_known_damage(world: World) -> None:
+    found = places(world)
+    start, end = found[4].end, found[5].end
+    save_fences(
+        fences_path(world.config.commit_log_path), LogFences([new_fence(start, end, "test")])
+    )
+    ask(world, ResyncAction.TRUNCATE, end)
+    assert "the log ends at" in str(perform_request(world.config))
 
 
 # -- refused -----------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ class Desk:
         self, log: MemoryCommitLog, *, slave: bool = False, chunk: int = 500, idle_ms: float = 5
     ) -> None:
         self.log = log
+        self.slave = slave
+        self.confirm_offset = 1 << 62
         self.collector = Collector()
         self.published: list[int] = []
         self.times: list[int] = []
@@ -74,7 +76,7 @@ class Desk:
             log,
             CarefulDispatch(log, PropertyExtractor({}), [self.collector.dispatch]),
             self._publish,
-            is_slave=lambda: slave,
+            role=self,
             chunk_size=chunk,
         )
         self.service = ReputMessageService(self.dispatch, self.bell, idle_ms=idle_ms)
@@ -83,6 +85,12 @@ class Desk:
         self.published.append(phy_offset)
         if store_timestamp is not None:
             self.times.append(store_timestamp)
+
+    def is_slave(self) -> bool:
+        return self.slave
+
+    def readable_end(self) -> int:
+        return min(self.log.max_phy_offset, self.confirm_offset)
 
     def fence_damage(self) -> None:
         """As process `store` does."""

@@ -30,6 +30,7 @@ from store.control_slots import (
     SYNC_FLUSH_WANTED,
     StoreState,
 )
+from store.controller_mode import RoleNow
 from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
 from store.mapped_file import file_name
@@ -102,6 +103,7 @@ class SlaveLife:
         self.bell_fd = Bell.create()
         self.failures: list[Exception] = []
         self.rings = 0
+        self.is_stopped = False
         self.clock = SystemClock()
         self.store = self.new_store()
 
@@ -113,10 +115,15 @@ class SlaveLife:
             self.config,
             self.page,
             self.table_fd,
-            StoreBells(self.bell(), lambda: None, ring_replicator=self._ring_replicator),
+            StoreBells(
+                self.bell(), lambda: None, ring_replicator=self._ring_replicator, role=self.role()
+            ),
             self.clock,
             self._fail,
         )
+
+    def role(self) -> RoleNow | None:
+        return None
 
     def _ring_replicator(self) -> None:
         self.rings += 1
@@ -159,6 +166,7 @@ class SlaveLife:
         wait_until(lambda: self.counters[DISPATCHED_OFFSET] == offset)
 
     def stop(self, *, writer_has_stopped: bool = True) -> None:
+        self.is_stopped = True
         self.log.close()
         self.store.shutdown(writer_has_stopped=writer_has_stopped)
         os.close(self.table_fd)
@@ -173,7 +181,7 @@ class SlaveLife:
 def life(tmp_path: Path) -> Iterator[SlaveLife]:
     life = SlaveLife(tmp_path / "store").start()
     yield life
-    if life.counters[STORE_STATE] != StoreState.STOPPED:
+    if not life.is_stopped:
         life.stop()
 
 

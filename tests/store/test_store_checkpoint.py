@@ -24,6 +24,20 @@ def test_golden_checkpoint_is_read_and_written_back(tmp_path: Path) -> None:
     assert path.read_bytes() == raw
 
 
+def test_java_has_the_confirm_offset_where_we_look_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    raw = (GOLDEN.parent / "controller-5.3.3" / "checkpoint").read_bytes()
+    path.write_bytes(raw)
+    found = StoreCheckpoint.load(path)
+    assert found.physic_msg_timestamp == 1795391110917
+    assert (found.master_flushed_offset, found.confirm_offset) == (1014, 914)
+    found.flush()
+    assert path.read_bytes() == raw
+    found.confirm_offset = 1377
+    found.flush()
+    assert path.read_bytes() == raw[:32] + (1377).to_bytes(8, "big") + raw[40:]
+
+
 def test_fields_of_later_versions_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(struct.pack(">qqqqq", 1, 2, 3, 4, 5) + bytes(4056))

@@ -145,3 +145,14 @@ def test_a_blank_between_records_is_stepped_over(world: World) -> None:
     log, _ = World(world.log.directory.parent / "other").rebuild()
     claim_queue_offsets(log, data[: world.log.end])
     assert log.topic("T").next_offsets == {0: len(world.log.records)}
+
+
+def test_the_topics_of_what_is_not_dispatched_are_told(world: World) -> None:
+    starts = [world.log.append(bytes(30), queue_id=n) for n in (5, 1, 2)]
+    world.page.counters[DISPATCHED_OFFSET] = starts[1]
+    world.page.counters[MAX_PHY_OFFSET] = world.log.end
+    writer = CommitLog(world.log.directory, FILE_SIZE, world.page, ManualClock(), lambda: None)
+    reader = CommitLogReader(world.log.directory, FILE_SIZE, world.page)
+    found: dict[str, int] = {}
+    assert rebuild_topic_queue_table(writer, world.page, world.table, reader, found) == 2
+    assert found == {"T": 3}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from ipc.service_thread import ServiceThread
 from store.commit_log import CommitLog, own_record
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import ALLOCATED_END, DISPATCHED_OFFSET, MAX_PHY_OFFSET
+from store.controller_mode import FixedRole, RoleNow
 from store.default_message_store import DefaultMessageStore
 from store.message_codec import encode_host
-from store.message_store_config import BrokerRole, MessageStoreConfig
+from store.message_store_config import MessageStoreConfig
 from store.running_flags import RunningFlags
 from store.store_progress import StoreBells
 from store.timer.timer_log import TimerLogReader, TimerUnit
@@ -44,9 +44,10 @@ class TimerLife:
         clock: ManualClock | None = None,
         page: ControlPage | None = None,
         is_slave: bool = False,
+        role: RoleNow | None = None,
         **settings: Any,
     ) -> None:
-        """is_slave: the timers believe so; the log is written here all the same."""
+        """is_slave: the timers believe so; the log is written here all the same. role: or this."""
         defaults: dict[str, Any] = {
             "mapped_file_size_commit_log": 65_536,
             "mapped_file_size_consume_queue": 20_000,
@@ -60,10 +61,10 @@ class TimerLife:
         self.config = MessageStoreConfig(
             store_path_root_dir=str(root), **{**defaults, **settings}, timer_wheel_enable=False
         )
-        self.role = BrokerRole.SLAVE if is_slave else BrokerRole.ASYNC_MASTER
         self.clock = clock or ManualClock(START_MS)
         self.page = page or fresh_page()
         self.counters = self.page.counters
+        self.role = role or FixedRole(self.page, is_slave=is_slave)
         self.table_fd = create_queue_table()
         self.table = QueueTableReader(self.table_fd)
         self.bell_fd = Bell.create()
@@ -90,13 +91,16 @@ class TimerLife:
     def new_timers(self) -> TimerMessageStore:
         """As a restarted process `store` makes it."""
         return TimerMessageStore(
-            replace(self.config, broker_role=self.role),
+            self.config,
             self.page,
-            TimerQueue(self.config, self.page, self.table),
+            self._queue(),
             RunningFlags(lambda flags, reason: None),
             self.clock,
             ring_delivery=self._ring,
         )
+
+    def _queue(self) -> TimerQueue:
+        return TimerQueue(self.config, self.page, self.table, self.role)
 
     def _ring(self) -> None:
         self.rings += 1
@@ -146,7 +150,7 @@ class TimerLife:
 
     def offsets(self, start_ms: int = 0) -> dict[int, list[int]]:
         """By slot time: which records, by their number."""
-        reader = TimerQueue(self.config, self.page, self.table)
+        reader = self._queue()
         found = {
             time_ms: [reader.offset_behind(unit.phy_offset) - 1 for unit in units]
             for time_ms, units in self.waiting(start_ms).items()

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from broker.admin.admin_mode_processor import AdminModeProcessor
+from ipc.command_channel import CommandError
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import FakeConnection, request_of
+from tests.remoting.golden_controller import golden_command
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "default-modes-5.3.3.json"
 EXCHANGES = json.loads(GOLDEN.read_text())
@@ -46,3 +48,69 @@ def test_words_for_what_cannot_be_read() -> None:
     assert "configType" in str(ask(355).remark)
     assert "masterEpoch" in str(ask(1008, masterEpoch="x").remark)
     assert ask(1008, b"{").code == 1
+
+
+class Ha:
+    """Process ha of a member."""
+
+    def __init__(self, answer: dict[str, Any] | None) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
+        self.calls.append((command, arguments))
+        if self.answer is None:
+            raise CommandError(f"{command}: no response from process ha")
+        return self.answer
+
+
+def test_epochs_in_controller_mode_are_java_s_bytes() -> None:
+    golden = golden_command("1007 resp", "01")
+    ha = Ha(json.loads(golden.body))
+    answer = AdminModeProcessor(ha).process_request(FakeConnection(), request_of(1007))
+    assert answer is not None
+    assert (answer.code, answer.remark, dict(answer.ext_fields), answer.body) == (
+        golden.code,
+        golden.remark,
+        dict(golden.ext_fields),
+        golden.body,
+    )
+    with pytest.raises(RequestError, match="cannot get the epochs from process ha"):
+        AdminModeProcessor(Ha(None)).process_request(FakeConnection(), request_of(1007))
+
+
+@pytest.mark.parametrize("number", ["01", "02"])
+def test_a_role_change_is_passed_on_as_it_came(number: str) -> None:
+    notice = golden_command("1008 req", number)
+    ha = Ha({})
+    request = request_of(1008, notice.body, **dict(notice.ext_fields))
+    answer = AdminModeProcessor(ha).process_request(FakeConnection(), request)
+    assert answer is not None
+    assert (answer.code, answer.body) == (0, b"")
+    (call,) = ha.calls
+    assert call == (
+        "role_notified",
+        {
+            "ext_fields": dict(notice.ext_fields),
+            "body": notice.body.decode(),
+            "remote": FakeConnection().remote_address,
+        },
+    )
+
+
+def test_a_role_change_that_process_ha_does_not_hear_is_answered() -> None:
+    """The member asks for itself every few seconds."""
+    notice = golden_command("1008 req", "01")
+    request = request_of(1008, notice.body, **dict(notice.ext_fields))
+    answer = AdminModeProcessor(Ha(None)).process_request(FakeConnection(), request)
+    assert answer is not None
+    assert answer.code == 0
+
+
+def test_a_role_change_that_cannot_be_read_is_not_passed_on() -> None:
+    ha = Ha({})
+    with pytest.raises(RequestError):
+        AdminModeProcessor(ha).process_request(FakeConnection(), request_of(1008, masterEpoch="x"))
+    with pytest.raises(RequestError):
+        AdminModeProcessor(ha).process_request(FakeConnection(), request_of(1008, b"{"))
+    assert ha.calls == []

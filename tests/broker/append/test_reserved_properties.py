@@ -522,7 +522,7 @@ def test_a_handle_adds_no_properties_to_an_ack() -> None:
 
 def test_a_group_adds_no_properties_to_an_event(tmp_path: Path) -> None:
     world = HotPathWorld(tmp_path)
-    events = OffsetMovedEvents(world.log, world.append_queue, "b", is_slave=False)
+    events = OffsetMovedEvents(world.log, world.append_queue, "b", is_slave=lambda: False)
     events.add("%LMQ%g\x02INNER_MULTI_DISPATCH\x01%LMQ%x", "T", 0, 9, 0)
     world.turn()
     (message,) = world.records()

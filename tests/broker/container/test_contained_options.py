@@ -116,6 +116,10 @@ def test_the_logs_directory_is_the_brokers_own_if_it_says_so(files: Files) -> No
     ("text", "words"),
     [
         ("brokerRole=SLAVE\n", "slave broker id must be > 0"),
+        (
+            "enableControllerMode=true\ncontrollerAddr=c:1\nbrokerRole=SLAVE\nbrokerId=-1\n",
+            "enableControllerMode is not available in a broker container",
+        ),
         ("brokerId=0\nbrokerRole=SLAVE\n", "slave broker id must be > 0"),
         ("totalReplicas=1\ninSyncReplicas=2\n", "invalid replicas number"),
         ("inSyncReplicas=1\nminInSyncReplicas=2\n", "invalid replicas number"),

@@ -10,6 +10,7 @@ import pytest
 
 from broker.failover.member import Stage
 from broker.failover.member_parts import Member, MemberPlace, build_member
+from broker.failover.member_service import MemberStatus, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
     FlushLog,
@@ -26,6 +27,8 @@ from broker.failover.messages import (
 )
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.controller_mode_config import ControllerModeConfig
+from ha.epoch_file import decode_epochs, encode_epochs
+from ha.epochs import epoch_list
 from ipc.clock import SystemClock
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingConnectError
@@ -84,6 +87,7 @@ class Host:
         self.log_end = 0
         self.done: list[Step | Role | RegisterAtNameServers] = []
         self.threads: set[str] = set()
+        self.shown: list[MemberStatus] = []
 
     def log_ends(self) -> LogEnds:
         self.threads.add(threading.current_thread().name)
@@ -91,6 +95,9 @@ class Host:
 
     def do(self, step: Step) -> None:
         self.done.append(step)
+
+    def show(self, status: MemberStatus) -> None:
+        self.shown.append(status)
 
     def take_role(self, role: Role) -> None:
         self.done.append(role)
@@ -170,6 +177,55 @@ def test_a_first_start_becomes_master_in_java_s_order(first_start: World) -> Non
     ]
     assert Lead(1) in world.host.done
     assert world.host.threads <= {"MemberService"}
+
+
+def test_an_epoch_begins_where_the_log_ends_when_nobody_writes_it_any_more(tmp_path: Path) -> None:
+    """What the last master's connection brought between the controller's word and its end had the
+    label of the new epoch, though another broker had written it."""
+    (tmp_path / "epochFileCheckpoint").write_bytes(encode_epochs(epoch_list([(0, 0)])))
+    world = World(tmp_path, FIRST_START)
+    host = world.host
+    host.log_end = 100
+
+    def do(step: Step) -> None:
+        host.done.append(step)
+        if isinstance(step, StopReplication):
+            host.log_end = 693
+
+    host.do = do  # type: ignore[method-assign]
+    world.start()
+    try:
+        wait_until(lambda: Lead(1) in host.done)
+        written = decode_epochs(world.bytes_of("epochFileCheckpoint") or b"")
+        assert written == epoch_list([(0, 0), (1, 693)])
+        assert world.member.service.status.epochs == written
+    finally:
+        world.end()
+
+
+def test_what_is_shown_before_a_role_is_taken_is_of_that_role(first_start: World) -> None:
+    """Process remoting may put as soon as it leads."""
+    world = first_start
+    shown: list[bool] = []
+    world.host.take_role = lambda _role: shown.append(world.host.shown[-1].is_master)  # type: ignore[method-assign]
+    wait_until(lambda: world.stage is Stage.RUNNING)
+    assert shown == [True]
+
+
+def test_a_stop_ends_a_step_that_waits(tmp_path: Path) -> None:
+    failures: list[Exception] = []
+    world = World(tmp_path, FIRST_START)
+
+    def do(step: Step) -> None:
+        raise MemberStoppedError
+
+    world.host.do = do  # type: ignore[method-assign]
+    world.member.service._on_failure = lambda _service, error: failures.append(error)
+    world.start()
+    wait_until(lambda: world.member.service.stopped)
+    assert world.member.shutdown()
+    assert not failures
+    world.end()
 
 
 def test_heartbeats_carry_what_an_election_needs(first_start: World) -> None:

@@ -22,7 +22,7 @@ from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
 from conf.installation import software_version
-from ha.control_slots import REPLICATED_OFFSET
+from ha.control_slots import MEMBER_ORDER, REPLICATED_OFFSET, MemberRole, order_after
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -479,4 +479,18 @@ def test_the_age_of_a_table_that_waited_for_the_log() -> None:
         broker.clock.advance(5_000)
     broker.page.counters[SLAVE_SYNC_SUCCESS] = asked_ms
     assert broker.take()["metadata"][0]["age_ms"] == 30_000
+    broker.close()
+
+
+def test_a_member_has_the_role_of_now() -> None:
+    broker = Broker(enableControllerMode="true", brokerRole="ASYNC_MASTER")
+    seen = []
+    for role in (None, MemberRole.LEAD, MemberRole.FOLLOW, MemberRole.LEAD, MemberRole.FENCED):
+        if role is not None:
+            order = order_after(broker.page.counters[MEMBER_ORDER], role)
+            broker.page.counters[MEMBER_ORDER] = order
+        line = broker.take()
+        seen.append((line["role"], bool(line["metadata"])))
+    follows, leads = ("SLAVE", True), ("SYNC_MASTER", False)
+    assert seen == [follows, leads, follows, leads, follows]
     broker.close()

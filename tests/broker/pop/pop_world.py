@@ -201,6 +201,10 @@ class MemoryAppends:
         self.has_room = True
         self.held: deque[tuple[int, Append]] = deque()
 
+    @property
+    def is_writable(self) -> bool:
+        return self._log.writable
+
     def append(self, append: Append, *, fails_fast: bool = False) -> None:
         if self.held or not self.has_room:
             self.held.append((self._log.now_ms, append))

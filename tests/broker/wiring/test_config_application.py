@@ -42,6 +42,7 @@ class World:
     def __init__(self, tmp_path: Path, **settings: str) -> None:
         self.options = StartupOptions.from_settings({"brokerIP1": "127.0.0.2", **settings})
         broker, clock = self.options.broker, FakeClock()
+        self.is_slave = self.options.store.is_slave
         self.system_topics = SystemTopics()
         self.topics = TopicConfigManager(
             tmp_path / "topics.json", broker, clock, self.system_topics
@@ -56,6 +57,7 @@ class World:
             topics=self.topics,
             groups=self.groups,
             registration=self.registration,  # type: ignore[arg-type]
+            is_slave=lambda: self.is_slave,
             use_on_loop=self.on_loop.append,
             store=self.store,  # type: ignore[arg-type]
         )

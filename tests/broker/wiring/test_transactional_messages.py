@@ -53,7 +53,9 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
             call_soon_threadsafe=lambda function: function(),
             call_later=lambda _ms, _function: pytest.fail("no op is late here"),
         ),
-        SimpleNamespace(log=hot.log, access=world.access, page=hot.page),  # type: ignore[arg-type]
+        SimpleNamespace(  # type: ignore[arg-type]
+            log=hot.log, access=world.access, page=hot.page, is_slave=lambda: False
+        ),
         SimpleNamespace(topics=hot.topics, offsets=world.offsets, producers=world.producers),  # type: ignore[arg-type]
         hot.writable_log,
         hot.stats,

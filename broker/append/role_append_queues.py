@@ -1,0 +1,83 @@
+"""The append queues of brokers that may not write their log: of a slave, and of a member.
+
+Run on the loop thread of `remoting`. A slave's log has another writer, so nothing is ever stored. A
+member of a group with a controller stores nothing unless it leads, its lease has not run out (slot
+171), and process `ha` has no other reason to refuse (slot 172): the in-sync replicas are too few.
+Classes of their own, so that a master pays nothing for the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.append.append_queue import AppendQueue, Refusal
+from broker.latency.broker_fast_failure import BrokerFastFailure
+from ha.control_slots import PUTS_REFUSED, PUTS_UNTIL_MS
+from ipc.clock import Clock
+from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog
+
+NOT_THE_MASTER: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "this broker is a slave: send to its master",
+)
+_NOT_CONFIRMED: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "no controller has confirmed this master lately: it takes no messages until one does",
+)
+_REMARKS: Final = {
+    ResponseCode.SYSTEM_ERROR: "the in-sync replicas are not enough (minInSyncReplicas)",
+}
+
+
+def refuse_held(queue: AppendQueue) -> None:
+    """Reject all that waits for the next file: this broker leads no more."""
+    held = list(queue.held)
+    queue.held.clear()
+    for gone in held:
+        gone.append.refused(*NOT_THE_MASTER)
+
+
+class SlaveAppendQueue(AppendQueue):
+    """See the module. Whatever asks for a record here, a client of pop or a service: the log was
+    never opened, and would be written from its beginning on."""
+
+    def _find_refusal_of_all(self) -> Refusal | None:
+        return NOT_THE_MASTER
+
+
+class MemberAppendQueue(AppendQueue):
+    """See the module. Owned by: the loop thread."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        clock: Clock,
+        fast_failure: BrokerFastFailure,
+        why_not_writable: Callable[[], str],
+        *,
+        capacity: int,
+        leads: Callable[[], bool],
+        counters: Sequence[int],
+    ) -> None:
+        """leads: whether the log is this process's to write. counters: of the control page."""
+        super().__init__(commit_log, clock, fast_failure, why_not_writable, capacity=capacity)
+        self._member_clock = clock
+        self._leads = leads
+        self._counters = counters
+
+    @property
+    def role_refusal(self) -> Refusal | None:
+        """See AppendQueue."""
+        return None if self._leads() else NOT_THE_MASTER
+
+    def _find_refusal_of_all(self) -> Refusal | None:
+        if not self._leads():
+            return NOT_THE_MASTER
+        counters = self._counters
+        if code := counters[PUTS_REFUSED]:
+            return ResponseCode(code), _REMARKS.get(ResponseCode(code), "puts are refused")
+        if self._member_clock.monotonic_ms() >= counters[PUTS_UNTIL_MS]:
+            return _NOT_CONFIRMED
+        return super()._find_refusal_of_all()

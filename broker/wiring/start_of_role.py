@@ -1,0 +1,50 @@
+"""How a broker begins in the role that it has at its start: master or slave for life, or none yet.
+
+Called once, by BrokerController, on the main thread of process `remoting`, before the loop runs. In
+controller mode a broker begins without a role, and the loop takes what process `ha` orders
+(member_roles.py).
+
+Tested by tests/broker/test_durable_order.py.
+"""
+
+from __future__ import annotations
+
+from broker.settings.current_role import CurrentRole
+from broker.settings.startup_options import StartupOptions
+from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.message_services import MessageServices
+from broker.wiring.pop_services import PopServices
+from broker.wiring.store_side import StoreSide
+from remoting.selector_loop import SelectorLoop
+
+
+def open_log(
+    role: CurrentRole,
+    options: StartupOptions,
+    store: StoreSide,
+    tables: BrokerTables,
+    pop: PopServices,
+) -> None:
+    """A master becomes the log's writer; the tables are loaded, the `store` process is ready.
+    Raises StoreError."""
+    if role.changes:
+        tables.limit_to_cut(options.store.root, lambda *queue: store.table.offsets(*queue)[1])
+        return
+    if not role.is_slave:
+        tables.restore_lacking(store.stored_queues())
+        store.open_log()
+        tables.limit_to(store.log.next_offset)
+    pop.open()
+
+
+def start_services(
+    role: CurrentRole, messages: MessageServices, pop: PopServices, loop: SelectorLoop
+) -> None:
+    """What works by itself begins."""
+    if role.changes:
+        return
+    if role.is_slave:
+        messages.follow()
+    else:
+        messages.start()
+        pop.start(loop)
