@@ -197,6 +197,18 @@ def test_a_pop_that_found_nothing_that_matches_moves_the_offset_in_its_turn(worl
     assert world.committed == 50
 
 
+def test_the_buffer_is_turned_off_and_on_while_it_runs(world):
+    world.pop(0)
+    world.buffer.use(replace(SETTINGS, enable_pop_buffer_merge=False), LIMITS)
+    world.pop(3)
+    world.at(0)
+    assert [point.start_offset for point, _ in world.records.points] == [3]
+    world.buffer.use(SETTINGS, LIMITS)
+    world.pop(6)
+    world.at(0)
+    assert len(world.records.points) == 1
+
+
 def test_a_log_that_refuses_is_asked_twice_a_second(world):
     world.records.refuses = True
     world.pop(0, invisible_ms=2_000)
