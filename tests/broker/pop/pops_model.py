@@ -190,7 +190,9 @@ class CoreHistory:
 
     def _refused(self, wrapper: PopCheckPointWrapper) -> None:
         handed = self.handed[wrapper.key]
+        before = len(self.pops.effects)
         handed.is_here = self.pops.refused(wrapper, self.now_ms)
+        assert len(self.pops.effects) == before, "nobody carries them out now"
         handed.latest_ms = max(handed.latest_ms, self.now_ms + _AGAIN_MS)
 
     def _store_ack(self, key: CheckPointKey, offsets: list[int]) -> bool:
