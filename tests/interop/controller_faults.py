@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -48,7 +49,11 @@ class World:
     """The group, its controller and its name server."""
 
     def __init__(self, root: Path, **conf: str) -> None:
-        settings = {"scanNotActiveBrokerInterval": "500", "scanInactiveMasterInterval": "1000"}
+        settings = {
+            "scanNotActiveBrokerInterval": "500",
+            "scanInactiveMasterInterval": "1000",
+            "leaderWarmUpMillis": "3000",
+        }
         self.controller = harness.controller(root / "controller", settings, kind="ours").start()
         self.namesrv = harness.name_server("ours", root / "namesrv").start()
         shim = compile_shim(Path("tests/faults/full_disk.c"), root)
@@ -203,10 +208,19 @@ class Load:
                 body = b"%d-%d-" % (me, count) + b"x" * 400
                 self.tried.add(body)
                 fields = {
-                    **{"a": "p", "b": "D" if late else "T", "c": "TBW102", "d": QUEUES},
-                    **{"e": count % QUEUES, "f": 0, "g": int(time.time() * 1000), "h": 0},
+                    "a": "p",
+                    "b": "D" if late else "T",
+                    "c": "TBW102",
+                    "d": QUEUES,
+                    "e": count % QUEUES,
+                    "f": 0,
+                    "g": int(time.time() * 1000),
+                    "h": 0,
                     "i": "DELAY\x012\x02" if late else f"KEYS\x01{me}-{count}\x02",
-                    **{"j": 0, "k": "false", "l": 16, "m": "false"},
+                    "j": 0,
+                    "k": "false",
+                    "l": 16,
+                    "m": "false",
                 }
                 sent = client.take_send(client.post(310, fields, body))
                 with self._lock:
@@ -264,7 +278,7 @@ class Load:
         """The longest time without a SEND_OK from `since` on."""
         with self._lock:
             times = [since, *(at for at in self.ok_at if at > since), time.monotonic()]
-        return max(b - a for a, b in zip(times, times[1:], strict=False))
+        return max(b - a for a, b in itertools.pairwise(times))
 
     def stop_producing(self) -> None:
         self._producing.set()
@@ -507,7 +521,11 @@ def _judge(world: World, load: Load) -> list[str]:
     for where, body in load.seen.items():
         if places.get(where) != body:
             wrong.append(f"{body[:12]!r} was read at {where}, {places.get(where, b'')[:12]!r} now")
-    doubled = [b[:12] for b, at in found.items() if len(at) > 1 and b not in load.delayed and at[0][0] == "T"]
+    doubled = [
+        b[:12]
+        for b, at in found.items()
+        if len(at) > 1 and b not in load.delayed and at[0][0] == "T"
+    ]
     wrong += [f"{body!r} is there twice" for body in doubled]
     say(f"{len(load.seen)} records were read on the way")
     return wrong

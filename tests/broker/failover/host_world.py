@@ -99,6 +99,7 @@ class HostWorld:
         self.done: list[Done] = []
         self.rings: list[str] = []
         self.stopping = threading.Event()
+        self.cuts_open_stores = False
         self.remoting = Remoting(self.counters, self.done)
         if hangs:
             self.remoting.hangs.set()
@@ -121,6 +122,7 @@ class HostWorld:
                 ring_remoting=lambda: self.rings.append("remoting"),
                 sync_log=lambda start, end: self.done.append(Done("sync", (start, end))),
                 request_resync=self._request_resync,
+                cut_tail=self._cut_tail,
                 reopen=lambda: self.done.append(Done("reopen")),
                 register=self._register,
             ),
@@ -128,6 +130,11 @@ class HostWorld:
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
         self.done.append(Done(f"{action} to {offset}", reason))
+
+    def _cut_tail(self, offset: int) -> bool:
+        if self.cuts_open_stores:
+            self.done.append(Done("cut", offset))
+        return self.cuts_open_stores
 
     def _register(self, registration: RegisterAtNameServers, follows: str | None) -> None:
         self.done.append(Done("register", (registration, follows)))

@@ -269,6 +269,35 @@ def test_a_cut_is_asked_for_and_the_store_is_opened_anew(world: HostWorld, tmp_p
     assert written == epoch_list([(1, 0)])
 
 
+def test_an_open_store_is_cut_and_the_link_begins_anew(tmp_path: Path) -> None:
+    """The link would go on where the log ended before. It is hung up once."""
+    world = HostWorld(tmp_path)
+    try:
+        _begun(world)
+        world.cuts_open_stores = True
+        world.counters[MAX_PHY_OFFSET] = 900
+        world.host.show(status(epochs=EPOCHS))
+        for step in CUT_STEPS:
+            world.host.do(CutLog(step, 600, epoch_list([(1, 0)])))
+        world.host.take_role(Transfer())
+        world.host.take_role(Transfer())
+        assert world.whats == ["truncate to 600", "cut", "hang up", "transfer"]
+    finally:
+        world.end()
+
+
+def test_a_weaker_mode_never_cuts_an_open_store(tmp_path: Path) -> None:
+    """What a leader took there was shown, or is being shown, to consumers."""
+    world = HostWorld(tmp_path, all_ack=False)
+    try:
+        world.cuts_open_stores = True
+        world.counters[MAX_PHY_OFFSET] = 900
+        _cut(world, 600, epoch_list([(1, 0)]))
+        assert world.whats == ["truncate to 600", "reopen"]
+    finally:
+        world.end()
+
+
 def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
     """A file of the log is never cut at its first byte: that of the log neither."""
     world.counters[MAX_PHY_OFFSET] = 9_000
