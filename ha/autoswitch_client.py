@@ -120,6 +120,11 @@ class AutoSwitchClient(ServiceThread):
         self._selector.wake()
         self._orders.wait_until_idle(lambda: self.is_alive)
 
+    def follow_again(self) -> None:
+        """After `stop_following`: the same master, with a new link."""
+        self._orders.renew()
+        self._selector.wake()
+
     @property
     def is_transferring(self) -> bool:
         """A link is open, and its frames are taken. Any thread."""

@@ -251,6 +251,15 @@ class AutoSwitchHAService:
         """Close the link to the master; it is tried again after a pause."""
         self._client.decide(transfers=False)
 
+    def release_log(self) -> None:
+        """Close the link to the master; nobody touches the log for it when this returns, and until
+        `follow_again`."""
+        self._client.stop_following()
+
+    def follow_again(self) -> None:
+        """After `release_log`: a new link to the same master."""
+        self._client.follow_again()
+
     def stop(self) -> None:
         """Close all connections, both sides; no thread of the service touches the log when this
         returns, and none serves or follows before the next order."""

@@ -8,6 +8,7 @@ Tested by tests/ha/test_autoswitch_ha_service.py.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class FollowOrders:
     def __init__(self) -> None:
         self._changed: Final = threading.Condition()
         self._order: MasterToFollow | None = None
+        self._last: MasterToFollow | None = None
         self._current: MasterToFollow | None = None
         """What the thread is at; None: it touches nothing."""
         self._log_lock: Final = threading.Lock()
@@ -54,7 +56,7 @@ class FollowOrders:
     def give(self, order: MasterToFollow, address: str | None) -> None:
         """Follow that master."""
         with self._changed:
-            self._order, self.address = order, address
+            self._order, self._last, self.address = order, order, address
             self.is_undecided = self.transfers = False
 
     def move(self, address: str | None) -> bool:
@@ -76,6 +78,12 @@ class FollowOrders:
         with self._changed:
             self._order = None
             self.is_undecided = self.transfers = False
+
+    def renew(self) -> None:
+        """Follow the master of the order that was withdrawn, from the beginning."""
+        with self._changed:
+            if self._last is not None:
+                self._order = dataclasses.replace(self._last)
 
     def wait_until_idle(self, is_alive: Callable[[], bool]) -> None:
         """After `withdraw`: until nobody touches the log. is_alive: of the client's thread."""

@@ -84,6 +84,13 @@ class Replication(Protocol):
     def hang_up(self) -> None:
         """Close the connection to the master, and try again later."""
 
+    def release_log(self) -> None:
+        """Close the connection to the master; nobody writes the log when this returns, and until
+        `follow_again`."""
+
+    def follow_again(self) -> None:
+        """After `release_log`: a new connection to the same master."""
+
     def note_sync_state_set(self, broker_ids: frozenset[int]) -> None:
         """On a leader, for its status."""
 
@@ -148,7 +155,7 @@ class BrokerMemberHost:
         """The service address of the master that is followed."""
         self._shown_set: frozenset[int] = frozenset()
         self._was_cut = False
-        """Since the last answer of the master: the link goes on where the log ended before."""
+        """Since the last answer of the master, whose link is closed: another one begins."""
         self.ordered = OrderedRole(0, MemberRole.FENCED, None)
 
     def begin(self) -> None:
@@ -222,7 +229,7 @@ class BrokerMemberHost:
                 self._orders.wait_taken()
             case Transfer() if self._was_cut:
                 self._was_cut = False
-                self._replication.hang_up()
+                self._replication.follow_again()
             case Transfer():
                 self._replication.transfer()
             case HangUp():
@@ -279,6 +286,8 @@ class BrokerMemberHost:
             case CutStep.WRITE_EPOCHS:
                 self._files.write_epochs(cut.epochs)
             case CutStep.ZERO_TAIL:
+                # The link may publish what it has until it is closed.
+                self._replication.release_log()
                 self._was_cut = self._may_cut_now and self._actions.cut_tail(cut.cut_to)
                 if not self._was_cut:
                     self._actions.reopen()

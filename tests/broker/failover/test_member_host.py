@@ -264,13 +264,13 @@ def _cut(world: HostWorld, cut_to: int, epochs: EpochList) -> None:
 def test_a_cut_is_asked_for_and_the_store_is_opened_anew(world: HostWorld, tmp_path: Path) -> None:
     world.counters[MAX_PHY_OFFSET] = 900
     _cut(world, 600, epoch_list([(1, 0)]))
-    assert world.whats == ["truncate to 600", "reopen"]
+    assert world.whats == ["truncate to 600", "release log", "reopen"]
     written = decode_epochs((tmp_path / "epochFileCheckpoint").read_bytes())
     assert written == epoch_list([(1, 0)])
 
 
 def test_an_open_store_is_cut_and_the_link_begins_anew(tmp_path: Path) -> None:
-    """The link would go on where the log ended before. It is hung up once."""
+    """A link publishes what it has until it is closed, so that it is closed before the cut."""
     world = HostWorld(tmp_path)
     try:
         _begun(world)
@@ -281,7 +281,13 @@ def test_an_open_store_is_cut_and_the_link_begins_anew(tmp_path: Path) -> None:
             world.host.do(CutLog(step, 600, epoch_list([(1, 0)])))
         world.host.take_role(Transfer())
         world.host.take_role(Transfer())
-        assert world.whats == ["truncate to 600", "cut", "hang up", "transfer"]
+        assert world.whats == [
+            "truncate to 600",
+            "release log",
+            "cut",
+            "follow again",
+            "transfer",
+        ]
     finally:
         world.end()
 
@@ -293,7 +299,7 @@ def test_a_weaker_mode_never_cuts_an_open_store(tmp_path: Path) -> None:
         world.cuts_open_stores = True
         world.counters[MAX_PHY_OFFSET] = 900
         _cut(world, 600, epoch_list([(1, 0)]))
-        assert world.whats == ["truncate to 600", "reopen"]
+        assert world.whats == ["truncate to 600", "release log", "reopen"]
     finally:
         world.end()
 
@@ -303,4 +309,4 @@ def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
     world.counters[MAX_PHY_OFFSET] = 9_000
     world.counters[MIN_PHY_OFFSET] = 4_096
     _cut(world, 4_096, EpochList())
-    assert world.whats == ["start_over to 4096", "reopen"]
+    assert world.whats == ["start_over to 4096", "release log", "reopen"]
