@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.failover.member_files import MemberFiles
 from broker.failover.member_orders import MemberOrders
-from broker.failover.member_service import MemberStatus, MemberStoppedError
+from broker.failover.member_service import CutRefusedError, MemberStatus, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
     CutLog,
@@ -49,6 +49,7 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     NO_BOUND,
 )
+from store.errors import StoreError
 from store.resync_request import ResyncAction
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,8 @@ class BrokerMemberHost:
         return LogEnds(end, min(self._counters[FLUSHED_OFFSET], end))
 
     def do(self, step: Step) -> None:
-        """One step, durable when this returns. Raises MemberStoppedError, StoreError, OSError."""
+        """One step, durable when this returns. Raises MemberStoppedError, CutRefusedError,
+        StoreError, OSError."""
         match step:
             case StopReplication():
                 self._stop_replication()
@@ -282,7 +284,10 @@ class BrokerMemberHost:
                 is_whole = cut.cut_to <= begin
                 action = ResyncAction.START_OVER if is_whole else ResyncAction.TRUNCATE
                 reason = f"the log of {end} bytes is its master's up to {cut.cut_to}"
-                self._actions.request_resync(action, cut.cut_to, reason)
+                try:
+                    self._actions.request_resync(action, cut.cut_to, reason)
+                except StoreError as error:
+                    raise CutRefusedError(str(error)) from error
             case CutStep.WRITE_EPOCHS:
                 self._files.write_epochs(cut.epochs)
             case CutStep.ZERO_TAIL:

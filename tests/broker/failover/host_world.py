@@ -18,6 +18,7 @@ from ha.control_slots import MEMBER_ORDER, ORDER_TAKEN, MemberRole, role_of
 from ha.epochs import EpochList
 from ipc.clock import SystemClock
 from ipc.control_page import ControlPage
+from store.errors import StoreError
 from store.resync_request import ResyncAction
 
 
@@ -105,7 +106,7 @@ class HostWorld:
         self.done: list[Done] = []
         self.rings: list[str] = []
         self.stopping = threading.Event()
-        self.cuts_open_stores = False
+        self.cuts_open_stores = self.refuses = False
         self.remoting = Remoting(self.counters, self.done)
         if hangs:
             self.remoting.hangs.set()
@@ -135,6 +136,8 @@ class HostWorld:
         )
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
+        if self.refuses:
+            raise StoreError("refused before")
         self.done.append(Done(f"{action} to {offset}", reason))
 
     def _cut_tail(self, offset: int) -> bool:

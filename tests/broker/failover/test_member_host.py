@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.failover.member_host import OrderedRole
-from broker.failover.member_service import MemberStoppedError
+from broker.failover.member_service import CutRefusedError, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
     CutLog,
@@ -302,6 +302,14 @@ def test_a_weaker_mode_never_cuts_an_open_store(tmp_path: Path) -> None:
         assert world.whats == ["truncate to 600", "release log", "reopen"]
     finally:
         world.end()
+
+
+def test_a_cut_that_was_refused_before_ends_no_process(world: HostWorld) -> None:
+    world.refuses = True
+    world.counters[MAX_PHY_OFFSET] = 900
+    with pytest.raises(CutRefusedError, match="refused before"):
+        world.host.do(CutLog(CUT_STEPS[0], 600, EpochList()))
+    assert world.done == []
 
 
 def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
