@@ -97,7 +97,8 @@ class AutoSwitchClient(ServiceThread):
     # -- for other threads ---------------------------------------------------------------------
 
     def follow(self, order: MasterToFollow, address: str | None) -> None:
-        """Follow the master whose HA port is at "ip:port", once that is known."""
+        """Follow the master whose HA port is at "ip:port", once that is known. None: it may be, in
+        the same epoch."""
         self._orders.give(order, address)
         self._selector.wake()
 
@@ -119,11 +120,6 @@ class AutoSwitchClient(ServiceThread):
         self._orders.withdraw()
         self._selector.wake()
         self._orders.wait_until_idle(lambda: self.is_alive)
-
-    def follow_again(self) -> None:
-        """After `stop_following`: the same master, with a new link."""
-        self._orders.renew()
-        self._selector.wake()
 
     @property
     def is_transferring(self) -> bool:

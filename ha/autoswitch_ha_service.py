@@ -231,7 +231,7 @@ class AutoSwitchHAService:
     def follow(self, broker_id: int, master_epoch: int, master_ha_address: str | None) -> None:
         """Connect to the master as soon as its HA address is known, under this id. master_epoch:
         the controller's word, which MemberEvents.master_hello repeats for a Java master: its
-        handshake does not say it."""
+        handshake does not say it. master_ha_address None: what was said of it in this epoch."""
         self._status.is_leading = False
         links = self._links
         own = SlaveHandshakeFrame(broker_id, links.sync_from_last_file, links.async_learner)
@@ -250,15 +250,6 @@ class AutoSwitchHAService:
     def hang_up(self) -> None:
         """Close the link to the master; it is tried again after a pause."""
         self._client.decide(transfers=False)
-
-    def release_log(self) -> None:
-        """Close the link to the master; nobody touches the log for it when this returns, and until
-        `follow_again`."""
-        self._client.stop_following()
-
-    def follow_again(self) -> None:
-        """After `release_log`: a new link to the same master."""
-        self._client.follow_again()
 
     def stop(self) -> None:
         """Close all connections, both sides; no thread of the service touches the log when this

@@ -8,7 +8,6 @@ Tested by tests/ha/test_autoswitch_ha_service.py.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Callable
@@ -39,7 +38,7 @@ class FollowOrders:
     def __init__(self) -> None:
         self._changed: Final = threading.Condition()
         self._order: MasterToFollow | None = None
-        self._last: MasterToFollow | None = None
+        self._last_epoch = 0
         self._current: MasterToFollow | None = None
         """What the thread is at; None: it touches nothing."""
         self._log_lock: Final = threading.Lock()
@@ -54,9 +53,12 @@ class FollowOrders:
     # -- of the host ---------------------------------------------------------------------------
 
     def give(self, order: MasterToFollow, address: str | None) -> None:
-        """Follow that master."""
+        """Follow that master. address None: not known yet, unless an order in the same epoch, whose
+        master it is, was withdrawn."""
         with self._changed:
-            self._order, self._last, self.address = order, order, address
+            if address is not None or order.master_epoch != self._last_epoch:
+                self.address = address
+            self._order, self._last_epoch = order, order.master_epoch
             self.is_undecided = self.transfers = False
 
     def move(self, address: str | None) -> bool:
@@ -78,12 +80,6 @@ class FollowOrders:
         with self._changed:
             self._order = None
             self.is_undecided = self.transfers = False
-
-    def renew(self) -> None:
-        """Follow the master of the order that was withdrawn, from the beginning."""
-        with self._changed:
-            if self._last is not None:
-                self._order = dataclasses.replace(self._last)
 
     def wait_until_idle(self, is_alive: Callable[[], bool]) -> None:
         """After `withdraw`: until nobody touches the log. is_alive: of the client's thread."""

@@ -85,13 +85,6 @@ class Replication(Protocol):
     def hang_up(self) -> None:
         """Close the connection to the master, and try again later."""
 
-    def release_log(self) -> None:
-        """Close the connection to the master; nobody writes the log when this returns, and until
-        `follow_again`."""
-
-    def follow_again(self) -> None:
-        """After `release_log`: a new connection to the same master."""
-
     def note_sync_state_set(self, broker_ids: frozenset[int]) -> None:
         """On a leader, for its status."""
 
@@ -231,7 +224,8 @@ class BrokerMemberHost:
                 self._orders.wait_taken()
             case Transfer() if self._was_cut:
                 self._was_cut = False
-                self._replication.follow_again()
+                assert status.broker_id is not None
+                self._replication.follow(status.broker_id, status.master_epoch, None)
             case Transfer():
                 self._replication.transfer()
             case HangUp():
@@ -292,7 +286,7 @@ class BrokerMemberHost:
                 self._files.write_epochs(cut.epochs)
             case CutStep.ZERO_TAIL:
                 # The link may publish what it has until it is closed.
-                self._replication.release_log()
+                self._replication.stop()
                 self._was_cut = self._may_cut_now and self._actions.cut_tail(cut.cut_to)
                 if not self._was_cut:
                     self._actions.reopen()

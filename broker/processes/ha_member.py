@@ -188,7 +188,7 @@ class MemberProcess:
         )
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
-        log.critical("requesting a store reopen: %s at %s: %s", action, offset, reason)
+        log.critical("the log has to be cut (%s at %s): %s", action, offset, reason)
         request = ResyncRequest(action=action, offset=offset, reason=reason)
         write_request(self._options.store.root, request)
 

@@ -200,7 +200,7 @@ def test_a_decision_on_an_answer_whose_link_is_closed_counts_for_no_other_link(
         same_logs(master, slave)
 
 
-def test_a_log_that_was_released_is_cut_and_followed_with_anew(tmp_path: Path) -> None:
+def test_a_log_is_cut_behind_a_stop_and_the_same_master_followed_anew(tmp_path: Path) -> None:
     """The link publishes where it stands until it is closed: nothing comes back behind the cut."""
     with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
         end = master.append(10)
@@ -209,12 +209,12 @@ def test_a_log_that_was_released_is_cut_and_followed_with_anew(tmp_path: Path) -
         slave.decides = "nothing"
         slave.follow(master.address)
         wait_until(lambda: slave.hellos)
-        slave.service.release_log()
+        slave.service.stop()
         slave.counters[MAX_PHY_OFFSET] = end
         slave.service.cut_half_record()
         assert slave.end == slave.counters[APPEND_END] == end
         slave.decides = "transfer"
-        slave.service.follow_again()
+        slave.follow(None)
         master.append(5, 90)
         same_logs(master, slave)
         assert len(slave.hellos) == 2

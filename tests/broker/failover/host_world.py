@@ -85,12 +85,6 @@ class FakeReplication:
     def hang_up(self) -> None:
         self._done.append(Done("hang up"))
 
-    def release_log(self) -> None:
-        self._done.append(Done("release log"))
-
-    def follow_again(self) -> None:
-        self._done.append(Done("follow again"))
-
     def note_sync_state_set(self, broker_ids: frozenset[int]) -> None:
         self.sets.append(broker_ids)
 

@@ -264,7 +264,7 @@ def _cut(world: HostWorld, cut_to: int, epochs: EpochList) -> None:
 def test_a_cut_is_asked_for_and_the_store_is_opened_anew(world: HostWorld, tmp_path: Path) -> None:
     world.counters[MAX_PHY_OFFSET] = 900
     _cut(world, 600, epoch_list([(1, 0)]))
-    assert world.whats == ["truncate to 600", "release log", "reopen"]
+    assert world.whats == ["truncate to 600", "stop", "reopen"]
     written = decode_epochs((tmp_path / "epochFileCheckpoint").read_bytes())
     assert written == epoch_list([(1, 0)])
 
@@ -283,9 +283,9 @@ def test_an_open_store_is_cut_and_the_link_begins_anew(tmp_path: Path) -> None:
         world.host.take_role(Transfer())
         assert world.whats == [
             "truncate to 600",
-            "release log",
+            "stop",
             "cut",
-            "follow again",
+            "follow",
             "transfer",
         ]
     finally:
@@ -299,7 +299,7 @@ def test_a_weaker_mode_never_cuts_an_open_store(tmp_path: Path) -> None:
         world.cuts_open_stores = True
         world.counters[MAX_PHY_OFFSET] = 900
         _cut(world, 600, epoch_list([(1, 0)]))
-        assert world.whats == ["truncate to 600", "release log", "reopen"]
+        assert world.whats == ["truncate to 600", "stop", "reopen"]
     finally:
         world.end()
 
@@ -317,4 +317,4 @@ def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
     world.counters[MAX_PHY_OFFSET] = 9_000
     world.counters[MIN_PHY_OFFSET] = 4_096
     _cut(world, 4_096, EpochList())
-    assert world.whats == ["start_over to 4096", "release log", "reopen"]
+    assert world.whats == ["start_over to 4096", "stop", "reopen"]
