@@ -21,7 +21,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -446,11 +446,13 @@ class Faults:
         return f"{number} for {how_long:.1f} s"
 
 
-def run(seed: int, faults: int, only: list[str], root: Path) -> list[str]:
-    """One run; what is wrong."""
+def run(
+    seed: int, faults: int, only: list[str], root: Path, more: Mapping[str, str] | None = None
+) -> list[str]:
+    """One run; what is wrong. more: settings of the brokers."""
     rng = random.Random(seed)
     flush = rng.choice(("ASYNC_FLUSH", "SYNC_FLUSH"))
-    world = World(root, flushDiskType=flush, **SAFE)
+    world = World(root, **{"flushDiskType": flush, **SAFE, **(more or {})})
     wrong: list[str] = []
     try:
         load = Load(world, seed)
@@ -536,11 +538,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--faults", type=int, default=8)
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--conf", action="append", default=[], help="key=value")
     parser.add_argument("--root", type=Path, default=None)
     options = parser.parse_args()
     root = options.root or Path(tempfile.mkdtemp(prefix="controller-faults-"))
     root.mkdir(parents=True, exist_ok=True)
-    wrong = run(options.seed, options.faults, options.only, root)
+    more = dict(each.split("=", 1) for each in options.conf)
+    wrong = run(options.seed, options.faults, options.only, root, more)
     for each in wrong[:30]:
         say(f"WRONG {each}")
     say(f"seed {options.seed}: {len(wrong)} wrong; files in {root}")
