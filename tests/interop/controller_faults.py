@@ -180,8 +180,8 @@ class Load:
         self._lock = threading.Lock()
         runs: list[Callable[[], None]] = [
             self._watch,
-            *(lambda n=n: self._produce(n) for n in range(10)),  # type: ignore[misc]
-            *(lambda n=n: self._consume(random.Random(seed + n)) for n in range(2)),  # type: ignore[misc]
+            *(lambda n=n: self._produce(n) for n in range(10)),
+            *(lambda n=n: self._consume(random.Random(seed + n)) for n in range(2)),
         ]
         self._producing = threading.Event()
         self._threads = [threading.Thread(target=run, daemon=True) for run in runs]
