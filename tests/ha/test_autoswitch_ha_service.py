@@ -61,6 +61,21 @@ def test_a_slave_gets_the_log_and_what_is_appended(tmp_path: Path, secret: bytes
         assert master.refusals() == slave.refusals() == {}
 
 
+@pytest.mark.parametrize("port", ["x", "65536", "9" * 5_000])
+def test_an_address_that_is_none_is_said_and_the_next_one_followed(
+    tmp_path: Path, port: str
+) -> None:
+    """What a name server names: a Java one hands on whatever somebody has registered."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
+        master.append(3)
+        master.lead()
+        slave.follow(f"127.0.0.1:{port}")
+        wait_until(lambda: "is not an address" in slave.error_text or slave.failures != [])
+        assert len(slave.error_text) < 200
+        slave.service.update_master_address(master.address)
+        same_logs(master, slave)
+
+
 # Frames
 
 
