@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ import pytest
 
 import conf.changeable_settings as settings_module
 import controller.controller_request_processor as processor_module
+import controller.controller_service as service_module
+from controller.controller_config import ControllerConfig
 from controller.controller_service import ControllerService
 from controller.core import ControllerCore, ControllerSettings
 from controller.election import LogReport
@@ -36,8 +38,13 @@ from controller.events import (
 )
 from controller.group_state import GroupState, Replica
 from controller.live_brokers import Heartbeat
+from controller.request_guard import RequestGuard
 from controller.requests import ApplyBrokerId, RegisterBroker
+from controller.role_notifier import RoleNotifier
+from remoting.remoting_codec import encode_command
+from remoting.remoting_command import RemotingCommand
 from tests.controller.controller_peer import DEADLINE_S, Peer, running
+from tests.namesrv.conftest import FakeConnection
 
 GROUP = {"clusterName": "C", "brokerName": "b"}
 ELECT = {**GROUP, "designateElect": "false", "invokeTime": 1}
@@ -337,3 +344,88 @@ def test_settings_that_1009_changes_count_at_once(tmp_path: Path) -> None:
 
         until(has_another_master)
         assert other.call(1004, {"brokerName": "b"}).ext_fields["masterEpoch"] == "2", "one loss"
+
+
+def test_too_many_waiting_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may hang for long."""
+    goes_on = threading.Event()
+    swap = EmbeddedStore.swap
+
+    def slow(self: EmbeddedStore, one: Swap) -> SwapEnded:
+        assert goes_on.wait(DEADLINE_S)
+        return swap(self, one)
+
+    monkeypatch.setattr(EmbeddedStore, "swap", slow)
+    monkeypatch.setattr(service_module, "MOST_WAITING", 3)
+    with running(tmp_path) as port, Peer(port) as peer, Peer(port) as other:
+        apply = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:1;1"}
+        asked = [peer.post(1013, apply) for _ in range(3)]
+        until(lambda: other.call(1013, apply).code == 2)
+        assert other.call(1005, {}).code == 0
+        goes_on.set()
+        assert [peer.take(one).code for one in asked] == [0, 0, 0]
+        assert other.call(1013, apply).code == 0
+
+
+def test_oneway_requests_count_and_have_no_answer(tmp_path: Path) -> None:
+    with running(tmp_path) as port, Peer(port) as peer:
+        apply = {**GROUP, "appliedBrokerId": "1", "registerCheckCode": "127.0.0.1:1;1"}
+        beat_fields = {**GROUP, "brokerId": "1", "brokerAddr": "127.0.0.1:1"}
+        for code, fields in ((1013, apply), (1012, GROUP), (904, beat_fields), (1005, {})):
+            command = RemotingCommand.request(code, fields, oneway=True)
+            peer._sock.sendall(encode_command(command))
+        asked = peer.post(1013, apply)
+        came = []
+        while not came or came[-1] != asked:
+            peer._frames.feed(peer._sock.recv(1 << 16))
+            while (command_come := peer._frames.next_command()) is not None:
+                came.append(command_come.opaque)
+        assert came == [asked]
+        assert stored(tmp_path)["nextBrokerId"] == 2
+
+
+def test_a_wildcard_is_no_address_to_come_to(tmp_path: Path) -> None:
+    with running(tmp_path, host="0.0.0.0") as port, Peer(port) as peer:
+        fields = peer.call(1005, {}).ext_fields
+        assert fields["controllerLeaderAddress"] == f"127.0.0.1:{port}"
+
+
+def test_the_last_heartbeat_of_a_closed_connection_is_dropped() -> None:
+    """Its end was told already: the broker would seem alive for the whole timeout."""
+    calls: list[Callable[[], None]] = []
+    service = ControllerService(
+        ControllerCore(ControllerSettings()), EmbeddedStore(Path()), lambda: 0, calls.append, print
+    )
+    service.lead({"b": Stored(1, led())})
+    config = ControllerConfig()
+    processor = processor_module.ControllerRequestProcessor(
+        service,
+        RequestGuard(config, lambda: 0, has_certificates=True),
+        settings_module.ChangeableSettings(settings_module.Program("c", 1009), config),
+        calls.append,
+        str,
+    )
+    fields = {**GROUP, "brokerId": "1", "brokerAddr": "127.0.0.1:1"}
+    processor._holders.note("b", 77, "cleaned away")
+    for is_open in (False, True):
+        connection = FakeConnection(remote_address="127.0.0.1:5")
+        processor.process_request(connection, RemotingCommand.request(904, fields))
+        connection.is_open = is_open
+        calls.pop()()
+        seen = service.find("b")
+        assert seen is not None
+        assert seen.alive == (frozenset((1,)) if is_open else frozenset())
+    assert not processor._holders.is_holder("b", 77, "cleaned away"), "the group has no such id"
+    service.shutdown()
+
+
+@pytest.mark.parametrize("notify", [True, False])
+def test_who_is_told_of_a_new_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, notify: bool
+) -> None:
+    """Each living broker, at the address of its heartbeats, if anybody."""
+    told: list[str] = []
+    monkeypatch.setattr(RoleNotifier, "notify", lambda _, one: told.append(one.address))
+    with running(tmp_path, notify_broker_role_changed=notify) as port, group_of_two(port):
+        pass
+    assert told == (["127.0.0.1:1", "127.0.0.1:2"] if notify else [])

@@ -67,6 +67,13 @@ def test_a_broker_names_its_own_address(code: int, field: str) -> None:
     assert refused(guard(register_allowed_addresses="10.1.1.1"), code, **{field: "x:1"}) is None
 
 
+def test_with_certificates_peers_speak_for_others() -> None:
+    """Every one has shown one; operators' requests are still theirs."""
+    check = RequestGuard(ControllerConfig(), lambda: 0, has_certificates=True)
+    assert refused(check, 1003, brokerAddress="10.1.1.2:10911") is None
+    assert refused(check, 1011) is not None
+
+
 def test_a_code_without_a_rule_is_denied() -> None:
     known = READING_CODES | OPERATOR_CODES | BROKER_CODES
     assert refused(guard(), RequestCode.SEND_MESSAGE) is not None
