@@ -356,15 +356,11 @@ class Pops:
                 same.bits = (1 << len(same.point.diffs)) - 1
                 if same.queue is None:
                     self._free(same)
-            else:
-                self._rename(found)
-        self._buffer[found.key] = found
-
-    def _rename(self, found: PopCheckPointWrapper) -> None:
-        """Neither can stand for the other: it gets a key of its own."""
-        while found.key in self._buffer:
+                del self._buffer[same.key]
+        while found.key in self._buffer:  # neither stands for the other
             found.point = found.point._replace(pop_time_ms=found.point.pop_time_ms - 1)
             found.key = found.point.key
+        self._buffer[found.key] = found
 
     def all_recovered(self, *, holds_offsets: bool) -> None:
         """No row is left. holds_offsets: there was one."""

@@ -536,6 +536,11 @@ class CoreHistory:
             self._tick()
         assert not self.pops.has_work, "it never ends"
         assert not self.rows, f"rows are left: {self.rows}"
+        assert not self.pops.unstored_count, "check points are left"
+        kept = [
+            one for queue in self.pops.queues.values() for one in (*queue.waits, *queue.renewed)
+        ]
+        assert not kept, f"what is settled is kept: {kept}"
         acked = {(of, at) for of, offsets, is_ack in self.log if is_ack for at in offsets}
         again = {
             (of[:3], at)

@@ -209,6 +209,15 @@ def test_the_buffer_is_turned_off_and_on_while_it_runs(world):
     assert len(world.records.points) == 1
 
 
+def test_what_is_to_be_done_later_begins_the_scans(world):
+    begun = []
+    world.buffer.on_work = lambda: begun.append(world.buffer.has_work)
+    popped = world.pop(0)
+    assert begun == [True]
+    change(world, popped, 1)
+    assert begun == [True, True]
+
+
 def test_a_log_that_refuses_is_asked_twice_a_second(world):
     world.records.refuses = True
     world.pop(0, invisible_ms=2_000)
