@@ -70,8 +70,8 @@ class Pops:
         """Found in the journal without parent; until they are safe no offset moves."""
         self._holds_offsets = False
         """The journal had rows, and not every offset has been looked at since."""
-        self._leaving = 0
-        """Check points in the append queue."""
+        self._leaving: set[CheckPointKey] = set()
+        """Of check points in the append queue."""
 
     @property
     def check_point_count(self) -> int:
@@ -81,7 +81,7 @@ class Pops:
     @property
     def unstored_count(self) -> int:
         """Check points that are not in the log."""
-        return len(self._buffer) + self._leaving
+        return len(self._buffer) + len(self._leaving)
 
     @property
     def has_work(self) -> bool:
@@ -96,8 +96,9 @@ class Pops:
         return queue
 
     def holds(self, key: CheckPointKey) -> bool:
-        """Whether a check point of this key is in the buffer: there may be no second one."""
-        return key in self._buffer
+        """Whether a check point of this key is in the buffer, or may come back to it from the
+        append queue: there may be no second one."""
+        return key in self._buffer or key in self._leaving
 
     def pass_over(self, queue: OffsetQueue, next_offset: int, now_ms: int) -> None:
         """A pop found that nothing matches, and none before it is open."""
@@ -249,13 +250,13 @@ class Pops:
         """Store what is left of a check point; from now on its acks are stored, too."""
         del self._buffer[wrapper.key]
         wrapper.is_leaving = True
-        self._leaving += 1
+        self._leaving.add(wrapper.key)
         self.effects.append(Store(wrapper, wrapper.left()))
 
     def stored(self, wrapper: PopCheckPointWrapper, end: int) -> int:
         """It is in the log, which ends at `end` behind it. Returns the row that has to say so,
         before anything else is done; -1: its queue is forgotten."""
-        self._leaving -= 1
+        self._leaving.discard(wrapper.key)
         if wrapper.row >= 0:
             wrapper.stored_end = end
             self._unflushed.append(wrapper)
@@ -263,22 +264,13 @@ class Pops:
 
     def refused(self, wrapper: PopCheckPointWrapper, now_ms: int) -> bool:
         """The log did not take it: it is tried again, by a tick. False: its queue is forgotten."""
-        self._leaving -= 1
+        self._leaving.discard(wrapper.key)
         if wrapper.row < 0:
             return False
         wrapper.is_leaving = False
-        self._enter(wrapper)
+        self._buffer[wrapper.key] = wrapper
         self._due.push(now_ms + _AGAIN_MS, wrapper)
         return True
-
-    def _enter(self, wrapper: PopCheckPointWrapper) -> None:
-        """It is, again, in the buffer. Of two with one key the later counts: a client renewed one
-        message twice in a ms, while the log took neither."""
-        key = wrapper.key
-        same, self._buffer[key] = self._buffer.get(key), wrapper
-        if same is not None:
-            same.bits = (1 << len(same.point.diffs)) - 1
-            self._settle(same)
 
     # -- forgetting ----------------------------------------------------------------------------
 
@@ -342,12 +334,33 @@ class Pops:
             self.effects.append(SetStored(found.row, 0))
         if not found.is_acked:
             self._enter(found)
+        if not found.is_acked:
             if is_queued:
                 self._schedule(found, now_ms, is_new=False)
             else:
                 self._due.push(0, found)
         elif not is_queued:
             self._free(found)
+
+    def _enter(self, found: PopCheckPointWrapper) -> None:
+        """It is in the buffer. There may be two of one key, whose records were not published: a
+        message that was renewed twice in a ms, or in the ms of a pop that begins with it. The one
+        that names all messages counts, of two that name the same the later."""
+        same = self._buffer.get(found.key)
+        if same is not None:
+            of_found, of_same = set(found.point.diffs), set(same.point.diffs)
+            if of_found < of_same:
+                found.bits = (1 << len(found.point.diffs)) - 1
+                return
+            if of_same <= of_found:
+                same.bits = (1 << len(same.point.diffs)) - 1
+                if same.queue is None:
+                    self._free(same)
+                del self._buffer[same.key]
+        while found.key in self._buffer:  # neither stands for the other
+            found.point = found.point._replace(pop_time_ms=found.point.pop_time_ms - 1)
+            found.key = found.point.key
+        self._buffer[found.key] = found
 
     def all_recovered(self, *, holds_offsets: bool) -> None:
         """No row is left. holds_offsets: there was one."""

@@ -190,7 +190,9 @@ class CoreHistory:
 
     def _refused(self, wrapper: PopCheckPointWrapper) -> None:
         handed = self.handed[wrapper.key]
+        before = len(self.pops.effects)
         handed.is_here = self.pops.refused(wrapper, self.now_ms)
+        assert len(self.pops.effects) == before, "nobody carries them out now"
         handed.latest_ms = max(handed.latest_ms, self.now_ms + _AGAIN_MS)
 
     def _store_ack(self, key: CheckPointKey, offsets: list[int]) -> bool:
@@ -534,6 +536,11 @@ class CoreHistory:
             self._tick()
         assert not self.pops.has_work, "it never ends"
         assert not self.rows, f"rows are left: {self.rows}"
+        assert not self.pops.unstored_count, "check points are left"
+        kept = [
+            one for queue in self.pops.queues.values() for one in (*queue.waits, *queue.renewed)
+        ]
+        assert not kept, f"what is settled is kept: {kept}"
         acked = {(of, at) for of, offsets, is_ack in self.log if is_ack for at in offsets}
         again = {
             (of[:3], at)

@@ -39,8 +39,10 @@ class Records:
         self.refuses = False
         self.held = None
         """A list: they wait for room there."""
+        self.asked = 0
 
     def put_check_point(self, point, revive_queue_id, stored, refused):
+        self.asked += 1
         if self.refuses:
             refused("full")
             return
@@ -195,6 +197,38 @@ def test_a_pop_that_found_nothing_that_matches_moves_the_offset_in_its_turn(worl
     assert world.committed == 50
 
 
+def test_the_buffer_is_turned_off_and_on_while_it_runs(world):
+    world.pop(0)
+    world.buffer.use(replace(SETTINGS, enable_pop_buffer_merge=False), LIMITS)
+    world.pop(3)
+    world.at(0)
+    assert [point.start_offset for point, _ in world.records.points] == [3]
+    world.buffer.use(SETTINGS, LIMITS)
+    world.pop(6)
+    world.at(0)
+    assert len(world.records.points) == 1
+
+
+def test_what_is_to_be_done_later_begins_the_scans(world):
+    begun = []
+    world.buffer.on_work = lambda: begun.append(world.buffer.has_work)
+    popped = world.pop(0)
+    assert begun == [True]
+    change(world, popped, 1)
+    assert begun == [True, True]
+
+
+def test_a_log_that_refuses_is_asked_twice_a_second(world):
+    world.records.refuses = True
+    world.pop(0, invisible_ms=2_000)
+    for _ in range(100):
+        world.at(10)
+    assert world.records.asked == 2
+    world.records.refuses = False
+    world.at(10)
+    assert (world.records.asked, len(world.records.points)) == (3, 1)
+
+
 def test_the_same_pop_twice_and_one_too_many_are_refused(tmp_path):
     world = World(tmp_path / "popjournal", replace(SETTINGS, pop_ck_offset_max_queue_size=1))
     assert world.buffer.can_add("T", "G", 0)
@@ -274,32 +308,81 @@ def test_the_changed_message_of_a_group_without_offset_is_not_where_it_begins(wo
     assert world.buffer.pop_offset("T", "G", 0) == 0
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_message_renewed_twice_in_one_ms_while_the_log_takes_nothing(world, killed):
+@pytest.mark.parametrize("end", ["refused", "killed", "not published"])
+def test_a_message_renewed_twice_in_one_ms(world, end):
     """After a kill one of both, in no buffer, kept the offsets of all groups where they were; after
-    a refusal it kept its row for ever."""
+    a refusal it kept its row for ever. While the log takes neither, the second is refused."""
     popped = world.pop(0, 1)
     world.at(10_000)
-    world.flushed = world.records.end
+    world.flushed = published = world.records.end
     world.at(20)
-    world.records.held = []
+    world.records.held = None if end == "not published" else []
     change(world, popped, 0, 5_000)
     world.now_ms -= 1
-    change(world, popped, 0, 30_000)
-    if killed:
-        world.records.held = None
-        world.start()
-    else:
-        held, world.records.held = world.records.held, None
+    done, _new = change(world, popped, 0, 30_000)
+    assert done is (False if end == "not published" else None)
+    held, world.records.held = world.records.held, None
+    if end == "refused":
         for refused in held:
             refused("no room")
+    else:
+        del world.records.points[published // 10 :]
+        world.records.end = published
+        world.start()
     world.at(500)
-    assert world.records.points[-1][0].invisible_time == 30_000
+    [_popped, (point, _)] = world.records.points
+    assert point.invisible_time == (30_000 if end == "not published" else 5_000)
     world.flushed = world.records.end
     other = world.pop(3, 1)
     world.ack(other, 3)
     world.at(20)
     assert world.committed == 4
+    assert not world.buffer._journal._read_rows()
+
+
+@pytest.mark.parametrize("end", ["refused", "killed", "not published"])
+@pytest.mark.parametrize("diffs", [(0, 1, 2), (0,), (1, 2)])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_message_renewed_in_the_ms_of_a_pop_that_begins_with_it(world, end, diffs, is_first):
+    """By a handle of before the offset was set back: the renewal has the key of the pop. The pop's
+    other messages were lost when the log took neither."""
+    popped = CheckPoint("T", "G", 0, 0, diffs, world.now_ms, 2_000, 5, 3)
+    renewed = popped._replace(diffs=(0,), invisible_time_ms=30_000, next_offset=-1)
+    older = *popped.key[:4], world.now_ms - 60_000
+    world.records.held = None if end == "not published" else []
+
+    def pop():
+        done = world.buffer.add(popped)
+        world.buffer.scan()  # it is short, and handed to the log
+        return done
+
+    def renew():
+        return world.buffer.change(renewed, older) is not None
+
+    done = [renew(), pop()] if is_first else [pop(), renew()]
+    assert done == [True, end == "not published"]
+    held, world.records.held = world.records.held, None
+    if end == "refused":
+        for refused in held:
+            refused("no room")
+    else:
+        world.records.points.clear()
+        world.records.end = 0
+        world.start()
+    world.at(500)
+    world.at(20)
+    given = [{0}, set(diffs)] if is_first else [set(diffs), {0}]
+    stored = {
+        point.start_offset + diff
+        for point, _ in world.records.points
+        for diff in point.queue_offset_diff
+    }
+    assert stored == set().union(*(of for of, was in zip(given, done, strict=True) if was))
+    assert world.committed in (None, 0)
+    world.flushed = world.records.end
+    world.at(10_000)
+    assert (world.committed or 0) == (3 if not is_first or done[1] else 0)
+    assert not world.buffer.pops.has_work
     assert not world.buffer._journal._read_rows()
 
 
@@ -319,6 +402,35 @@ def test_a_message_that_is_renewed_again_and_again_takes_one_row(world):
 
 
 # -- kills ------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_was_set_back_keeps_nothing_longer_in_the_buffer(world):
+    world.pop(0)
+    world.now_ms -= 3_600_000
+    world.start()
+    world.at(9_999)
+    assert not world.records.points
+    world.at(1)
+    assert len(world.records.points) == 1
+
+
+def test_after_a_kill_an_older_pop_that_was_stored_later_keeps_nobody_waiting(world):
+    world.pop(0)
+    world.pop(0, queue_id=1, invisible_ms=2_000)
+    world.at(0)
+    first = world.records.end
+    world.at(10_000)
+    assert world.records.end == 2 * first
+    world.offsets = Offsets()
+    world.start()
+    world.at(20)
+    world.flushed = first
+    world.at(20)
+    assert world.offsets.query_offset("G", "T", 1) == 3
+    assert world.committed == 0
+    world.flushed = world.records.end
+    world.at(20)
+    assert world.committed == 3
 
 
 def test_after_a_kill_acked_stays_acked_and_the_rest_is_stored_in_its_time(world):
@@ -547,8 +659,11 @@ def test_queues_without_topic_and_idle_ones_are_forgotten(world):
     world.ack(popped, 0, 1, 2)
     world.now_ms += 300_001
     world.buffer.clean(lambda topic, group: True)
+    assert world.buffer.popping() == {("G", "T")}
     world.buffer.clean(lambda topic, group: True)
+    assert not world.buffer.popping()
     world.start()
+    assert not world.buffer.popping()
     assert world.buffer.pop_offset("T", "G", 0) == 3  # from the saved offsets
 
 
