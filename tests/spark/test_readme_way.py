@@ -134,18 +134,6 @@ def test_a_date_that_has_no_two_lines_yet(tmp_path: Path) -> None:
         resolved(options, date(2026, 11, 20))
 
 
-def test_no_command_shows_more_where_the_second_broker_was_started() -> None:
-    """It is of another cluster: commands that ask for DefaultCluster do not reach it."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    second = next(line for line in text.splitlines() if "brokerName=broker-b" in line)
-    assert "brokerClusterName=other" in second
-    console = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
-    asking = [line for line in console.splitlines() if line.startswith("$ bin/mqadmin")]
-    assert asking
-    for line in asking:
-        assert " -c DefaultCluster" in line or " -t Hello" in line, line
-
-
 def test_the_dumps_are_those_of_the_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     dumps = []
