@@ -97,7 +97,8 @@ class AutoSwitchClient(ServiceThread):
     # -- for other threads ---------------------------------------------------------------------
 
     def follow(self, order: MasterToFollow, address: str | None) -> None:
-        """Follow the master whose HA port is at "ip:port", once that is known."""
+        """Follow the master whose HA port is at "ip:port", once that is known. None: it may be, in
+        the same epoch."""
         self._orders.give(order, address)
         self._selector.wake()
 

@@ -231,7 +231,7 @@ class AutoSwitchHAService:
     def follow(self, broker_id: int, master_epoch: int, master_ha_address: str | None) -> None:
         """Connect to the master as soon as its HA address is known, under this id. master_epoch:
         the controller's word, which MemberEvents.master_hello repeats for a Java master: its
-        handshake does not say it."""
+        handshake does not say it. master_ha_address None: what was said of it in this epoch."""
         self._status.is_leading = False
         links = self._links
         own = SlaveHandshakeFrame(broker_id, links.sync_from_last_file, links.async_learner)

@@ -55,6 +55,7 @@ _STEP_MS: Final = 5
 _POLL_MS: Final = 5
 _POLL_LONG_MS: Final = 100
 _LONG_MS: Final = 1_000
+_NOT_TOLD: Final = -1
 
 
 class AutoSwitchLink:
@@ -116,6 +117,7 @@ class AutoSwitchLink:
     def follow(self) -> None:
         """The log is the beginning of the master's, whose list of epochs was written down: report
         its end, take frames. Raises LinkClosedError."""
+        self._told_confirm_offset = _NOT_TOLD  # Nobody believed what came before that.
         self._reporter.follow()
         self._reporter.report()
 

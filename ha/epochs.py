@@ -33,8 +33,8 @@ class EpochOrderError(ValueError):
 
 
 class StaleMasterError(ValueError):
-    """A master of an older epoch than the log's own last one, or than its own list, or an old word
-    of this one: it cuts nothing."""
+    """A master of an older epoch than the log's own last one, or than its own list, one whose list
+    is none yet, or an old word of this one: it cuts nothing."""
 
 
 class UnknownEpochsError(ValueError):
@@ -185,11 +185,22 @@ def plan_truncation(
     it. Without an entry in common the log starts over, at the offset where both lists begin if that
     is the same one. What was got from this master in this epoch is not cut, as its log only grows
     in it: an answer that knows less has been overtaken. Nor is a list newer than its master taken
-    over: no election would be new enough for this log. Raises StaleMasterError, and
-    UnknownEpochsError for a log without list.
+    over: no election would be new enough for this log; nor an empty one, as of a Java broker that
+    is asked before it leads: the log would start over, and could not be opened again. Raises
+    StaleMasterError, and UnknownEpochsError for a log without list.
     """
     if master_end < 0:
         raise StaleMasterError(f"a master whose log ends at {master_end}")
+    if not master.entries:
+        raise StaleMasterError(
+            f"the master of epoch {master_epoch} has no list of epochs: it has not begun to lead, "
+            "and nothing is taken from it"
+        )
+    if master.entries[-1].start_offset > master_end:
+        raise StaleMasterError(
+            f"the master's log ends at {master_end}, and its list of epochs goes up to "
+            f"{master.entries[-1].start_offset}: nothing is taken from it"
+        )
     if master.last_epoch > master_epoch:
         raise StaleMasterError(
             f"the master of epoch {master_epoch} has a list of epochs up to {master.last_epoch}: "

@@ -38,6 +38,7 @@ class FollowOrders:
     def __init__(self) -> None:
         self._changed: Final = threading.Condition()
         self._order: MasterToFollow | None = None
+        self._last_epoch = 0
         self._current: MasterToFollow | None = None
         """What the thread is at; None: it touches nothing."""
         self._log_lock: Final = threading.Lock()
@@ -52,9 +53,12 @@ class FollowOrders:
     # -- of the host ---------------------------------------------------------------------------
 
     def give(self, order: MasterToFollow, address: str | None) -> None:
-        """Follow that master."""
+        """Follow that master. address None: not known yet, unless an order in the same epoch, whose
+        master it is, was withdrawn."""
         with self._changed:
-            self._order, self.address = order, address
+            if address is not None or order.master_epoch != self._last_epoch:
+                self.address = address
+            self._order, self._last_epoch = order, order.master_epoch
             self.is_undecided = self.transfers = False
 
     def move(self, address: str | None) -> bool:

@@ -51,6 +51,10 @@ class Connected(NamedTuple):
     """For Reports; None: RocketMQ's form."""
 
 
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 5 and int(text) <= 65535  # int() refuses 4,301 digits.
+
+
 class MasterConnector:
     """See the module. Owned by: HAClient's thread."""
 
@@ -172,8 +176,8 @@ class MasterConnector:
     def _resolve(self, address: str) -> tuple[int, Any]:
         host, _, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or int(port) > 65535:
-            raise LinkClosedError(None, f"{address!r} is not an address; expected ip:port")
+        if not host or not _is_port(port):
+            raise LinkClosedError(None, f"{address[:80]!a} is not an address; expected ip:port")
         try:
             found = self._selector.call(
                 lambda: socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)

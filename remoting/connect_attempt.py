@@ -35,7 +35,8 @@ def resolve(address: str) -> list[SocketTarget]:
     Raises RemotingConnectError if the address is malformed or the name is unknown.
     """
     host, separator, port = address.rpartition(":")
-    if not separator or not host or not port.isdecimal() or int(port) > 65535:
+    is_port = port.isdecimal() and len(port) <= 5 and int(port) <= 65535
+    if not separator or not host or not is_port:
         raise RemotingConnectError(address, 'not an address of the form "host:port"')
     try:
         return [*socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)]

@@ -43,6 +43,7 @@ from store.flush_consume_queue_service import FlushConsumeQueueService
 from store.flush_failure import UNKNOWN, note_flush_failure
 from store.flush_services import build_flush
 from store.known_directories import KnownDirectories
+from store.log_cut import FlushedEnd
 from store.log_damage import LogDamage
 from store.log_dispatch import LogDispatch
 from store.log_flusher import LogFlusher
@@ -71,12 +72,13 @@ log = logging.getLogger(__name__)
 
 class DefaultMessageStore:
     """See the module. Owned by: the main thread of process `store`, which also serves the
-    commands: `queue_deletion`, `log_start`, `log_repair`, `rebuild`, `scrub`, `scrubber` and
-    `clean_commit_log` exist once it is open.
+    commands: `queue_deletion`, `log_start`, `flushed_end`, `log_repair`, `rebuild`, `scrub`,
+    `scrubber` and `clean_commit_log` exist once it is open.
     """
 
     queue_deletion: QueueDeletion
     log_start: LogStart
+    flushed_end: FlushedEnd
     log_repair: LogRepair
     rebuild: RebuildConsumeQueueService
     clean_commit_log: CleanCommitLogService
@@ -316,6 +318,7 @@ class DefaultMessageStore:
             self._flusher,
             self._dispatch,
         )
+        self.flushed_end = FlushedEnd(self._page, self._role, self._flusher, self._progress)
 
     def _followers(self) -> list[TimerMessageStore | CompactionStore]:
         """What copies records that are dispatched: the log stays until they have."""

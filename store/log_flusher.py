@@ -9,6 +9,7 @@ a second call would say "fine" (the process ends instead; docs/ARCHITECTURE.md).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,11 +49,22 @@ class LogFlusher:
         self._publish = publish
         self._fdatasync = fdatasync or os.fdatasync
         self._fds: dict[int, int] = {}
+        self._lock = threading.Lock()
+        """Guards: flushed_offset and the check point's time of the log, where a cut lowers them."""
 
     def begin_at(self, phy_offset: int) -> None:
         """The log, which has no byte yet, begins here: there is nothing to flush before. Any
         thread, before the writer moves max_phy_offset."""
         self.flushed_offset = phy_offset
+
+    def end_at(self, phy_offset: int, time_ms: int) -> None:
+        """The log, whose writer has moved max_phy_offset back, is cut here, behind a record of
+        `time_ms`: what comes in place of the rest is not flushed. Any thread."""
+        with self._lock:
+            self._checkpoint.end_at(phy_offset, time_ms)
+            if phy_offset < self.flushed_offset:
+                self.flushed_offset = phy_offset
+                self._publish(phy_offset)
 
     @property
     def unflushed(self) -> int:
@@ -71,6 +83,10 @@ class LogFlusher:
 
         Raises FlushFailedError.
         """
+        with self._lock:
+            return self._flush()
+
+    def _flush(self) -> bool:
         timestamp = self._store_timestamp()
         target = self._max_phy_offset()
         if target <= self.flushed_offset:

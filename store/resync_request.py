@@ -111,6 +111,12 @@ def finish_request(root: Path) -> None:
     sync_directory(root)
 
 
+def forget_request(root: Path) -> None:
+    """The request was performed, and no table can rest on what is gone."""
+    (root / REQUEST_NAME).unlink(missing_ok=True)
+    sync_directory(root)
+
+
 def find_done(root: Path) -> str | None:
     """What was done to the log since its tables were last copied, for people; None: nothing."""
     path = root / _DONE

@@ -55,7 +55,7 @@ from broker.failover.messages import (
 from broker.failover.puts import NOT_MASTER, TOO_FEW_MEMBERS, Puts
 from broker.failover.self_fence import SelfFence
 from broker.failover.settings import MemberSettings
-from broker.failover.sync_state import SyncState
+from broker.failover.sync_state import SyncState, is_twin, twin_trouble
 from ha.epochs import (
     NO_EPOCH,
     EpochList,
@@ -310,7 +310,8 @@ class MemberCore:
         view = event.view
         if view is None or not self.is_master or event.code != ResponseCode.SUCCESS:
             return
-        if view.master_broker_id == self.broker_id and view.master_epoch == self.master_epoch:
+        is_own = view.master_broker_id == self.broker_id and not self._names_twin(view)
+        if is_own and view.master_epoch == self.master_epoch:
             self._fence.confirmed(sent_ms)
 
     # Identity
@@ -380,6 +381,11 @@ class MemberCore:
             self._list_is_old, self._led_up_to = False, view.master_epoch
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
+        elif self._names_twin(view):
+            # Who has just registered asks on: a Java controller's answer has the address before.
+            if self.stage is Stage.RUNNING:
+                self._lose_master(view, now_ms, doing)
+            self.trouble = twin_trouble(view)
         elif view.master_broker_id != self.broker_id:
             self._follow(view, doing)
         elif view.master_epoch > max(self.epochs.last_epoch, self._led_up_to):
@@ -403,6 +409,9 @@ class MemberCore:
         self._take(view, Stage.FINDING_MASTER, doing)
         doing.role = Fenced()
         self._ask_for_stage(now_ms, doing)
+
+    def _names_twin(self, view: GroupView) -> bool:
+        return is_twin(view, self.broker_id, self._settings.broker_address)
 
     def _follow(self, view: GroupView, doing: _Doing) -> None:
         self._take(view, Stage.RUNNING, doing)

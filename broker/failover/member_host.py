@@ -2,9 +2,10 @@
 
 Runs in process `ha`, on the member's thread. What the member decides it shows in the control page,
 where processes `remoting` and `store` read it, and it orders `remoting` to take its role
-(MemberOrders). The bytes of the log come and go through `Replication`. Changes that only a closed
-store allows (a cut) end this process: the supervisor has the store opened anew, process `store`
-cuts before it recovers, and the member goes on from its files.
+(MemberOrders). The bytes of the log come and go through `Replication`. A cut of what
+nobody was shown is done at once (store/log_cut.py). Any other one, which only a closed store
+allows, ends this process: the supervisor has the store opened anew, process `store` cuts before it
+recovers, and the member goes on from its files.
 
 Tested by tests/broker/failover/test_member_host.py.
 """
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.failover.member_files import MemberFiles
 from broker.failover.member_orders import MemberOrders
-from broker.failover.member_service import MemberStatus, MemberStoppedError
+from broker.failover.member_service import CutRefusedError, MemberStatus, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
     CutLog,
@@ -48,6 +49,7 @@ from store.control_slots import (
     MIN_PHY_OFFSET,
     NO_BOUND,
 )
+from store.errors import StoreError
 from store.resync_request import ResyncAction
 
 log = logging.getLogger(__name__)
@@ -116,6 +118,8 @@ class Actions(NamedTuple):
     """Have these bytes of the log on disk when it returns. Raises FlushFailedError."""
     request_resync: Callable[[ResyncAction, int, str], None]
     """Write down what shall be done to the store when it is opened next, durably."""
+    cut_tail: Callable[[int], bool]
+    """Cut the log while the store is open, as the request says. False: open the store anew."""
     reopen: Callable[[], None]
     """End this process, and have the store opened anew."""
     register: Callable[[RegisterAtNameServers, str | None], None]
@@ -144,6 +148,8 @@ class BrokerMemberHost:
         self._follows: str | None = None
         """The service address of the master that is followed."""
         self._shown_set: frozenset[int] = frozenset()
+        self._was_cut = False
+        """Since the last answer of the master, whose link is closed: another one begins."""
         self.ordered = OrderedRole(0, MemberRole.FENCED, None)
 
     def begin(self) -> None:
@@ -161,7 +167,8 @@ class BrokerMemberHost:
         return LogEnds(end, min(self._counters[FLUSHED_OFFSET], end))
 
     def do(self, step: Step) -> None:
-        """One step, durable when this returns. Raises MemberStoppedError, StoreError, OSError."""
+        """One step, durable when this returns. Raises MemberStoppedError, CutRefusedError,
+        StoreError, OSError."""
         match step:
             case StopReplication():
                 self._stop_replication()
@@ -215,6 +222,10 @@ class BrokerMemberHost:
             case Fenced():
                 self._order(MemberRole.FENCED)
                 self._orders.wait_taken()
+            case Transfer() if self._was_cut:
+                self._was_cut = False
+                assert status.broker_id is not None
+                self._replication.follow(status.broker_id, status.master_epoch, None)
             case Transfer():
                 self._replication.transfer()
             case HangUp():
@@ -267,11 +278,23 @@ class BrokerMemberHost:
                 is_whole = cut.cut_to <= begin
                 action = ResyncAction.START_OVER if is_whole else ResyncAction.TRUNCATE
                 reason = f"the log of {end} bytes is its master's up to {cut.cut_to}"
-                self._actions.request_resync(action, cut.cut_to, reason)
+                try:
+                    self._actions.request_resync(action, cut.cut_to, reason)
+                except StoreError as error:
+                    raise CutRefusedError(str(error)) from error
             case CutStep.WRITE_EPOCHS:
                 self._files.write_epochs(cut.epochs)
             case CutStep.ZERO_TAIL:
-                self._actions.reopen()
-                raise MemberStoppedError
-            case _:
-                raise ValueError(f"no step of this process: {cut.step}")
+                # The link may publish what it has until it is closed.
+                self._replication.stop()
+                self._was_cut = self._may_cut_now and self._actions.cut_tail(cut.cut_to)
+                if not self._was_cut:
+                    self._actions.reopen()
+                    raise MemberStoppedError
+            case CutStep.CUT_QUEUES | CutStep.REMOVE_MARKER:
+                assert self._was_cut
+
+    @property
+    def _may_cut_now(self) -> bool:
+        """Where a leader shows what is not confirmed, process `store` may yet be at work on it."""
+        return self._settings.all_ack_in_sync_state_set

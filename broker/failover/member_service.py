@@ -23,6 +23,7 @@ from broker.failover.messages import (
     Ask,
     CutHalfRecord,
     Event,
+    Fenced,
     FindLeader,
     GroupView,
     LogEnds,
@@ -69,6 +70,10 @@ class MemberHost(Protocol):
 
 class MemberStoppedError(Exception):
     """The process is stopping: what a step waits for may never come."""
+
+
+class CutRefusedError(Exception):
+    """The store does not allow what has to be cut off, and would not the next time; says why."""
 
 
 class MemberStatus(NamedTuple):
@@ -122,6 +127,7 @@ class MemberService(ServiceThread):
         self._events = EventQueue()
         self._next_tick_ms = 0
         self._asked_leader_ms = clock.monotonic_ms()
+        self._has_given_up = False
         self.status = self._status()
 
     def start_with(self, client: ControllerClient) -> None:
@@ -155,6 +161,8 @@ class MemberService(ServiceThread):
             self._next_tick_ms = now_ms + self._tick_ms
             self._events.put(Tick())
         event = self._events.take()
+        if self._has_given_up:
+            event = None
         if event is None:
             self.wait_for_running(max(self._next_tick_ms - self._clock.monotonic_ms(), 1))
             return
@@ -162,6 +170,9 @@ class MemberService(ServiceThread):
             self._take(event)
         except MemberStoppedError:
             self.request_stop()
+            return
+        except CutRefusedError as error:
+            self._give_up(str(error))
             return
         if isinstance(event, Tick) and now_ms - self._asked_leader_ms >= self._find_leader_ms:
             self._send(FindLeader())
@@ -183,6 +194,14 @@ class MemberService(ServiceThread):
         for send in ready.sends:
             self._send(send)
         _log_change(before, self.status)
+
+    def _give_up(self, why: str) -> None:
+        """No role and no heartbeat until a start: the core believes that the log was cut."""
+        self._has_given_up = True
+        log.critical("member of the group: it takes no part any more until it is started: %s", why)
+        self.status = self.status._replace(trouble=why)
+        self._host.do(StopReplication())
+        self._host.take_role(Fenced())
 
     def _may_change_role(self, event: Event) -> bool:
         core = self._core

@@ -31,6 +31,21 @@ _REFUSALS: Final = _NOT_TAKEN | frozenset(
 """Answers to 1001 of a controller that has not proposed the set."""
 
 
+def is_twin(view: GroupView, own_id: int | None, own_address: str) -> bool:
+    """Whether the controller means another broker by the own id: it knows one address for each id,
+    that of whoever registered last."""
+    return view.master_broker_id == own_id and view.master_address not in (None, own_address)
+
+
+def twin_trouble(view: GroupView) -> str:
+    """For the operator."""
+    return (
+        f"the controller says that broker {view.master_broker_id}, which is this one's id, is at "
+        f"{view.master_address}: two brokers have one id, and one of them needs another "
+        "(docs/failover.md)"
+    )
+
+
 @dataclass(slots=True)
 class _Replica:
     """A slave, over all its connections: the order in which they begin and report says nothing, as
@@ -85,6 +100,8 @@ class SyncState:
         With the set of another master, SEND_OK would not wait for the own log; a controller says so
         whose state was lost, or put back from a copy.
         """
+        if is_twin(view, self._own_id, self._settings.broker_address):
+            return twin_trouble(view)
         if view.master_broker_id != self._own_id:
             return (
                 f"the controller names {view.master_broker_id} as master of epoch "

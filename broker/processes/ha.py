@@ -128,6 +128,13 @@ class BrokerProcesses:
         except CommandError as error:
             raise ProcessUnreachableError(str(error)) from error
 
+    def end_log(self, phy_offset: int) -> None:
+        """By process store: what was flushed behind `phy_offset` is gone (FlushedEnd)."""
+        try:
+            self._store.call("end_log", _STORE_TIMEOUT_MS, phy_offset=phy_offset)
+        except CommandError as error:
+            raise ProcessUnreachableError(str(error)) from error
+
     def request_resync(self, action: str, offset: int, reason: str) -> None:
         """Store the request, then reopen the store."""
         request = ResyncRequest(action=ResyncAction(action), offset=offset, reason=reason)

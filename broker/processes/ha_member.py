@@ -60,6 +60,7 @@ from remoting.remoting_client import RemotingClient
 from remoting.selector_seam import new_selector
 from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import FlushFailedError, StoreError
+from store.log_cut import TailCut
 from store.log_end import sync_range
 from store.message_store_config import FlushDiskType
 from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
@@ -176,12 +177,18 @@ class MemberProcess:
                 ),
                 request_resync=self._request_resync,
                 reopen=_reopen,
+                cut_tail=TailCut(
+                    options.store,
+                    self._child.page,
+                    self._others.end_log,
+                    self._service.cut_half_record,
+                ).cut,
                 register=self._registrar.register,
             ),
         )
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
-        log.critical("requesting a store reopen: %s at %s: %s", action, offset, reason)
+        log.critical("the log has to be cut (%s at %s): %s", action, offset, reason)
         request = ResyncRequest(action=action, offset=offset, reason=reason)
         write_request(self._options.store.root, request)
 

@@ -193,7 +193,11 @@ def _replicator_handlers(
         store.log_start.start_at(arguments["phy_offset"], deadline_ms)
         return {}
 
-    return {"begin_log": begin_log}
+    def end_log(arguments: Arguments) -> Arguments:
+        store.flushed_end.end_at(arguments["phy_offset"])
+        return {}
+
+    return {"begin_log": begin_log, "end_log": end_log}
 
 
 def _exit_code(error: Exception) -> int:

@@ -82,9 +82,14 @@ def _resolved(broker_id: int, address: str) -> str | None:
     """ "ip:port" for "host:port"; an IP needs no look-up."""
     host, _, port = address.rpartition(":")
     try:
+        if not host:
+            raise ValueError("no host")  # It would be found: as 0.0.0.0.
         return f"{socket.gethostbyname(host)}:{port}"
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError, TypeError) as error:  # TypeError: it holds a zero character
         log.warning(
-            "broker %s at %s: ignored, cannot resolve its address: %s", broker_id, address, error
+            "broker %s at %.80s: ignored, cannot resolve its address: %s",
+            broker_id,
+            address,
+            error,
         )
         return None

@@ -200,6 +200,6 @@ class TopicGroupSynchronize:
 def vip_address(address: str) -> str | None:
     """The address of a broker's VIP port; None if there cannot be one."""
     host, _, port = address.rpartition(":")
-    if not port.isdecimal() or int(port) <= VIP_DISTANCE:
+    if not port.isdecimal() or len(port) > 5 or int(port) <= VIP_DISTANCE:
         return None
     return f"{host}:{int(port) - VIP_DISTANCE}"

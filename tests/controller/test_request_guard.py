@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -263,15 +264,37 @@ def test_bodies_at_their_limits(port_of_one: int) -> None:
         assert "no list of broker names" in str(peer.call(1006, {}, names).remark)
 
 
-def test_what_waits_for_the_disk_keeps_no_content() -> None:
+def test_a_living_controller_asks_the_rules(tmp_path: Path) -> None:
+    """192.0.2.1 is nobody's address; operators are elsewhere."""
+    elsewhere = "192.0.2.1:7"
+    with running(tmp_path, admin_allowed_addresses="10.9.9.9") as port, Peer(port) as peer:
+        for code, fields in (
+            (904, {"brokerId": 1, "brokerAddr": elsewhere}),
+            (1003, {"brokerId": 1, "brokerAddress": elsewhere, "invokeTime": 1}),
+            (1013, {"appliedBrokerId": 1, "registerCheckCode": f"{elsewhere};1"}),
+            (1011, {"invokeTime": 1}),
+            (1009, {}),
+        ):
+            assert peer.call(code, {**GROUP, **fields}).code == 16, code
+        assert peer.call(1012, GROUP).ext_fields["nextBrokerId"] == "1"
+
+
+def test_what_waits_for_the_disk_keeps_no_content(
+    port_of_one: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Thousands may wait; each could have brought a body of 16 MB."""
     import controller.controller_request_processor as module
 
-    whole = RemotingCommand(1013, opaque=7, flag=2, ext_fields=dict(GROUP), body=b"x" * 99)
-    kept = module._without_content(whole)
-    assert (kept.opaque, kept.flag, kept.code) == (7, 2, 1013)
-    assert (kept.serialize_type, kept.is_oneway) == (whole.serialize_type, True)
-    assert (kept.body, kept.ext_fields) == (b"", {})
+    kept, write = [], module.response_of
+
+    def response_of(command: RemotingCommand, *others: Any) -> RemotingCommand:
+        kept.append((command.body, command.ext_fields))
+        return write(command, *others)
+
+    monkeypatch.setattr(module, "response_of", response_of)
+    with Peer(port_of_one) as peer:
+        assert peer.call(1012, GROUP, b"x" * 99).code == 0
+    assert kept == [(b"", {})]
 
 
 def test_strangers_names_and_heartbeats_are_not_kept(tmp_path: Path) -> None:

@@ -14,7 +14,13 @@ import pytest
 from ha.epochs import epoch_list
 from ha.handshake import OwnIdentity
 from ha.slave_progress import ReplicaState
-from store.control_slots import ALLOCATED_END, APPEND_END, MIN_PHY_OFFSET, SYNC_FLUSH_WANTED
+from store.control_slots import (
+    ALLOCATED_END,
+    APPEND_END,
+    MAX_PHY_OFFSET,
+    MIN_PHY_OFFSET,
+    SYNC_FLUSH_WANTED,
+)
 from tests.ha.master_world import Certificates
 from tests.ha.member_world import FILE_SIZE, FIRST_EPOCH, Member
 from tests.support.deadline import wait_until
@@ -53,6 +59,21 @@ def test_a_slave_gets_the_log_and_what_is_appended(tmp_path: Path, secret: bytes
         wait_until(lambda: slave.confirmed[-1] == end)
         wait_until(lambda: slave.grown[-1] == end)
         assert master.refusals() == slave.refusals() == {}
+
+
+@pytest.mark.parametrize("port", ["x", "65536", "9" * 5_000])
+def test_an_address_that_is_none_is_said_and_the_next_one_followed(
+    tmp_path: Path, port: str
+) -> None:
+    """What a name server names: a Java one hands on whatever somebody has registered."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
+        master.append(3)
+        master.lead()
+        slave.follow(f"127.0.0.1:{port}")
+        wait_until(lambda: "is not an address" in slave.error_text or slave.failures != [])
+        assert len(slave.error_text) < 200
+        slave.service.update_master_address(master.address)
+        same_logs(master, slave)
 
 
 # Frames
@@ -192,6 +213,26 @@ def test_a_decision_on_an_answer_whose_link_is_closed_counts_for_no_other_link(
         assert (slave.end, master.reported) == (0, [])
         slave.service.transfer()
         same_logs(master, slave)
+
+
+def test_a_log_is_cut_behind_a_stop_and_the_same_master_followed_anew(tmp_path: Path) -> None:
+    """The link publishes where it stands until it is closed: nothing comes back behind the cut."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
+        end = master.append(10)
+        assert slave.append(14) > end
+        master.lead()
+        slave.decides = "nothing"
+        slave.follow(master.address)
+        wait_until(lambda: slave.hellos)
+        slave.service.stop()
+        slave.counters[MAX_PHY_OFFSET] = end
+        slave.service.cut_half_record()
+        assert slave.end == slave.counters[APPEND_END] == end
+        slave.decides = "transfer"
+        slave.follow(None)
+        master.append(5, 90)
+        same_logs(master, slave)
+        assert len(slave.hellos) == 2
 
 
 def test_who_does_not_lead_serves_nobody(tmp_path: Path) -> None:

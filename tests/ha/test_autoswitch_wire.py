@@ -307,17 +307,20 @@ def test_a_false_report_ends_the_connection(tmp_path: Path, what: str) -> None:
             assert master.acked() < 1_000_000
 
 
-@pytest.mark.parametrize(("shaken_as", "version"), [(2, 2), (3, 2), (2, 1)])
+@pytest.mark.parametrize(
+    ("name", "shaken_as", "version"), [("g", 2, 2), ("g", 3, 2), ("g", 2, 1), ("another", 2, 2)]
+)
 def test_who_shakes_hands_is_who_follows_and_seals_its_reports(
-    tmp_path: Path, shaken_as: int, version: int
+    tmp_path: Path, name: str, shaken_as: int, version: int
 ) -> None:
-    """A member with the secret cannot speak for another one, nor without seals."""
-    is_good = (shaken_as, version) == (2, 2)
+    """A member with the secret cannot speak for another one, nor without seals; nor can a broker of
+    another group that has the same secret."""
+    is_good = (name, shaken_as, version) == ("g", 2, 2)
     with Member(tmp_path, 1, secret=SECRET) as master:
         master.append(3)
         master.lead()
         with Peer.of(master) as peer:
-            own = OwnIdentity("g", shaken_as, "127.0.0.1:2", SECRET)
+            own = OwnIdentity(name, shaken_as, "127.0.0.1:2", SECRET)
             shaking = SlaveHandshake(own, version=version)
             peer.send(shaking.hello)
             while shaking.missing:
@@ -488,3 +491,23 @@ def test_a_records_rest_may_come_much_later(tmp_path: Path, port: socket.socket)
             assert link.read_report() == end
         assert slave.bytes_of(0, end) == data
         assert slave.hellos[0][1] == FIRST_EPOCH
+
+
+def test_what_is_confirmed_before_the_logs_were_compared_is_told_again(
+    tmp_path: Path, port: socket.socket
+) -> None:
+    """A Java master's heartbeats begin with its handshake; the member believes no confirm offset
+    before both logs were compared. Of an idle master it never heard another one."""
+    with Member(tmp_path, 2) as slave:
+        slave.decides = "nothing"
+        end = slave.append(1)
+        heartbeat = struct.pack(">iiqiqq", 2, 0, end, 1, 0, end)
+        slave.follow(name_of(port))
+        with Peer(port.accept()[0]) as link:
+            link.read(16)
+            link.send(GREETING + heartbeat)
+            wait_until(lambda: slave.hellos != [] and slave.confirmed == [end])
+            slave.service.transfer()
+            assert link.read_report() == end
+            link.send(heartbeat)
+            wait_until(lambda: slave.confirmed == [end, end])

@@ -102,3 +102,11 @@ def test_a_flipped_bit_of_a_slave_is_seen(frames: list[bytes], draw: st.DataObje
 def test_a_key_of_another_connection() -> None:
     with pytest.raises(AutoSwitchFrameError, match="wrong checksum"):
         SlaveBytes(bytes(32)).receive(sealed(REPORT))
+
+
+@pytest.mark.parametrize("size", [0, -1, 5 << 20, 2**31 - 1])
+def test_a_frame_that_no_master_sends_is_not_waited_for(size: int) -> None:
+    """With a good checksum, so that the slave kept what came up to that size."""
+    head = struct.pack(">iI", size, 0)
+    with pytest.raises(AutoSwitchFrameError, match=f"a frame of {size} bytes"):
+        heard_of_master(head + struct.pack(">I", crc32c(head)), 12)

@@ -50,6 +50,10 @@ def test_there_are_files_of_java() -> None:
         *(b"2\n0\n2-0\n1-5\n", b"2\n0\n1-5\n2-5\n", b"1\n0\n1-\xd9\xa1\n", b"1\n0\n1-0"[:-1]),
         *(b"1\n0\n1-69", b"2\n0\n1-0\n2-69"),
         *(b"1\n0\n4294967296-0\n", b"1\n0\n1-9223372036854775808\n", b"0\n0\n" + b"\n" * 70_000),
+        *(
+            b"0\n" + b" " * 70_000 + b"0\n",
+            b"1001\n0\n" + b"".join(b"%d-%d\n" % (n, n) for n in range(1_001)),
+        ),
     ],
 )
 def test_other_bytes_are_refused(data: bytes) -> None:

@@ -100,6 +100,7 @@ def test_cancel_tells_once(listening: socket.socket) -> None:
 def test_resolve() -> None:
     assert resolve("127.0.0.1:10911")[0][4] == ("127.0.0.1", 10911)
     assert resolve("[::1]:10911")[0][4][:2] == ("::1", 10911)
-    for address in ("", "host", ":1", "host:", "host:x", "host:65536", "host:-1"):
+    wrong = ("", "host", ":1", "host:", "host:x", "host:65536", "host:-1", "host:" + "9" * 5_000)
+    for address in wrong:
         with pytest.raises(RemotingConnectError, match="not an address"):
             resolve(address)

@@ -3,6 +3,8 @@ numbers of docs/failover.md; the others: test_pitfalls.py)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.failover.asking import MAX_AT_ONCE
@@ -10,6 +12,7 @@ from broker.failover.member import Found, MemberCore, Stage
 from broker.failover.messages import (
     Answered,
     Ask,
+    Fenced,
     FindLeader,
     FrameTaken,
     GroupView,
@@ -45,9 +48,11 @@ class Lone:
         end: int = 0,
         *,
         list_is_old: bool = False,
+        self_fence: bool = False,
     ) -> None:
         found = Found(None, None, epochs, 0, list_is_old)
-        self.core = MemberCore(SETTINGS, found, "b1;1")
+        settings = replace(SETTINGS, self_fence=self_fence)
+        self.core = MemberCore(settings, found, "b1;1")
         self.log = LogEnds(end, end)
         self.now = 0
         self.step(LeaderNamed("c0"))
@@ -409,3 +414,71 @@ def test_a_slave_with_the_masters_own_id_is_no_replica() -> None:
     lone.step(ReplicaGone(1))
     lone.step(own)
     assert lone.core.trouble is None
+
+
+@pytest.mark.parametrize("end", [0, 100])
+def test_a_master_without_a_list_of_epochs_is_asked_again_later(end: int) -> None:
+    """A Java broker that is elected writes its list down a moment after it is asked. Without one
+    a slave started over, and an empty slave took bytes with which it could not start again."""
+    lone = _slave_of(2, end)
+    before = lone.core.epochs
+    none = lone.step(MasterHello(2, EpochList(), 0))
+    assert (none.role, none.steps) == (HangUp(), ())
+    assert isinstance(none.role, HangUp)
+    assert lone.core.epochs == before
+    assert "no list of epochs" in (lone.core.trouble or "")
+    assert isinstance(lone.step(MasterHello(2, epoch_list([(1, 0), (2, 60)]), 60)).role, Transfer)
+
+
+def test_a_list_beyond_its_masters_own_end_is_none() -> None:
+    lone = _slave_of(2, 100)
+    lies = lone.step(MasterHello(2, epoch_list([(1, 0), (2, 101)]), 100))
+    assert (lies.role, lies.steps) == (HangUp(), ())
+    assert isinstance(lies.role, HangUp)
+    assert isinstance(lone.step(MasterHello(2, epoch_list([(1, 0), (2, 100)]), 100)).role, Transfer)
+
+
+def test_the_own_id_with_another_brokers_address_is_not_this_brokers_election() -> None:
+    """Two brokers with one id, by a copied directory: both led in one epoch, as each took the
+    election of the one that the controller had heard from last for its own."""
+    elect, register = RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.CONTROLLER_REGISTER_BROKER
+    lone = Lone(epoch_list([(1, 0)]), 100)
+    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=1)
+    lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+    twin = GroupView(1, "the twin", 2, frozenset((1,)), 1)
+    lone.answer(register, view=twin)
+    assert (lone.core.is_master, lone.last.role) == (False, None)
+    lone.answer(elect, 2010, view=twin)
+    assert (lone.core.is_master, lone.last.role) == (False, None)
+    assert "two brokers have one id" in (lone.core.trouble or "")
+    lone.step(Tick(), 1_000)
+    # The address is this broker's again, as after a start with another one.
+    lone.answer(elect, view=twin._replace(master_address="b1"))
+    assert (lone.last.role, lone.core.trouble) == (Lead(2), None)
+
+
+def test_a_master_ends_when_its_twin_is_elected() -> None:
+    lone = Lone()
+    lone.lead()
+    lone.step(RoleNotified(GroupView(1, "the twin", 2, frozenset((1,)), 2)))
+    assert lone.last.role == Fenced()
+    assert isinstance(lone.last.role, Fenced)
+    assert not lone.core.is_master
+    assert "two brokers have one id" in (lone.core.trouble or "")
+
+
+def test_a_twin_in_the_own_epoch_is_said_and_renews_no_lease() -> None:
+    lone = Lone(self_fence=True)
+    lone.lead()
+    poll = RequestCode.CONTROLLER_GET_REPLICA_INFO
+    own = GroupView(1, "b1", 1, frozenset((1,)), 1)
+    lone.answer(poll, view=own)
+    until_ms = lone.core.puts.until_ms
+    assert until_ms is not None
+    lone.step(Tick(), 6_000)
+    lone.answer(poll, view=own._replace(master_address="the twin"))
+    assert lone.core.puts.until_ms == until_ms
+    assert "two brokers have one id" in (lone.core.trouble or "")
+    lone.step(Tick(), 6_000)
+    lone.answer(poll, view=own)
+    assert (lone.core.puts.until_ms, lone.core.trouble) == (until_ms + 12_000, None)

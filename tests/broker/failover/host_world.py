@@ -18,6 +18,7 @@ from ha.control_slots import MEMBER_ORDER, ORDER_TAKEN, MemberRole, role_of
 from ha.epochs import EpochList
 from ipc.clock import SystemClock
 from ipc.control_page import ControlPage
+from store.errors import StoreError
 from store.resync_request import ResyncAction
 
 
@@ -99,6 +100,7 @@ class HostWorld:
         self.done: list[Done] = []
         self.rings: list[str] = []
         self.stopping = threading.Event()
+        self.cuts_open_stores = self.refuses = False
         self.remoting = Remoting(self.counters, self.done)
         if hangs:
             self.remoting.hangs.set()
@@ -121,13 +123,21 @@ class HostWorld:
                 ring_remoting=lambda: self.rings.append("remoting"),
                 sync_log=lambda start, end: self.done.append(Done("sync", (start, end))),
                 request_resync=self._request_resync,
+                cut_tail=self._cut_tail,
                 reopen=lambda: self.done.append(Done("reopen")),
                 register=self._register,
             ),
         )
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
+        if self.refuses:
+            raise StoreError("refused before")
         self.done.append(Done(f"{action} to {offset}", reason))
+
+    def _cut_tail(self, offset: int) -> bool:
+        if self.cuts_open_stores:
+            self.done.append(Done("cut", offset))
+        return self.cuts_open_stores
 
     def _register(self, registration: RegisterAtNameServers, follows: str | None) -> None:
         self.done.append(Done("register", (registration, follows)))

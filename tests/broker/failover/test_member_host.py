@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.failover.member_host import OrderedRole
-from broker.failover.member_service import MemberStoppedError
+from broker.failover.member_service import CutRefusedError, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
     CutLog,
@@ -264,9 +264,52 @@ def _cut(world: HostWorld, cut_to: int, epochs: EpochList) -> None:
 def test_a_cut_is_asked_for_and_the_store_is_opened_anew(world: HostWorld, tmp_path: Path) -> None:
     world.counters[MAX_PHY_OFFSET] = 900
     _cut(world, 600, epoch_list([(1, 0)]))
-    assert world.whats == ["truncate to 600", "reopen"]
+    assert world.whats == ["truncate to 600", "stop", "reopen"]
     written = decode_epochs((tmp_path / "epochFileCheckpoint").read_bytes())
     assert written == epoch_list([(1, 0)])
+
+
+def test_an_open_store_is_cut_and_the_link_begins_anew(tmp_path: Path) -> None:
+    """A link publishes what it has until it is closed, so that it is closed before the cut."""
+    world = HostWorld(tmp_path)
+    try:
+        _begun(world)
+        world.cuts_open_stores = True
+        world.counters[MAX_PHY_OFFSET] = 900
+        world.host.show(status(epochs=EPOCHS))
+        for step in CUT_STEPS:
+            world.host.do(CutLog(step, 600, epoch_list([(1, 0)])))
+        world.host.take_role(Transfer())
+        world.host.take_role(Transfer())
+        assert world.whats == [
+            "truncate to 600",
+            "stop",
+            "cut",
+            "follow",
+            "transfer",
+        ]
+    finally:
+        world.end()
+
+
+def test_a_weaker_mode_never_cuts_an_open_store(tmp_path: Path) -> None:
+    """What a leader took there was shown, or is being shown, to consumers."""
+    world = HostWorld(tmp_path, all_ack=False)
+    try:
+        world.cuts_open_stores = True
+        world.counters[MAX_PHY_OFFSET] = 900
+        _cut(world, 600, epoch_list([(1, 0)]))
+        assert world.whats == ["truncate to 600", "stop", "reopen"]
+    finally:
+        world.end()
+
+
+def test_a_cut_that_was_refused_before_ends_no_process(world: HostWorld) -> None:
+    world.refuses = True
+    world.counters[MAX_PHY_OFFSET] = 900
+    with pytest.raises(CutRefusedError, match="refused before"):
+        world.host.do(CutLog(CUT_STEPS[0], 600, EpochList()))
+    assert world.done == []
 
 
 def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
@@ -274,4 +317,4 @@ def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
     world.counters[MAX_PHY_OFFSET] = 9_000
     world.counters[MIN_PHY_OFFSET] = 4_096
     _cut(world, 4_096, EpochList())
-    assert world.whats == ["start_over to 4096", "reopen"]
+    assert world.whats == ["start_over to 4096", "stop", "reopen"]

@@ -10,9 +10,10 @@ import pytest
 
 from broker.failover.member import Stage
 from broker.failover.member_parts import Member, MemberPlace, build_member
-from broker.failover.member_service import MemberStatus, MemberStoppedError
+from broker.failover.member_service import CutRefusedError, MemberStatus, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
+    Fenced,
     FlushLog,
     Follow,
     GroupView,
@@ -226,6 +227,33 @@ def test_a_stop_ends_a_step_that_waits(tmp_path: Path) -> None:
     assert world.member.shutdown()
     assert not failures
     world.end()
+
+
+def test_a_cut_that_is_refused_is_said_once_and_nothing_more_is_done(tmp_path: Path) -> None:
+    """A process that ends for it would do so again and again; the supervisor stops the broker."""
+    failures: list[Exception] = []
+    world = World(tmp_path, FIRST_START)
+
+    def do(step: Step) -> None:
+        if isinstance(step, FlushLog):
+            raise CutRefusedError("a fence")
+        world.host.done.append(step)
+
+    world.host.do = do  # type: ignore[method-assign]
+    world.member.service._on_failure = lambda _service, error: failures.append(error)
+    world.start()
+    try:
+        wait_until(lambda: world.host.done[-1:] == [Fenced()])
+        assert world.member.service.status.trouble == "a fence"
+        beats, done = len(world.controllers.heartbeats), len(world.host.done)
+        world.member.service.deliver(NameServersAnswered(1))
+        wait_until(lambda: world.member.service._events.take() is None)
+        world.member.service.wakeup()
+        assert (len(world.controllers.heartbeats), len(world.host.done)) == (beats, done)
+        assert world.member.service.is_alive
+        assert not failures
+    finally:
+        world.end()
 
 
 def test_heartbeats_carry_what_an_election_needs(first_start: World) -> None:

@@ -77,3 +77,9 @@ def test_with_a_java_name_servers_answer() -> None:
     api, _ = api_of(good=answer(body), dead=fails("dead"))
     members = GroupMembers(IDENTITY, api).fetch_member_ips()
     assert members == [MemberAddress(1, "127.0.0.2:21911")]
+
+
+def test_addresses_that_nobody_has_are_left_out() -> None:
+    """Java's name servers take any text as a broker's address, from anybody."""
+    strange = {"_2": "a\0b:10911", "_3": "x" * 100_000 + ":1", "_4": "", "_5": "10.0.0.5"}
+    assert fetch(info(_1="10.0.0.1:1", **strange)) == [MemberAddress(1, "10.0.0.1:1")]

@@ -340,7 +340,11 @@ def test_topics_come_from_the_main_port_when_the_vip_port_refuses(
 
 @pytest.mark.parametrize(
     ("address", "vip"),
-    [("1.2.3.4:10911", "1.2.3.4:10909"), ("h:3", "h:1"), ("h:2", None), ("h", None), ("h:x", None)],
+    [
+        ("1.2.3.4:10911", "1.2.3.4:10909"),
+        ("h:3", "h:1"),
+        *(("h:2", None), ("h", None), ("h:x", None), ("h:" + "9" * 5_000, None)),
+    ],
 )
 def test_vip_address(address: str, vip: str | None) -> None:
     assert vip_address(address) == vip
