@@ -87,7 +87,8 @@ class ChangeableSettings(Generic[ConfigT]):
         return self._changes.request(self._code, text, who)
 
     def _why_protected(self, key: str, _text: str) -> str:
-        if key in self.keys and key not in self._config.config_black_list.split(";"):
+        listed = {each.strip() for each in self._config.config_black_list.split(";")}
+        if key in self.keys and key not in listed:
             return ""
         return "it can only be changed in the settings file before a start"
 

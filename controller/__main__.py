@@ -25,6 +25,7 @@ from conf.pid_file import remove_pid_file, write_pid_file
 from controller.controller_server import ControllerServer
 from controller.controller_startup import PROGRAM, ControllerOptions, load_controller_options
 from controller.embedded_store import ControllerStoreError
+from remoting.client_tls import ClientTls
 from remoting.listening_socket import ListenError, bind_server
 from remoting.server_tls import ServerTls
 
@@ -82,6 +83,7 @@ def _start(options: ControllerOptions, stack: ExitStack) -> ControllerServer:
             options.client,
             listening,
             tls=ServerTls(options.tls),
+            client_tls=ClientTls(options.tls) if options.client.use_tls else None,
         )
         server.open()
         stack.callback(remove_pid_file, write_pid_file(PROGRAM, os.getpid()))

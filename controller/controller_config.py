@@ -16,10 +16,19 @@ from conf.config_fields import NOW, computed, setting
 
 STORES: Final = ("embedded",)
 _PEER: Final = re.compile(r"(?P<id>[^-\s;]+)-(?P<address>[^\s;]+:[0-9]{1,5})")
+_ADDRESS: Final = re.compile(r"[^\s;]+:(?P<port>[0-9]{1,5})")
 _SEVERAL: Final = (
     "they need a store that they share, and there is only the embedded one yet: name one "
     "controller, or run RocketMQ's"
 )
+
+
+def _checked(key: str, address: str) -> str:
+    """host:port that brokers can come to. Raises ValueError."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found["port"]) < 65_536:
+        raise ValueError(f"{key} = {address!a:.100}: expected host:port, a port of 1 to 65535")
+    return address
 
 
 def default_store_path() -> str:
@@ -92,8 +101,14 @@ class ControllerConfig:
     @property
     def address(self) -> str | None:
         """host:port that brokers are told to come to; None: where they asked. Raises ValueError."""
+        peer = self.peer_address
         if self.controller_self_address:
-            return self.controller_self_address
+            return _checked("controllerSelfAddress", self.controller_self_address)
+        return peer
+
+    @property
+    def peer_address(self) -> str | None:
+        """host:port of the one controller in controllerDLegerPeers. Raises ValueError."""
         peers = [part.strip() for part in self.controller_d_leger_peers.split(";") if part.strip()]
         if not peers:
             return None
@@ -105,7 +120,7 @@ class ControllerConfig:
                 f"controllerDLegerPeers = {peers[0]:.100}: expected id-host:port, with "
                 f"controllerDLegerSelfId ({self.self_id:.50}) as id"
             )
-        return found["address"]
+        return _checked("controllerDLegerPeers", found["address"])
 
     def problems(self) -> list[tuple[str, str]]:
         """Key and reason of each setting with which the controller must not start."""
@@ -117,7 +132,7 @@ class ControllerConfig:
         try:
             _ = self.address
         except ValueError as error:
-            found.append(("controllerDLegerPeers", str(error)))
+            found.append((str(error).partition(" ")[0], str(error)))
         if len(re.split("[,;]", self.j_raft_init_conf.strip(",; "))) > 1:
             found.append(("jRaftInitConf", f"jRaftInitConf names several controllers; {_SEVERAL}"))
         return found

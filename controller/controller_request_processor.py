@@ -15,6 +15,7 @@ from typing import Final
 
 from conf.changeable_settings import ChangeableSettings
 from conf.errors import ConfigError
+from conf.ip_addresses import parse_ip
 from conf.settings_change import ProtectedSettingError
 from controller.answer_writer import replicas_info, response_of
 from controller.broker_holders import BrokerHolders
@@ -24,7 +25,6 @@ from controller.live_brokers import Heartbeat
 from controller.request_guard import RequestGuard
 from controller.request_reader import (
     ASKING_CODES,
-    MAX_MEMBERS,
     broker_names_of,
     heartbeat_of,
     request_of,
@@ -37,13 +37,14 @@ from controller.requests import (
     RegisterBroker,
     Request,
 )
+from remoting.address_patterns import ip_of
 from remoting.command_custom_header import encode_header
 from remoting.errors import RequestError
 from remoting.headers.controller import GetMetaDataResponseHeader
-from remoting.peer_origin import origin_of
+from remoting.peer_origin import is_own_address, origin_of
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
-from remoting.request_dispatcher import OVERLOAD
+from remoting.request_dispatcher import OVERLOAD, refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
@@ -104,27 +105,26 @@ class ControllerRequestProcessor:
     ) -> None:
         """Have `find_answer` run on the loop, and send what it gives, or the error it raises."""
 
-        def run() -> None:
-            try:
-                answer = find_answer()
-            except RequestError as error:
-                answer = command.response(error.code, error.remark)
-            if answer is not None:
-                self._send(connection, command, answer)
-
-        self._on_loop(run)
+        self._on_loop(lambda: self._answer(connection, command, find_answer))
 
     @staticmethod
-    def _send(
-        connection: ConnectionLike, command: RemotingCommand, answer: RemotingCommand
+    def _answer(
+        connection: ConnectionLike,
+        command: RemotingCommand,
+        find_answer: Callable[[], RemotingCommand | None],
     ) -> None:
-        if not command.is_oneway:
+        try:
+            answer = find_answer()
+        except Exception as error:  # noqa: BLE001 - the request guard
+            refusal = refusal_of(connection, command.code, error)
+            answer = command.response(refusal.code, refusal.remark)
+        if answer is not None and not command.is_oneway:
             connection.send_command(answer)
 
     # -- brokers -------------------------------------------------------------------------------
 
-    def _ask(self, connection: ConnectionLike, command: RemotingCommand) -> None:
-        request = request_of(command)
+    def _ask(self, connection: ConnectionLike, whole: RemotingCommand) -> None:
+        request, command = request_of(whole), _without_content(whole)
 
         def decide() -> None:
             if self._service.is_busy:
@@ -133,7 +133,7 @@ class ControllerRequestProcessor:
 
             def give(answer: Answer) -> None:
                 self._note_sender(connection, request, answer)
-                self._send(connection, command, response_of(command, request, answer))
+                self._answer(connection, command, lambda: response_of(command, request, answer))
 
             self._service.ask(request, give)
 
@@ -145,33 +145,46 @@ class ControllerRequestProcessor:
         seen = self._service.find(request.broker_name)
         match request:
             case ApplyBrokerId():
-                self._check_room(request, seen)
+                self._check_room(request)
             case RegisterBroker() if seen is not None:
                 self._check_free(connection, code, seen, request.broker_id)
             case AlterSyncStateSet() if seen is not None:
                 self._check_holder(connection, code, seen, request.master_broker_id)
             case ElectMaster() if seen is not None:
-                if request.designate_elect and self._guard.is_operator(connection):
-                    return
-                self._check_holder(connection, code, seen, request.broker_id)
+                self._check_elector(connection, code, seen, request)
 
-    def _check_room(self, request: ApplyBrokerId, seen: GroupSeen | None) -> None:
+    def _check_room(self, request: ApplyBrokerId) -> None:
         most = self._settings.config.max_broker_groups
-        if seen is None and len(self._service.group_names()) >= most:
+        if not self._service.has_room_for(request.broker_name, most):
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REQUEST,
                 f"{request.broker_name:.80} would be one group too many: maxBrokerGroups is {most}",
             )
-        if seen is not None and len(seen.group.replicas) >= MAX_MEMBERS:
-            raise RequestError(
-                ResponseCode.CONTROLLER_INVALID_REQUEST,
-                f"{request.broker_name:.80} has {MAX_MEMBERS} brokers, the most that can be told "
-                "of; clean those away that are gone (mqadmin cleanBrokerMetadata)",
-            )
+
+    def _check_elector(
+        self, connection: ConnectionLike, code: int, seen: GroupSeen, request: ElectMaster
+    ) -> None:
+        """A broker asks for itself, and takes no living master's place: only a master may designate
+        itself, for a new epoch."""
+        if request.designate_elect:
+            if self._guard.is_operator(connection):
+                return
+            if request.broker_id != seen.group.master_broker_id:
+                text = self._guard.not_for_operators(connection, code)
+                raise self._guard.refusal(connection, code, text)
+        self._check_holder(connection, code, seen, request.broker_id)
 
     def _check_free(
         self, connection: ConnectionLike, code: int, seen: GroupSeen, broker_id: int
     ) -> None:
+        if self._is_away(connection, seen, broker_id):
+            raise self._guard.refusal(
+                connection,
+                code,
+                f"broker id {broker_id} of {seen.group.broker_name} is recorded at another host, "
+                "and this controller does not know yet whether it is alive there; ask again after "
+                "leaderWarmUpMillis",
+            )
         if self._holders.is_taken(seen, broker_id, origin_of(connection)):
             raise self._guard.refusal(
                 connection,
@@ -180,6 +193,16 @@ class ControllerRequestProcessor:
                 "brokers have one id; stop one of them, and move its brokerIdentity away before it "
                 "starts again",
             )
+
+    def _is_away(self, connection: ConnectionLike, seen: GroupSeen, broker_id: int) -> bool:
+        """Whether this peer comes too early for an id that is recorded elsewhere. A host name says
+        nothing: it is not looked up on this thread."""
+        replica = seen.group.replicas.get(broker_id)
+        if replica is None or not self._holders.is_unclaimed(seen, broker_id):
+            return False
+        if parse_ip(ip_of(replica.address)) is None or self._guard.speaks_for_others(connection):
+            return False
+        return not is_own_address(connection, replica.address)
 
     def _check_holder(
         self, connection: ConnectionLike, code: int, seen: GroupSeen, broker_id: int
@@ -243,7 +266,7 @@ class ControllerRequestProcessor:
         def show() -> RemotingCommand:
             if not self._service.is_leader:
                 raise RequestError(ResponseCode.CONTROLLER_NOT_LEADER, "")
-            seen = {name: self._service.find(name) for name in names}
+            seen = {name: self._service.find(name) for name in dict.fromkeys(names)}
             known = {name: one for name, one in seen.items() if one is not None}
             return command.response(ResponseCode.SUCCESS, body=replicas_info(known).to_json_bytes())
 
@@ -274,3 +297,13 @@ class ControllerRequestProcessor:
     def _get_config(self, _connection: ConnectionLike, command: RemotingCommand) -> RemotingCommand:
         """1010."""
         return command.response(ResponseCode.SUCCESS, body=self._settings.format_all().encode())
+
+
+def _without_content(command: RemotingCommand) -> RemotingCommand:
+    """What its answer needs of it: thousands may wait for a slow disk, with what they brought."""
+    return RemotingCommand(
+        command.code,
+        opaque=command.opaque,
+        flag=command.flag,
+        serialize_type=command.serialize_type,
+    )

@@ -2,7 +2,8 @@
 
 The composition root: constructs and wires, no policy. The loop runs on the thread that calls `run`
 (the process's main thread), so that an unexpected exception ends the process; the requests of
-brokers are read in a pool of one thread, in the order of their arrival. Java: ControllerManager.
+brokers are read in a pool of one thread, in the order of their arrival; 1009 has its own. Java:
+ControllerManager.
 
 Tested by tests/controller/test_controller_main.py.
 """
@@ -27,6 +28,7 @@ from controller.embedded_store import EmbeddedStore
 from controller.request_guard import READING_CODES, RequestGuard
 from controller.role_notifier import RoleNotifier
 from remoting.address_patterns import ip_of
+from remoting.client_tls import ClientTls
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.remoting_server import RemotingServer, ServerLimits
@@ -41,6 +43,9 @@ log = logging.getLogger(__name__)
 
 _POOL: Final = "ControllerRequestThread"
 _POOL_CAPACITY: Final = 10_000
+_ADMIN_POOL: Final = "ControllerAdminThread"
+"""Writes the settings file: a slow disk must hold up no heartbeat."""
+_ADMIN_POOL_CAPACITY: Final = 100
 _PROGRAM: Final = Program("controller", RequestCode.UPDATE_CONTROLLER_CONFIG)
 
 
@@ -55,14 +60,15 @@ class ControllerServer:
         listening: socket.socket,
         *,
         tls: ServerTls | None = None,
+        client_tls: ClientTls | None = None,
     ) -> None:
-        """`listening` is a listening socket, closed at the end. Raises ValueError for malformed
-        address lists (controller_startup checks them earlier)."""
+        """`listening` is a listening socket, closed at the end. client_tls: for notices. Raises
+        ValueError for malformed address lists (controller_startup checks them earlier)."""
         self._listening = listening
         self._loop = SelectorLoop("ControllerLoop")
         self._store = EmbeddedStore(Path(config.controller_store_path).expanduser())
         self._core = ControllerCore(core_settings(config))
-        self._client = RemotingClient(client_config, name="ControllerClient")
+        self._client = RemotingClient(client_config, name="ControllerClient", tls=client_tls)
         self._notifier = RoleNotifier(self._client)
         self._service = ControllerService(
             self._core,
@@ -92,11 +98,11 @@ class ControllerServer:
         self._server = RemotingServer(
             self._loop,
             RequestDispatcher(
+                {code: Route(processor, _pool_of(code)) for code in processor.codes},
                 {
-                    code: Route(processor, None if code in READING_CODES else _POOL)
-                    for code in processor.codes
+                    _POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY),
+                    _ADMIN_POOL: RequestExecutor(_ADMIN_POOL, 1, _ADMIN_POOL_CAPACITY),
                 },
-                {_POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY)},
                 gate=guard.check,
             ),
             limits=ServerLimits(
@@ -154,6 +160,7 @@ class ControllerServer:
                 self._loop.wake()
 
     def _stop(self) -> None:
+        self._service.stop_judging()
         self._server.drain()
         self._loop.stop()
 
@@ -176,6 +183,13 @@ class _ClosedConnections:
     def on_close(self, connection: ConnectionLike, _reason: str) -> None:
         """Whoever's heartbeats came over it."""
         self._closed(connection.connection_id)
+
+
+def _pool_of(code: int) -> str | None:
+    """Which pool reads a request; None: the loop."""
+    if code == RequestCode.UPDATE_CONTROLLER_CONFIG:
+        return _ADMIN_POOL
+    return None if code in READING_CODES else _POOL
 
 
 def core_settings(config: ControllerConfig) -> ControllerSettings:

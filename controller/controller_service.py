@@ -65,6 +65,8 @@ class GroupSeen(NamedTuple):
     group: GroupState
     alive: frozenset[int]
     """Broker ids."""
+    presumed_alive: bool = False
+    """Whether the others may be alive, too: the controller has just begun to listen."""
 
 
 class ControllerService:
@@ -96,6 +98,10 @@ class ControllerService:
         """The store is ours, and holds these groups."""
         self._step(LeadershipGranted(FENCE, self._now_ms(), groups))
 
+    def stop_judging(self) -> None:
+        """From now on no connection that ends is a broker's death: this side closes them."""
+        self._stopping.set()
+
     def shutdown(self) -> None:
         """End what the store's thread is about; a swap under way is finished."""
         self._stopping.set()
@@ -120,7 +126,8 @@ class ControllerService:
 
     def closed(self, channel: int) -> None:
         """A connection has ended."""
-        self._step(ChannelClosed(channel))
+        if not self._stopping.is_set():
+            self._step(ChannelClosed(channel))
 
     def tick(self) -> None:
         """Some time has passed."""
@@ -134,11 +141,14 @@ class ControllerService:
     def find(self, broker_name: str) -> GroupSeen | None:
         """A group as it is stored, and who of it is alive; None: there is none."""
         found = self._core.find(broker_name, self._now_ms())
-        return None if found is None else GroupSeen(*found)
+        if found is None:
+            return None
+        group, liveness = found
+        return GroupSeen(group, frozenset(liveness.alive), liveness.master_presumed_alive)
 
-    def group_names(self) -> list[str]:
-        """Of all groups."""
-        return self._core.group_names()
+    def has_room_for(self, broker_name: str, most: int) -> bool:
+        """Whether the group exists, or may be made where there are `most` groups at most."""
+        return self._core.has_room_for(broker_name, most)
 
     # -- what the core wants -------------------------------------------------------------------
 
@@ -160,6 +170,20 @@ class ControllerService:
     # -- the store's thread --------------------------------------------------------------------
 
     def _swap(self, swap: Swap) -> None:
+        self._guarded(lambda: self._try_swap(swap))
+
+    def _load(self, broker_name: str) -> None:
+        self._guarded(lambda: self._try_load(broker_name))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """The service guard: a bug ends the process, on the loop's thread. Else its group would
+        wait for ever."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - raised again there
+            self._on_loop(functools.partial(_raise, error))
+
+    def _try_swap(self, swap: Swap) -> None:
         try:
             ended = self._store.swap(swap)
         except (OSError, ControllerStoreError) as error:
@@ -172,7 +196,7 @@ class ControllerService:
             ended = SwapEnded(swap.broker_name, swap.number, Outcome.UNKNOWN)
         self._on_loop(functools.partial(self._step, ended))
 
-    def _load(self, broker_name: str) -> None:
+    def _try_load(self, broker_name: str) -> None:
         while not self._stopping.is_set():
             try:
                 stored = self._store.load(broker_name)
@@ -183,3 +207,7 @@ class ControllerService:
                 loaded = Loaded(broker_name, stored)
                 self._on_loop(functools.partial(self._step, loaded))
                 return
+
+
+def _raise(error: Exception) -> None:
+    raise error

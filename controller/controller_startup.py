@@ -128,10 +128,10 @@ def _with_port(
 ) -> tuple[RemotingServerConfig, tuple[str, ...]]:
     """RocketMQ's brokers come to the port in controllerDLegerPeers, whatever listenPort says; so
     does who comes here. Also a warning, if listenPort says something else."""
-    peers = config.controller_d_leger_peers
-    if not peers or config.address is None:
+    peer = config.peer_address
+    if peer is None:
         return server, ()
-    port = int(peers.strip().rstrip(";").rpartition(":")[2])
+    port = int(peer.rpartition(":")[2])
     given = sources.get("listenPort")
     warnings: tuple[str, ...] = ()
     if given is not None and server.listen_port != port:

@@ -39,6 +39,8 @@ from remoting.response_code import ResponseCode
 
 NO_TICKET: Final = -1
 """Of the controller's own requests: nobody waits for an answer."""
+_LEAST_PAUSE_MS: Final = 1_000
+"""Ticks come once a second: what is no longer than that between two events is no pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,15 @@ class _Lane:
     """A write whose end is unknown may yet come: first the group is written as it is, under a newer
     version, which that one does not expect. Only then is anything answered."""
     loading: bool = False
+    elects: bool = False
+    """Whether the controller's own request is among those that wait."""
+
+    def take_first(self) -> _Waiting:
+        """It has been decided."""
+        first = self.waiting.popleft()
+        if first.ticket == NO_TICKET:
+            self.elects = False
+        return first
 
 
 _NOTHING: Final = Ready()
@@ -129,17 +140,18 @@ class ControllerCore:
 
     # What others ask
 
-    def group_names(self) -> list[str]:
-        """Of the groups that are stored, on a leader."""
-        return sorted(name for name, lane in self._lanes.items() if lane.stored.group is not None)
+    def has_room_for(self, broker_name: str, most: int) -> bool:
+        """Whether the group exists, or may be made where there are `most` groups at most. One that
+        is being stored is there already: a store may be slow, and many may ask meanwhile."""
+        return broker_name in self._lanes or len(self._lanes) < most
 
-    def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, frozenset[int]] | None:
-        """A group as it is stored, on a leader, and who of it is alive, by broker id; None: there
-        is none, or it is not known."""
+    def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, Liveness] | None:
+        """A group as it is stored, on a leader, and who of it is alive; None: there is none, or it
+        is not known."""
         lane = self._lanes.get(broker_name)
         if lane is None or lane.stored.group is None:
             return None
-        return lane.stored.group, frozenset(self._live.alive(broker_name, now_ms))
+        return lane.stored.group, self._liveness(broker_name, now_ms)
 
     def step(self, event: Event, now_ms: int) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
@@ -196,8 +208,10 @@ class ControllerCore:
 
     def _notice_own_pause(self, now_ms: int) -> None:
         """Whoever did not run itself has heard from nobody, and judges nobody by that."""
-        if self._last_ms is not None and now_ms - self._last_ms > self._settings.warm_up_ms // 2:
-            self._warm_at_ms = max(self._warm_at_ms, now_ms + self._settings.warm_up_ms)
+        warm_up_ms = self._settings.warm_up_ms
+        pause_ms = max(warm_up_ms // 2, _LEAST_PAUSE_MS)
+        if self._last_ms is not None and now_ms - self._last_ms > pause_ms:
+            self._warm_at_ms = max(self._warm_at_ms, now_ms + warm_up_ms)
         self._last_ms = now_ms
 
     # Requests, one group at a time
@@ -227,7 +241,7 @@ class ControllerCore:
                 unclean=self._settings.enable_elect_unclean_master,
             )
             if decision.group is group or decision.group is None:
-                lane.waiting.popleft()
+                lane.take_first()
                 doing.reply(first.ticket, decision.answer)
             else:
                 lane.swapped = decision
@@ -251,7 +265,7 @@ class ControllerCore:
             self._serve(event.broker_name, lane, now_ms, doing)
         elif event.outcome is Outcome.DONE and decision is not None:
             lane.stored = Stored(event.version, decision.group)
-            doing.reply(lane.waiting.popleft().ticket, decision.answer)
+            doing.reply(lane.take_first().ticket, decision.answer)
             if decision.notify and decision.group and self._settings.notify_broker_role_changed:
                 addresses = self._live.addresses(event.broker_name, now_ms)
                 doing.sends += [Notice(one, decision.group) for one in addresses.values()]
@@ -292,11 +306,14 @@ class ControllerCore:
     def _replace_dead_master(self, name: str, now_ms: int, doing: _Doing) -> None:
         """Ask for an election if the group has no living master; a loss counts once."""
         lane = self._lanes.get(name)
-        if lane is None or lane.waiting or not self.is_leader(now_ms):
+        if lane is None or lane.elects or not self.is_leader(now_ms):
             return
         group = lane.stored.group
         if group is not None and self._needs_master(group, self._liveness(name, now_ms)):
-            lane.waiting.append(_Waiting(NO_TICKET, asked_by_controller(group)))
+            # Before all that waits: brokers who ask without a pause put no election off.
+            place = 0 if lane.swapped is None else 1
+            lane.waiting.insert(place, _Waiting(NO_TICKET, asked_by_controller(group)))
+            lane.elects = True
             self._serve(name, lane, now_ms, doing)
 
     def _needs_master(self, group: GroupState, liveness: Liveness) -> bool:

@@ -76,8 +76,12 @@ class EmbeddedStore:
         return self._groups.get(broker_name, _NOBODY)
 
     def _know(self) -> None:
+        """After a write that failed, the file says whether it came through. If it is gone, the
+        groups as they were before count: nobody was told of more, and who else would write it?"""
         if not self._is_known:
-            self._groups, self._is_known = self._read(), True
+            if self._path.exists():
+                self._groups = self._read()
+            self._is_known = True
 
     def _take_lock(self) -> None:
         path = self._directory / "lock"

@@ -30,20 +30,27 @@ class LiveBrokers:
 
     def __init__(self) -> None:
         self._brokers: dict[str, dict[int, tuple[Heartbeat, int]]] = {}
+        self._over: dict[int, dict[tuple[str, int], Heartbeat]] = {}
+        """The same by channel: any connection may close, and most have no broker."""
 
     def heard(self, heartbeat: Heartbeat, now_ms: int) -> None:
         """Take a heartbeat."""
-        group = self._brokers.setdefault(heartbeat.broker_name, {})
-        group[heartbeat.broker_id] = heartbeat, now_ms + heartbeat.timeout_ms
+        name, broker_id = heartbeat.broker_name, heartbeat.broker_id
+        group = self._brokers.setdefault(name, {})
+        if broker_id in group:
+            self._unbind(group[broker_id][0])
+        group[broker_id] = heartbeat, now_ms + heartbeat.timeout_ms
+        self._over.setdefault(heartbeat.channel, {})[name, broker_id] = heartbeat
+
+    def _unbind(self, heartbeat: Heartbeat) -> None:
+        bound = self._over[heartbeat.channel]
+        del bound[heartbeat.broker_name, heartbeat.broker_id]
+        if not bound:
+            del self._over[heartbeat.channel]
 
     def closed(self, channel: int) -> list[Heartbeat]:
         """Forget whoever came over a connection that has closed, and say who that was."""
-        gone = [
-            heartbeat
-            for group in self._brokers.values()
-            for heartbeat, _ in group.values()
-            if heartbeat.channel == channel
-        ]
+        gone = list(self._over.pop(channel, {}).values())
         for heartbeat in gone:
             del self._brokers[heartbeat.broker_name][heartbeat.broker_id]
         return gone
@@ -51,8 +58,11 @@ class LiveBrokers:
     def forget_silent(self, now_ms: int) -> None:
         """Forget whoever's timeout has passed."""
         for name, group in list(self._brokers.items()):
-            self._brokers[name] = {key: one for key, one in group.items() if now_ms < one[1]}
-            if not self._brokers[name]:
+            for broker_id, (heartbeat, until) in list(group.items()):
+                if now_ms >= until:
+                    self._unbind(heartbeat)
+                    del group[broker_id]
+            if not group:
                 del self._brokers[name]
 
     def alive(self, broker_name: str, now_ms: int) -> dict[int, LogReport]:

@@ -16,6 +16,7 @@ import msgspec
 from controller.election import LogReport
 from controller.live_brokers import Heartbeat
 from controller.requests import (
+    MAX_MEMBERS,
     AlterSyncStateSet,
     ApplyBrokerId,
     CleanBrokerData,
@@ -43,11 +44,11 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 
-MAX_MEMBERS: Final = 1_000
-"""Brokers of a group; no member of RocketMQ's or ours is told of more."""
 _MAX_NAME: Final = 255
 _MAX_ADDRESS: Final = 300
-_MAX_BODY: Final = 512 << 10
+_MAX_NAMES_BODY: Final = 512 << 10
+_MAX_SET_BODY: Final = 32 << 10
+"""MAX_MEMBERS ids of 20 digits fit. Heartbeats wait while it is read."""
 _MAX_TIMEOUT_MS: Final = 600_000
 _DEFAULT_TIMEOUT_MS: Final = 10_000
 _LOWEST_PRIORITY: Final = 2**31 - 1
@@ -63,7 +64,7 @@ def request_of(command: RemotingCommand) -> Request:
 
 def _alter(command: RemotingCommand) -> Request:
     header = decode_header(AlterSyncStateSetRequestHeader, command.ext_fields)
-    if len(command.body) > _MAX_BODY:
+    if len(command.body) > _MAX_SET_BODY:
         raise _refused(f"a body of {len(command.body)} bytes is no SyncStateSet")
     body = SyncStateSet.from_request(command.body)
     members = frozenset(body.sync_state_set)
@@ -84,14 +85,17 @@ def _elect(command: RemotingCommand) -> Request:
     if header.broker_id <= 0:
         raise _refused(f"broker id {header.broker_id}; ids begin at 1")
     return ElectMaster(
-        header.cluster_name, _name(header.broker_name), header.broker_id, header.designate_elect
+        _echoed(header.cluster_name),
+        _name(header.broker_name),
+        header.broker_id,
+        header.designate_elect,
     )
 
 
 def _register(command: RemotingCommand) -> Request:
     header = decode_header(RegisterBrokerToControllerRequestHeader, command.ext_fields)
     return RegisterBroker(
-        header.cluster_name,
+        _echoed(header.cluster_name),
         _name(header.broker_name),
         header.broker_id,
         _address(header.broker_address),
@@ -100,18 +104,23 @@ def _register(command: RemotingCommand) -> Request:
 
 def _replica_info(command: RemotingCommand) -> Request:
     header = decode_header(GetReplicaInfoRequestHeader, command.ext_fields)
-    return GetReplicaInfo("", header.broker_name)
+    return GetReplicaInfo("", _echoed(header.broker_name))
 
 
 def _clean(command: RemotingCommand) -> Request:
     header = decode_header(CleanControllerBrokerDataRequestHeader, command.ext_fields)
-    texts = (header.broker_controller_ids_to_clean or "").split(";")
-    ids = [text.strip() for text in texts if text.strip()]
-    if len(ids) > MAX_MEMBERS or not all(text.isdecimal() and len(text) < 20 for text in ids):
+    named = (header.broker_controller_ids_to_clean or "").strip()
+    ids = [text.strip() for text in named.split(";") if text.strip()]
+    # Separators alone are no "all of them".
+    if (
+        bool(named) is not bool(ids)
+        or len(ids) > MAX_MEMBERS
+        or not all(text.isascii() and text.isdecimal() and len(text) < 20 for text in ids)
+    ):
         raise _refused("brokerControllerIdsToClean: expected broker ids, separated by ';'")
     return CleanBrokerData(
-        header.cluster_name or "",
-        header.broker_name,
+        _echoed(header.cluster_name or ""),
+        _echoed(header.broker_name),
         frozenset(map(int, ids)),
         header.is_clean_living_broker,
     )
@@ -119,7 +128,7 @@ def _clean(command: RemotingCommand) -> Request:
 
 def _next_id(command: RemotingCommand) -> Request:
     header = decode_header(GetNextBrokerIdRequestHeader, command.ext_fields)
-    return GetNextBrokerId(header.cluster_name, header.broker_name)
+    return GetNextBrokerId(_echoed(header.cluster_name), _echoed(header.broker_name))
 
 
 def _apply(command: RemotingCommand) -> Request:
@@ -178,7 +187,7 @@ def broker_names_of(command: RemotingCommand) -> list[str]:
     """1006: the groups that are asked for. Raises RequestError."""
     if not command.body:
         raise RequestError(ResponseCode.SYSTEM_ERROR, "not set any response code")
-    if len(command.body) > _MAX_BODY:
+    if len(command.body) > _MAX_NAMES_BODY:
         raise _refused(f"a body of {len(command.body)} bytes is no list of broker names")
     try:
         return msgspec.json.decode(command.body, type=list[str])
@@ -195,9 +204,16 @@ def _name(text: str) -> str:
     return text
 
 
+def _echoed(text: str) -> str:
+    """A name that finds nothing if it is wrong, and goes into the answer as it came."""
+    if len(text) > _MAX_NAME:
+        raise _refused(f"a name of {len(text)} characters; {_MAX_NAME} at most")
+    return text
+
+
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
-    is_port = port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65_536
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65_536
     if not host or not colon or not is_port or len(text) > _MAX_ADDRESS or holds_control(text):
         raise _refused(f"{text!a:.80} is no address; expected host:port")
     return text

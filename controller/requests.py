@@ -14,6 +14,9 @@ from remoting.response_code import ResponseCode
 CONTROLLER_ITSELF: Final = -1
 """The broker id in an ElectMaster that the controller asks of itself."""
 
+MAX_MEMBERS: Final = 1_000
+"""Brokers of a group; no member of RocketMQ's or ours is told of more."""
+
 
 class AlterSyncStateSet(NamedTuple):
     """1001: a master wants another set. The epochs are what the master takes for current."""

@@ -14,6 +14,7 @@ from controller.election import Liveness, choose_master
 from controller.group_state import GroupState, Replica
 from controller.requests import (
     CONTROLLER_ITSELF,
+    MAX_MEMBERS,
     AlterSyncStateSet,
     Answer,
     ApplyBrokerId,
@@ -63,16 +64,25 @@ def _refused(group: GroupState | None, code: Code, remark: str) -> Decision:
     return Decision(group, Answer(code, remark=remark))
 
 
-def _apply_broker_id(group: GroupState | None, request: ApplyBrokerId) -> Decision:
+def _apply_broker_id(known_group: GroupState | None, request: ApplyBrokerId) -> Decision:
     wanted, check_code = request.applied_broker_id, request.register_check_code
-    group = group or GroupState(request.cluster_name, request.broker_name)
+    group = known_group or GroupState(request.cluster_name, request.broker_name)
     known = group.replicas.get(wanted)
     if known is not None and known.register_check_code == check_code:
         return Decision(group, Answer(Code.SUCCESS))
     # Only what 1012 offers: an id that was cleaned away has an old bearer, who may come back.
     if wanted != group.next_broker_id:
         return _refused(
-            group, Code.CONTROLLER_BROKER_ID_INVALID, f"broker id {wanted} is taken, ask 1012 again"
+            known_group,
+            Code.CONTROLLER_BROKER_ID_INVALID,
+            f"broker id {wanted} is taken, ask 1012 again",
+        )
+    if len(group.replicas) >= MAX_MEMBERS:
+        return _refused(
+            group,
+            Code.CONTROLLER_INVALID_REQUEST,
+            f"{request.broker_name:.80} has {MAX_MEMBERS} brokers, the most that can be told of; "
+            "clean those away that are gone (mqadmin cleanBrokerMetadata)",
         )
     address = check_code.partition(";")[0]
     return Decision(group.with_replica(wanted, Replica(address, check_code)), Answer(Code.SUCCESS))

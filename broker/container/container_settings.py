@@ -73,7 +73,8 @@ class ContainerSettings:
             raise RequestError(ResponseCode.SYSTEM_ERROR, remark) from error
 
     def _why_protected(self, key: str, _text: str) -> str:
-        if key in _BLACK_LIST or key in self.container.config_black_list.split(";"):
+        listed = {each.strip() for each in self.container.config_black_list.split(";")}
+        if key in _BLACK_LIST or key in listed:
             return "Can not update config in black list."
         if key in CHANGEABLE:
             return ""

@@ -16,7 +16,6 @@ from unittest import mock
 
 import pytest
 
-from broker import broker_controller
 from broker.broker_controller import BrokerController
 from broker.processes.store import _handlers
 from broker.settings.changed_settings import ChangedSettings
@@ -37,7 +36,7 @@ from store.default_message_store import DefaultMessageStore
 from store.errors import StoreError
 from store.store_progress import StoreBells
 from tests.broker.auth.test_auth_config import ACLS, USERS
-from tests.fuzz.served_connection import InlineLoop, ServedConnection, serve_at_once
+from tests.fuzz.served_connection import ServedConnection, call_at_once, serve_at_once
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
 
@@ -198,8 +197,10 @@ class ServedBroker:
             changed=ChangedSettings(self._fds[2]),
             on_failure=lambda service, error: pytest.fail(f"{service.name}: {error}"),
         )
-        with mock.patch.object(broker_controller, "SelectorLoop", InlineLoop):
+        # brokerIP1 is an address in every world; asked for one of IPv6, the resolver refuses it.
+        with mock.patch.object(socket, "gethostbyname", str):
             self.controller = BrokerController(resources)
+        calls = call_at_once(self.controller.loop)
         (root / "broker.conf").write_text("brokerName=broker-a\n")
         controller = self.controller
         controller.load_tables()
@@ -216,7 +217,7 @@ class ServedBroker:
         serve_at_once(self._server)
         self.hooks = controller.sleep_hooks()
         controller._messages.end_transaction._halves.known.set()
-        controller.loop.end_turn = self._end_turn  # type: ignore[attr-defined]
+        calls.end_turn = self._end_turn
 
     def connect(self, host: str = "127.0.0.1", port: int = 0) -> ServedConnection:
         """A new peer; port 0: any that nobody has."""

@@ -3,12 +3,14 @@ answer, count and keep the same (tests/broker/twins.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import hypothesis
 import pytest
 from hypothesis import given
 
+from ha.control_slots import MemberRole
 from remoting.request_code import RequestCode as Code
 from tests.broker.twin_requests import (
     ACK,
@@ -25,13 +27,11 @@ from tests.broker.twin_requests import (
     histories,
     named,
 )
-from tests.broker.twins import ROWS, Twins, is_of_pool
+from tests.broker.twins import ROWS, Twin, Twins, is_of_pool
 from tests.remoting.golden_frames import golden_frames
 
 _EXAMPLES = max(1, hypothesis.settings.default.max_examples // 3)  # type: ignore[union-attr]
 """Of each row: 10, in a long run 333."""
-pytestmark = pytest.mark.interpreted
-"""Their loop is a class beneath one that may be compiled."""
 _HOT = (10, 310, 320, 11, 361, 34, 37, 36, 324, 325, 200050, 200051)
 _PLAIN = ((0, b"one", b""), (7, b"two", b"KEYS\x01k"))
 
@@ -182,7 +182,46 @@ def test_what_happens_between_requests(net: Net, name: str) -> None:
     net.play(*BETWEEN[name])
 
 
-@pytest.mark.interpreted
+LEAST: Final[dict[str, tuple[Callable[[Twin], object], int, str]]] = {
+    "no lease": (Twin.end_lease, 14, "no controller has confirmed this master lately"),
+    "puts refused": (lambda twin: twin.refuse_puts(1), 1, "minInSyncReplicas"),
+    "follower": (lambda twin: twin.order(MemberRole.FOLLOW), 14, "this broker is a slave"),
+    "fenced": (lambda twin: twin.order(MemberRole.FENCED), 14, "this broker is a slave"),
+}
+"""What happens to a leader, and what sends are answered then: the code and some of the remark."""
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_a_leader_that_may_not_put(name: str) -> None:
+    """Whatever stores is refused by each road, also the commit of a half that it has taken; when it
+    leads again, all is stored."""
+    twins = Twins(ROWS["leader"])
+    twins.ask(send(i=HALF))
+    happens, code, remark = LEAST[name]
+    twins.each(happens)
+    start = twins.compared
+    for ask in (
+        send(),
+        batch(*_PLAIN),
+        send(i=HALF),
+        send(i="DELAY\x013"),
+        Ask(10, named(10, SEND)),
+    ):
+        (answer,) = twins.ask(ask)
+        assert (answer.code, remark in (answer.remark or "")) == (code, True), answer
+    (commit,) = twins.ask(Ask(37, END))
+    assert commit.code != 0
+    twins.compare()
+    assert twins.compared == start, "nothing was stored"
+    twins.each(lambda twin: twin.order(MemberRole.LEAD))
+    twins.each(Twin.room)
+    twins.answers()
+    answers = twins.ask(send(), batch(*_PLAIN)) + twins.ask(Ask(37, END))
+    assert [answer.code for answer in answers] == [0, 0, 0]
+    twins.compare()
+    twins.close()
+
+
 def test_the_hot_routes_are_really_taken() -> None:
     """Else the comparison compares nothing: of all that clients do, what is refused is the general
     path's."""

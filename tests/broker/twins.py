@@ -8,6 +8,7 @@ what is compared is picked by the tests: they bring requests and circumstances o
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -16,10 +17,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
-from broker.metrics.metrics_table import METRICS, Kind
+from broker.metrics.metrics_table import METRICS, RPC_LATENCY, Kind
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from ha.control_slots import REPLICA_COUNT, REPLICATED_OFFSET
+from broker.transaction.transactional_message_service import TransactionalMessageService
+from broker.wiring import transactional_messages
+from ha.control_slots import (
+    MASTER_EPOCH,
+    MASTER_LINKED,
+    MEMBER_ORDER,
+    ORDER_TAKEN,
+    PUTS_REFUSED,
+    PUTS_UNTIL_MS,
+    REPLICA_COUNT,
+    REPLICATED_OFFSET,
+    MemberRole,
+    order_after,
+)
 from ipc.metric_slots import MetricSlotsReader
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
@@ -27,9 +42,19 @@ from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
-from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from remoting.request_processor import Route
+from remoting.response_code import ResponseCode as Refused
+from store.control_slots import (
+    ALLOCATED_END,
+    CONFIRM_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_PHY_OFFSET,
+    NO_BOUND,
+    RUNNING_FLAGS,
+)
 from store.errors import QueueTableFullError
-from store.message_codec import decode_record
+from store.message import Message
+from store.message_codec import decode_record, is_blank_at
 from store.record_again import record_again
 from tests.broker.served_broker import (
     FILE_SIZE,
@@ -74,6 +99,10 @@ _MAPPING = TopicQueueMappingDetail(
 )
 _OF_POOLS = (Code.HEART_BEAT, Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, 324, 325)
 _PORTS = (4711, 4712)
+_HA_COMMANDS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "master_address": lambda _asked: {},
+}
+"""What process `ha` answers."""
 
 
 class NoNewQueues:
@@ -89,20 +118,35 @@ class NoNewQueues:
     take = check
 
 
+class NotingRoutes(dict[int, Route]):
+    """Routes of a dispatcher that note which code was looked for."""
+
+    def __init__(self, routes: Mapping[int, Route], codes: list[int]) -> None:
+        super().__init__(routes)
+        self._codes = codes
+
+    def get(self, code: int, default: Any = None) -> Any:
+        self._codes.append(code)
+        return super().get(code, default)
+
+
 class Twin(ServedBroker):
     """One of the two, and what can be seen of it."""
 
     grows = True
 
     def __init__(self, root: Path, settings: Mapping[str, str], *, hot: bool, **kinds: Any) -> None:
-        super().__init__(root, settings, hot=hot, **kinds)
+        super().__init__(root, settings, hot=hot, ha_commands=_HA_COMMANDS, **kinds)
         controller = self.controller
         self.send = controller._send
         self.log = controller._store.log
         self.young = self.send.singles.young_halves
         self.halves = controller._messages.end_transaction._halves
         self.tables = controller._tables
-        if not self._options.store.is_slave:
+        if self._options.controller_mode.enable_controller_mode:
+            self.page.counters[CONFIRM_OFFSET] = NO_BOUND
+            self.order(MemberRole.LEAD)
+        elif not self._options.store.is_slave:
             controller._pop.open()
         self._slots = MetricSlotsReader(self._fds[1])
         self._decoders = [FrameDecoder() for _ in _PORTS]
@@ -159,6 +203,25 @@ class Twin(ServedBroker):
     def refuse_writes(self, *, refuse: bool) -> None:
         self.page.counters[RUNNING_FLAGS] = int(refuse)
 
+    def order(self, role: MemberRole) -> None:
+        """Controller mode: process `ha` gives this broker another role, in an epoch of its own."""
+        counters = self.page.counters
+        counters[MASTER_EPOCH] += 1
+        counters[PUTS_UNTIL_MS], counters[PUTS_REFUSED] = NO_BOUND, 0
+        counters[MASTER_LINKED] = int(role is MemberRole.FOLLOW)
+        for one in (MemberRole.FENCED, role):
+            counters[MEMBER_ORDER] = order_after(counters[MEMBER_ORDER], one)
+            self.turn()
+            assert counters[ORDER_TAKEN] == counters[MEMBER_ORDER]
+
+    def refuse_puts(self, code: int) -> None:
+        """Controller mode: process `ha` has a reason."""
+        self.page.counters[PUTS_REFUSED] = code
+
+    def end_lease(self) -> None:
+        """Controller mode: no controller confirms this master any longer."""
+        self.page.counters[PUTS_UNTIL_MS] = 0
+
     def fill_queue_table(self) -> None:
         self.log._room = NoNewQueues(self.log)  # type: ignore[assignment]
 
@@ -177,16 +240,55 @@ class Twin(ServedBroker):
         """Its settings; an operator may make it anew."""
         self.tables.topics.delete(topic)
 
+    def check_transactions(self) -> None:
+        """A round of TransactionalMessageCheckService, the first of this broker."""
+        with mock.patch.object(
+            transactional_messages, "TransactionalMessageCheckService"
+        ) as service:
+            messages = self.controller._messages
+            messages._transactions.start(messages._calls)
+        checks: TransactionalMessageService = service.call_args.args[0]
+        assert checks.recover()
+        checks.check()
+        self.flush()
+        assert checks.settle()
+        self.turn()
+
     def settle(self) -> None:
         """The topics are there, as they were, and nothing is held back."""
         self.unblock("T", deleted=False)
-        found = self.tables.topics.find("T")
-        if found is None or found.write_queue_nums != TOPICS["T"].write_queue_nums:
+        if self.tables.topics.find("T") != TOPICS["T"]:
             self.tables.topics.update(TOPICS["T"])
         self.flush()
         self.replicate()
 
     # -- what it did -----------------------------------------------------------------------------
+
+    def stored(self, start: int) -> list[Message]:
+        """The messages of the log from `start` on."""
+        data, at, found = self.log_bytes(start), 0, []
+        while at < len(data):
+            if is_blank_at(data, at):
+                at += self._file_size - (start + at) % self._file_size
+                continue
+            message, size = decode_record(data, at)
+            found.append(message)
+            at += size
+        return found
+
+    def room_left(self) -> int:
+        """In the files of the log that process `store` has made."""
+        return self.page.counters[ALLOCATED_END] - self.log.position
+
+    def count_answers(self, code: int, *, oneway: bool = False) -> int:
+        """How many requests of `code` were served, with an answer or without one."""
+        self.controller._stats.publish()
+        name = Code(code).name
+        return sum(
+            int(sum(values[:-1]))
+            for labels, values in self._slots.read(RPC_LATENCY.name)
+            if labels[1].upper() == name and (labels[4] == "oneway") is oneway
+        )
 
     def answered(self) -> list[bytes]:
         """The bytes on each connection since the last call."""
@@ -419,7 +521,11 @@ def plain(value: Any) -> object:
         return sorted(map(repr, value))
     if isinstance(value, Iterable):
         return [plain(one) for one in value]
-    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = [
+        name
+        for kind in type(value).__mro__
+        for name in getattr(kind, "__mypyc_attrs__", getattr(kind, "__slots__", ()))
+    ]
     names += list(getattr(value, "__dict__", ()))
     fields = {name: getattr(value, name) for name in names if name != "__weakref__"}
     return {n: plain(one) for n, one in fields.items() if not _is_a_part(one)}
@@ -469,6 +575,15 @@ def _join(twin: Twin) -> None:
     twin.page.counters[REPLICA_COUNT] = 1
 
 
+MEMBER: Final = {
+    "enableControllerMode": "true",
+    "controllerAddr": "127.0.0.1:1",
+    "namesrvAddr": "127.0.0.1:1",
+    "inSyncReplicas": "1",
+}
+"""Settings of controller mode; the broker leads at first."""
+
+
 ROWS: Final = {
     "plain": Row(),
     "light queues": Row({"enableLmq": "true", "enableMultiDispatch": "true"}),
@@ -482,18 +597,25 @@ ROWS: Final = {
     "users": Row(USERS_ON, access="users"),
     "full queue table": Row(prepare=Twin.fill_queue_table),
     "full disk": Row(prepare=_refuse_writes),
+    "leader": Row(MEMBER),
+    "follower": Row(MEMBER, prepare=lambda twin: twin.order(MemberRole.FOLLOW)),
+    "fenced": Row(MEMBER, prepare=lambda twin: twin.order(MemberRole.FENCED)),
+    "no lease": Row(MEMBER, prepare=Twin.end_lease),
+    "puts refused": Row(MEMBER, prepare=lambda twin: twin.refuse_puts(Refused.SYSTEM_ERROR)),
     "small files": Row(prepare=_run_out, file_size=1 << 14),
 }
 
 
 class Twins:
-    """The two. A comparison that failed leaves them different: use new ones then."""
+    """The two. A comparison that failed leaves them different: use new ones then (KeptTwins)."""
 
     def __init__(self, row: Row) -> None:
         self._root = tempfile.TemporaryDirectory()
         self.pair = tuple(self._twin(row, hot=hot) for hot in (True, False))
         self.hot, self.general = self.pair
         self.signers = SIGNERS if row.access else {}
+        self.differ = False
+        """Whether a comparison failed."""
         self.compared = 0
         """The logs up to there are the same."""
         self.taken: list[int] = []
@@ -526,14 +648,8 @@ class Twins:
         return Twin(root, settings, hot=hot, file_size=row.file_size)
 
     def _note_general(self) -> None:
-        dispatcher: Any = self.hot._server._dispatcher
-        ordinary = dispatcher.dispatch
-
-        def dispatch(connection: Any, request: RemotingCommand) -> None:
-            self.taken.append(request.code)
-            ordinary(connection, request)
-
-        dispatcher.dispatch = dispatch
+        dispatcher = self.hot._server._dispatcher
+        dispatcher._routes = NotingRoutes(dispatcher._routes, self.taken)
 
     def _warm_up(self) -> None:
         """The general path serves the first of each kind: topics are known then, and halves are
@@ -569,6 +685,10 @@ class Twins:
         self, data: bytes, *, client: int = 0, cuts: Sequence[int] = ()
     ) -> list[RemotingCommand]:
         """Bytes that arrive in a turn; see `ask`."""
+        self._feed(data, client, cuts)
+        return self.answers()
+
+    def _feed(self, data: bytes, client: int, cuts: Sequence[int]) -> None:
         places = sorted({cut % (len(data) + 1) for cut in cuts})
         pieces = [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
 
@@ -578,22 +698,35 @@ class Twins:
             twin.turn()
 
         self.each(feed)
-        return self.answers()
+
+    def check(self, *requests: RemotingCommand | bytes, client: int = 0) -> bytes:
+        """`feed` of whole requests, and all that both have counted and keep; what both sent to
+        this client."""
+        frames = [one if isinstance(one, bytes) else encode_command(one) for one in requests]
+        self._feed(b"".join(frames), client, ())
+        answered = self._answered()
+        self.compare()
+        return answered[client]
 
     def answers(self) -> list[RemotingCommand]:
         """What came since the last call: the same on each connection, byte for byte."""
-        hot, general = (twin.answered() for twin in self.pair)
-        for ours, theirs in zip(hot, general, strict=True):
-            for one, other in itertools.zip_longest(*map(_without_opaques, (ours, theirs))):
-                assert one == other, f"answered {one!r}, on the general path {other!r}"
-        assert self.hot.log.position == self.general.log.position
-        stored = [twin.log_bytes(self.compared) for twin in self.pair]
-        assert stored[0] == stored[1]
+        return [command for data in self._answered() for _, command in _frames(data)]
+
+    def _answered(self) -> list[bytes]:
+        """By connection; see `answers`. All logs are compared, too."""
+        with self._noting_difference():
+            hot, general = (twin.answered() for twin in self.pair)
+            for ours, theirs in zip(hot, general, strict=True):
+                for one, other in itertools.zip_longest(*map(_without_opaques, (ours, theirs))):
+                    assert one == other, f"answered {one!r}, on the general path {other!r}"
+            assert self.hot.log.position == self.general.log.position
+            stored = [twin.log_bytes(self.compared) for twin in self.pair]
+            assert stored[0] == stored[1]
         self.compared += len(stored[0])
-        found = [command for data in hot for _, command in _frames(data)]
-        for answer in found:
-            self._learn(answer)
-        return found
+        for data in hot:
+            for _, answer in _frames(data):
+                self._learn(answer)
+        return hot
 
     def _learn(self, answer: RemotingCommand) -> None:
         """What later requests name: the last message, half and popped message."""
@@ -614,7 +747,7 @@ class Twins:
     def play(self, history: Sequence[Turn]) -> None:
         """A history that begins with all as usual. Answers and logs are compared in each turn, all
         else at the end."""
-        self._settle()
+        self.settle()
         for turn in history:
             for asks in _parts(turn.asks):
                 self.ask(*asks, client=turn.client, cuts=turn.cuts)
@@ -624,7 +757,7 @@ class Twins:
                 self.answers()
         self.compare()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """The topics are as at the beginning, and known to the hot routes."""
         self.each(Twin.settle)
         self.ask(*(Ask(310, SEND | {"b": topic}) for topic in ("T", "Tags")))
@@ -632,15 +765,62 @@ class Twins:
 
     def compare(self) -> None:
         """Everything that both have counted and keep."""
-        hot, general = (twin.state() for twin in self.pair)
-        for name, value in hot.items():
-            assert value == general[name], f"{name}: {_difference(value, general[name])}"
+        with self._noting_difference():
+            hot, general = (twin.state() for twin in self.pair)
+            for name, value in hot.items():
+                assert value == general[name], f"{name}: {_difference(value, general[name])}"
+
+    @contextlib.contextmanager
+    def _noting_difference(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.differ = True
+            raise
+
+    def connect(self, host: str) -> int:
+        """Another client of both; its number."""
+        for twin in self.pair:
+            twin.clients.append(twin.connect(host, 5_000 + len(twin.clients)))
+        return len(self.hot.clients) - 1
 
     def close(self) -> None:
         """Give everything back."""
         for twin in self.pair:
             twin.close()
         self._root.cleanup()
+
+
+class KeptTwins:
+    """Twins by row, kept from one test to the next: a pair costs as much as ninety requests."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Twins] = {}
+
+    def find(self, row: Row) -> Twins:
+        """As at the beginning, but for what is stored, counted and learned."""
+        twins = self.find_as_left(row)
+        twins.settle()
+        twins.each(Twin.settle)
+        twins.answers()
+        twins.compare()
+        twins.taken.clear()
+        return twins
+
+    def find_as_left(self, row: Row) -> Twins:
+        """As the last test left them; new ones after a difference."""
+        name = repr(row)
+        kept = self._kept.get(name)
+        if kept is not None and kept.differ:
+            self._kept.pop(name).close()
+        if name not in self._kept:
+            self._kept[name] = Twins(row)
+        return self._kept[name]
+
+    def close(self) -> None:
+        """Give everything back."""
+        for twins in self._kept.values():
+            twins.close()
 
 
 _EVENTS: Final[dict[str, Callable[[Twin], object]]] = {

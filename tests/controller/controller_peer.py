@@ -18,9 +18,9 @@ DEADLINE_S = 60.0
 
 
 @contextmanager
-def running(directory: Path, **settings: object) -> Iterator[int]:
+def running(directory: Path, host: str = "127.0.0.1", **settings: object) -> Iterator[int]:
     """The port of a controller with these settings (fields of ControllerConfig)."""
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server((host, 0))
     port = int(listening.getsockname()[1])
     config = ControllerConfig(
         controller_store_path=str(directory / "store"),

@@ -103,6 +103,28 @@ def test_it_serves_until_a_signal(start: Start) -> None:
     assert (process.returncode, errors) == (0, "")
 
 
+@pytest.mark.parametrize(("use_tls", "first"), [("true", 0x16), ("false", 0)])
+def test_notices_go_as_the_settings_say(start: Start, use_tls: str, first: int) -> None:
+    """0x16 begins a TLS handshake, 0 a frame's length."""
+    process = start(useTLS=use_tls)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as broker,
+        Peer(boot_port(process)) as peer,
+    ):
+        broker.settimeout(DEADLINE_S)
+        address = f"127.0.0.1:{broker.getsockname()[1]}"
+        applied = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": f"{address};1"}
+        register = {**GROUP, "brokerId": 1, "brokerAddress": address, "invokeTime": 1}
+        beat = {**GROUP, "brokerId": 1, "brokerAddr": address}
+        elect = {**GROUP, "brokerId": 1, "designateElect": "false", "invokeTime": 1}
+        for code, fields in ((1013, applied), (1003, register), (904, beat), (1002, elect)):
+            assert peer.call(code, fields).code == 0
+        connection, _ = broker.accept()
+        with connection:
+            connection.settimeout(DEADLINE_S)
+            assert connection.recv(1)[0] == first
+
+
 def test_a_damaged_file_stops_the_start(start: Start, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "groups.json").write_bytes(b"{}")

@@ -25,6 +25,15 @@ def load(tmp_path: Path, **settings: str) -> ControllerOptions:
         ({"controllerDLegerPeers": "n0-a:1;n1-b:1"}, "names 2 controllers"),
         ({"controllerDLegerPeers": "n1-127.0.0.1:1"}, "controllerDLegerSelfId"),
         ({"controllerDLegerPeers": "n0-127.0.0.1"}, "expected id-host:port"),
+        ({"controllerDLegerPeers": "n0-127.0.0.1:99999"}, "a port of 1 to 65535"),
+        ({"controllerDLegerPeers": "n0-127.0.0.1:0"}, "a port of 1 to 65535"),
+        ({"controllerSelfAddress": "127.0.0.1"}, "controllerSelfAddress = '127.0.0.1': expected"),
+        ({"controllerSelfAddress": "h:65536"}, "a port of 1 to 65535"),
+        (
+            {"controllerSelfAddress": "h:1", "controllerDLegerPeers": "n0-a:1;n1-b:1"},
+            "names 2 controllers",
+        ),
+        ({"controllerSelfAddress": "h:1", "controllerDLegerPeers": "x"}, "expected id-host:port"),
         ({"jRaftInitConf": "a:1,b:2"}, "several controllers"),
         ({"adminAllowedAddresses": "x"}, "adminAllowedAddresses"),
         ({"registerAllowedAddresses": "x"}, "registerAllowedAddresses"),
@@ -58,6 +67,15 @@ def test_a_file_of_rocketmq_works(tmp_path: Path) -> None:
     assert port == f"listenPort ({tmp_path}/controller.conf:4) has no effect: " + (
         "controllerDLegerPeers names 9877"
     )
+
+
+def test_the_address_that_is_told_is_not_the_port(tmp_path: Path) -> None:
+    """Behind NAT: brokers are told controllerSelfAddress; the port is that of the peer."""
+    peers = {"controllerDLegerPeers": " n0-10.1.1.1:9870 ; ", "controllerSelfAddress": "h:7"}
+    options = load(tmp_path, **peers)
+    assert (options.server.listen_port, options.controller.address) == (9870, "h:7")
+    options = load(tmp_path, controllerDLegerPeers=" ; ;", controllerSelfAddress="h:7")
+    assert (options.server.listen_port, options.controller.address) == (9877, "h:7")
 
 
 def test_without_peers_the_port_is_its_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,26 @@ def test_a_file_that_is_missing_beside_its_copy_is_not_a_first_start(tmp_path: P
     os.replace(tmp_path / f"{FILE_NAME}.bak", tmp_path / FILE_NAME)
     again, groups = opened(tmp_path)
     assert groups == {"b": Stored(1, ONE)}, "the state before the last change"
+    again.close()
+
+
+def test_groups_are_not_forgotten_with_the_files(tmp_path: Path) -> None:
+    """Somebody removes the directory of a running controller: the next write fails. That is no
+    first start; when there is a directory again, all groups are in its file."""
+    directory = tmp_path / "store"
+    store, _ = opened(directory)
+    write(store, 0, ONE)
+    write(store, 1, LED)
+    shutil.rmtree(directory)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            store.swap(Swap("other", 1, 0, 1, ONE))
+        assert store.load("b") == Stored(2, LED)
+    directory.mkdir()
+    assert store.swap(Swap("other", 1, 0, 1, None)).outcome is Outcome.DONE
+    store.close()
+    again, groups = opened(directory)
+    assert groups == {"b": Stored(2, LED), "other": Stored(1, None)}
     again.close()
 
 

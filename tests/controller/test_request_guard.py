@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,19 @@ from controller.request_guard import BROKER_CODES, OPERATOR_CODES, READING_CODES
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
-from tests.controller.controller_peer import Peer, running
+from remoting.request_processor import ConnectionLike
+from tests.controller.controller_peer import DEADLINE_S, Peer, running
 from tests.namesrv.conftest import FakeConnection
 
 STRANGER = "10.1.1.1:5000"
 GROUP = {"clusterName": "C", "brokerName": "b"}
+
+
+@pytest.fixture(scope="module")
+def port_of_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Of one controller without groups, for requests that change nothing."""
+    with running(tmp_path_factory.mktemp("one")) as port:
+        yield port
 
 
 def guard(**settings: str) -> RequestGuard:
@@ -54,6 +65,13 @@ def test_a_broker_names_its_own_address(code: int, field: str) -> None:
         assert remark.startswith("16: ")
         assert "registerAllowedAddresses" in remark
     assert refused(guard(register_allowed_addresses="10.1.1.1"), code, **{field: "x:1"}) is None
+
+
+def test_with_certificates_peers_speak_for_others() -> None:
+    """Every one has shown one; operators' requests are still theirs."""
+    check = RequestGuard(ControllerConfig(), lambda: 0, has_certificates=True)
+    assert refused(check, 1003, brokerAddress="10.1.1.2:10911") is None
+    assert refused(check, 1011) is not None
 
 
 def test_a_code_without_a_rule_is_denied() -> None:
@@ -107,6 +125,153 @@ def test_nobody_speaks_for_a_living_broker_of_another_host(tmp_path: Path) -> No
             assert own.call(1001, alter, body).code == 0
             told = other.call(1004, {"brokerName": "b"}).ext_fields
             assert (told["masterEpoch"], told["masterAddress"]) == ("1", "127.0.0.1:7")
+
+
+def origins_of(patch: pytest.MonkeyPatch, peers: dict[str, Peer]) -> None:
+    """Loopback is one host to the controller: from now on these connections come from others, and
+    the address of a replica is its own to the host whose name is its IP."""
+    import controller.controller_request_processor as module
+
+    hosts = {}
+    for host, peer in peers.items():
+        name = peer._sock.getsockname()
+        hosts[f"{name[0]}:{name[1]}"] = host
+
+    def origin_of(connection: ConnectionLike) -> str:
+        return hosts[connection.remote_address]
+
+    def is_own(connection: ConnectionLike, address: str) -> bool:
+        return address.partition(":")[0] == origin_of(connection)
+
+    patch.setattr(module, "origin_of", origin_of)
+    patch.setattr(module, "is_own_address", is_own)
+
+
+def test_after_a_start_an_id_is_its_recorded_hosts(tmp_path: Path) -> None:
+    """Nobody is known to be alive yet: who is quick would get the id of a living master."""
+    register = {**GROUP, "brokerId": 1, "brokerAddress": "127.0.0.1:7", "invokeTime": 1}
+    beat = {**GROUP, "brokerId": 1, "brokerAddr": "127.0.0.1:7"}
+    apply = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:7;1"}
+    elect = {**GROUP, "brokerId": 1, "designateElect": "false", "invokeTime": 1}
+    with running(tmp_path) as port, Peer(port) as own:
+        for code, fields in ((1013, apply), (1003, register), (1002, elect)):
+            assert own.call(code, fields).code == 0
+    with (
+        running(tmp_path) as port,
+        Peer(port) as own,
+        Peer(port) as other,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        origins_of(patch, {"127.0.0.1": own, "10.1.1.1": other})
+        for code, fields in ((1003, register), (904, beat), (1002, elect)):
+            answer = other.call(code, fields)
+            assert answer.code == 16
+            if code != 1002:
+                assert "leaderWarmUpMillis" in str(answer.remark)
+        assert own.call(904, beat).code == 0
+        assert own.call(1002, elect).code == 2011
+    with (
+        running(tmp_path, register_allowed_addresses="127.0.0.1") as port,
+        Peer(port) as moved,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        origins_of(patch, {"10.1.1.1": moved})
+        assert moved.call(904, beat).code == 0, "it may speak for others"
+    # It has moved, and the controller has listened for long enough: nobody else claims the id.
+    with (
+        running(tmp_path, leader_warm_up_millis=500) as port,
+        Peer(port) as moved,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        origins_of(patch, {"10.1.1.1": moved})
+        deadline = time.monotonic() + DEADLINE_S
+        while moved.call(1003, register).code != 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_after_a_start_a_host_name_says_nothing(tmp_path: Path) -> None:
+    """It is not looked up where heartbeats would wait for that."""
+    register = {**GROUP, "brokerId": 1, "brokerAddress": "localhost:7", "invokeTime": 1}
+    apply = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": "localhost:7;1"}
+    with running(tmp_path) as port, Peer(port) as own:
+        assert own.call(1013, apply).code == 0
+        assert own.call(1003, register).code == 0
+    with (
+        running(tmp_path) as port,
+        Peer(port) as own,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        origins_of(patch, {"10.1.1.1": own})
+        assert own.call(1003, register).code == 0
+
+
+def test_who_may_designate(tmp_path: Path) -> None:
+    """Operators anybody; a broker, which is no operator, itself while it is the master."""
+    elect = {**GROUP, "invokeTime": 1, "designateElect": "true"}
+    with running(tmp_path, admin_allowed_addresses="10.9.9.9") as port, Peer(port) as peer:
+        for number in (1, 2):
+            address = f"127.0.0.1:{number}"
+            apply = {**GROUP, "appliedBrokerId": number, "registerCheckCode": f"{address};1"}
+            assert peer.call(1013, apply).code == 0
+            register = {**GROUP, "brokerId": number, "brokerAddress": address, "invokeTime": 1}
+            assert peer.call(1003, register).code == 0
+            beat = {**GROUP, "brokerId": number, "brokerAddr": address}
+            assert peer.call(904, beat).code == 0
+        assert peer.call(1002, {**elect, "brokerId": 1, "designateElect": "false"}).code == 0
+        body = b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}'
+        alter = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}
+        assert peer.call(1001, alter, body).code == 0
+        answer = peer.call(1002, {**elect, "brokerId": 2})
+        assert answer.code == 16
+        assert "adminAllowedAddresses" in str(answer.remark)
+        assert peer.call(1002, {**elect, "brokerId": 1}).ext_fields["masterEpoch"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [(code, field) for code in (1002, 1003, 1011, 1012) for field in GROUP]
+    + [(1004, "brokerName")],
+)
+def test_a_name_is_echoed_and_kept_up_to_255_characters(
+    port_of_one: int, code: int, field: str
+) -> None:
+    more = {"brokerId": 1, "designateElect": "false", "invokeTime": 1}
+    more["brokerAddress"] = "127.0.0.1:1"
+    with Peer(port_of_one) as peer:
+        for size in (255, 256):
+            answer = peer.call(code, {**GROUP, **more, field: "\u00e4" * size})
+            named = f"a name of {size}" in str(answer.remark) or "cannot be the name" in str(
+                answer.remark
+            )
+            assert named is (size == 256), answer.remark
+
+
+def test_bodies_at_their_limits(port_of_one: int) -> None:
+    """1,000 members of 19 digits are read; more text than that is not, whatever is in it."""
+    alter = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}
+    ids = [2**63 - 1 - number for number in range(1_000)]
+    with Peer(port_of_one) as peer:
+        for members, words in (
+            (ids, "no such group"),
+            ([*ids, 1], "1001 members"),
+            ([1] * 20_000, "bytes is no SyncStateSet"),
+        ):
+            body = json.dumps({"syncStateSet": members, "syncStateSetEpoch": 1}).encode()
+            assert words in str(peer.call(1001, alter, body).remark)
+        names = json.dumps(["b" * 600_000]).encode()
+        assert "no list of broker names" in str(peer.call(1006, {}, names).remark)
+
+
+def test_what_waits_for_the_disk_keeps_no_content() -> None:
+    """Thousands may wait; each could have brought a body of 16 MB."""
+    import controller.controller_request_processor as module
+
+    whole = RemotingCommand(1013, opaque=7, flag=2, ext_fields=dict(GROUP), body=b"x" * 99)
+    kept = module._without_content(whole)
+    assert (kept.opaque, kept.flag, kept.code) == (7, 2, 1013)
+    assert (kept.serialize_type, kept.is_oneway) == (whole.serialize_type, True)
+    assert (kept.body, kept.ext_fields) == (b"", {})
 
 
 def test_strangers_names_and_heartbeats_are_not_kept(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from controller.election import Liveness, LogReport
 from controller.group_state import GroupState
 from controller.requests import (
+    MAX_MEMBERS,
     AlterSyncStateSet,
     Answer,
     ApplyBrokerId,
@@ -19,6 +20,7 @@ from controller.requests import (
     Request,
 )
 from controller.state_machine import decide
+from remoting.response_code import ResponseCode
 
 PC: Final = ("PC", "pb")
 ALIVE: Final = Liveness({number: LogReport(1, 0) for number in (1, 2, 3)})
@@ -140,3 +142,18 @@ def test_the_last_who_have_everything_are_not_cleaned() -> None:
     group = _play(THREE_BROKERS[:4])
     nobody = Liveness({})
     assert decide(group, CleanBrokerData(*PC, frozenset((2,))), nobody).answer.code == 2009
+
+
+def test_the_last_member_may_ask_again() -> None:
+    """Its answer was lost. One more is refused, and what is refused makes no group."""
+    group = None
+    for number in range(1, MAX_MEMBERS + 1):
+        decision = decide(group, ApplyBrokerId(*PC, number, f"h:{number};1"), ALIVE)
+        assert decision.answer.code == 0
+        group = decision.group
+    assert group is not None
+    last = ApplyBrokerId(*PC, MAX_MEMBERS, f"h:{MAX_MEMBERS};1")
+    assert decide(group, last, ALIVE) == (group, Answer(ResponseCode.SUCCESS), False)
+    more = decide(group, ApplyBrokerId(*PC, MAX_MEMBERS + 1, "h:1;1"), ALIVE)
+    assert (more.group, more.answer.code) == (group, ResponseCode.CONTROLLER_INVALID_REQUEST)
+    assert decide(None, ApplyBrokerId(*PC, 2, "h:2;1"), ALIVE).group is None

@@ -119,7 +119,7 @@ class BrokerWorld(ServedBroker):
             data = self._signed(data, admin=bool(zlib.crc32(data) & 1))
         peer = self.connect(_host_of(data))
         body = commands[-1].body if commands else b""
-        self._consumer.connection.answer = peer.connection.answer = (len(data) % 2, body)
+        self._consumer.answer = peer.answer = (len(data) % 2, body)
         try:
             peer.feed(data)
             self.turn()

@@ -6,17 +6,15 @@ import functools
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from unittest import mock
 
-from namesrv import namesrv_controller
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.namesrv_controller import NamesrvController
 from remoting.remoting_config import RemotingServerConfig
 from remoting.request_code import RequestCode as Code
 from tests.fuzz.mutation import MOST_COMMANDS, frames_of, mutate_frames
 from tests.fuzz.served_connection import (
-    InlineLoop,
     ServedConnection,
+    call_at_once,
     request,
     serve_at_once,
 )
@@ -51,10 +49,10 @@ class NamesrvWorld:
             order_message_enable=True,
         )
         self._listening = socket.socket()
-        with mock.patch.object(namesrv_controller, "SelectorLoop", InlineLoop):
-            self._controller = NamesrvController(
-                config, RemotingServerConfig(), self._listening, lambda: 5_000
-            )
+        self._controller = NamesrvController(
+            config, RemotingServerConfig(), self._listening, lambda: 5_000
+        )
+        call_at_once(self._controller._loop)
         self._server = self._controller._server
         serve_at_once(self._server)
         self._bystander = self._connect()

@@ -6,6 +6,7 @@ Everything runs on the caller's thread: pools answer at once, calls to the loop 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,38 +16,32 @@ from remoting.receive_buffer import ReceiveBuffer
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_server import RemotingServer
-from remoting.request_dispatcher import RequestDispatcher
-from remoting.request_executor import RequestExecutor
+from remoting.response_table import ResponseFuture
 from remoting.selector_loop import SelectorLoop
 from tests.support.frame_decoder import FrameDecoder
 
 _ports = itertools.count(20_000)
 
 
-class AtOnce:
-    """An executor that runs what it is given, in the place of another one."""
+class _AtOnce:
+    """In the place of the threads of a RequestExecutor: runs what it is given."""
 
-    pending = 0
-
-    def __init__(self, pool: RequestExecutor) -> None:
-        self.shutdown = pool.shutdown
-
-    def try_submit(self, run: Callable[[], None], _refuse: Callable[[str], None]) -> bool:
+    def submit(self, run: Callable[[], None]) -> None:
         """Run it."""
         run()
-        return True
 
-    def shutdown(self) -> None:
-        """Nothing waits."""
+    def shutdown(self, **_how: bool) -> None:
+        """There is nothing to end."""
 
 
-class InlineLoop(SelectorLoop):
-    """A loop that never runs: what is called soon is called now, in a turn of its own."""
+class InlineCalls(deque[Callable[[], None]]):
+    """In the place of what a loop is to call in its next turn: what comes is called now, in a turn
+    of its own. Not a class beneath the loop's, which may be compiled."""
 
     end_turn: Callable[[], None] | None = None
     """What a turn's end does: a pool's thread may wait for it."""
 
-    def call_soon_threadsafe(self, function: Callable[[], None]) -> None:
+    def append(self, function: Callable[[], None]) -> None:
         """Call it."""
         function()
         end_turn, self.end_turn = self.end_turn, None
@@ -55,15 +50,34 @@ class InlineLoop(SelectorLoop):
             self.end_turn = end_turn
 
 
+def call_at_once(loop: SelectorLoop) -> InlineCalls:
+    """`loop` never runs: whatever is handed to it is called at once."""
+    assert not loop._calls
+    loop._calls = calls = InlineCalls()
+    return calls
+
+
+class _Answers:
+    """In the place of ResponseTable.add: the client that is asked (307, 221, 326, …) has answered
+    before the broker waits."""
+
+    def __init__(self) -> None:
+        self.peers: dict[str, ServedConnection] = {}
+        """By address."""
+
+    def __call__(self, future: ResponseFuture) -> None:
+        code, body = self.peers[future.address].answer
+        response = RemotingCommand(code, opaque=future.opaque, flag=1, body=body)
+        future.callback(response, None)
+
+
 def serve_at_once(server: RemotingServer) -> None:
-    """The pools of `server` run what they are given on the caller's thread, and at once."""
-    dispatcher = server._dispatcher
-    server._dispatcher = RequestDispatcher(
-        dispatcher._routes,
-        {name: AtOnce(pool) for name, pool in dispatcher._executors.items()},
-        dispatcher._observer,
-        dispatcher._gate,
-    )
+    """The pools of `server` run what they are given on the caller's thread, and its clients answer,
+    both at once."""
+    for executor in server._dispatcher._executors.values():
+        executor._pool.shutdown()
+        executor._pool = _AtOnce()  # type: ignore[assignment]
+    server.responses.add = _Answers()  # type: ignore[method-assign]
 
 
 class _Socket:
@@ -93,21 +107,8 @@ class _Socket:
         """Nothing is open."""
 
 
-class _AnsweringConnection(Connection):
-    """A client that answers what the broker asks of it (307, 221, 326, …) before the broker
-    waits: with `answer`, a code and a body."""
-
-    __slots__ = ("answer", "server")
-
-    def send_command(self, command: RemotingCommand) -> None:
-        super().send_command(command)
-        if not command.is_response and not command.is_oneway:
-            code, body = self.answer
-            self.server.responses.complete(command.response(code, None, {}, body))
-
-
 class ServedConnection:
-    """One peer."""
+    """One peer. answer: the code and the body of what it answers to requests of the broker."""
 
     def __init__(
         self,
@@ -120,7 +121,8 @@ class ServedConnection:
         self._server = server
         self._socket = _Socket(host, port)
         self._decoder = FrameDecoder()
-        self.connection = _AnsweringConnection(
+        self.answer = (0, b"")
+        self.connection = Connection(
             loop,
             self._socket,  # type: ignore[arg-type]
             server,
@@ -128,8 +130,8 @@ class ServedConnection:
             flush_list=server._flush_list,
             high_water=1 << 30,
         )
-        self.connection.server = server
-        self.connection.answer = (0, b"")
+        self._peers: dict[str, ServedConnection] = server.responses.add.peers  # type: ignore[attr-defined]
+        self._peers[self.connection.remote_address] = self
         self._rest = b""
         server._connections[self.connection.connection_id] = self.connection
         if server._listener is not None:
@@ -160,6 +162,7 @@ class ServedConnection:
 
     def close(self) -> None:
         """The peer is gone."""
+        self._peers.pop(self.connection.remote_address, None)
         self.connection.close("end of the input")
 
 

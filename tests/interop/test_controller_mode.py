@@ -1,4 +1,5 @@
 """Groups of real brokers of ours under a real 5.3.3 controller: elections, failover, role changes.
+The long run has all of it under our own controller, too.
 
 One controller and one name server for all tests. What counts is what a client was answered and what
 it reads, what the controller says (1006), and the bytes of the commit logs. The brokers of a group
@@ -49,9 +50,11 @@ _WAIT_S = 30
 class Places:
     """What all groups share."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, controller: str = "java-5.3") -> None:
         settings = {"scanNotActiveBrokerInterval": "500", "scanInactiveMasterInterval": "1000"}
-        self.controller = harness.controller(root / "controller", settings).start()
+        if controller == "ours":
+            settings["leaderWarmUpMillis"] = "1000"
+        self.controller = harness.controller(root / "controller", settings, kind=controller).start()
         self.namesrv = harness.name_server("ours", root / "namesrv").start()
         self.asker = RemotingClient(RemotingClientConfig())
         self.asker.start()
@@ -62,9 +65,11 @@ class Places:
         self.controller.kill()
 
 
-@pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
-    places = Places(tmp_path_factory.mktemp("places"))
+@pytest.fixture(scope="module", params=["java-5.3", pytest.param("ours", marks=pytest.mark.long)])
+def places(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Places]:
+    places = Places(tmp_path_factory.mktemp("places"), request.param)
     yield places
     places.end()
 
@@ -197,7 +202,7 @@ def read_all(broker: harness.Broker, topic: str = "T") -> list[bytes]:
 @pytest.fixture
 def group(places: Places, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
     """Of the test's own name, in the safe mode."""
-    group = Group(places, tmp_path, request.node.name.replace("test_", "")[:40], **SAFE)
+    group = Group(places, tmp_path, request.node.originalname.replace("test_", "")[:40], **SAFE)
     yield group
     group.end()
 

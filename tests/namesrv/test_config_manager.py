@@ -127,8 +127,9 @@ def test_a_value_that_cannot_be_taken_changes_nothing(
     assert path.read_text() == FILE
 
 
-def test_the_operators_black_list_counts_too(path: Path) -> None:
-    config = NamesrvConfig(config_store_path=str(path), config_black_list="orderMessageEnable")
+@pytest.mark.parametrize("listed", ["orderMessageEnable", "a; orderMessageEnable ;b"])
+def test_the_operators_black_list_counts_too(path: Path, listed: str) -> None:
+    config = NamesrvConfig(config_store_path=str(path), config_black_list=listed)
     with pytest.raises(RequestError, match="NO_PERMISSION"):
         ConfigManager(config).update("orderMessageEnable=true", "x")
 

@@ -37,9 +37,9 @@ class FakeBrokers:
 
 
 class World:
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, more: str = "") -> None:
         self.conf = tmp_path / "container.conf"
-        self.conf.write_text("# ours\nlistenPort=10811\nnamesrvAddr=127.0.0.1:9876\n")
+        self.conf.write_text(f"# ours\nlistenPort=10811\nnamesrvAddr=127.0.0.1:9876\n{more}")
         options = load_container_options(["-c", str(self.conf)], HOME)
         self.settings = ContainerSettings(options, lambda: 1_700_000_000_000)
         self.brokers = FakeBrokers()
@@ -117,6 +117,14 @@ def test_the_black_list(world: World, key: str) -> None:
     )
     assert world.conf.read_text() == before
     assert not world.settings.container.broker_cpu_pinning_enable
+
+
+@pytest.mark.parametrize("listed", [PINNING, f"a; {PINNING} ;b"])
+def test_the_operators_black_list(tmp_path: Path, listed: str) -> None:
+    refused = World(tmp_path, f"configBlackList={listed}\n").refusal(
+        25, body=f"{PINNING}=true\n".encode()
+    )
+    assert refused == (ResponseCode.NO_PERMISSION, "Can not update config in black list.")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import struct
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,13 @@ from hypothesis import strategies as st
 
 from remoting.errors import FrameError
 from remoting.frame import pack_head
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand, SerializeType
 from remoting.request_code import RequestCode as Code
-from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
-from tests.broker.hot_path_world import HotPathWorld, pull_request, send_request
-from tests.broker.send.test_batch_send_route import (
-    ODD_NUMBERS,
-    PLAIN,
-    Twins,
-    general_requests,
-)
+from tests.broker.hot_path_world import pull_request, send_request
+from tests.broker.send.test_batch_send_route import FLUSH, ODD_NUMBERS, PLAIN, USUAL
 from tests.broker.send.test_send_message_processor import as_v1
+from tests.broker.twins import KeptTwins, Twin, Twins
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 BINARY = SerializeType.ROCKETMQ
@@ -57,17 +54,15 @@ def raw(
     return pack_head(BINARY, len(header), len(body)) + header + body
 
 
-@pytest.fixture
-def twins(tmp_path: Path) -> Twins:
-    return Twins(tmp_path)
-
-
 @pytest.fixture(scope="module")
-def long_twins() -> Iterator[Twins]:
-    with tempfile.TemporaryDirectory() as root:
-        twins = Twins(Path(root), file_size=1 << 22)
-        yield twins
-        twins.close()
+def kept() -> Iterator[KeptTwins]:
+    with contextlib.closing(KeptTwins()) as kept:
+        yield kept
+
+
+@pytest.fixture
+def twins(kept: KeptTwins) -> Twins:
+    return kept.find(USUAL)
 
 
 # -- sends -----------------------------------------------------------------------------------------
@@ -101,7 +96,7 @@ _values: dict[str, st.SearchStrategy[Any]] = {
     data=st.data(),
 )
 def test_both_paths_do_the_same(
-    long_twins: Twins,
+    kept: KeptTwins,
     code: int,
     fields: dict[str, Any],
     body: bytes,
@@ -111,7 +106,7 @@ def test_both_paths_do_the_same(
 ) -> None:
     request = binary_send(code, body, **fields)
     entries = data.draw(st.permutations([*request.ext_fields.items(), *again]))
-    long_twins.check(raw(code, list(entries), body, remark=remark))
+    kept.find_as_left(USUAL).check(raw(code, list(entries), body, remark=remark))
 
 
 @pytest.mark.parametrize("code", SENDS)
@@ -124,17 +119,16 @@ def test_usual_sends_take_the_fast_path(twins: Twins, code: int, properties: str
     assert twins.check(binary_send(code, body, properties=properties, batch=batch))
     if not is_batch:
         assert twins.check(binary_send(code, PLAIN, properties=properties, batch="true"))
-    assert twins.taken_generally == []
+    assert twins.taken == []
 
 
 @pytest.mark.parametrize(
-    ("name", "properties"), [("delayed", "DELAY\x013"), ("half", "TRAN_MSG\x01true\x02PGROUP\x01p")]
+    ("flag", "properties"), [(0, "DELAY\x013"), (4, "TRAN_MSG\x01true\x02PGROUP\x01p")]
 )
-def test_delayed_and_half_messages(twins: Twins, name: str, properties: str) -> None:
-    flag = 4 if name == "half" else 0
+def test_delayed_and_half_messages(twins: Twins, flag: int, properties: str) -> None:
     for _ in range(2):
-        twins.check(binary_send(310, properties=properties, sys_flag=flag))
-    assert len(twins.taken_generally) == (1 if name == "half" else 0), "the topic of halves is new"
+        assert twins.check(binary_send(310, properties=properties, sys_flag=flag))
+    assert twins.taken == []
 
 
 @pytest.mark.parametrize("odd", ["a longer header", "no values", "another topic", "oneway"])
@@ -162,22 +156,20 @@ def test_unusual_headers_do_the_same(twins: Twins, odd: str) -> None:
 def test_what_cannot_be_read_is_refused_by_both(
     twins: Twins, code: int, header: dict[str, Any]
 ) -> None:
-    for client in twins.clients:
+    data = raw(code, **header)
+    for twin in twins.pair:
         with pytest.raises(FrameError, match="ROCKETMQ header"):
-            client.send(raw(code, **header))
+            twin._server.on_data(twin.clients[0].connection, memoryview(data), len(data))
 
 
-def test_sends_that_wait_for_the_disk(tmp_path: Path) -> None:
-    twins = Twins(tmp_path, waits_for_flush=True)
+def test_sends_that_wait_for_the_disk(kept: KeptTwins) -> None:
+    twins = kept.find(FLUSH)
     for code in SENDS[:2]:
-        fast, general = twins.send(binary_send(code, properties=f"{KEY}A B"))
-        assert fast == general == b""
-    for world in twins.worlds:
-        world.counters[FLUSHED_OFFSET] = world.counters[MAX_PHY_OFFSET]
-    fast, general = twins.send(binary_send(310, properties="WAIT\x01false"))
-    assert fast == general != b""
-    twins.compare()
-    assert twins.taken_generally == []
+        assert twins.check(binary_send(code, properties=f"{KEY}A B")) == b""
+    assert twins.check(binary_send(310, properties="WAIT\x01false")).count(b"A B") == 0
+    twins.each(Twin.flush)
+    assert twins.check().count(b"A B") == 2
+    assert twins.taken == []
 
 
 @pytest.mark.parametrize(
@@ -189,28 +181,40 @@ def test_sends_that_wait_for_the_disk(tmp_path: Path) -> None:
     )[::5],
     ids=lambda path: f"{path.parent.name[:3]}-{path.name[:2]}",
 )
-def test_golden_sends_take_the_fast_path(tmp_path: Path, path: Path) -> None:
+def test_golden_sends_take_the_fast_path(twins: Twins, path: Path) -> None:
     frame = GoldenFrame(path, "request").frame
-    world = HotPathWorld(tmp_path)
-    client = world.client()
-    first = client.call(frame)
-    taken_generally = general_requests(world)
-    second = client.call(frame)
+    (first,) = twins.feed(frame)
+    twins.taken.clear()
+    (second,) = twins.feed(frame)
     assert (first.code, second.code) == (0, 0)
     assert first.ext_fields.keys() == second.ext_fields.keys()
-    assert taken_generally == []
+    assert twins.taken == []
+    twins.compare()
 
 
 # -- pulls -----------------------------------------------------------------------------------------
 
-
-def filled(twins: Twins, count: int = 5) -> None:
-    twins.check(*[send_request(b"%d" % n, properties=f"TAGS\x01T{n % 2}") for n in range(count)])
-    for world in twins.worlds:
-        world.dispatch()
+_topics = itertools.count()
 
 
-@pytest.mark.interpreted
+def filled(twins: Twins, count: int = 5) -> str:
+    """A new topic with messages."""
+    topic = f"Filled{next(_topics)}"
+    twins.each(lambda twin: twin.change(topic, read_queue_nums=4, write_queue_nums=4))
+    send(twins, topic, count)
+    twins.taken.clear()
+    return topic
+
+
+def send(twins: Twins, topic: str, count: int) -> bytes:
+    return twins.check(
+        *[
+            send_request(b"%d" % n, topic=topic, properties=f"TAGS\x01T{n % 2}")
+            for n in range(count)
+        ]
+    )
+
+
 @pytest.mark.parametrize("code", [Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE])
 @pytest.mark.parametrize(
     ("changes", "is_fast"),
@@ -231,33 +235,24 @@ def filled(twins: Twins, count: int = 5) -> None:
     ],
 )
 def test_pulls_do_the_same(twins: Twins, code: int, changes: dict[str, Any], is_fast: bool) -> None:
-    filled(twins)
-    left_out = [name for name, value in changes.items() if value is None]
-    request = pull_request(serialize=BINARY, **{n: v for n, v in changes.items() if v is not None})
+    request = pull_request(serialize=BINARY, **{"topic": filled(twins), **changes})
     request.code = code
-    for name in left_out:
-        del request.ext_fields[name]
-    asked: list[int] = []
-    dispatcher = twins.fast.server._dispatcher
-    dispatch = dispatcher.dispatch
-    dispatcher.dispatch = lambda c, r: (asked.append(r.code), dispatch(c, r))  # type: ignore
-    answers = [client.call(request) for client in twins.clients]
-    assert answers[0] == answers[1]
-    assert answers[0].serialize_type is BINARY
-    assert asked == ([] if is_fast else [code])
+    for _ in range(2):
+        (answer,) = twins.feed(encode_command(request))
+        assert answer.serialize_type is BINARY
+    assert twins.taken == ([] if is_fast else [code] * 2)
+    twins.compare()
 
 
 def test_the_bytes_of_a_pulls_answer(twins: Twins) -> None:
-    filled(twins)
-    twins.check(pull_request(serialize=BINARY))
-    twins.check(pull_request(serialize=BINARY, queueOffset=99))
+    topic = filled(twins)
+    assert b"FOUND" in twins.check(pull_request(serialize=BINARY, topic=topic))
+    assert twins.check(pull_request(serialize=BINARY, topic=topic, queueOffset=99))
 
 
 def test_a_pull_that_waits(twins: Twins) -> None:
-    filled(twins, 2)
-    request = pull_request(serialize=BINARY, sysFlag=6, queueOffset=3)
-    assert twins.send(request) == [b"", b""]
-    filled(twins, 1)
-    fast, general = twins.send(pull_request(serialize=BINARY, queueOffset=1))
-    assert fast == general
-    assert fast.count(b"FOUND") == 2
+    topic = filled(twins, 2)
+    request = pull_request(serialize=BINARY, topic=topic, sysFlag=6, queueOffset=2)
+    assert twins.check(request) == b""
+    assert send(twins, topic, 1).count(b"FOUND") == 1
+    assert b"FOUND" in twins.check(pull_request(serialize=BINARY, topic=topic, queueOffset=1))

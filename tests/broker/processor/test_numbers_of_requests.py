@@ -6,9 +6,9 @@ twice the last one (fastjson).
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -24,11 +24,12 @@ from remoting.command_custom_header import decode_header
 from remoting.errors import HeaderError
 from remoting.frame import pack_head
 from remoting.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
+from remoting.remoting_codec import encode_command
 from remoting.remoting_command import SerializeType
 from remoting.request_code import RequestCode as Code
 from tests.broker.hot_path_world import pull_request, send_request
-from tests.broker.send.test_batch_send_route import Twins
 from tests.broker.send.test_send_message_processor import as_v1
+from tests.broker.twins import ROWS, KeptTwins, Twins
 
 JSON, BINARY = SerializeType.JSON, SerializeType.ROCKETMQ
 REFUSED: Final = (
@@ -44,9 +45,15 @@ PULL_SHORTS: Final = ("queueId", "maxMsgNums", "sysFlag", "requestSource")
 PULL_LONGS: Final = ("queueOffset", "commitOffset", "suspendTimeoutMillis", "subVersion")
 
 
+@pytest.fixture(scope="module")
+def kept() -> Iterator[KeptTwins]:
+    with contextlib.closing(KeptTwins()) as kept:
+        yield kept
+
+
 @pytest.fixture
-def twins(tmp_path: Path) -> Twins:
-    return Twins(tmp_path)
+def twins(kept: KeptTwins) -> Twins:
+    return kept.find(ROWS["plain"])
 
 
 def _send(twins: Twins, code: int, serialize: SerializeType, name: str, text: str) -> int:
@@ -54,10 +61,8 @@ def _send(twins: Twins, code: int, serialize: SerializeType, name: str, text: st
     request.ext_fields[name] = text
     if code == Code.SEND_MESSAGE:
         request = as_v1(request)
-    twins.check(request)
-    answers = [client.call(request) for client in twins.clients]
-    assert answers[0] == answers[1]
-    return answers[0].code
+    (answer,) = twins.feed(encode_command(request))
+    return answer.code
 
 
 @pytest.mark.parametrize("serialize", [JSON, BINARY])
@@ -71,6 +76,7 @@ def test_sends(twins: Twins, code: int, serialize: SerializeType) -> None:
             assert _send(twins, code, serialize, name, text) == 1, (name, text)
     for text in (str(2**31), str(2**63 - 1), str(-(2**63))):
         assert _send(twins, code, serialize, "g", text) == 0, text
+    twins.compare()
 
 
 @pytest.mark.parametrize("serialize", [JSON, BINARY])
@@ -80,9 +86,9 @@ def test_pulls(twins: Twins, serialize: SerializeType) -> None:
         for text in (*(text for text, _ in TAKEN), *outside):
             request = pull_request(serialize=serialize)
             request.ext_fields[name] = text
-            answers = [client.call(request) for client in twins.clients]
-            assert answers[0] == answers[1], (name, text)
-            assert (answers[0].code == 1) == (text in outside), (name, text)
+            (answer,) = twins.feed(encode_command(request))
+            assert (answer.code == 1) == (text in outside), (name, text)
+    twins.compare()
 
 
 POP: Final = {
@@ -153,12 +159,11 @@ def test_of_two_codes_the_last_one_counts(twins: Twins) -> None:
     for last in (11, 361, 310, 10, 320, 12_345, 0, -5):
         once = twins.check(_frame(f'{{"code":{last},{rest}}}'))
         for first in (11, 361, 310, 10, 320):
-            before = sum(twins.fast.stats.answers.values())
+            before = twins.hot.count_answers(last) if last in (11, 361) else 0
             twice = twins.check(_frame(f'{{"code":{first},{rest},"code":{last}}}'))
             assert last in (310, 10, 320) or twice == once, (first, last)
             if last in (11, 361):
-                assert sum(twins.fast.stats.answers.values()) == before + 1
-    assert {code for code, _ in twins.fast.stats.answers} <= {11, 361, 310, 10, 320}
+                assert twins.hot.count_answers(last) == before + 1
 
 
 def test_codes_that_nobody_knows_share_one_key() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,10 @@ from ha.control_slots import REPLICA_COUNT
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code
-from remoting.request_processor import Route
-from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
-from tests.broker.hot_path_world import Client, HotPathWorld, send_request
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
+from tests.broker.hot_path_world import HotPathWorld, send_request
 from tests.broker.send.test_send_message_processor import as_v1, batch_body
+from tests.broker.twins import ROWS, KeptTwins, Row, Twin, Twins
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
 
 BATCH = Code.SEND_BATCH_MESSAGE
@@ -34,94 +38,19 @@ def with_names_of(code: int, request: RemotingCommand) -> RemotingCommand:
     return as_v1(request) if code == Code.SEND_MESSAGE else request
 
 
-def general_requests(world: HotPathWorld) -> list[int]:
-    """The codes of the requests that will have taken the general path."""
-    codes: list[int] = []
-
-    class Noting:
-        def process_request(
-            self, connection: Any, request: RemotingCommand
-        ) -> RemotingCommand | None:
-            codes.append(request.code)
-            return world.send_processor.process_request(connection, request)
-
-    # Not in the processor, whose methods are fixed where it is compiled.
-    routes: Any = world.server._dispatcher._routes
-    for code, route in routes.items():
-        if route.processor is world.send_processor:
-            routes[code] = Route(Noting())
-    return codes
+USUAL = Row({"maxMessageSize": str(1 << 22)})
+FLUSH = Row({"flushDiskType": "SYNC_FLUSH"})
 
 
-def log_bytes(world: HotPathWorld, phy_offset: int, size: int) -> bytes:
-    view = world.source.view_of_file(phy_offset)
-    assert view is not None
-    with view:
-        at = phy_offset % world.file_size
-        return bytes(view[at : at + size])
-
-
-class Twins:
-    """One broker with fast routes, one without; both know the topic T and get the same frames."""
-
-    def __init__(self, root: Path, **settings: Any) -> None:
-        self.fast = HotPathWorld(root / "fast", **settings)
-        self.general = HotPathWorld(root / "general", fast=False, **settings)
-        self.worlds = (self.fast, self.general)
-        self.clients: list[Client] = []
-        for world in self.worlds:
-            world.topic()
-            client = world.client("10.1.2.3", 4711)
-            client.send(send_request(properties="WAIT\x01false"))
-            world.turn()
-            client.answers()
-            self.clients.append(client)
-        self.taken_generally = general_requests(self.fast)
-        self._compared = 0
-        """Up to there the logs are equal."""
-
-    def send(self, *requests: RemotingCommand) -> list[bytes]:
-        """The bytes that each broker answers, in a turn of its own."""
-        answers = []
-        for world, client in zip(self.worlds, self.clients, strict=True):
-            client.send(*requests)
-            world.turn()
-            answers.append(bytes(client.sock.written))
-            client.sock.written.clear()
-        return answers
-
-    def check(self, *requests: RemotingCommand) -> bytes:
-        """Both do the same; what they answer."""
-        fast, general = self.send(*requests)
-        assert fast == general
-        self.compare()
-        return fast
-
-    def compare(self) -> None:
-        fast, general = self.worlds
-        assert fast.log.position == general.log.position
-        end = fast.counters[MAX_PHY_OFFSET]
-        assert end == general.counters[MAX_PHY_OFFSET]
-        while self._compared < end:
-            at = self._compared % fast.file_size
-            size = min(end - self._compared, fast.file_size - at)
-            fast_bytes, general_bytes = (log_bytes(w, self._compared, size) for w in self.worlds)
-            assert fast_bytes == general_bytes
-            self._compared += size
-        assert fast.log.topic("T").next_offsets == general.log.topic("T").next_offsets
-        assert fast.stats.puts == general.stats.puts
-        assert fast.stats.types == general.stats.types
-        assert fast.stats.answers == general.stats.answers
-        assert fast.stats.waited_answers == general.stats.waited_answers
-
-    def close(self) -> None:
-        for world in self.worlds:
-            world.close()
+@pytest.fixture(scope="module")
+def kept() -> Iterator[KeptTwins]:
+    with contextlib.closing(KeptTwins()) as kept:
+        yield kept
 
 
 @pytest.fixture
-def twins(tmp_path: Path) -> Twins:
-    return Twins(tmp_path)
+def twins(kept: KeptTwins) -> Twins:
+    return kept.find(USUAL)
 
 
 # -- anything ------------------------------------------------------------------------------------
@@ -150,7 +79,7 @@ def test_plain_batches_take_the_fast_path(
     twins: Twins, code: int, body: bytes, properties: str
 ) -> None:
     assert twins.check(batch_request(body, code, properties=properties))
-    assert twins.taken_generally == []
+    assert twins.taken == []
 
 
 @pytest.mark.parametrize(
@@ -174,9 +103,10 @@ def test_reserved_properties_are_lost_on_the_fast_path(
     twins: Twins, body: bytes, stored: list[str]
 ) -> None:
     """As on the general path, which costs four times as much."""
+    start = twins.compared
     assert twins.check(batch_request(body, properties=""))
-    assert twins.taken_generally == []
-    for record, own in zip(twins.fast.records()[-len(stored) :], stored, strict=True):
+    assert twins.taken == []
+    for record, own in zip(twins.hot.stored(start), stored, strict=True):
         text = record.properties.decode().partition("CLUSTER")[0]
         assert text.replace("\x01", ".").replace("\x02", ";").rstrip(";") == own.rstrip(";")
 
@@ -188,19 +118,17 @@ def test_reserved_properties_are_lost_on_the_fast_path(
 def test_what_is_refused_beside_reserved_properties(twins: Twins, last: bytes) -> None:
     body = batch_body((0, b"a", b"REAL_QID\x011"), (0, b"b", last))
     assert json.loads(twins.check(batch_request(body))[8:])["code"] == 13
-    assert twins.taken_generally == [BATCH]
+    assert twins.taken == [BATCH]
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_golden_batches_take_the_fast_path(tmp_path: Path, number: int) -> None:
+def test_golden_batches_take_the_fast_path(twins: Twins, number: int) -> None:
     path = GOLDEN / "wire-json" / "320-SEND_BATCH_MESSAGE" / f"{number:02d}.req.bin"
-    frame = GoldenFrame(path, "request")
-    world = HotPathWorld(tmp_path)
-    client = world.client()
-    assert client.call(frame.frame).code == 0, "the topic is new"
-    taken_generally = general_requests(world)
-    assert client.call(frame.frame).code == 0
-    assert taken_generally == []
+    frame = GoldenFrame(path, "request").frame
+    assert b'"code":0,' in twins.check(frame), "the topic is new"
+    twins.taken.clear()
+    assert b'"code":0,' in twins.check(frame)
+    assert twins.taken == []
 
 
 @pytest.mark.parametrize(
@@ -226,14 +154,15 @@ def test_what_is_not_plain_takes_the_general_path(
     request = batch_request(**changes)
     answer = twins.check(request)
     assert json.loads(answer[8:])["code"] == code
-    assert twins.taken_generally == [BATCH]
+    assert twins.taken == [BATCH]
 
 
 def test_a_oneway_batch(twins: Twins) -> None:
     request = batch_request()
     request.flag = 2
+    before = twins.hot.count_answers(BATCH, oneway=True)
     assert twins.check(request) == b""
-    assert twins.fast.stats.oneways == twins.general.stats.oneways == {(BATCH, 0): 1}
+    assert [twin.count_answers(BATCH, oneway=True) - before for twin in twins.pair] == [1, 1]
 
 
 def test_a_frame_that_says_two_codes_is_served_as_the_last_one(twins: Twins) -> None:
@@ -244,63 +173,61 @@ def test_a_frame_that_says_two_codes_is_served_as_the_last_one(twins: Twins) -> 
     twice = header[:-1] + b',"code":310}'
     length = 4 + len(twice) + len(PLAIN)
     raw = length.to_bytes(4, "big") + len(twice).to_bytes(4, "big") + twice + PLAIN
-    assert len({client.call(raw).code for client in twins.clients}) == 1
-    assert twins.taken_generally == [310]
-    twins.compare()
+    assert twins.check(raw)
+    assert twins.taken == [310]
 
 
 def test_a_deleted_or_changed_topic_is_looked_up_again(twins: Twins) -> None:
     twins.check(batch_request())
-    for world in twins.worlds:
-        world.topic(topic_filter_type="MULTI_TAG")
-    twins.check(batch_request())
-    assert twins.taken_generally == [BATCH]
-    assert {record.sys_flag for record in twins.fast.records()[-3:]} == {2}
-    twins.check(batch_request())
-    assert twins.taken_generally == [BATCH]
-    assert {record.sys_flag for record in twins.fast.records()[-3:]} == {2}
-    for world in twins.worlds:
-        world.send_processor.block_topic("T")
+    changed = {"read_queue_nums": 4, "write_queue_nums": 4, "topic_filter_type": "MULTI_TAG"}
+    twins.each(lambda twin: twin.change("T", **changed))
+    for _ in range(2):
+        start = twins.compared
+        twins.check(batch_request())
+        assert twins.taken == [BATCH]
+        assert [message.sys_flag for message in twins.hot.stored(start)] == [2, 2, 2]
+    twins.each(lambda twin: twin.block("T"))
     assert json.loads(twins.check(batch_request())[8:])["code"] == 17
 
 
 def test_a_topic_with_batch_queues(twins: Twins) -> None:
-    for world in twins.worlds:
-        world.topic("Inner", attributes={"+queue.type": "BatchCQ"})
     for properties in ("", "UNIQ_KEY\x01ABC") * 2:
-        twins.check(batch_request(topic="Inner", properties=properties))
-    assert twins.taken_generally == [BATCH] * 4
+        twins.check(batch_request(topic="Batches", properties=properties))
+    assert twins.taken == [BATCH] * 4
 
 
-def test_a_topic_whose_messages_need_keys(tmp_path: Path) -> None:
-    twins = Twins(tmp_path)
-    for world in twins.worlds:
-        world.topic("Compact", attributes={"+cleanup.policy": "COMPACTION"})
+def test_a_topic_whose_messages_need_keys(twins: Twins) -> None:
     for _ in range(2):
         keyed = batch_body((0, b"x", b"KEYS\x01k"))
         assert json.loads(twins.check(batch_request(keyed, topic="Compact"))[8:])["code"] == 0
     assert json.loads(twins.check(batch_request(topic="Compact"))[8:])["code"] == 13
 
 
-def test_a_body_over_the_limit(tmp_path: Path) -> None:
-    twins = Twins(tmp_path, send={"max_message_size": len(PLAIN) - 1})
+def test_a_body_over_the_limit(kept: KeptTwins) -> None:
+    twins = kept.find(Row({"maxMessageSize": str(len(PLAIN) - 1)}))
     assert json.loads(twins.check(batch_request())[8:])["code"] == 13
 
 
 def test_a_store_that_refuses_writes(twins: Twins) -> None:
-    for world in twins.worlds:
-        world.counters[RUNNING_FLAGS] = 1
-    assert json.loads(twins.check(batch_request())[8:])["code"] == 14
+    twins.each(lambda twin: twin.refuse_writes(refuse=True))
+    answer = twins.check(batch_request())
+    twins.each(lambda twin: twin.refuse_writes(refuse=False))
+    assert json.loads(answer[8:])["code"] == 14
 
 
 @pytest.mark.parametrize("host", ["10.0.0.7", "fe80::1"])
-@pytest.mark.parametrize("store_host", ["127.0.0.2", "fd00::2"])
-def test_hosts(tmp_path: Path, host: str, store_host: str) -> None:
-    twins = Twins(tmp_path, store_host=store_host)
-    twins.clients = [world.client(host, 5000) for world in twins.worlds]
-    twins.check(batch_request())
-    twins.check(batch_request(batch_body(*[(0, b"body", b"")] * 5)))
-    assert twins.taken_generally == []
+@pytest.mark.parametrize("store_host", ["127.0.0.1", "fd00::2"])
+def test_hosts(kept: KeptTwins, host: str, store_host: str) -> None:
+    twins = kept.find(Row({"brokerIP1": store_host}))
+    client = twins.connect(host)
+    start = twins.compared
+    for body in (PLAIN, batch_body(*[(0, b"body", b"")] * 5)):
+        assert twins.check(batch_request(body), client=client)
+    assert twins.taken == []
+    hosts = {
+        (message.born_host[:-4], message.store_host[:-4]) for message in twins.hot.stored(start)
+    }
+    assert hosts == {(ip_address(host).packed, ip_address(store_host).packed)}
 
 
 # -- files, order, durability --------------------------------------------------------------------
@@ -309,49 +236,51 @@ def test_hosts(tmp_path: Path, host: str, store_host: str) -> None:
 @pytest.mark.parametrize(
     "items", [[(0, bytes(200), b"")] * 4, [(0, bytes(300), b""), (1, b"", b"")]]
 )
-def test_batches_cross_to_the_next_file(tmp_path: Path, items: list[Item]) -> None:
-    twins = Twins(tmp_path, file_size=4096, files=12)
+def test_batches_cross_to_the_next_file(kept: KeptTwins, items: list[Item]) -> None:
+    twins = kept.find(Row(file_size=4096))
+    start = twins.hot.log.position
     for _ in range(12):
         twins.check(batch_request(batch_body(*items)), batch_request(batch_body(*items)))
-    files = [
-        [path.read_bytes() for path in sorted(world.directory.iterdir())] for world in twins.worlds
-    ]
-    assert files[0] == files[1], "with the blanks between them"
-    assert twins.fast.log.position > 2 * 4096
-    assert 0 < len(twins.taken_generally) <= twins.fast.log.position // 4096
+    crossed = twins.hot.log.position // 4096 - start // 4096
+    assert crossed > 2
+    assert 0 < len(twins.taken) <= crossed
 
 
-def test_batches_wait_behind_held_ones_and_are_taken_again(tmp_path: Path) -> None:
-    twins = Twins(tmp_path, file_size=4096, files=1)
-    large = batch_request(batch_body(*[(0, bytes(800), b"")] * 4))
-    twins.check(large)
+def test_batches_wait_behind_held_ones_and_are_taken_again() -> None:
+    twins = Twins(replace(ROWS["small files"], file_size=8192))
+    large = batch_request(batch_body(*[(0, bytes(700), b"")] * 4))
+    while twins.check(large):
+        pass
+    start = twins.compared
+    twins.taken.clear()
     assert twins.check(large, batch_request(), send_request()) == b""
-    assert twins.taken_generally == [BATCH, BATCH, 310]
-    for world in twins.worlds:
-        world.allocate(1)
-        world.allocate(2)
-    twins.check()
-    assert len(twins.fast.records()) == 1 + 4 + 4 + 3 + 1
+    assert twins.taken == [BATCH, BATCH, 310]
+    twins.each(Twin.room)
+    assert twins.check().count(b'"code":0,') == 4
+    assert len(twins.hot.stored(start)) == 4 + 4 + 3 + 1
     twins.check(batch_request())
-    assert twins.taken_generally == [BATCH, BATCH, 310]
+    assert twins.taken == [BATCH, BATCH, 310]
+    twins.close()
 
 
 @pytest.mark.parametrize("properties", ["WAIT\x01true", "WAIT\x01false", "UNIQ_KEY\x01%d"])
-def test_sync_flush(tmp_path: Path, properties: str) -> None:
-    twins = Twins(tmp_path, waits_for_flush=True)
+def test_sync_flush(kept: KeptTwins, properties: str) -> None:
+    twins = kept.find(FLUSH)
     requests = [batch_request(properties=properties) for _ in range(2)]
     first = twins.check(requests[0])
     assert bool(first) is (properties == "WAIT\x01false")
-    end = twins.fast.counters[MAX_PHY_OFFSET]
+    end = twins.hot.page.counters[MAX_PHY_OFFSET]
     twins.check(requests[1])
-    for world in twins.worlds:
-        world.counters[FLUSHED_OFFSET] = end
-    twins.check()
-    for world in twins.worlds:
-        world.clock.advance(5_000)
+
+    def flush_the_first(twin: Twin) -> None:
+        twin.page.counters[FLUSHED_OFFSET] = end
+
+    twins.each(flush_the_first)
+    assert bool(twins.check()) is not bool(first)
+    twins.each(lambda twin: twin.pass_time(5_000))
     late = twins.check()
     assert b'"code":10,' in late or first
-    assert twins.taken_generally == []
+    assert twins.taken == []
 
 
 def test_many_batches_are_published_before_the_turn_ends(tmp_path: Path) -> None:
@@ -396,4 +325,4 @@ def test_unique_keys_are_escaped_as_java_does(
     request = send_request(body, code=code, properties=f"UNIQ_KEY\x01{key}", batch=batch)
     answer = twins.check(with_names_of(code, request))
     assert f'"transactionId":"{written}"}}'.encode() in answer
-    assert twins.taken_generally == []
+    assert twins.taken == []

@@ -18,10 +18,17 @@ from broker.supervisor.child_state import ChildSpec
 from broker.supervisor.control_slots import REMOTING_READY, WRITERS_STOPPED
 from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.supervisor import Supervisor
-from ha.control_slots import HA_REFUSALS, REPLICA_COUNT
+from ha.control_slots import HA_REFUSALS, MEMBER_ORDER, ORDER_TAKEN, REPLICA_COUNT
 from ipc.clock import SystemClock
 from ipc.control_page import SLEEPS, STARTS, ControlPage, ProcessIndex
-from store.control_slots import APPEND_END, MAX_PHY_OFFSET, READING, STORE_STATE, StoreState
+from store.control_slots import (
+    APPEND_END,
+    CONFIRM_OFFSET,
+    MAX_PHY_OFFSET,
+    READING,
+    STORE_STATE,
+    StoreState,
+)
 from store.put_aside import ReadBy
 
 CHILD = '''
@@ -487,6 +494,8 @@ def test_all_but_the_name_server_stop_and_start_again(world: World) -> None:
 def test_the_page_is_fresh_but_for_what_counts_on(world: World) -> None:
     stale = [APPEND_END, MAX_PHY_OFFSET, STORE_STATE, REPLICA_COUNT]
     stale += [REMOTING_READY, WRITERS_STOPPED]
+    # A role of a group with a controller is of the store that was open.
+    stale += [CONFIRM_OFFSET, *range(MEMBER_ORDER, ORDER_TAKEN + 1)]
     stale += [SLEEPS + index for index in (ProcessIndex.STORE, ProcessIndex.HA)]
     lasting = [HA_REFUSALS + 13, SLAVE_SYNC_SUCCESS]
     seen: list[list[int]] = []

@@ -3,7 +3,9 @@ the same requests."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.append.diverted_messages import home_of
-from broker.topic.system_topics import TRANS_OP_HALF_TOPIC
+from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.end_transaction_route import (
     EndTransactionRoute,
 )
@@ -23,7 +25,7 @@ from remoting.request_code import RequestCode as Code
 from remoting.request_dispatcher import RequestDispatcher
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
-from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET, RUNNING_FLAGS
+from store.control_slots import FLUSHED_OFFSET, MAX_PHY_OFFSET
 from store.errors import QueueTableFullError
 from store.message_codec import decode_record
 from store.record_again import record_again
@@ -36,15 +38,17 @@ from tests.broker.transaction_world import (
     TransactionWorld,
     end_request,
 )
+from tests.broker.twins import ROWS, KeptTwins, Twin, Twins
 from tests.remoting.golden_frames import GOLDEN, GoldenFrame
+from tests.support.frame_decoder import FrameDecoder
 
 PROPERTIES = f"TRAN_MSG\x01true\x02PGROUP\x01{GROUP}\x02UNIQ_KEY\x01U\x02WAIT\x01true"
 
 
 class Side:
-    """A broker whose server serves sends and 37, with the fast routes or without them."""
+    """A broker whose server serves sends and 37, with the fast routes."""
 
-    def __init__(self, root: Path, *, fast: bool, **kinds: Any) -> None:
+    def __init__(self, root: Path, **kinds: Any) -> None:
         self.world = TransactionWorld(root, **kinds)
         self.hot = hot = self.world.hot
         self.young = hot.send_processor.singles.young_halves
@@ -64,7 +68,7 @@ class Side:
         hot.server = RemotingServer(
             hot.loop,
             RequestDispatcher(routes),
-            fast_routes=FastRoutes((*routes_of.guarded(), *routes_of.unguarded()) if fast else ()),
+            fast_routes=FastRoutes((*routes_of.guarded(), *routes_of.unguarded())),
         )
         self.client = hot.client("10.1.2.3", 4711)
         self.begin()
@@ -104,45 +108,33 @@ class Side:
         self.world.processor.process_request = refuse  # type: ignore[method-assign]
 
 
-class Twins:
-    """One broker with the fast routes, one without them, fed with the same frames."""
+@pytest.fixture(scope="module")
+def kept() -> Iterator[KeptTwins]:
+    with contextlib.closing(KeptTwins()) as kept:
+        yield kept
 
-    def __init__(self, root: Path, **kinds: Any) -> None:
-        self.fast = Side(root / "fast", fast=True, **kinds)
-        self.general = Side(root / "general", fast=False, **kinds)
-        self.sides = (self.fast, self.general)
-        self.compared = 0
-        """The log up to there is the same."""
 
-    def ask(self, request: RemotingCommand | bytes) -> list[RemotingCommand]:
-        """What both answer, store, count and know is the same; the answers."""
-        answers = [side.ask(request) for side in self.sides]
-        self.compare()
-        assert answers[0] == answers[1]
-        return answers[0]
+@pytest.fixture
+def twins(kept: KeptTwins) -> Twins:
+    return kept.find(ROWS["plain"])
 
-    def compare(self) -> None:
-        fast, general = self.sides
-        assert fast.hot.log.position == general.hot.log.position
-        assert fast.hot.log_bytes(self.compared) == general.hot.log_bytes(self.compared)
-        self.compared = fast.hot.counters[MAX_PHY_OFFSET]
-        for name in ("puts", "types", "answers", "oneways", "failed"):
-            assert getattr(fast.hot.stats, name) == getattr(general.hot.stats, name), name
-        for name in ("_chunks", "_copies", "_ending", "_next_op"):
-            assert getattr(fast.world.halves, name) == getattr(general.world.halves, name), name
-        tails = [side.world.halves._tail for side in self.sides]
-        assert list(tails[0].halves) == list(tails[1].halves)
 
-    def prepare(self, body: bytes = b"half", **fields: Any) -> Half:
-        """A half on both."""
-        properties = fields.pop("properties", PROPERTIES)
-        (answer,) = self.ask(send_request(body, properties=properties, **fields))
-        phy_offset = int(answer.ext_fields["msgId"][-16:], 16)
-        return Half(phy_offset, int(answer.ext_fields["queueOffset"]))
+def prepare(twins: Twins, body: bytes = b"half", properties: str = PROPERTIES) -> Half:
+    """A half on both."""
+    start = twins.compared
+    twins.feed(encode_command(send_request(body, properties=properties)))
+    twins.each(Twin.flush)
+    twins.answers()
+    [message] = twins.hot.stored(start)
+    twins.taken.clear()
+    return Half(message.phy_offset, message.queue_offset)
 
-    def close(self) -> None:
-        for side in self.sides:
-            side.hot.close()
+
+def ask(twins: Twins, request: RemotingCommand | bytes) -> list[RemotingCommand]:
+    """What both answer, store, count and keep is the same; the answers."""
+    decoder = FrameDecoder()
+    decoder.feed(twins.check(request))
+    return list(iter(decoder.next_command, None))
 
 
 class NoRoomForOps:
@@ -157,7 +149,7 @@ class NoRoomForOps:
 
 def test_without_room_for_its_op_a_commit_stores_nothing(tmp_path: Path) -> None:
     """On the fast route, too: its half could be ended once more."""
-    side = Side(tmp_path, fast=True)
+    side = Side(tmp_path)
     side.ask(send_request(b"half", properties=PROPERTIES))
     side.flush()
     half = Half(*side.last_half())
@@ -172,30 +164,10 @@ def test_without_room_for_its_op_a_commit_stores_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.interpreted
-@pytest.mark.parametrize("flag", [0, 2])
-def test_the_fast_route_is_really_taken(tmp_path: Path, flag: int) -> None:
-    """Else the comparison above compares nothing."""
-    side = Side(tmp_path, fast=True)
-    side.forbid_general()
-    assert side.client.call(send_request(b"one", properties=PROPERTIES, sys_flag=4)).code == 0
-    half = Half(*side.last_half())
-    assert len(side.young) == 1
-    request = end_request(half, COMMIT)
-    request.flag = flag
-    assert [answer.code for answer in side.ask(request)] == ([] if flag else [0])
-    assert side.world.delivered()[-1] == b"one"
-    assert side.world.ops()[-1] == half.queue_offset
-    assert side.world.halves.is_ended(half.queue_offset)
-    assert len(side.young) == 0
-    counts = side.hot.stats.oneways if flag else side.hot.stats.answers
-    assert counts[37, 0] == (1 if flag else 2)
-
-
-@pytest.mark.interpreted
 def test_the_commit_of_a_java_client_as_java_stored_it(tmp_path: Path) -> None:
     """The golden frame and the golden half that it commits; the general path's are in
     test_end_transaction_processor.py."""
-    side = Side(tmp_path, fast=True)
+    side = Side(tmp_path)
     records = json.loads((GOLDEN / "store-G" / "records-master.json").read_text())
     java = {one["phyOffset"]: one for one in records if one["kind"] == "message"}
     frame = GoldenFrame(GOLDEN / "wire-json" / "037-END_TRANSACTION" / "01.req.bin", "request")
@@ -226,21 +198,40 @@ def test_the_commit_of_a_java_client_as_java_stored_it(tmp_path: Path) -> None:
         )
 
 
-def test_loose_numbers_and_frames_are_served_by_the_general_path(tmp_path: Path) -> None:
-    twins = Twins(tmp_path)
-    half = twins.prepare()
+def test_loose_numbers_and_frames_are_served_by_the_general_path(twins: Twins) -> None:
+    half = prepare(twins)
     frame = encode_command(end_request(half, COMMIT))
     loose = frame.replace(b'"commitOrRollback":"8"', b'"commitOrRollback": 8 ')
     assert len(loose) == len(frame)
-    assert [answer.code for answer in twins.ask(loose)] == [0]
-    assert [answer.remark for answer in twins.ask(frame)] == [
+    assert [answer.code for answer in ask(twins, loose)] == [0]
+    assert [answer.remark for answer in ask(twins, frame)] == [
         "the transaction has already ended; request ignored"
     ]
+    assert twins.taken == [37, 37]
+
+
+@pytest.mark.parametrize("flag", [0, 2])
+def test_the_fast_route_is_really_taken(twins: Twins, flag: int) -> None:
+    half = prepare(twins, b"one")
+    young = len(twins.hot.young)
+    assert young > 0
+    before = twins.hot.count_answers(37, oneway=bool(flag))
+    request = end_request(half, COMMIT)
+    request.flag = flag
+    start = twins.compared
+    assert [answer.code for answer in ask(twins, request)] == ([] if flag else [0])
+    assert twins.taken == []
+    commit, op = twins.hot.stored(start)
+    assert (commit.topic, commit.body) == ("T", b"one")
+    assert (op.topic, op.body) == (TRANS_OP_HALF_TOPIC, b"%d" % half.queue_offset)
+    assert twins.hot.halves.is_ended(half.queue_offset)
+    assert len(twins.hot.young) == young - 1
+    assert [twin.count_answers(37, oneway=bool(flag)) - before for twin in twins.pair] == [1, 1]
 
 
 def test_nothing_is_kept_until_somebody_looks(tmp_path: Path) -> None:
     """With access control nobody does."""
-    side = Side(tmp_path, fast=True)
+    side = Side(tmp_path)
     assert len(side.young) == 0, "the first half came before the first end"
     side.client.call(send_request(properties=PROPERTIES))
     assert len(side.young) == 1
@@ -249,7 +240,7 @@ def test_nothing_is_kept_until_somebody_looks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", [0, 2])
 def test_a_young_half_that_was_rolled_back_is_never_delivered(tmp_path: Path, flag: int) -> None:
     """The general path rolls it back; the fast route still has what its commit would store."""
-    side = Side(tmp_path, fast=True)
+    side = Side(tmp_path)
     kept, half = (
         side.client.call(send_request(body, properties=PROPERTIES)) for body in (b"1", b"2")
     )
@@ -275,7 +266,7 @@ def test_a_young_half_that_was_rolled_back_is_never_delivered(tmp_path: Path, fl
 
 def test_a_young_half_whose_rollback_waits_is_not_committed(tmp_path: Path) -> None:
     """Its op waits for the log's next file."""
-    side = Side(tmp_path, fast=True, file_size=4096, files=1)
+    side = Side(tmp_path, file_size=4096, files=1)
     start = side.hot.log.position
     side.client.call(send_request(b"half", properties=PROPERTIES))
     side.flush()
@@ -295,112 +286,99 @@ def test_a_young_half_whose_rollback_waits_is_not_committed(tmp_path: Path) -> N
     assert side.world.ops().count(half.queue_offset) == 1
 
 
-def test_what_the_check_has_stored_again_is_ended_with_its_copies(tmp_path: Path) -> None:
-    twins = Twins(tmp_path)
-    half = twins.prepare()
-    for side in twins.sides:
-        side.hot.dispatch()
-        side.world.connect()
-        side.world.round()
-        side.client.answers()
-    copy = Half(*twins.fast.last_half())
+def test_what_the_check_has_stored_again_is_ended_with_its_copies() -> None:
+    twins = Twins(ROWS["plain"])
+    half = prepare(twins)
+    start = twins.compared
+    twins.each(lambda twin: twin.pass_time(60_000))
+    twins.each(Twin.check_transactions)
+    twins.answers()
+    [copy] = [m for m in twins.hot.stored(start) if m.topic == TRANS_HALF_TOPIC]
     assert copy.queue_offset == half.queue_offset + 1
-    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
-    for side in twins.sides:
-        assert side.world.ops()[-2:] == [half.queue_offset, copy.queue_offset]
-
-
-def test_a_topic_that_is_gone(tmp_path: Path) -> None:
-    twins = Twins(tmp_path)
-    half = twins.prepare()
-    for side in twins.sides:
-        side.hot.topics.delete("T")
-    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [17]
-    for side in twins.sides:
-        side.hot.topic()
-    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
-
-
-def test_a_topic_that_is_being_deleted(tmp_path: Path) -> None:
-    """And was made again meanwhile, so that the table has it: the half stays."""
-    twins = Twins(tmp_path)
-    half = twins.prepare()
-    for side in twins.sides:
-        side.hot.send_processor.block_topic("T")
-        side.hot.topic()
-    (answer,) = twins.ask(end_request(half, COMMIT))
-    assert (answer.code, answer.remark) == (17, "topic[T] is being deleted")
-    for side in twins.sides:
-        side.hot.send_processor.unblock_topic("T", deleted=True)
-    (answer,) = twins.ask(end_request(half, COMMIT))
-    assert answer.code == 0
-    assert [m.queue_offset for m in twins.fast.world.messages("T")][-1] == 0
+    start = twins.compared
+    assert [answer.code for answer in ask(twins, end_request(half, COMMIT))] == [0]
+    assert ops_of(twins, start) == [half.queue_offset, copy.queue_offset]
     twins.close()
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    twins = Twins(tmp_path)
-    half = twins.prepare()
-    for side in twins.sides:
-        side.hot.counters[RUNNING_FLAGS] = 1
-    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [14]
-    for side in twins.sides:
-        side.hot.counters[RUNNING_FLAGS] = 0
-    assert [answer.code for answer in twins.ask(end_request(half, COMMIT))] == [0]
+def ops_of(twins: Twins, start: int) -> list[int]:
+    """The halves that the ops of the log from `start` on have ended."""
+    bodies = [m.body for m in twins.hot.stored(start) if m.topic == TRANS_OP_HALF_TOPIC]
+    return [int(number) for body in bodies for number in body.split(b",") if number]
 
 
-@pytest.mark.interpreted
+def test_a_topic_that_is_gone(twins: Twins) -> None:
+    half = prepare(twins)
+    twins.each(lambda twin: twin.delete("T"))
+    assert [answer.code for answer in ask(twins, end_request(half, COMMIT))] == [17]
+    twins.each(Twin.settle)
+    assert [answer.code for answer in ask(twins, end_request(half, COMMIT))] == [0]
+
+
+def test_a_topic_that_is_being_deleted(twins: Twins) -> None:
+    """And was made again meanwhile, so that the table has it: the half stays."""
+    half = prepare(twins)
+    twins.each(lambda twin: twin.block("T"))
+    (answer,) = ask(twins, end_request(half, COMMIT))
+    assert (answer.code, answer.remark) == (17, "topic[T] is being deleted")
+    twins.each(lambda twin: twin.unblock("T", deleted=True))
+    start = twins.compared
+    (answer,) = ask(twins, end_request(half, COMMIT))
+    assert answer.code == 0
+    assert [m.queue_offset for m in twins.hot.stored(start) if m.topic == "T"] == [0]
+
+
+def test_a_disk_that_is_full(twins: Twins) -> None:
+    half = prepare(twins)
+    twins.each(lambda twin: twin.refuse_writes(refuse=True))
+    refused = ask(twins, end_request(half, COMMIT))
+    twins.each(lambda twin: twin.refuse_writes(refuse=False))
+    assert [answer.code for answer in refused] == [14]
+    assert [answer.code for answer in ask(twins, end_request(half, COMMIT))] == [0]
+
+
 @pytest.mark.parametrize("wait", ["true", "false"])
-def test_a_commit_waits_for_the_flush(tmp_path: Path, wait: str) -> None:
-    twins = Twins(tmp_path, waits_for_flush=True)
-    text = PROPERTIES.replace("WAIT\x01true", f"WAIT\x01{wait}")
-    for side in twins.sides:
-        side.client.send(send_request(b"waits", properties=text))
-        side.flush()
-        assert [answer.code for answer in side.client.answers()] == [0]
-    half = Half(*twins.fast.last_half())
-    twins.fast.forbid_general()
-    answers = twins.ask(end_request(half, COMMIT))
+def test_a_commit_waits_for_the_flush(kept: KeptTwins, wait: str) -> None:
+    twins = kept.find(ROWS["flush"])
+    half = prepare(twins, b"waits", PROPERTIES.replace("WAIT\x01true", f"WAIT\x01{wait}"))
+    start = twins.compared
+    answers = ask(twins, end_request(half, COMMIT))
+    assert twins.taken == []
     assert len(answers) == (0 if wait == "true" else 1)
-    for side in twins.sides:
-        commit = [m for m in side.hot.records() if m.topic == "T"][-1]
-        op = side.world.messages(TRANS_OP_HALF_TOPIC)[-1]
-        assert (commit.body, op.phy_offset > commit.phy_offset) == (b"waits", True)
-        side.hot.counters[FLUSHED_OFFSET] = op.phy_offset
-        side.hot.turn()
-    late = [side.client.answers() for side in twins.sides]
-    assert late[0] == late[1]
-    assert [answer.code for answer in answers + late[0]] == [0]
+    commit, op = twins.hot.stored(start)
+    assert (commit.topic, commit.body, op.topic) == ("T", b"waits", TRANS_OP_HALF_TOPIC)
+
+    def flush_the_commit(twin: Twin) -> None:
+        twin.page.counters[FLUSHED_OFFSET] = op.phy_offset
+        twin.turn()
+
+    twins.each(flush_the_commit)
+    assert [answer.code for answer in answers + twins.answers()] == [0]
     twins.compare()
 
 
-def test_the_next_file_is_waited_for_by_commits_and_by_ops(tmp_path: Path) -> None:
+def test_the_next_file_is_waited_for_by_commits_and_by_ops(kept: KeptTwins) -> None:
     """Ends until the file is full, each time a little fuller: it ends before a commit, and between
     a commit and its op."""
     ends = set()
+    twins = kept.find(replace(ROWS["small files"], file_size=4096))
     for filler in range(1, 400, 40):
-        twins = Twins(tmp_path / str(filler), file_size=4096, files=1)
-        halves = [twins.prepare(b"x" * 60) for _ in range(3)]
-        while True:
-            left = 4096 - twins.fast.hot.log.position
-            if left < 1000:
-                break
-            twins.ask(send_request(b"y" * min(400, max(1, left - 1000))))
-        twins.ask(send_request(b"z" * filler))
+        twins.each(Twin.room)
+        twins.answers()
+        start = twins.compared
+        halves = [prepare(twins, b"x%d" % n + b"x" * 58) for n in range(3)]
+        while (left := twins.hot.room_left()) >= 1000:
+            filling = send_request(b"y" * min(400, max(1, left - 1000)))
+            twins.feed(encode_command(filling))
+        twins.feed(encode_command(send_request(b"z" * filler)))
         for half in halves:
-            twins.ask(end_request(half, COMMIT))
-        held = [len(side.hot.append_queue.held) for side in twins.sides]
-        assert held[0] == held[1]
-        if held[0]:
-            head = twins.fast.hot.append_queue.held[0].append
-            ends.add(head.topic.name)
-        for side in twins.sides:
-            side.hot.allocate(1)
-            side.hot.turn()
-            assert not side.hot.append_queue.held
-        answers = [side.client.answers() for side in twins.sides]
-        assert answers[0] == answers[1]
+            twins.feed(encode_command(end_request(half, COMMIT)))
+        held = twins.hot.controller._messages.append_queue.held
+        if held:
+            ends.add(held[0].append.topic.name)
+        twins.each(Twin.room)
+        assert not held
+        twins.answers()
         twins.compare()
-        assert twins.fast.world.ops()[-3:] == [half.queue_offset for half in halves]
-        twins.close()
+        assert ops_of(twins, start) == [half.queue_offset for half in halves]
     assert ends == {"T", TRANS_OP_HALF_TOPIC}
