@@ -189,8 +189,6 @@ def plan_truncation(
     is asked before it leads: the log would start over, and could not be opened again. Raises
     StaleMasterError, and UnknownEpochsError for a log without list.
     """
-    if master_end < 0:
-        raise StaleMasterError(f"a master whose log ends at {master_end}")
     if not master.entries:
         raise StaleMasterError(
             f"the master of epoch {master_epoch} has no list of epochs: it has not begun to lead, "

@@ -104,6 +104,15 @@ def drop_request(root: Path, why: str) -> None:
     log.error("%s: not performed: %s (kept as %s)", path, why, _REFUSED)
 
 
+def find_refused_cut(root: Path) -> int | None:
+    """Where the log was to end by the last request that was refused; None: none was, or it was no
+    cut. Raises StoreError."""
+    found = _read(root / _REFUSED) or {}
+    offset = found.get("offset")
+    is_cut = found.get("action") == ResyncAction.TRUNCATE and type(offset) is int
+    return offset if is_cut else None
+
+
 def finish_request(root: Path) -> None:
     """The request was performed. It stays as a mark: offsets in the tables may rest on records that
     are gone now."""

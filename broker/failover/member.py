@@ -310,8 +310,9 @@ class MemberCore:
         view = event.view
         if view is None or not self.is_master or event.code != ResponseCode.SUCCESS:
             return
-        is_own = view.master_broker_id == self.broker_id and not self._names_twin(view)
-        if is_own and view.master_epoch == self.master_epoch:
+        if is_twin(view, self.broker_id, self._settings.broker_address):
+            return
+        if view.master_broker_id == self.broker_id and view.master_epoch == self.master_epoch:
             self._fence.confirmed(sent_ms)
 
     # Identity
@@ -381,7 +382,7 @@ class MemberCore:
             self._list_is_old, self._led_up_to = False, view.master_epoch
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
-        elif self._names_twin(view):
+        elif is_twin(view, self.broker_id, self._settings.broker_address):
             # Who has just registered asks on: a Java controller's answer has the address before.
             if self.stage is Stage.RUNNING:
                 self._lose_master(view, now_ms, doing)
@@ -409,9 +410,6 @@ class MemberCore:
         self._take(view, Stage.FINDING_MASTER, doing)
         doing.role = Fenced()
         self._ask_for_stage(now_ms, doing)
-
-    def _names_twin(self, view: GroupView) -> bool:
-        return is_twin(view, self.broker_id, self._settings.broker_address)
 
     def _follow(self, view: GroupView, doing: _Doing) -> None:
         self._take(view, Stage.RUNNING, doing)

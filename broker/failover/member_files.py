@@ -102,6 +102,15 @@ class MemberFiles:
         """epochFileCheckpoint, durably; the list before it stays in .bak. Raises OSError."""
         write_atomic(self._epochs, encode_epochs(epochs), backup=True)
 
+    def put_back_epochs(self, offset: int) -> None:
+        """A cut of the log to `offset` was refused: if the list is the one that was written for
+        it, the one before it is this log's. Raises OSError."""
+        data, backup = _read(self._epochs), _read(backup_path(self._epochs))
+        now, before = read_epochs(data, None), read_epochs(backup, None)
+        if now is not None and before is not None and now == before.cut(offset) != before:
+            log.error("%s: the log was not cut to %s: the longer list again", self._epochs, offset)
+            self.write_epochs(before)
+
 
 def _read(path: Path) -> bytes | None:
     try:

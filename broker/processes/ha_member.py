@@ -63,7 +63,13 @@ from store.errors import FlushFailedError, StoreError
 from store.log_cut import TailCut
 from store.log_end import sync_range
 from store.message_store_config import FlushDiskType
-from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
+from store.resync_request import (
+    ResyncAction,
+    ResyncRequest,
+    find_refused_cut,
+    find_request,
+    write_request,
+)
 
 log = logging.getLogger(__name__)
 
@@ -209,6 +215,11 @@ class MemberProcess:
         root = options.store.root
         if find_request(root) is not None:
             _reopen()  # This process died between a request and the reopening.
+        refused_cut = find_refused_cut(root)
+        if refused_cut is not None:
+            MemberFiles(mode.identity_file(root), mode.epoch_file(root)).put_back_epochs(
+                refused_cut
+            )
         end = counters[MAX_PHY_OFFSET]
         self._member = build_member(
             mode,

@@ -13,6 +13,9 @@ import pytest
 
 from ha.epochs import epoch_list
 from ha.handshake import OwnIdentity
+from ha.link_errors import LinkClosedError
+from ha.master_connector import Connected
+from ha.master_hello import MasterHello
 from ha.slave_progress import ReplicaState
 from store.control_slots import (
     ALLOCATED_END,
@@ -531,3 +534,12 @@ def test_nobody_is_woken_for_growth_that_nobody_wants_to_know(tmp_path: Path) ->
         master.service.stop()
         master.lead()
         wait_until(lambda: master.grown == [master.end])
+
+
+def test_a_master_of_ours_that_takes_no_seals_is_not_followed(tmp_path: Path) -> None:
+    """Of an older version: what this slave reports could be said by anybody on the way."""
+    with Member(tmp_path, 2, secret=SECRET) as slave:
+        hello = MasterHello(0, 0, None, is_proved=True)
+        connected = Connected(None, hello, is_checked=True)  # type: ignore[arg-type]
+        with pytest.raises(LinkClosedError, match="seals no reports"):
+            slave.service._client._check(connected)

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from ha.autoswitch_connections import FirstHandshake
 from ha.autoswitch_frame import (
     MAX_TRANSFER_BODY,
     FramesOfMaster,
@@ -26,7 +27,7 @@ from ha.autoswitch_frame import (
 )
 from ha.checked_carriage import SlaveBytes
 from ha.epochs import epoch_list
-from ha.handshake import OwnIdentity, SlaveHandshake
+from ha.handshake import HandshakeError, OwnIdentity, SlaveHandshake
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.ha.member_world import FILE_SIZE, FIRST_EPOCH, Member
 from tests.remoting.golden_frames import GOLDEN
@@ -511,3 +512,13 @@ def test_what_is_confirmed_before_the_logs_were_compared_is_told_again(
             assert link.read_report() == end
             link.send(heartbeat)
             wait_until(lambda: slave.confirmed == [end, end])
+
+
+@pytest.mark.parametrize("key", [None, bytes(32)])
+def test_a_report_is_no_first_message(key: bytes | None) -> None:
+    """Nobody who has not said who he is acknowledges anything."""
+    data = SlaveBytes(key).pack(encode_report(0))
+    whole = data + SlaveBytes(key).pack(encode_slave_handshake(SlaveHandshakeFrame(2)))
+    for message in (data, data + bytes(4), whole):
+        with pytest.raises(HandshakeError):
+            FirstHandshake(key).take(message)

@@ -482,3 +482,18 @@ def test_a_twin_in_the_own_epoch_is_said_and_renews_no_lease() -> None:
     lone.step(Tick(), 6_000)
     lone.answer(poll, view=own)
     assert (lone.core.puts.until_ms, lone.core.trouble) == (until_ms + 12_000, None)
+
+
+def test_only_the_master_that_the_controller_named_is_compared_with() -> None:
+    """A hello of an election that this member has not heard of yet, and one that comes when it
+    leads itself."""
+    slave = _slave_of(2, 100)
+    newer = slave.step(MasterHello(3, epoch_list([(1, 0), (3, 50)]), 50))
+    assert (newer.role, newer.steps) == (HangUp(), ())
+    assert isinstance(newer.role, HangUp)
+    master = Lone()
+    master.lead()
+    master.log = LogEnds(100, 100)
+    late = master.step(MasterHello(1, epoch_list([(1, 0)]), 100))
+    assert (late.role, late.steps) == (HangUp(), ())
+    assert isinstance(late.role, HangUp)

@@ -21,6 +21,7 @@ from store.resync_request import (
     ResyncRequest,
     drop_request,
     find_done,
+    find_refused_cut,
     find_request,
     is_backup_name,
     write_request,
@@ -452,3 +453,13 @@ def test_drop_request(world: World) -> None:
     assert perform_request(world.config) is None
     assert content(world) == before
     assert "it is a master now" in (world.root / "resync.json.refused").read_text()
+
+
+def test_where_a_refused_cut_was_to_end(tmp_path: Path) -> None:
+    assert find_refused_cut(tmp_path) is None
+    write_request(tmp_path, ResyncRequest(action=ResyncAction.TRUNCATE, offset=77))
+    assert find_refused_cut(tmp_path) is None
+    drop_request(tmp_path, "no record ends there")
+    assert find_refused_cut(tmp_path) == 77
+    (tmp_path / "resync.json.refused").write_bytes(b"torn")
+    assert find_refused_cut(tmp_path) is None

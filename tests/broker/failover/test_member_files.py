@@ -118,3 +118,30 @@ def test_a_temporary_identity_that_is_a_link_loses_the_link_only(store: Store) -
     store.read()
     assert elsewhere.read_bytes() == b"something else"
     assert not store.temporary.is_symlink()
+
+
+def test_the_list_comes_back_when_its_log_was_not_cut(store: Store) -> None:
+    """The shorter list is written before the cut. After one that process store refused, the bytes
+    behind it counted as of the epoch before, and no slave that had them saw a difference."""
+    whole = epoch_list([(1, 0), (2, 300), (4, 500)])
+    store.files.write_epochs(whole)
+    store.files.write_epochs(whole.cut(300))
+    store.files.put_back_epochs(300)
+    assert store.read()[2] == whole
+    store.files.put_back_epochs(300)
+    assert store.read()[2] == whole, "and only once"
+
+
+@pytest.mark.parametrize("after", [[(1, 0), (3, 300)], [(1, 0), (2, 200)], [(1, 0), (2, 300)]])
+def test_a_list_that_was_written_since_stays(store: Store, after: list[tuple[int, int]]) -> None:
+    store.files.write_epochs(epoch_list([(1, 0), (2, 300), (4, 500)]))
+    store.files.write_epochs(epoch_list(after))
+    store.files.put_back_epochs(300)
+    assert store.read()[2] == epoch_list(after)
+
+
+def test_without_a_backup_or_a_list_nothing_comes_back(store: Store) -> None:
+    store.files.put_back_epochs(300)
+    store.files.write_epochs(epoch_list([(1, 0)]))
+    store.files.put_back_epochs(300)
+    assert store.read()[2] == epoch_list([(1, 0)])
