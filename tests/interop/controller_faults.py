@@ -43,6 +43,7 @@ QUEUES: Final = 4
 _MASTER: Final = re.compile(rb'[{,]"?0"?:"([0-9.]+:[0-9]+)"')
 _PROCESSES: Final = ("remoting", "store", "ha")
 _AGAIN_S: Final = 60.0
+_ALONE_S: Final = 15.0
 
 
 class World:
@@ -468,7 +469,12 @@ def run(
             except PeerError as error:
                 what = f"FIND? {str(error)[-1500:]}"
             done = time.monotonic()
-            again = load.wait_ok(done)
+            again = load.wait_ok(done, _ALONE_S)
+            if again >= _ALONE_S:
+                # A new master that was killed before a slave had caught up was alone in the set.
+                say("  nobody leads before the killed ones are started")
+                world.revive()
+                again = load.wait_ok(done)
             say(f"  {what}: SEND_OK {again:.2f} s after its end; longest gap {load.gap(begun):.2f}")
             if again >= _AGAIN_S:
                 wrong.append(f"fault {number} {name}: nobody takes messages")

@@ -1,4 +1,4 @@
-"""broker.slave.member_synchronize: what a master answers counts while it is this broker's master."""
+"""What a master answers counts while it is this broker's master."""
 
 from __future__ import annotations
 
