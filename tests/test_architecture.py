@@ -185,7 +185,7 @@ LONG_MODULES = {
 USUAL_METHODS = 20
 MANY_METHODS = {
     "broker.client.consumer_manager.ConsumerManager": 21,
-    "broker.failover.member.MemberCore": 29,
+    "broker.failover.member.MemberCore": 28,
     "broker.filter.selector_parser._Builder": 21,
     "broker.metrics.hot_path_stats.HotPathStats": 24,
     "broker.offset.consumer_offset_manager.ConsumerOffsetManager": 28,
