@@ -791,3 +791,22 @@ def properties_of(text: bytes) -> dict[str, str]:
     """A property text as the clients read it."""
     pairs = (piece.split("\x01", 1) for piece in text.decode().split("\x02") if len(piece) >= 3)
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1]}
+
+
+def general_requests(world: HotPathWorld) -> list[int]:
+    """The codes of the requests that will have taken the general path."""
+    codes: list[int] = []
+
+    class Noting:
+        def process_request(
+            self, connection: Any, request: RemotingCommand
+        ) -> RemotingCommand | None:
+            codes.append(request.code)
+            return world.send_processor.process_request(connection, request)
+
+    # Not in the processor, whose methods are fixed where it is compiled.
+    routes: Any = world.server._dispatcher._routes
+    for code, route in routes.items():
+        if route.processor is world.send_processor:
+            routes[code] = Route(Noting())
+    return codes

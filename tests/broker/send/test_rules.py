@@ -27,8 +27,8 @@ from remoting.response_code import ResponseCode
 from store.batch_codec import encode_item
 from store.inner_batch import INNER_BATCH_FLAG
 from store.message_codec import TRANSACTION_MASK
-from tests.broker.hot_path_world import HotPathWorld, send_request
-from tests.broker.send.test_batch_send_route import batch_request, general_requests
+from tests.broker.hot_path_world import HotPathWorld, general_requests, send_request
+from tests.broker.send.test_batch_send_route import batch_request
 
 _ORDERED = "__SHARDINGKEY\x01s\x02UNIQ_KEY\x01k"
 _FORBIDDEN = 1 << 20

@@ -11,8 +11,7 @@ from broker.send.marks import HALF
 from broker.send.rules import SINGLE, Rule
 from store.inner_batch import INNER_BATCH_FLAG
 from store.message_codec import TRANSACTION_MASK, TRANSACTION_PREPARED
-from tests.broker.hot_path_world import send_request
-from tests.broker.send.test_batch_send_route import general_requests
+from tests.broker.hot_path_world import general_requests, send_request
 from tests.broker.send.test_placement import DELAYED
 from tests.broker.send.test_placement import HALF as HALF_TEXT
 from tests.broker.send.test_rules import codes, refuse, world_with

@@ -10,8 +10,7 @@ import pytest
 
 from remoting.request_code import RequestCode as Code
 from store.control_slots import RUNNING_FLAGS
-from tests.broker.hot_path_world import HotPathWorld, send_request
-from tests.broker.send.test_batch_send_route import general_requests
+from tests.broker.hot_path_world import HotPathWorld, general_requests, send_request
 from tests.broker.send.test_placement import DELAYED, HALF, world_of
 
 PLAIN = "KEYS\x01k\x02UNIQ_KEY\x017F00000100002A139F1B5D3E00000001\x02WAIT\x01true\x02"

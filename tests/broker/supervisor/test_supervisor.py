@@ -35,18 +35,20 @@ CHILD = '''
 """Notes its start and stop; what it does is its setting `does`."""
 import json, mmap, os, signal, sys, time
 boot = json.loads(os.pread(int(sys.argv[1]), 1 << 20, 0))
-notes = open(boot["settings"]["notes"], "a", buffering=1)
+notes = os.open(boot["settings"]["notes"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def note(text):  # No buffer: a signal may come while it writes.
+    os.write(notes, f"{text}\\n".encode())
 does = boot["settings"]["does"]
 slot, start_slot = 8 * (24 + boot["index"]), 8 * (56 + boot["index"])
 page = mmap.mmap(boot["control_page_fd"], 8192)
 def stop(*_):
-    notes.write(f"stop {boot['name']}\\n")
+    note(f"stop {boot['name']}")
     if does != "stays":
         sys.exit(0)
 signal.signal(signal.SIGTERM, stop)
 def lines():
     return open(boot["settings"]["notes"]).read().splitlines()
-notes.write(f"start {boot['name']} {boot['parent_pid'] == os.getppid()}\\n")
+note(f"start {boot['name']} {boot['parent_pid'] == os.getppid()}")
 if does.startswith("then exit") and lines().count(f"start {boot['name']} True") > 1:
     sys.exit(int(does[9:]))
 if does.startswith("exit"):
@@ -76,7 +78,7 @@ while does.startswith("starts ") and not is_over():
         while time.thread_time() < until:
             pass
     elif does == "starts on a slow disk":
-        notes.write("#\\n")
+        note("#")
     elif does == "starts after another":
         beat += 1
         page[start_slot:start_slot + 8] = beat.to_bytes(8, "little")
