@@ -7,23 +7,21 @@ Kin: ControllerStartup.
 
 from __future__ import annotations
 
-import faulthandler
 import logging
 import os
-import signal
-import socket
 import sys
 from contextlib import ExitStack
 from typing import Final
 
 from conf.command_line import check_home
-from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
+from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.file_permissions import set_umask
 from conf.installation import enter_program
 from conf.logging_setup import configure_logging, log_directory
 from conf.pid_file import remove_pid_file, write_pid_file
+from conf.standalone_program import Started, run_program, say
 from controller.controller_server import ControllerServer
-from controller.controller_startup import PROGRAM, ControllerOptions, load_controller_options
+from controller.controller_startup import PROGRAM, load_controller_options
 from controller.embedded_store import ControllerStoreError
 from remoting.client_tls import ClientTls
 from remoting.listening_socket import ListenError, bind_server
@@ -42,31 +40,15 @@ def run() -> int:
 
 def main() -> int:
     """Run the controller with this process's command line; returns the exit code."""
-    try:
-        options = load_controller_options(sys.argv[1:], os.environ)
-        check_home(options.controller.rocketmq_home)
-        return _serve(options)
-    except StartupExitError as error:
-        _say(error.text, to_stdout=error.to_stdout)
-        return error.exit_code
+    return run_program(_start, log)
 
 
-def _serve(options: ControllerOptions) -> int:
-    faulthandler.enable()
-    with ExitStack() as stack:
-        server = _start(options, stack)
-        try:
-            server.run()
-        except BaseException:  # the service guard: logged, then the process ends
-            log.exception("the controller failed")
-            raise
-    return EXIT_OK
-
-
-def _start(options: ControllerOptions, stack: ExitStack) -> ControllerServer:
+def _start(stack: ExitStack) -> Started:
     """All steps that may fail. Raises StartupExitError."""
+    options = load_controller_options(sys.argv[1:], os.environ)
+    check_home(options.controller.rocketmq_home)
     for message in options.messages:
-        _say(message)
+        say(message)
     set_umask(options.files)
     try:
         configure_logging(
@@ -89,25 +71,9 @@ def _start(options: ControllerOptions, stack: ExitStack) -> ControllerServer:
         stack.callback(remove_pid_file, write_pid_file(PROGRAM, os.getpid()))
     except (ConfigError, ControllerStoreError, ListenError, OSError) as error:
         raise StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False) from error
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: server.request_stop())
-    for warning in options.warnings:
-        log.warning("%s", warning)
-    _say_started(listening)
-    return server
-
-
-def _say_started(listening: socket.socket) -> None:
     address, port = listening.getsockname()
-    line = f"The Controller Server boot success. serializeType=JSON, address {address}:{port}"
-    log.info("%s", line)
-    _say(line)
-
-
-def _say(text: str, *, to_stdout: bool = True) -> None:
-    stream = sys.stdout if to_stdout else sys.stderr
-    stream.write(f"{text}\n")
-    stream.flush()
+    boot_line = f"The Controller Server boot success. serializeType=JSON, address {address}:{port}"
+    return Started(server, boot_line, options.warnings)
 
 
 if __name__ == "__main__":

@@ -7,24 +7,22 @@ Kin: NamesrvStartup.
 
 from __future__ import annotations
 
-import faulthandler
 import logging
 import os
-import signal
-import socket
 import sys
 from contextlib import ExitStack
 from typing import Final
 
 from conf.command_line import check_home
-from conf.errors import EXIT_CANNOT_START, EXIT_OK, ConfigError, StartupExitError
+from conf.errors import EXIT_CANNOT_START, ConfigError, StartupExitError
 from conf.file_permissions import set_umask
 from conf.installation import enter_program
 from conf.logging_setup import configure_logging, log_directory
 from conf.pid_file import remove_pid_file, write_pid_file
+from conf.standalone_program import Started, run_program, say
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_controller import NamesrvController
-from namesrv.namesrv_startup import NamesrvOptions, load_namesrv_options
+from namesrv.namesrv_startup import load_namesrv_options
 from remoting.listening_socket import ListenError, bind_server
 from remoting.server_tls import ServerTls
 
@@ -42,31 +40,15 @@ def run() -> int:
 
 def main() -> int:
     """Run the name server with this process's command line; returns the exit code."""
-    try:
-        options = load_namesrv_options(sys.argv[1:], os.environ)
-        check_home(options.namesrv.rocketmq_home)
-        return _serve(options)
-    except StartupExitError as error:
-        _say(error.text, to_stdout=error.to_stdout)
-        return error.exit_code
+    return run_program(_start, log)
 
 
-def _serve(options: NamesrvOptions) -> int:
-    faulthandler.enable()
-    with ExitStack() as stack:
-        controller = _start(options, stack)
-        try:
-            controller.run()
-        except BaseException:  # the service guard: logged, then the process ends
-            log.exception("the name server failed")
-            raise
-    return EXIT_OK
-
-
-def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
+def _start(stack: ExitStack) -> Started:
     """All steps that may fail. Raises StartupExitError."""
+    options = load_namesrv_options(sys.argv[1:], os.environ)
+    check_home(options.namesrv.rocketmq_home)
     for message in options.messages:
-        _say(message)
+        say(message)
     set_umask(options.files)
     try:
         configure_logging(
@@ -83,25 +65,9 @@ def _start(options: NamesrvOptions, stack: ExitStack) -> NamesrvController:
         stack.callback(remove_pid_file, write_pid_file(PID_KIND, os.getpid()))
     except (ConfigError, KVConfigError, ListenError, OSError) as error:
         raise StartupExitError(EXIT_CANNOT_START, str(error), to_stdout=False) from error
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: controller.request_stop())
-    for warning in options.warnings:
-        log.warning("%s", warning)
-    _say_started(listening)
-    return controller
-
-
-def _say_started(listening: socket.socket) -> None:
     address, port = listening.getsockname()
-    line = f"The Name Server boot success. serializeType=JSON, address {address}:{port}"
-    log.info("%s", line)
-    _say(line)
-
-
-def _say(text: str, *, to_stdout: bool = True) -> None:
-    stream = sys.stdout if to_stdout else sys.stderr
-    stream.write(f"{text}\n")
-    stream.flush()
+    boot_line = f"The Name Server boot success. serializeType=JSON, address {address}:{port}"
+    return Started(controller, boot_line, options.warnings)
 
 
 if __name__ == "__main__":
