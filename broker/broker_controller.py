@@ -58,6 +58,8 @@ from remoting.selector_loop import EVENT_READ, SelectorLoop, SleepHooks
 
 _STOP_WAIT_MS: Final = 5_000
 _BEAT_MS: Final = 200
+_LOOK_MS: Final = 10
+"""How often it is looked whether process `ha` serves."""
 _SPIN_US: Final = 30
 """With one request in flight 13,000 -> 23,000 sends a second here, at less CPU each: neither core
 goes to sleep between two requests (tests/bench/compare.py, send-1x1-128)."""
@@ -293,9 +295,14 @@ class BrokerController:
             self.loop.call_at_multiple(SCAN_PERIOD_MS, self._time_out_pulls)
 
     def _set_ready(self) -> None:
-        """The name servers have answered or failed: once the loop turns, we serve."""
+        """The name servers have answered or failed: once the loop turns, we serve. A member of a
+        group only once process `ha` serves: it judges the member's files, and may end the start."""
+        is_member = self._options.controller_mode.enable_controller_mode
 
         def serve() -> None:
+            if is_member and not self._page.beats(ProcessIndex.HA):
+                self.loop.call_later(_LOOK_MS, serve)
+                return
             self._page.beat(ProcessIndex.REMOTING)
             self._page.counters[REMOTING_READY] = 1
 

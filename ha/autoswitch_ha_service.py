@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,8 +46,8 @@ from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.service_thread import ServiceThread
 from store.control_slots import APPEND_END, MAX_PHY_OFFSET, MIN_PHY_OFFSET
-from store.errors import StoreError
 from store.log_directories import LogDirectories
+from store.log_end import sync_range
 from store.replica_log import ReplicaLog
 
 if TYPE_CHECKING:
@@ -261,23 +260,13 @@ class AutoSwitchHAService:
 
     def cut_half_record(self) -> None:
         """Zero what was never published, [max_phy_offset, append_end), durably. After `stop`, and
-        only while nobody else writes the log. Raises StoreError."""
+        only while nobody else writes the log. Raises StoreError; FlushFailedError is one."""
         start, end = self._counters[MAX_PHY_OFFSET], self._counters[APPEND_END]
         replica_log = self._replica_log()
         replica_log.open()
         replica_log.close()
-        size = self._source.file_size
         directories = LogDirectories.of(self._source.place)
-        for at in range(start - start % size, end, size) if end > start else ():
-            path = directories.path_of(at)
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-            except OSError as error:
-                raise StoreError(f"{path}: cannot be flushed: {error.strerror}") from error
+        sync_range(directories, self._source.file_size, start, end)
 
     # -- what it shows -------------------------------------------------------------------------
 

@@ -243,8 +243,10 @@ def test_a_cut_that_is_refused_is_said_once_and_nothing_more_is_done(tmp_path: P
     world.member.service._on_failure = lambda _service, error: failures.append(error)
     world.start()
     try:
-        wait_until(lambda: world.host.done[-1:] == [Fenced()])
+        # It may have been fenced before, too, while it knew no master.
+        wait_until(lambda: world.member.service.status.trouble is not None)
         assert world.member.service.status.trouble == "a fence"
+        wait_until(lambda: world.host.done[-2:] == [StopReplication(), Fenced()])
         beats, done = len(world.controllers.heartbeats), len(world.host.done)
         world.member.service.deliver(NameServersAnswered(1))
         wait_until(lambda: world.member.service._events.take() is None)

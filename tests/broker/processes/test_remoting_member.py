@@ -107,6 +107,10 @@ class Process:
                 changes_fd=ChangedSettings.create(),
             )
         )
+        # Process `ha` judges the member's files: until it serves nobody is told that this broker does.
+        wait_until(lambda: self.page.beats(ProcessIndex.REMOTING) >= 3, 30)
+        self.was_ready_alone = self.counters[REMOTING_READY] == 1
+        self.page.beat(ProcessIndex.HA)
         wait_until(lambda: self.counters[REMOTING_READY] == 1, 30)
 
     def give(self, role: MemberRole, epoch: int) -> None:
@@ -180,6 +184,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 def test_the_role_changes_while_a_client_sends(process: Process) -> None:
     """What was answered SUCCESS is in the log, in this order; nothing else is; and nothing is put
     between the moment at which another role was taken and the next lead."""
+    assert not process.was_ready_alone
     client, stored = Client(process.address), []
     codes: list[int] = []
     answered = asked = 0
