@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -29,6 +28,7 @@ from controller.request_guard import READING_CODES, RequestGuard
 from controller.role_notifier import RoleNotifier
 from remoting.address_patterns import ip_of
 from remoting.client_tls import ClientTls
+from remoting.loop_stop import LoopStop
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.remoting_server import RemotingServer, ServerLimits
@@ -93,8 +93,7 @@ class ControllerServer:
             self._loop.call_soon_threadsafe,
             self._own_address,
         )
-        self._stop_lock = threading.RLock()
-        self._stop_requested = False
+        self._stopping = LoopStop(self._loop, self._stop)
         self._server = RemotingServer(
             self._loop,
             RequestDispatcher(
@@ -146,29 +145,19 @@ class ControllerServer:
             stack.callback(self._client.shutdown)
             stack.callback(self._notifier.shutdown)
             stack.callback(self._service.shutdown)
-            stack.callback(self._close_loop)
+            stack.callback(self._stopping.close_loop)
             stack.callback(self._server.shutdown)
             self._loop.run()
         log.info("controller stopped")
 
     def request_stop(self) -> None:
         """End `run` once pending responses are sent. Any thread, signal handlers."""
-        with self._stop_lock:
-            if not self._stop_requested:
-                self._stop_requested = True
-                self._loop.call_soon_threadsafe(self._stop)
-                self._loop.wake()
+        self._stopping.request()
 
     def _stop(self) -> None:
         self._service.stop_judging()
         self._server.drain()
         self._loop.stop()
-
-    def _close_loop(self) -> None:
-        """A closed loop must not be woken; the lock is reentrant: a signal may arrive here."""
-        with self._stop_lock:
-            self._stop_requested = True
-            self._loop.close()
 
 
 class _ClosedConnections:

@@ -74,6 +74,11 @@ class ControllerOptions:
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def home(self) -> str | None:
+        """The install directory."""
+        return self.controller.rocketmq_home
+
 
 def load_controller_options(
     arguments: Sequence[str], environment: Mapping[str, str]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from namesrv.min_broker_id_notifier import MinBrokerIdNotifier
 from namesrv.namesrv_config import NamesrvConfig
 from namesrv.request_guard import RequestGuard
 from namesrv.route_info_manager import RouteInfoManager
+from remoting.loop_stop import LoopStop
 from remoting.remoting_config import RemotingServerConfig
 from remoting.remoting_server import RemotingServer, ServerLimits
 from remoting.request_code import RequestCode
@@ -90,8 +90,7 @@ class NamesrvController:
         self._loop = SelectorLoop("NamesrvLoop")
         responses = ResponseTable()
         probe = HolderProbe(responses, self._now_ms)
-        self._stop_lock = threading.RLock()
-        self._stop_requested = False
+        self._stopping = LoopStop(self._loop, self._stop)
         self._server = RemotingServer(
             self._loop,
             RequestDispatcher(
@@ -131,18 +130,14 @@ class NamesrvController:
         with ExitStack() as stack:
             stack.callback(self._listening.close)
             stack.callback(self._notifier.shutdown)
-            stack.callback(self._close_loop)
+            stack.callback(self._stopping.close_loop)
             stack.callback(self._server.shutdown)
             self._loop.run()
         log.info("name server stopped")
 
     def request_stop(self) -> None:
         """End `run` once pending responses are sent. Any thread, signal handlers."""
-        with self._stop_lock:
-            if not self._stop_requested:
-                self._stop_requested = True
-                self._loop.call_soon_threadsafe(self._stop)
-                self._loop.wake()
+        self._stopping.request()
 
     def scan_not_active_broker(self) -> None:
         """Drop brokers that have been silent for too long and close their connections."""
@@ -153,12 +148,6 @@ class NamesrvController:
     def _stop(self) -> None:
         self._server.drain()
         self._loop.stop()
-
-    def _close_loop(self) -> None:
-        """A closed loop must not be woken; the lock is reentrant: a signal may arrive here."""
-        with self._stop_lock:
-            self._stop_requested = True
-            self._loop.close()
 
     def _scan_periodically(self) -> None:
         self.scan_not_active_broker()

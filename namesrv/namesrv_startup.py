@@ -61,6 +61,11 @@ class NamesrvOptions:
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def home(self) -> str | None:
+        """The install directory."""
+        return self.namesrv.rocketmq_home
+
 
 def load_namesrv_options(
     arguments: Sequence[str], environment: Mapping[str, str]

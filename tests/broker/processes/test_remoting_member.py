@@ -107,7 +107,7 @@ class Process:
                 changes_fd=ChangedSettings.create(),
             )
         )
-        # Process `ha` judges the member's files: until it serves nobody is told that this broker does.
+        # Process `ha` judges the member's files: until it serves, this broker does not.
         wait_until(lambda: self.page.beats(ProcessIndex.REMOTING) >= 3, 30)
         self.was_ready_alone = self.counters[REMOTING_READY] == 1
         self.page.beat(ProcessIndex.HA)
