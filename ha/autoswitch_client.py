@@ -303,7 +303,7 @@ class AutoSwitchClient(ServiceThread):
             self._selector.sleep(
                 link.wait_ms(), lambda: link.has_work() or not self._orders.transfers
             )
-            if link.waits_for_file and stall is None and (stall := link.find_stall()):
+            if link.waits_for_file and stall is None and (stall := link.room.find_stall()):
                 self._last_error.note(stall)
                 log.error("replication stalled: %s", stall)
 

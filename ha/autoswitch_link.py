@@ -28,33 +28,25 @@ from ha.autoswitch_frame import (
 from ha.autoswitch_reporter import AutoSwitchReporter
 from ha.autoswitch_slave import AutoSwitchSlave
 from ha.checked_carriage import SlaveBytes
+from ha.frame_room import FrameRoom
 from ha.ha_config import HaConfig
 from ha.link_errors import LinkClosedError, bad_record
 from ha.master_connector import Connected
 from ha.master_frames import MasterFrames
+from ha.publication_step import is_step_full
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ipc.clock import Clock
-from store.control_slots import RUNNING_FLAGS, SYNC_FLUSH_WANTED
+from store.control_slots import SYNC_FLUSH_WANTED
 from store.errors import StoreError
-from store.log_end import NextFileNotReadyError
-from store.mapped_file import file_name
 from store.replica_log import ReplicaLog
-from store.running_flags import RunningFlag
 
 if TYPE_CHECKING:
     # numpy, which a master does not need, takes longer to import than the rest of its process.
     from ha.record_validator import BadRecord, RecordValidators
 
-_LEAST_STEP: Final = 512 << 10
-"""While the socket has more, less is not published (master_link.py says why)."""
-_FULL_STEP: Final = 2 << 20
-_STEP_MS: Final = 5
-"""But no longer than this after the last publication: the master waits for the reports."""
 _POLL_MS: Final = 5
-_POLL_LONG_MS: Final = 100
-_LONG_MS: Final = 1_000
 _NOT_TOLD: Final = -1
 
 
@@ -81,9 +73,8 @@ class AutoSwitchLink:
         self.start_offset: int | None = None
         """The empty log must start here before the frame that came can be stored; `log_started`
         follows, then the next `receive`."""
-        self.waits_for_file = False
-        """A frame waits until the `store` process has created the next file."""
         self._log = log
+        self.room: Final = FrameRoom(log, clock)
         self._counters = log.page.counters
         self._clock = clock
         self._frame_taken = frame_taken
@@ -111,7 +102,6 @@ class AutoSwitchLink:
         """Of the last frame."""
         self._told_confirm_offset = 0
         self._published_at_ms = clock.monotonic_ms()
-        self._no_room_since_ms = 0
         self._rate: Final = ReceiveRate(clock, log.position)
 
     def follow(self) -> None:
@@ -152,9 +142,7 @@ class AutoSwitchLink:
     def _is_step_full(self) -> bool:
         """Whether what came is worth a publication though the socket has more."""
         size = self._log.position - self._log.max_phy_offset
-        if size < _FULL_STEP and self._frames.read_at_ms - self._published_at_ms < _STEP_MS:
-            return False
-        return size >= _LEAST_STEP
+        return is_step_full(size, self._frames.read_at_ms - self._published_at_ms)
 
     def _receive(self) -> bool:
         if self.start_offset is not None or not self._take_frames():
@@ -197,22 +185,10 @@ class AutoSwitchLink:
                 RefusalReason.OFFSET_MISMATCH,
                 f"a frame for offset {frame.offset} received, our log continues at {log.position}",
             )
-        left = log.left_in_file(frame.offset)
-        if size > left:
-            raise LinkClosedError(
-                RefusalReason.BAD_FRAME,
-                f"a frame of {size} bytes for offset {frame.offset} crosses the end of our file "
-                f"after {left}: probably mappedFileSizeCommitLog is {log.file_size} here and "
-                "differs on the master; make them the same and replicate this slave from scratch",
-            )
-        try:
-            log.make_room(size)
-        except NextFileNotReadyError:
-            self.waits_for_file = True
-            self._no_room_since_ms = self._no_room_since_ms or self._clock.monotonic_ms()
+        if not self.room.take(frame.offset, size):
             return False
-        if self.waits_for_file:
-            self.waits_for_file, self._no_room_since_ms = False, 0
+        if self.room.is_awaited:
+            self.room.end_wait()
             self._frames.note_progress()
         log.write(0, frame.body)
         log.advance(size)
@@ -289,8 +265,7 @@ class AutoSwitchLink:
         report_ms = self._reporter.wait_ms(now_ms)
         limits_ms = [] if report_ms is None else [report_ms]
         if self.waits_for_file:
-            waited_ms = now_ms - self._no_room_since_ms
-            limits_ms.append(_POLL_MS if waited_ms < _LONG_MS else _POLL_LONG_MS)
+            limits_ms.append(self.room.poll_ms(now_ms))
         else:
             limits_ms.append(self._frames.silence_left_ms(now_ms))
         if self._reporter.is_waiting_for_flush:
@@ -299,17 +274,10 @@ class AutoSwitchLink:
 
     # -- status --------------------------------------------------------------------------------
 
-    def find_stall(self) -> str | None:
-        """What has kept the link from continuing for long; None when nothing has."""
-        since_ms = self._no_room_since_ms
-        if not self.waits_for_file or self._clock.monotonic_ms() < since_ms + _LONG_MS:
-            return None
-        full = bool(self._counters[RUNNING_FLAGS] & RunningFlag.DISK_FULL)
-        return (
-            f"commit log file {file_name(self._log.position)} is not allocated: "
-            + ("the disk is full; free space on the store's partition" if full else "see store.log")
-            + "; replication resumes once it exists"
-        )
+    @property
+    def waits_for_file(self) -> bool:
+        """A frame waits until the `store` process has created the next file."""
+        return self.room.is_awaited
 
     @property
     def last_read_ms(self) -> int:

@@ -9,14 +9,12 @@ Tested by tests/ha/test_autoswitch_wire.py.
 
 from __future__ import annotations
 
-import ssl
 from typing import Final
 
 from ha.autoswitch_slave import AutoSwitchSlave
 from ha.checked_carriage import SlaveBytes
 from ha.ha_config import HaAckLevel, HaConfig
-from ha.link_errors import LinkClosedError, tls_failure
-from ha.refusals import RefusalReason
+from ha.link_io import send
 from ha.transport import Transport
 from ipc.clock import Clock
 from store.control_slots import FLUSHED_OFFSET, SYNC_FLUSH_WANTED
@@ -114,12 +112,7 @@ class AutoSwitchReporter:
         return self._slave.follow(ack, now_ms)
 
     def _send(self) -> None:
-        try:
-            count = self._transport.send((self._unsent,))
-        except ssl.SSLError as error:
-            raise tls_failure(error) from error
-        except OSError as error:
-            raise LinkClosedError(RefusalReason.NETWORK, f"reporting failed: {error}") from error
+        count = send(self._transport, self._unsent)
         self._unsent = self._unsent[count:]
         if count:
             self._wrote_at_ms = self._clock.monotonic_ms()

@@ -388,7 +388,7 @@ class HAClient(ServiceThread):
                 log.warning("replication resumed")
             self._selector.watch(link.transport.fileno(), link.interest)
             self._selector.sleep(min(link.wait_ms(), renewed.wait_ms()), has_work)
-            if link.waits_for_file and stall is None and (stall := link.find_stall()):
+            if link.waits_for_file and stall is None and (stall := link.room.find_stall()):
                 self._last_error.note(stall)
                 log.error("replication stalled: %s", stall)
 

@@ -9,20 +9,22 @@ Tested by tests/ha/test_autoswitch_wire.py.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from typing import Final
 
 from ha.autoswitch_frame import MasterFrame
 from ha.autoswitch_slave import AutoSwitchSlave
 from ha.checked_carriage import MasterBytes
-from ha.link_errors import LinkClosedError, tls_failure
+from ha.link_io import receive_into, silence_left_ms
 from ha.master_connector import Connected
-from ha.refusals import RefusalReason
 from ha.transport import PlainTransport
 from ipc.clock import Clock
 
 _BUFFER_SIZE: Final = 256 << 10
+_NO_ANSWER: Final = (
+    " without an answer to the handshake; its log says why (does it lead its group? is this broker "
+    "in its haTrustedAddresses, or haSharedSecretFile set here, too?)"
+)
 
 
 class MasterFrames:
@@ -52,21 +54,8 @@ class MasterFrames:
     def receive(self) -> bool:
         """One recv, after all that is `there` was taken; whether something came. Raises
         LinkClosedError: the link has ended."""
-        try:
-            count = self._transport.recv_into(self._buffer)
-        except ssl.SSLError as error:
-            raise tls_failure(error) from error
-        except OSError as error:
-            raise LinkClosedError(RefusalReason.NETWORK, f"receiving failed: {error}") from error
-        if count == 0:
-            text = "the master closed the connection"
-            if not self._has_greeted:
-                text += (
-                    " without an answer to the handshake; its log says why (does it lead its "
-                    "group? is this broker in its haTrustedAddresses, or haSharedSecretFile set "
-                    "here, too?)"
-                )
-            raise LinkClosedError(RefusalReason.NETWORK, text)
+        at_end = "" if self._has_greeted else _NO_ANSWER
+        count = receive_into(self._transport, self._buffer, at_end)
         self.may_have_more = bool(count) and (count == _BUFFER_SIZE or not self._short_is_empty)
         if not count:
             return False
@@ -82,14 +71,7 @@ class MasterFrames:
 
     def silence_left_ms(self, now_ms: int) -> int:
         """Until silence is too long. Raises LinkClosedError: it is."""
-        left_ms = self.read_at_ms + self._silence_ms - now_ms
-        if left_ms <= 0:
-            raise LinkClosedError(
-                RefusalReason.SILENT,
-                f"nothing received for {self._silence_ms} ms (haHousekeepingInterval); "
-                "a master sends a heartbeat every haSendHeartbeatInterval",
-            )
-        return left_ms
+        return silence_left_ms(now_ms - self.read_at_ms, self._silence_ms)
 
     def _frames_of(self, data: memoryview) -> Iterator[MasterFrame]:
         for carried in self._incoming.receive(data):

@@ -14,44 +14,37 @@ Tested by tests/ha/test_ha_client.py.
 from __future__ import annotations
 
 import contextlib
-import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
 from ha.frame import CHECKED_HEADER, FRAME_HEADER, MAX_FRAME_BODY, unpack_checked_header
+from ha.frame_room import FrameRoom
 from ha.ha_config import HaConfig
-from ha.link_errors import LinkClosedError, bad_record, tls_failure, wrong_checksum
+from ha.link_errors import LinkClosedError, bad_record, wrong_checksum
+from ha.link_io import receive_into, silence_left_ms
 from ha.offset_reporter import OffsetReporter
+from ha.publication_step import is_step_full
 from ha.receive_rate import ReceiveRate
 from ha.refusals import RefusalReason
 from ha.reports import Reports
 from ha.selector_factory import EVENT_READ, EVENT_WRITE
 from ha.transport import PlainTransport, Transport
 from ipc.clock import Clock
-from store.control_slots import RUNNING_FLAGS, SYNC_FLUSH_WANTED
+from store.control_slots import SYNC_FLUSH_WANTED
 from store.errors import StoreError
-from store.log_end import NextFileNotReadyError
-from store.mapped_file import file_name
 from store.replica_log import ReplicaLog
-from store.running_flags import RunningFlag
 
 if TYPE_CHECKING:
     # numpy, which a master does not need, takes longer to import than the rest of its process.
     from ha.record_validator import BadRecord, RecordValidators
 
 _BUFFER_SIZE: Final = 256 << 10
-_LEAST_STEP: Final = 512 << 10
-"""While the socket has more, less is not published: a Java master's frames have 32 KiB, and a check
-of so few records costs as much as one of many."""
-_FULL_STEP: Final = 2 << 20
-"""So much is published at once, and dispatched: per record of 1 KiB the check costs 0.21 us, and
-0.52 in steps of 512 KiB; dispatch 0.67 and 1.2."""
-_STEP_MS: Final = 5
-"""But no longer than this after the last publication: the master waits for the reports."""
 _POLL_MS: Final = 5
-_POLL_LONG_MS: Final = 100
-_LONG_MS: Final = 1000
+_NO_BYTE: Final = (
+    " without sending a byte; its log says why (is haSharedSecretFile the same, or this broker in "
+    "its haTrustedAddresses? is haTlsEnable the same?)"
+)
 
 
 class LinkOutcome(NamedTuple):
@@ -89,9 +82,8 @@ class MasterLink:
         """Wall clock."""
         self.received = 0
         """Log bytes of whole frames; the owner may set a higher starting value."""
-        self.waits_for_file = False
-        """Frames wait until the `store` process has created the next file."""
         self._log = log
+        self.room: Final = FrameRoom(log, clock)
         self._counters = log.page.counters
         self._clock = clock
         self._reporter: Final = OffsetReporter(transport, log, config, clock, Reports(report_key))
@@ -115,7 +107,6 @@ class MasterLink:
         """Frames wait until the empty log starts here."""
         now_ms = clock.monotonic_ms()
         self._read_at_ms = self._published_at_ms = now_ms
-        self._no_room_since_ms = 0
         self._rate: Final = ReceiveRate(clock, log.position)
 
     # -- receiving -----------------------------------------------------------------------------
@@ -127,7 +118,7 @@ class MasterLink:
         before are published then.
         """
         try:
-            if self.waits_for_file or self._start_offset is not None:
+            if self.room.is_awaited or self._start_offset is not None:
                 more = self._retry_frames()
             elif self._body_left:
                 more = self._receive_body()
@@ -147,9 +138,7 @@ class MasterLink:
     def _is_step_full(self) -> bool:
         """Whether what came is worth a publication though the socket has more."""
         size = self._log.position - self._log.max_phy_offset
-        if size < _FULL_STEP and self._read_at_ms - self._published_at_ms < _STEP_MS:
-            return False
-        return size >= _LEAST_STEP
+        return is_step_full(size, self._read_at_ms - self._published_at_ms)
 
     def log_started(self) -> None:
         """The log starts at the offset of the last outcome and has room there."""
@@ -162,7 +151,7 @@ class MasterLink:
             return False
         self._buffered += count
         self._store_frames()
-        return not self.waits_for_file and (count == wanted or not self._short_is_empty)
+        return not self.room.is_awaited and (count == wanted or not self._short_is_empty)
 
     def _receive_body(self) -> bool:
         wanted = min(self._body_left, _BUFFER_SIZE)
@@ -183,31 +172,20 @@ class MasterLink:
 
     def _retry_frames(self) -> bool:
         """Frames waited for the log's start or the next file; nothing was received meanwhile."""
-        self.waits_for_file, self._start_offset = False, None
+        self.room.is_awaited, self._start_offset = False, None
         self._store_frames()
-        if not self.waits_for_file:
-            self._no_room_since_ms = 0
-            self._read_at_ms = self._clock.monotonic_ms()
-        return not self.waits_for_file
+        if self.room.is_awaited:
+            return False
+        self.room.end_wait()
+        self._read_at_ms = self._clock.monotonic_ms()
+        return True
 
     def _recv_into(self, view: memoryview) -> int:
         """How many bytes were received; 0: none now."""
-        try:
-            count = self.transport.recv_into(view)
-        except ssl.SSLError as error:
-            raise tls_failure(error) from error
-        except OSError as error:
-            raise LinkClosedError(RefusalReason.NETWORK, f"receiving failed: {error}") from error
-        if count is None:
+        has_read = self.last_read_ms != self.connected_since_ms
+        count = receive_into(self.transport, view, "" if has_read else _NO_BYTE)
+        if not count:
             return 0
-        if count == 0:
-            text = "the master closed the connection"
-            if self.last_read_ms == self.connected_since_ms:
-                text += (
-                    " without sending a byte; its log says why (is haSharedSecretFile the same, or "
-                    "this broker in its haTrustedAddresses? is haTlsEnable the same?)"
-                )
-            raise LinkClosedError(RefusalReason.NETWORK, text)
         now_ms = self._read_at_ms = self._clock.monotonic_ms()
         self.last_read_ms = self._clock.now_ms()
         self._rate.update(now_ms, self._log.position)
@@ -241,11 +219,7 @@ class MasterLink:
                     if there == size and crc != body_crc:
                         raise wrong_checksum(f"{size} bytes", offset)
                     self._body_crc, self._crc_so_far = body_crc, crc
-                try:
-                    self._make_room(offset, size)
-                except NextFileNotReadyError:
-                    self.waits_for_file = True
-                    self._no_room_since_ms = self._no_room_since_ms or self._clock.monotonic_ms()
+                if not self.room.take(offset, size):
                     break
                 log.write(0, body)
                 if there < size:
@@ -285,17 +259,6 @@ class MasterLink:
                 RefusalReason.OFFSET_MISMATCH,
                 f"a frame for offset {offset} received, our log continues at {log.position}",
             )
-
-    def _make_room(self, offset: int, size: int) -> None:
-        left = self._log.left_in_file(offset)
-        if size > left:
-            raise LinkClosedError(
-                RefusalReason.BAD_FRAME,
-                f"a frame of {size} bytes for offset {offset} crosses the end of our file after "
-                f"{left}: probably mappedFileSizeCommitLog is {self._log.file_size} here and "
-                "differs on the master; make them the same and replicate this slave from scratch",
-            )
-        self._log.make_room(size)
 
     # -- publishing ----------------------------------------------------------------------------
 
@@ -357,34 +320,19 @@ class MasterLink:
         report_ms = self._reporter.wait_ms(now_ms)
         limits_ms = [] if report_ms is None else [report_ms]
         if self.waits_for_file:
-            waited_ms = now_ms - self._no_room_since_ms
-            limits_ms.append(_POLL_MS if waited_ms < _LONG_MS else _POLL_LONG_MS)
+            limits_ms.append(self.room.poll_ms(now_ms))
         else:
-            limits_ms.append(self._read_at_ms + self._silence_ms - now_ms)
-            if limits_ms[-1] <= 0:
-                raise LinkClosedError(
-                    RefusalReason.SILENT,
-                    f"nothing received for {self._silence_ms} ms (haHousekeepingInterval); "
-                    "a master sends a heartbeat every haSendHeartbeatInterval",
-                )
+            limits_ms.append(silence_left_ms(now_ms - self._read_at_ms, self._silence_ms))
         if self._reporter.reported < 0:
             limits_ms = [_POLL_MS]
         return max(min(limits_ms), 0)
 
     # -- status -----------------------------------------------------------------
 
-    def find_stall(self) -> str | None:
-        """What has kept the link from continuing for long; None when nothing has."""
-        since_ms = self._no_room_since_ms
-        if not self.waits_for_file or self._clock.monotonic_ms() < since_ms + _LONG_MS:
-            return None
-        start = self._log.position
-        full = bool(self._counters[RUNNING_FLAGS] & RunningFlag.DISK_FULL)
-        return (
-            f"commit log file {file_name(start)} is not allocated: "
-            + ("the disk is full; free space on the store's partition" if full else "see store.log")
-            + "; replication resumes once it exists"
-        )
+    @property
+    def waits_for_file(self) -> bool:
+        """Frames wait until the `store` process has created the next file."""
+        return self.room.is_awaited
 
     @property
     def last_write_ms(self) -> int:

@@ -7,12 +7,10 @@ RocketMQ. It knows no frames.
 
 from __future__ import annotations
 
-import ssl
 from typing import Final
 
 from ha.ha_config import HaAckLevel, HaConfig
-from ha.link_errors import LinkClosedError, tls_failure
-from ha.refusals import RefusalReason
+from ha.link_io import send
 from ha.reports import Reports
 from ha.transport import Transport
 from ipc.clock import Clock
@@ -90,12 +88,7 @@ class OffsetReporter:
         self._send(self._reports.pack(offset))
 
     def _send(self, data: bytes) -> None:
-        try:
-            count = self._transport.send((data,))
-        except ssl.SSLError as error:
-            raise tls_failure(error) from error
-        except OSError as error:
-            raise LinkClosedError(RefusalReason.NETWORK, f"reporting failed: {error}") from error
+        count = send(self._transport, data)
         self._unsent = data[count:]
         if count:
             self._wrote_at_ms = self._clock.monotonic_ms()

@@ -702,7 +702,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("ha.master_link._LONG_MS", 50)
+    monkeypatch.setattr("ha.frame_room._LONG_MS", 50)
     data = random.Random(1).randbytes(2 * SIZE)
     world = SlaveWorld(tmp_path, master, files=1, ha_housekeeping_interval=200)
     world.counters[RUNNING_FLAGS] = RunningFlag.DISK_FULL

@@ -1,0 +1,48 @@
+"""Bytes of a slave's link, in and out, with every failure as a LinkClosedError.
+
+Never blocks; called by the thread that follows the master. Knows no frames.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from ha.link_errors import LinkClosedError, tls_failure
+from ha.refusals import RefusalReason
+from ha.transport import Transport
+
+
+def receive_into(transport: Transport, view: memoryview, at_end: str) -> int:
+    """How many bytes came; 0: none now. at_end: what to say of a master that has closed the
+    connection, after that it has. Raises LinkClosedError."""
+    try:
+        count = transport.recv_into(view)
+    except ssl.SSLError as error:
+        raise tls_failure(error) from error
+    except OSError as error:
+        raise LinkClosedError(RefusalReason.NETWORK, f"receiving failed: {error}") from error
+    if count == 0:
+        raise LinkClosedError(RefusalReason.NETWORK, f"the master closed the connection{at_end}")
+    return count or 0
+
+
+def send(transport: Transport, data: bytes) -> int:
+    """How many bytes of a report were taken. Raises LinkClosedError."""
+    try:
+        return transport.send((data,))
+    except ssl.SSLError as error:
+        raise tls_failure(error) from error
+    except OSError as error:
+        raise LinkClosedError(RefusalReason.NETWORK, f"reporting failed: {error}") from error
+
+
+def silence_left_ms(silent_ms: int, limit_ms: int) -> int:
+    """How much longer the master may be silent, who was for `silent_ms`. limit_ms:
+    haHousekeepingInterval. Raises LinkClosedError: not at all."""
+    if silent_ms >= limit_ms:
+        raise LinkClosedError(
+            RefusalReason.SILENT,
+            f"nothing received for {limit_ms} ms (haHousekeepingInterval); "
+            "a master sends a heartbeat every haSendHeartbeatInterval",
+        )
+    return limit_ms - silent_ms
