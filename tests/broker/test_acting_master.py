@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.processes import free_port
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

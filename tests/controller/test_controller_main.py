@@ -11,6 +11,7 @@ import pytest
 
 from tests.controller.controller_peer import DEADLINE_S, Peer
 from tests.support.own_process import Start, boot_port, started
+from tools.chaos.free_ports import free_port
 
 GROUP = {"clusterName": "C", "brokerName": "b"}
 
@@ -90,8 +91,7 @@ def test_a_damaged_file_stops_the_start(start: Start, tmp_path: Path) -> None:
 
 def test_the_port_of_its_peer_counts(start: Start) -> None:
     """As in RocketMQ, whose listenPort is not used."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     process = start(controllerDLegerPeers=f"n0-localhost:{port}", listenPort="1")
     assert boot_port(process, "Controller") == port
     with Peer(port) as peer:
