@@ -138,6 +138,8 @@ class MemberCore:
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
         self._joined = False
         """The log is the beginning of its master's: what that one confirms counts."""
+        self._told_confirm_offset = 0
+        """What it has confirmed, as it said last; what is not flushed here counts when it is."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -200,9 +202,7 @@ class MemberCore:
                 self._sync_state.gone(event.connection)
                 self._check_set(now_ms, log, doing)
             case FrameTaken() if self._joined:
-                self.confirm_offset = slave_confirm_offset(
-                    event.confirm_offset, log.counted_end, self.confirm_offset
-                )
+                self._told_confirm_offset = event.confirm_offset
             case MasterHello():
                 self._hello(event, log, doing)
             case Answered():
@@ -442,7 +442,7 @@ class MemberCore:
     # The log of a slave
 
     def _hello(self, event: MasterHello, log: LogEnds, doing: _Doing) -> None:
-        doing.role, self._joined = HangUp(), False
+        doing.role, self._joined, self._told_confirm_offset = HangUp(), False, 0
         if self.is_master or event.master_epoch != self.master_epoch:
             return
         try:
@@ -516,3 +516,7 @@ class MemberCore:
         if state is not None:
             self.confirm_offset = state.confirm_offset(log, self.confirm_offset)
             self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)
+        elif self._joined:
+            self.confirm_offset = slave_confirm_offset(
+                self._told_confirm_offset, log.counted_end, self.confirm_offset
+            )

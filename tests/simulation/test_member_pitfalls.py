@@ -21,6 +21,7 @@ from broker.failover.messages import (
     LeaderNamed,
     LogEnds,
     MasterHello,
+    Moved,
     NameServersAnswered,
     Ready,
     RegisterAtNameServers,
@@ -371,6 +372,19 @@ def test_a_master_that_is_not_followed_confirms_nothing() -> None:
     assert isinstance(lone.step(MasterHello(1, epoch_list([(1, 0)]), 50)).role, HangUp)
     lone.step(FrameTaken(50))
     assert lone.core.confirm_offset == 40
+
+
+def test_what_a_master_confirmed_counts_once_it_is_flushed_here() -> None:
+    """It says it once; the next frame may come five seconds later."""
+    lone = _slave_of(2, 0)
+    lone.log = LogEnds(0, 0)
+    assert isinstance(lone.step(MasterHello(2, epoch_list([(2, 0)]), 50)).role, Transfer)
+    lone.log = LogEnds(50, 10)
+    lone.step(FrameTaken(50))
+    assert lone.core.confirm_offset == 10
+    lone.log = LogEnds(60, 60)
+    lone.step(Moved())
+    assert lone.core.confirm_offset == 50
 
 
 def test_a_master_whose_last_list_is_damaged_does_not_lead_twice_in_one_epoch() -> None:
