@@ -192,7 +192,7 @@ class MemberCore:
             case Tick():
                 self._tick(now_ms, log, doing)
             case Moved():
-                pass
+                self._let_read(log)
             case ReplicaReported() if self._sync_state is not None:
                 self._sync_state.reported(event.connection, event.ack_offset, now_ms, log)
                 self._grow(now_ms, log, doing)
@@ -203,6 +203,7 @@ class MemberCore:
                 self._check_set(now_ms, log, doing)
             case FrameTaken() if self._joined:
                 self._told_confirm_offset = event.confirm_offset
+                self._let_read(log)
             case MasterHello():
                 self._hello(event, log, doing)
             case Answered():
@@ -355,6 +356,9 @@ class MemberCore:
             self._silent = True
         elif event.view is not None:
             self._consider(event.view, now_ms, log, doing)
+            if registering and self.stage is Stage.RUNNING:
+                # Before it joins a set, where a member that is not alive is refused.
+                self._heartbeat(log, doing)
         elif registering and event.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self.trouble = f"the controller does not know broker id {self.broker_id}"
         elif event.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
@@ -467,6 +471,13 @@ class MemberCore:
         self.confirm_offset = min(self.confirm_offset, plan.cut_to)
         doing.role, self._joined = Transfer(), True
 
+    def _let_read(self, log: LogEnds) -> None:
+        """What the master has confirmed, once it counts here."""
+        if self._joined:
+            self.confirm_offset = slave_confirm_offset(
+                self._told_confirm_offset, log.counted_end, self.confirm_offset
+            )
+
     # The set of a master
 
     def _grow(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
@@ -516,7 +527,3 @@ class MemberCore:
         if state is not None:
             self.confirm_offset = state.confirm_offset(log, self.confirm_offset)
             self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)
-        elif self._joined:
-            self.confirm_offset = slave_confirm_offset(
-                self._told_confirm_offset, log.counted_end, self.confirm_offset
-            )

@@ -194,6 +194,24 @@ class Broker(Node):
             self._close_all()
         self.world.after(ms, self._start_again, self.life)
 
+    def kill_ha(self, ms: int) -> None:
+        """Only the process that is the member dies: `remoting` goes on taking what it may take in
+        its last order, and its word on what may be read stays. Nothing of it is answered."""
+        if not self.up:
+            return
+        leads = bool(self.open_epoch)
+        self.disk.confirm_offset = self.core.confirm_offset
+        self.kill(ms)
+        for _ in range(self.world.rng.randrange(4) if leads else 0):
+            self.world.after(self.world.rng.randrange(ms), self._put_without_ha, self.life)
+
+    def _put_without_ha(self, life: int) -> None:
+        if life != self.life or self.up or self.core.puts.find_refusal(self.clock()) is not None:
+            return
+        self.judge.put_taken(self.open_epoch)
+        self._append((self.world.number(), self.next_queue_offset))
+        self.next_queue_offset += 1
+
     def _start_again(self, life: int) -> None:
         if life == self.life:
             self.start()
