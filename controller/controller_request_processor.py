@@ -127,6 +127,8 @@ class ControllerRequestProcessor:
         request, command = request_of(whole), _without_content(whole)
 
         def decide() -> None:
+            if not connection.is_open:
+                return
             if self._service.is_busy:
                 raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
             self._check_sender(connection, command.code, request)
@@ -135,7 +137,7 @@ class ControllerRequestProcessor:
                 self._note_sender(connection, request, answer)
                 self._answer(connection, command, lambda: response_of(command, request, answer))
 
-            self._service.ask(request, give)
+            self._service.ask(request, connection.connection_id, give)
 
         self._later(connection, command, decide)
 
