@@ -21,7 +21,7 @@ def load(tmp_path: Path, **settings: str) -> ControllerOptions:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"controllerStore": "etcd"}, "controllerStore = 'etcd' is not known; embedded"),
+        ({"controllerStore": "zk"}, "controllerStore = 'zk' is not known; embedded or etcd"),
         ({"controllerDLegerPeers": "n0-a:1;n1-b:1"}, "names 2 controllers"),
         ({"controllerDLegerPeers": "n1-127.0.0.1:1"}, "controllerDLegerSelfId"),
         ({"controllerDLegerPeers": "n0-127.0.0.1"}, "expected id-host:port"),
