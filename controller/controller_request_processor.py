@@ -130,6 +130,8 @@ class ControllerRequestProcessor:
         request, command = request_of(whole), _without_content(whole)
 
         def decide() -> None:
+            if not connection.is_open:
+                return
             if self._service.is_busy:
                 raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
             if self._service.is_leader:
@@ -139,7 +141,7 @@ class ControllerRequestProcessor:
                 self._note_sender(connection, request, answer)
                 self._answer(connection, command, lambda: response_of(command, request, answer))
 
-            self._service.ask(request, give)
+            self._service.ask(request, connection.connection_id, give)
 
         self._later(connection, command, decide)
 

@@ -110,11 +110,12 @@ class ControllerService:
         """Whether no more requests can be taken for now."""
         return len(self._waiting) >= MOST_WAITING
 
-    def ask(self, request: Request, give_answer: GiveAnswer) -> None:
-        """Have a request decided; its answer comes now or later, on this thread."""
+    def ask(self, request: Request, channel: int, give_answer: GiveAnswer) -> None:
+        """Have a request decided that came over this connection; its answer comes now or later, on
+        this thread. It is not carried out once its connection has ended, or too late."""
         self._next_ticket += 1
         self._waiting[self._next_ticket] = give_answer
-        self._step(Asked(self._next_ticket, request))
+        self._step(Asked(self._next_ticket, request, channel))
 
     def heard(self, heartbeat: Heartbeat) -> None:
         """904."""

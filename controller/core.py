@@ -13,11 +13,13 @@ Tested by tests/simulation/test_pitfalls.py.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from controller.election import Liveness, asked_by_controller
 from controller.events import (
+    NO_CHANNEL,
     Asked,
     ChannelClosed,
     Event,
@@ -64,6 +66,8 @@ class ControllerSettings:
     lease_ms: int | None = None
     """How long the store keeps a leadership that is not renewed; None: for ever."""
     lease_margin_ms: int = 1_000
+    asker_timeout_ms: int = 3_000
+    """How long whoever asks waits for an answer: RocketMQ's brokers 3 s."""
 
 
 class _Waiting(NamedTuple):
@@ -71,6 +75,13 @@ class _Waiting(NamedTuple):
 
     ticket: int
     request: Request
+    channel: int = NO_CHANNEL
+    until_ms: int | None = None
+    """Until when somebody waits for its answer; None: it is the controller's own."""
+
+    def is_given_up(self, now_ms: int) -> bool:
+        """Whether its asker waits no longer."""
+        return self.until_ms is not None and now_ms >= self.until_ms
 
 
 @dataclass(slots=True)
@@ -91,8 +102,19 @@ class _Lane:
     elects: bool = False
     """Whether the controller's own request is among those that wait."""
 
+    def drop(self, is_unwanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        """Take out what is not wanted any more, but for the request whose swap is under way: that
+        may be stored already."""
+        waiting = list(self.waiting)
+        undecided = waiting[0 if self.swapped is None else 1 :]
+        dropped = [one for one in undecided if is_unwanted(one)]
+        if dropped:
+            gone = {one.ticket for one in dropped}
+            self.waiting = deque(one for one in waiting if one.ticket not in gone)
+        return dropped
+
     def take_first(self) -> _Waiting:
-        """It has been decided."""
+        """It has been decided, or is not wanted any more."""
         first = self.waiting.popleft()
         if first.ticket == NO_TICKET:
             self.elects = False
@@ -100,6 +122,11 @@ class _Lane:
 
 
 _NOTHING: Final = Ready()
+_GIVEN_UP: Final = Answer(
+    ResponseCode.SYSTEM_BUSY,
+    remark="not carried out: it waited for the controllers' store longer than its sender waits for "
+    "an answer; ask again",
+)
 
 
 def _why_older(found: Stored, known: Stored) -> str:
@@ -131,6 +158,14 @@ class _Doing:
         if not (self.swaps or self.loads or self.sends):
             return _NOTHING
         return Ready(tuple(self.swaps), tuple(self.loads), tuple(self.sends))
+
+
+def _drop(lanes: Iterable[_Lane], is_unwanted: Callable[[_Waiting], bool], doing: _Doing) -> None:
+    """What waits and is not wanted any more is not carried out later, when nobody expects it: an
+    election above all. Its answer says so, if anybody still listens."""
+    for lane in lanes:
+        for one in lane.drop(is_unwanted):
+            doing.reply(one.ticket, _GIVEN_UP)
 
 
 class ControllerCore:
@@ -189,6 +224,7 @@ class ControllerCore:
             case Asked():
                 self._asked(event, now_ms, doing)
             case Tick():
+                _drop(self._lanes.values(), lambda one: one.is_given_up(now_ms), doing)
                 self._scan(now_ms, doing)
             case ChannelClosed():
                 self._closed(event, now_ms, doing)
@@ -267,7 +303,8 @@ class ControllerCore:
             return
         name = event.request.broker_name
         lane = self._lanes.get(name) or _Lane(Stored(0, None), deque())
-        lane.waiting.append(_Waiting(event.ticket, event.request))
+        until_ms = now_ms + self._settings.asker_timeout_ms
+        lane.waiting.append(_Waiting(event.ticket, event.request, event.channel, until_ms))
         self._lanes[name] = lane
         self._serve(name, lane, now_ms, doing)
         if not (lane.waiting or lane.unreadable) and lane.stored == Stored(0, None):
@@ -280,6 +317,9 @@ class ControllerCore:
             self._refuse_all(lane, doing)
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
+            if first.is_given_up(now_ms):
+                doing.reply(lane.take_first().ticket, _GIVEN_UP)
+                continue
             group = lane.stored.group
             decision = decide(
                 group,
@@ -354,6 +394,7 @@ class ControllerCore:
         return Liveness(self._live.alive(name, now_ms), is_new)
 
     def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
+        _drop(self._lanes.values(), lambda one: one.channel == event.channel != NO_CHANNEL, doing)
         if not self._settings.elect_on_channel_closed:
             return
         for gone in self._live.closed(event.channel):

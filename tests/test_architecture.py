@@ -141,7 +141,7 @@ write small files, whose settings classes declare their fields, and that know pe
 ONLY_IN = {
     "selectors2": "remoting.selector_seam",
     "pyspark": "spark",
-    "prometheus_client": "broker",
+    "prometheus_client": "remoting",
 }
 BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}
 TESTED_MODULE_LINES = 150

@@ -45,6 +45,7 @@ from ipc.command_channel import create_channel
 from ipc.control_page import ControlPage, ProcessIndex
 from ipc.metric_slots import MetricSlotsReader, create_metric_slots
 from ipc.queue_table import create_queue_table, reset_queue_table
+from remoting.metrics.metrics_server import MetricsServer
 from store.control_slots import write_refusal
 from store.disk_fault_hooks import are_installed
 from store.store_lock import StoreLock
@@ -116,7 +117,7 @@ class BrokerProcess:
         """Why the broker stopped by itself; empty after an orderly stop, and before the end."""
         self._refusal = ""
         self._dump: MetricsDump | None = None
-        self._metrics: SupervisorMetrics | None = None
+        self._metrics: MetricsServer | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -217,8 +218,8 @@ class BrokerProcess:
         """The supervisor's other threads; none exists while it forks its children."""
         collector = self._collector()
         self._dump = self._begin_dump(collector)
-        listener = self._listeners["metrics"]
-        self._metrics = SupervisorMetrics(listener, collector, self._options.broker)
+        site = SupervisorMetrics(collector, self._options.broker)
+        self._metrics = MetricsServer(self._listeners["metrics"], site)
         self._metrics.start()
 
     def _begin_dump(self, collector: BrokerCollector) -> MetricsDump | None:
