@@ -347,6 +347,12 @@ class ReplicaRegistry:
         self._totals[link.id].transferred += sent - link.transferred
         link.transferred = sent
 
+    def forget_left(self) -> None:
+        """Forget every replica that is not connected, with its counts."""
+        with self._lock:
+            self._past.clear()
+            self._forget()
+
     def _forget(self) -> None:
         """Forget replicas that left long ago, and the oldest ones beyond MAX_REMEMBERED."""
         live, now_ms = {link.id for link in self._links}, self._clock.monotonic_ms()

@@ -156,7 +156,7 @@ class BrokerCollector:
         self._replicas_needed = replicas_needed
         self._replica_view = ReplicaView(reader, page, children, clock)
         self._dump: MetricsDump | None = None
-        self._sources: Mapping[Metric, Callable[[], Rows]] = {
+        self._sources: dict[Metric, Callable[[], Rows]] = {
             table.STORE_OFFSET: self._offsets,
             table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
             table.STORE_DISK_FULL: lambda: _one(
@@ -212,6 +212,10 @@ class BrokerCollector:
                 rows = snapshot.read(metric.name) if source is None else source()
                 if rows:
                     yield metric, rows
+
+    def also_show(self, sources: Mapping[Metric, Callable[[], Rows]]) -> None:
+        """Further metrics with their sources. Call before the first scrape."""
+        self._sources |= sources
 
     def watch_dump(self, dump: MetricsDump) -> None:
         """Also show the counters of `dump`. Call before the first scrape."""

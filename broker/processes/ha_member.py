@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from pathlib import Path
 from typing import Final, NoReturn
 
 from broker.acl.access import Access
@@ -26,6 +27,8 @@ from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_registrar import MemberRegistrar
+from broker.failover.role_log import FILE_NAME as ROLES
+from broker.failover.role_log import RoleLog
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
 from broker.out.outgoing_client import outgoing_client
@@ -38,10 +41,12 @@ from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXI
 from broker.supervisor.process_end import EXIT_FAILED, service_guard
 from ha.autoswitch_ha_service import AutoSwitchHAService, MemberLinks
 from ha.control_slots import (
+    MASTER_BROKER_ID,
     MASTER_LINKED,
     REPLICA_COUNT,
     REPLICA_FLUSHED_OFFSET,
     REPLICATED_OFFSET,
+    SYNC_STATE_SET_SIZE,
 )
 from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells
@@ -62,7 +67,7 @@ from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import FlushFailedError, StoreError
 from store.log_cut import TailCut
 from store.log_end import sync_range
-from store.message_store_config import FlushDiskType
+from store.message_store_config import BrokerRole, FlushDiskType
 from store.resync_request import (
     ResyncAction,
     ResyncRequest,
@@ -127,6 +132,7 @@ class MemberProcess:
             self._service.update_master_address,
             on_failure=self._guard,
         )
+        self._role_log = RoleLog(Path(options.store.root, ROLES), self._counters, clock)
         self._host = self._build_host()
         self._client = _client(options, clock)
         self._executor = ScheduledExecutor(clock, threads=1, name="MemberScheduled")
@@ -191,6 +197,7 @@ class MemberProcess:
                 ).cut,
                 register=self._registrar.register,
             ),
+            self._role_log,
         )
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
@@ -204,8 +211,8 @@ class MemberProcess:
         """Nobody writes the log before this process says so; what a predecessor has shown is its
         word no more."""
         self._host.begin()
-        slots = (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, MASTER_LINKED)
-        for slot in slots:
+        replicas = (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, MASTER_LINKED)
+        for slot in (*replicas, MASTER_BROKER_ID, SYNC_STATE_SET_SIZE):
             self._counters[slot] = 0
 
     def build(self) -> None:
@@ -238,7 +245,12 @@ class MemberProcess:
         if end > 0 and not self._member.service.status.epochs.entries:
             raise ValueError(_NO_EPOCHS.format(path=mode.epoch_file(root), size=end))
         self._events.deliver_to(self._member.service)
-        mark = LinkMark(counters, lambda: self._service.link is not None, on_failure=self._guard)
+        mark = LinkMark(
+            counters,
+            lambda: self._service.link is not None,
+            self._clock,
+            on_failure=self._guard,
+        )
         self._watching = [mark, self._registrar, self._build_metrics()]
 
     def _build_metrics(self) -> HaMetrics:
@@ -248,7 +260,7 @@ class MemberProcess:
             self._service.new_observer().observe,
             None,
             broker_name=options.broker.broker_name,
-            role=options.store.broker_role.value,
+            role=BrokerRole.SYNC_MASTER.value,  # Only a leader has replicas.
             marks=DumpMarks(child.metrics, options.supervisor.metrics_dump_interval_seconds * 1000),
             on_failure=self._guard,
         )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import kept_sends
+from broker.metrics.member_facts import MemberFacts
 from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
@@ -216,12 +217,23 @@ class BrokerProcess:
     def _begin_metrics(self) -> None:
         """The supervisor's other threads; none exists while it forks its children."""
         collector = self._collector()
-        self._dump = self._begin_dump(collector)
+        member = self._member_facts()
+        if member is not None:
+            collector.also_show(member.sources())
+        self._dump = self._begin_dump(collector, member)
         listener = self._listeners["metrics"]
         self._metrics = SupervisorMetrics(listener, collector, self._options.broker)
         self._metrics.start()
 
-    def _begin_dump(self, collector: BrokerCollector) -> MetricsDump | None:
+    def _member_facts(self) -> MemberFacts | None:
+        options = self._options
+        if not options.controller_mode.enable_controller_mode:
+            return None
+        return MemberFacts(options, self._page.counters, self._clock)
+
+    def _begin_dump(
+        self, collector: BrokerCollector, member: MemberFacts | None
+    ) -> MetricsDump | None:
         settings = dump_settings(self._options)
         if settings is None:
             return None
@@ -232,10 +244,12 @@ class BrokerProcess:
             self._page,
             self._supervisor.children,
             self._clock,
+            member,
         )
         # A clock that is off for a test is held by nobody.
         error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        dump = MetricsDump(settings, snapshot.take, self._clock, error, self._ended)
+        find_id = (lambda: 0) if member is None else (lambda: member.broker_id)
+        dump = MetricsDump(settings, snapshot.take, self._clock, error, self._ended, find_id)
         kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
