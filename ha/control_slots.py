@@ -24,11 +24,11 @@ Process `ha` is their only writer, but for slot 173. Any process reads.
     173   written by `remoting`: order_taken: the member_order that it has carried out. Before that
           of another role than LEAD is there, the log may have another writer than `ha`
     174   member_id: the id that the controller gave; 0: none yet
-    175   sync_state_set_size: on a leader, how many may be in the SyncStateSet, itself included; else 0
+    175   sync_state_set_size: how many may be in a leader's SyncStateSet, itself included; else 0
     176   master_broker_id: who leads as far as this broker knows; 0: nobody
     177   role_since_ms: monotonic ms at which the role of slot 169 was taken
     178   role_records: how many roles were ever taken (broker/failover/role_log.py), over restarts
-    179   two_masters_seen: how often another master was seen in the epoch in which this broker leads
+    179   two_masters_seen: how often another master was named in the epoch in which this one leads
     180   master_seen_ms: monotonic ms at which this broker last led, or was linked with its master
     181   without_master_ms: how long it did neither, ms since this broker was started
 """

@@ -380,7 +380,8 @@ class MemberCore:
         if view.master_epoch <= self.master_epoch:
             if view.master_epoch == self.master_epoch and self._sync_state is not None:
                 self.trouble = self._sync_state.told(view)
-                self.two_masters_seen += self._is_another_master(view)
+                own = self.broker_id, self._settings.broker_address
+                self.two_masters_seen += view.master_broker_id != own[0] or is_twin(view, *own)
             return
         if view.master_epoch < self.epochs.last_epoch:
             self.trouble = (
@@ -390,7 +391,14 @@ class MemberCore:
             return
         if self._list_is_old:
             self._list_is_old, self._led_up_to = False, view.master_epoch
-        taken = self._now_taken(view, cause, log)
+        taken = Taken(
+            cause if self.master_epoch else Cause.START,
+            self.master_epoch,
+            self.master_broker_id,
+            view.sync_state_set,
+            min(self.confirm_offset, log.end),
+            log.end,
+        )
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
         elif is_twin(view, self.broker_id, self._settings.broker_address):
@@ -408,21 +416,6 @@ class MemberCore:
             self._ask(designate, now_ms, doing, designate=True)
         if self.master_epoch == view.master_epoch:
             self.taken = taken
-
-    def _now_taken(self, view: GroupView, cause: Cause, log: LogEnds) -> Taken:
-        """What there is before a role is taken."""
-        return Taken(
-            cause if self.master_epoch else Cause.START,
-            self.master_epoch,
-            self.master_broker_id,
-            view.sync_state_set,
-            min(self.confirm_offset, log.end),
-            log.end,
-        )
-
-    def _is_another_master(self, view: GroupView) -> bool:
-        is_own = view.master_broker_id == self.broker_id
-        return not is_own or is_twin(view, self.broker_id, self._settings.broker_address)
 
     def _take(self, view: GroupView, stage: Stage, doing: _Doing) -> None:
         self.stage = stage

@@ -143,10 +143,10 @@ class BrokerCollector:
         *,
         replicas_needed: int = 0,
         dump_interval_s: float,
-        timers: TimerFacts | None = None,
+        further: Mapping[Metric, Callable[[], Rows]] | None = None,
     ) -> None:
         """replicas_needed: number of in-sync replicas required for readiness. dump_interval_s:
-        interval of the metrics dump, if one is attached. timers: None where there are none."""
+        interval of the metrics dump, if one is attached. further: metrics with a source."""
         self._page = page
         self._counters = page.counters
         self._children = children
@@ -156,7 +156,7 @@ class BrokerCollector:
         self._replicas_needed = replicas_needed
         self._replica_view = ReplicaView(reader, page, children, clock)
         self._dump: MetricsDump | None = None
-        self._sources: dict[Metric, Callable[[], Rows]] = {
+        self._sources: Mapping[Metric, Callable[[], Rows]] = {
             table.STORE_OFFSET: self._offsets,
             table.STORE_WRITABLE: lambda: _one(0 if self._counters[RUNNING_FLAGS] else 1),
             table.STORE_DISK_FULL: lambda: _one(
@@ -200,7 +200,7 @@ class BrokerCollector:
             table.DUMP_INTERVAL: lambda: self._of_dump(lambda _: dump_interval_s),
             table.PROCESS_START: lambda: _one(self._started_ms / 1000),
             table.READY: lambda: _one(0 if self.ready_reason() else 1),
-            **({} if timers is None else _timer_sources(timers)),
+            **(further or {}),
         }
 
     def collect(self) -> Iterator[tuple[Metric, Rows]]:
@@ -212,10 +212,6 @@ class BrokerCollector:
                 rows = snapshot.read(metric.name) if source is None else source()
                 if rows:
                     yield metric, rows
-
-    def also_show(self, sources: Mapping[Metric, Callable[[], Rows]]) -> None:
-        """Further metrics with their sources. Call before the first scrape."""
-        self._sources |= sources
 
     def watch_dump(self, dump: MetricsDump) -> None:
         """Also show the counters of `dump`. Call before the first scrape."""
@@ -317,7 +313,8 @@ class BrokerCollector:
         return [((c.spec.name,), [float(c.restarts)]) for c in self._children()]
 
 
-def _timer_sources(timers: TimerFacts) -> Mapping[Metric, Callable[[], Rows]]:
+def timer_sources(timers: TimerFacts) -> dict[Metric, Callable[[], Rows]]:
+    """The metrics of timer messages."""
     return {
         table.TIMER_DEQUEUE_LAG: timers.waiting,
         table.TIMER_DEQUEUE_LATENCY: timers.behind_ms,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from broker.failover.role_log import TakenRole
 from broker.metrics import metrics_table as table
 from broker.metrics.dump_marks import (
     EXPOSURE_LE,
@@ -33,6 +32,7 @@ from broker.supervisor.child_state import ChildState
 from conf.installation import software_version
 from ha.control_slots import REPLICATED_OFFSET
 from ha.slave_progress import ReplicaState
+from ha.taken_role import TakenRole
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
@@ -158,6 +158,10 @@ class ReplicationSnapshot:
         self._messages_in = _RisingTotal()
         self._bytes_in = _RisingTotal()
 
+    def find_id(self) -> int:
+        """In controller mode the id that the controller gave; 0: none yet."""
+        return 0 if self._member is None else self._member.broker_id
+
     def take(self, written_ms: int) -> Json:
         """Take a snapshot; keys in the order of docs/metrics_dump.md. `written_ms`: monotonic time
         of the last line that was written: the marks reach back to it at least."""
@@ -202,8 +206,8 @@ class ReplicationSnapshot:
 
     def _own_id(self) -> Json:
         """In controller mode the id that the controller gave, whatever the role."""
-        member = self._member
-        return {"broker_id": member.broker_id} if member is not None and member.broker_id else {}
+        found = self.find_id()
+        return {"broker_id": found} if found else {}
 
     def _of_group(self) -> Json:
         """In controller mode only."""

@@ -15,7 +15,7 @@ import functools
 import logging
 import os
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from broker.acl.access import Access
 from broker.auth.auth import Auth
@@ -27,10 +27,10 @@ from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_registrar import MemberRegistrar
-from broker.failover.role_log import FILE_NAME as ROLES
 from broker.failover.role_log import RoleLog
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
+from broker.metrics.member_facts import MemberFacts
 from broker.out.outgoing_client import outgoing_client
 from broker.processes.child import Child, run_child
 from broker.processes.ha import BrokerProcesses, own_identity
@@ -51,6 +51,7 @@ from ha.control_slots import (
 from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells
 from ha.shared_secret import SharedSecretError
+from ha.taken_role import FILE_NAME as ROLES
 from ha.transport import HaTlsError
 from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock, process_clock
@@ -288,10 +289,16 @@ class MemberProcess:
     def serve(self) -> None:
         """The commands of process `remoting`, until stopped."""
         child, service, member = self._child, self._service, self._member
+        facts = MemberFacts(self._options, self._counters, self._clock)
+
+        def status() -> dict[str, Any]:
+            of_group = facts.status(member.service.status.sync_state_set)
+            return service.status() | {"groupInfo": of_group}
+
         handlers = member_handlers(
             self._host,
             member.service,
-            service.status,
+            status,
             lambda: self._counters[MAX_PHY_OFFSET],
             service.update_master_address,
             cluster_name=self._options.broker.broker_cluster_name,

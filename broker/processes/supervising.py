@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import kept_sends
-from broker.metrics.member_facts import MemberFacts
-from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
+from broker.metrics.member_facts import MemberFacts, find_member_facts
+from broker.metrics.metrics_collector import BrokerCollector, StorageFacts, timer_sources
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
@@ -216,20 +216,12 @@ class BrokerProcess:
 
     def _begin_metrics(self) -> None:
         """The supervisor's other threads; none exists while it forks its children."""
-        collector = self._collector()
-        member = self._member_facts()
-        if member is not None:
-            collector.also_show(member.sources())
+        member = find_member_facts(self._options, self._page.counters, self._clock)
+        collector = self._collector(member)
         self._dump = self._begin_dump(collector, member)
         listener = self._listeners["metrics"]
         self._metrics = SupervisorMetrics(listener, collector, self._options.broker)
         self._metrics.start()
-
-    def _member_facts(self) -> MemberFacts | None:
-        options = self._options
-        if not options.controller_mode.enable_controller_mode:
-            return None
-        return MemberFacts(options, self._page.counters, self._clock)
 
     def _begin_dump(
         self, collector: BrokerCollector, member: MemberFacts | None
@@ -237,19 +229,14 @@ class BrokerProcess:
         settings = dump_settings(self._options)
         if settings is None:
             return None
+        changed, children = ChangedSettings(self._changes_fd), self._supervisor.children
         snapshot = ReplicationSnapshot(
-            self._options,
-            ChangedSettings(self._changes_fd),
-            collector,
-            self._page,
-            self._supervisor.children,
-            self._clock,
-            member,
+            self._options, changed, collector, self._page, children, self._clock, member
         )
         # A clock that is off for a test is held by nobody.
         error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        find_id = (lambda: 0) if member is None else (lambda: member.broker_id)
-        dump = MetricsDump(settings, snapshot.take, self._clock, error, self._ended, find_id)
+        looks = snapshot.take, self._clock, error, self._ended, snapshot.find_id
+        dump = MetricsDump(settings, *looks)
         kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
@@ -261,7 +248,7 @@ class BrokerProcess:
         if self._dump is not None:
             self._dump.shutdown(in_order=in_order)
 
-    def _collector(self) -> BrokerCollector:
+    def _collector(self, member: MemberFacts | None) -> BrokerCollector:
         options = self._options
         return BrokerCollector(
             MetricSlotsReader(self._metrics_fd),
@@ -271,7 +258,7 @@ class BrokerProcess:
             self._clock,
             replicas_needed=replicas_needed(options),
             dump_interval_s=options.supervisor.metrics_dump_interval_seconds,
-            timers=self._timer_facts(),
+            further=timer_sources(self._timer_facts()) | (member.sources() if member else {}),
         )
 
     def _timer_facts(self) -> TimerFacts:
