@@ -13,8 +13,7 @@ copies. If the registered slaves are known, at most as many unnamed connections 
 slaves are registered there (at least one). If not, an unnamed connection does not count beside an
 announced one of its ip: it may be the same slave, reconnected before its old link broke.
 
-Totals (ReplicaTotals) are kept by id. A connection that gets a name takes over those of its ip.
-"""
+Totals are kept by id. A connection that gets a name takes over those of its ip."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class MemberFacts:
             table.HA_SET_MINIMUM: lambda: self._of_leader(self._minimum),
             table.HA_CONFIRM_OFFSET: lambda: _one(self.confirm_offset()),
             table.HA_LEASE: self._lease,
-            table.HA_WITHOUT_MASTER: lambda: _one(self.without_master_ms() / 1000),
+            table.HA_MASTER_ABSENT: lambda: _one(self.without_master_ms() / 1000),
             table.HA_WITHOUT_MASTER_TOTAL: lambda: _one(counters[WITHOUT_MASTER_MS] / 1000),
             table.HA_TWO_MASTERS: lambda: _one(counters[TWO_MASTERS_SEEN]),
             table.HA_ROLES_TAKEN: lambda: _one(counters[ROLE_RECORDS]),

@@ -289,7 +289,7 @@ HA_CONFIRM_OFFSET: Final = _gauge("rocketmq_ha_confirm_offset_bytes",
 HA_LEASE: Final = _gauge("rocketmq_ha_lease_seconds",
     "leader with selfFenceEnable: time left in which it takes messages without an answer of its "
     "controller")
-HA_WITHOUT_MASTER: Final = _gauge("rocketmq_ha_without_master_seconds",
+HA_MASTER_ABSENT: Final = _gauge("rocketmq_ha_master_absent_seconds",
     "member: time since it last led, or was linked with its master; 0 while it has one")
 HA_WITHOUT_MASTER_TOTAL: Final = _counter("rocketmq_ha_without_master_seconds_total",
     "member: time in which it neither led nor was linked with a master, since it was started")

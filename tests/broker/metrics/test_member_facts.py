@@ -93,7 +93,7 @@ def test_what_a_leader_shows(world: World) -> None:
         "rocketmq_ha_sync_state_set_minimum": 2,
         "rocketmq_ha_confirm_offset_bytes": 693,
         "rocketmq_ha_lease_seconds": 2.5,
-        "rocketmq_ha_without_master_seconds": 0,
+        "rocketmq_ha_master_absent_seconds": 0,
         "rocketmq_ha_without_master_seconds_total": 1.2,
         "rocketmq_ha_two_masters_total": 1,
         "rocketmq_ha_roles_taken_total": 1,
