@@ -45,6 +45,8 @@ _MEMBER: Final = {
     "minInSyncReplicas": 2,
     "controllerHeartBeatTimeoutMills": _HEARTBEAT_TIMEOUT_MS,
     "checkSyncStateSetPeriod": 500,
+    # A slave that stands still leaves the set within a fault's length.
+    "haMaxTimeSlaveNotCatchup": 2_000,
     "syncBrokerMetadataPeriod": 1_000,
     "slaveSyncInterval": 1_000,
 }

@@ -103,9 +103,11 @@ class NetworkRelay:
             self._cut = {(sender, receiver) for sender, receiver in command["cut"]}
             self._refuses = command["refuses"]
             for way in list(self._ways.values()):
+                if way.source not in self._ways:
+                    continue  # Closed with its other direction.
                 if self._refuses and way.link in self._cut:
                     self._close(way, resets=True)
-                elif way.source in self._ways:
+                else:
                     self._watch(way)
 
     # -- connections ---------------------------------------------------------------------------
