@@ -38,6 +38,7 @@ from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.damage_repair import DamageRepair
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
+from ha.control_slots import ISOLATED
 from ha.inspection import Inspection, Verdict
 from ha.replica_memory import FILE_NAME as REPLICAS_NAME
 from ha.replica_memory import read_replica_ips
@@ -326,7 +327,9 @@ class Replication:
         """Why no other broker may copy the offsets of this one; None: it may. Those of a former
         master whose log was not compared yet may be ahead of what is common. Any thread."""
         if not self._is_slave:
-            return None
+            if not self._page.counters[ISOLATED]:
+                return None
+            return "it is isolated, and does not know yet what its slaves did in its place"
         if self._cut_log.objection is not None:
             return self._cut_log.objection
         if not self._journal.was_compared:
