@@ -83,14 +83,13 @@ _OTHER_STORES = _keys(
     readAheadCacheSizeThresholdRate readAheadMessageCountThreshold readAheadMessageSizeThreshold
     realTimePersistRocksDBConfig recordGetMessageResult replicasPerDiskPartition
     rocksdbCQDoubleWriteEnable rocksdbCompressionType rocksdbFlushWalFrequency
-    rocksdbWalFileRollingThreshold skipPreOnline statRocksDBCQIntervalSec storeType
+    rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec storeType
     tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
     tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable
     tieredStoreDeleteFileEnable tieredStoreDeleteFileInterval tieredStoreFilePath
     tieredStoreFileReservedTime tieredStoreGroupCommit tieredStoreGroupCommitCount
     tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum
     tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
-    totalReplicas
     """
 )
 
