@@ -167,7 +167,8 @@ class ConsumeQueue(StoredQueue):
         """The next queue offset is `following` at least: those before are used up. True if the
         queue moved. Raises DiskFullError, StoreError."""
         gap = following * CQ_UNIT_SIZE - self.bounds.end
-        if not 0 < gap <= LARGEST_GAP_FILES * self.files.file_size:
+        is_filled = not self.bounds.is_empty
+        if gap <= 0 or (is_filled and gap > LARGEST_GAP_FILES * self.files.file_size):
             return False
         self._skip_to(following * CQ_UNIT_SIZE)
         return True
