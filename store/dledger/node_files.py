@@ -7,7 +7,6 @@ order they have to come (node_log.py).
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +48,7 @@ class NodeFiles(Closing):
 
     __slots__ = (
         "_index_files",
+        "_index_map",
         "_map",
         "checkpoint",
         "data_files",
@@ -67,10 +67,16 @@ class NodeFiles(Closing):
         self._index_files: Final = list_store_files(self.directory / "index")
         self.checkpoint: Final = _read_checkpoint(self.directory / "checkpoint")
         self._map: MappedFile | None = None
+        self._index_map: MappedFile | None = None
         if not self.data_files:
             raise StoreError(
                 f"{self.directory / 'data'}: no data files; a store without entries is opened "
                 "as it is: start the broker with enableDLegerCommitLog=false"
+            )
+        if not self._index_files:
+            raise StoreError(
+                f"{self.directory / 'index'}: no files: nobody can tell the end of the "
+                "entries from damage; start the group of Java's brokers once, which builds them"
             )
         if self.old_files and self.old_end != self.data_files[0].start_offset:
             raise StoreError(
@@ -80,9 +86,18 @@ class NodeFiles(Closing):
 
     def close(self) -> None:
         """Unmap."""
+        self._close_data()
+        self._close_index()
+
+    def _close_data(self) -> None:
         if self._map is not None:
             self._map.close()
             self._map = None
+
+    def _close_index(self) -> None:
+        if self._index_map is not None:
+            self._index_map.close()
+            self._index_map = None
 
     @property
     def file_size(self) -> int:
@@ -128,7 +143,7 @@ class NodeFiles(Closing):
         if file is None:
             return None
         if self._map is None or self._map.path != file.path:
-            self.close()
+            self._close_data()
             self._map = MappedFile.open(file.path, file.start_offset)
         return self._map.view(), file.start_offset
 
@@ -156,13 +171,17 @@ class NodeFiles(Closing):
 
     def unit_of(self, index: int) -> EntryHead | None:
         """What the index says of an entry; None: nothing."""
-        for file in self._index_files:
-            position = index * UNIT_SIZE - file.start_offset
-            if 0 <= position < file.size:
-                with file.path.open("rb") as opened:
-                    found = find_unit(os.pread(opened.fileno(), UNIT_SIZE, position))
-                return found if found is not None and found.index == index else None
-        return None
+        at = index * UNIT_SIZE
+        file = next((f for f in self._index_files if 0 <= at - f.start_offset < f.size), None)
+        if index < 0 or file is None:
+            return None
+        if self._index_map is None or self._index_map.path != file.path:
+            self._close_index()
+            self._index_map = MappedFile.open(file.path, file.start_offset)
+        at -= file.start_offset
+        with self._index_map.view() as view:
+            found = find_unit(bytes(view[at : at + UNIT_SIZE]))
+        return found if found is not None and found.index == index else None
 
     def heads_from(self, pos: int) -> Iterator[EntryHead]:
         """The entries that know their own places, wherever they lie from `pos` on. Linear in the

@@ -101,7 +101,9 @@ def read_entries(files: NodeFiles, at: int, last: EntryHead | None) -> Iterator[
         if isinstance(found, Blank):
             at += files.file_size - at % files.file_size
             continue
-        problem = found.reason if isinstance(found, HeadProblem) else _out_of_order(found, last)
+        problem = (
+            found.reason if isinstance(found, HeadProblem) else _out_of_order(files, found, last)
+        )
         if isinstance(found, EntryHead) and not problem:
             record = files.record_of(found)
             check = check_entry(found, record)
@@ -129,9 +131,20 @@ def read_entries(files: NodeFiles, at: int, last: EntryHead | None) -> Iterator[
         return
 
 
-def _out_of_order(head: EntryHead, last: EntryHead | None) -> str:
-    """Why this is not the entry after `last`; empty if it is."""
+def _out_of_order(files: NodeFiles, head: EntryHead, last: EntryHead | None) -> str:
+    """Why this is not the entry after `last`, or the first one; empty if it is.
+
+    An index or a term that is too high by damage would make all that follows look like the rest of
+    an older log: the index, which has both, too, has to say the same. A unit that was never written
+    is no objection: the machine may have stopped before.
+    """
+    known = files.unit_of(head.index)
+    if known is not None and known != head:
+        return "the index says otherwise"
     if last is None:
+        behind = files.head_at(head.pos + head.size)
+        if known is None and isinstance(behind, EntryHead) and behind.index != head.index + 1:
+            return f"index {head.index} before {behind.index}"
         return ""
     if head.index != last.index + 1:
         return f"index {head.index} after {last.index}"

@@ -105,7 +105,7 @@ class Survey:
     def _make_room(self, piece: Stored, name: tuple[str, int], offset: int) -> None:
         needed = (offset + 1) * MIN_RECORD_SIZE
         if 0 <= needed <= piece.phy_offset + len(piece.record):
-            self.room = max(self.room, needed)
+            self.room = max(self.room, needed - self.size)
         else:
             place = self._files.place(piece.phy_offset)
             self.jumps.add(f"{place}: {name[0]} {name[1]}: {offset} is its first: too far ahead")
