@@ -7,10 +7,13 @@ goes back in time (tests/interop/etcd_world.py). The short run is in CI; the lon
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import time
+import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,12 @@ from controller.etcd_login import make_context, read_login
 from controller.etcd_store import EtcdStore
 from controller.events import Outcome, Stored, Swap
 from remoting.request_code import RequestCode
+from tests.controller.controller_peer import Peer, running
 from tests.controller.etcd_capture import ONE, PREFIX, TWO, group, make_accounts, play
 from tests.interop import harness
 from tests.interop.controller_faults import MEMBER, SAFE, Load, run
 from tests.interop.etcd_world import Controllers, EtcdFaults, EtcdWorld, ask
-from tests.interop.processes import wait_until
+from tests.interop.processes import free_port, wait_until
 from tests.support.etcd import Etcd, b64, post
 from tests.support.our_broker import drain
 from tests.support.tls_files import Authority
@@ -142,6 +146,68 @@ def _answers(one: EtcdStore) -> bool:
         return one.load("b") == Stored(0, None)
     except EtcdError:
         return False
+
+
+def test_two_controllers_as_brokers_see_them(etcd: Etcd, tmp_path: Path) -> None:
+    """Who leads, what the other one answers, and a group whose value nobody can read."""
+    ports = [free_port(), free_port()]
+    peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
+    prefix = "/two/group1/set/"
+    etcd.call("kv/put", {"key": b64(f"{prefix}bad"), "value": b64("{}")})
+    config = EtcdConfig(etcd_endpoints=etcd.text, etcd_key_prefix="/two")
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                running(
+                    tmp_path / str(number),
+                    port=ports[number],
+                    etcd=config,
+                    controller_store="etcd",
+                    controller_d_leger_self_id=f"n{number}",
+                    controller_d_leger_peers=peers,
+                )
+            )
+            and stack.enter_context(Peer(ports[number]))
+            for number in range(2)
+        )
+
+        def say(peer: Peer) -> Any:
+            return peer.call(1005, {}).ext_fields
+
+        both = {"controllerLeaderId", "controllerLeaderAddress"}
+        wait_until(lambda: both <= say(one).keys() and both <= say(two).keys(), "a leader", 20)
+        fields = say(one), say(two)
+        place = 0 if fields[0]["isLeader"] == "true" else 1
+        for number in range(2):
+            assert fields[number] == {
+                "group": "group1",
+                "controllerLeaderId": f"n{place}",
+                "controllerLeaderAddress": f"127.0.0.1:{ports[place]}",
+                "isLeader": "true" if number == place else "false",
+                "peers": peers.replace("-", ":") + ";",
+            }
+        leader, follower = (one, two) if place == 0 else (two, one)
+        good = {"clusterName": "C", "brokerName": "good"}
+        apply = {**good, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:1;1"}
+        assert leader.call(1013, apply).code == 0
+        value = etcd.call("kv/range", {"key": b64(f"{prefix}good")})["kvs"][0]["value"]
+        bad = leader.call(1012, {**good, "brokerName": "bad"})
+        assert bad.code == 1
+        assert "key b'/two/group1/set/bad' is none that a controller writes" in bad.remark
+        assert leader.call(1012, good).ext_fields["nextBrokerId"] == "2"
+
+        beat = {**good, "brokerId": 1, "brokerAddr": "127.0.0.1:1"}
+        register = {**good, "brokerId": 1, "brokerAddress": "127.0.0.1:1", "invokeTime": 1}
+        wait_until(lambda: follower.call(904, beat).code == 0, "taken")
+        for code, asked in ((1012, good), (1013, apply), (1003, register)):
+            assert follower.call(code, asked).code == 2007
+        code = follower.call(1006, {}, b'["good"]').code
+        assert code == 2007
+        mended = base64.b64decode(value).partition(b"\n")[0].replace(b'"good"', b'"bad"')
+        text = mended + b"\ncrc32 %08X\n" % zlib.crc32(mended)
+        etcd.call("kv/put", {"key": b64(f"{prefix}bad"), "value": b64(text)})
+        asked_for = {**good, "brokerName": "bad"}
+        wait_until(lambda: leader.call(1012, asked_for).code == 0, "served again", 20)
 
 
 def test_every_role_is_lost_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
