@@ -125,10 +125,11 @@ WITHOUT_SPARK = {"config", "dumps", "evidence", "figures", "page", "prometheus_i
 """Packages of spark/ that must not import PySpark."""
 ALSO_MAY_IMPORT = {
     "broker.processes.namesrv": {"namesrv"},
+    "namesrv.controller_in_namesrv": {"controller"},
     "remoting.tls_socket": {"ipc"},
 }
-"""The composition root that runs the name server inside the broker; and the TLS state, which the HA
-port has, too."""
+"""The composition roots that run the name server inside the broker, and the controller inside the
+name server; and the TLS state, which the HA port has, too."""
 CHOOSES_AT_IMPORT = {"broker": {"os", "conf.compiled_modules"}}
 """The one package that does something when it is imported: see its docstring."""
 OPEN_MODULES = {
