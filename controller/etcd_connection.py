@@ -118,6 +118,8 @@ def _read(response: http.client.HTTPResponse) -> bytes:
         size += len(part)
         if size > MOST_ANSWER_BYTES:
             raise TooLargeError(f"more than {MOST_ANSWER_BYTES} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
     return b"".join(parts)
 
 

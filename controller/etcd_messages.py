@@ -131,7 +131,7 @@ class _Error(msgspec.Struct, frozen=True):
 
 
 class _StreamError(msgspec.Struct, frozen=True):
-    grpc_code: int = 0
+    grpc_code: int
     message: str = ""
 
 

@@ -75,6 +75,7 @@ class Leadership:
         self._on_loop = on_loop
         self._pool = ThreadPoolExecutor(1, "ControllerLeaderThread")
         self._is_asking = False
+        self._is_ended = False
         self._held: _Held | None = None
         self._renewed_ms = 0
         self._leader: Leader | None = None
@@ -113,11 +114,14 @@ class Leadership:
             self._ask(functools.partial(self._renew, self._held))
 
     def shutdown(self) -> None:
-        """Give the leadership back, so that another controller need not wait for its end."""
+        """Give the leadership back, so that another controller need not wait for its end.
+        Idempotent."""
+        if self._is_ended:
+            return
+        self._is_ended = self._is_asking = True
         if self._held is not None:
             self._held = None
             self._led.take(LeadershipLost())
-        self._is_asking = True
         self._pool.submit(self._give_back)
         self._pool.shutdown()
         self._store.close()
@@ -127,7 +131,7 @@ class Leadership:
         self._pool.submit(self._round, work)
 
     def _asked(self, trouble: str) -> None:
-        self._is_asking = False
+        self._is_asking = self._is_ended
         if trouble and trouble != self._trouble:
             log.error("leadership: %s", trouble)
         elif self._trouble and not trouble:
