@@ -51,9 +51,6 @@ REFUSED: Final[Mapping[str, Refusal]] = {
         "(docs/failover.md), and `python -m store.dledger_import SOURCE TARGET` makes a store of "
         "one of DLedger (docs/upgrading.md)",
     ),
-    "enableControllerInNamesrv": _only(
-        "false", "a name server has no controller here: run bin/mqcontroller beside it"
-    ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -217,7 +214,7 @@ _NAMESRV = _keys(
     controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
     controllerType defaultThreadPoolNums defaultThreadPoolQueueCapacity
     deleteTopicWithBrokerRegistration electMasterMaxRetryCount enableAllTopicList
-    enableControllerInNamesrv enableElectUncleanMaster enableShutdownGracefully enableTopicList
+    enableElectUncleanMaster enableShutdownGracefully enableTopicList
     jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
