@@ -113,7 +113,8 @@ class TransactionWorld:
         self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                log=hot.writable_log,
+                commit_log=hot.writable_log.commit_log,
+                append=hot.writable_log.append_queue.append,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,
