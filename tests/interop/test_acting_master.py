@@ -2,8 +2,9 @@
 
 The master is killed; its slave is shown in its place, and an orderly consumer, which locks its
 queues at id 0, reads there and commits its offsets there. All of them start isolated
-(totalReplicas=2): the master that returns is shown once its slave is linked and was asked. And: what the two kinds of brokers answer
-to the codes of modes that are off (tests/golden/default-modes-5.3.3.json).
+(totalReplicas=2): the master that returns is shown once its slave is linked and was asked. And:
+what the two kinds of brokers answer to the codes of modes that are off
+(tests/golden/default-modes-5.3.3.json).
 """
 
 from __future__ import annotations
