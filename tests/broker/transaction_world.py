@@ -113,8 +113,7 @@ class TransactionWorld:
         self.earlier = EarlierEnds(self.access, self.most_ops)
         self.processor = EndTransactionProcessor(
             EndTransactionParts(
-                commit_log=hot.writable_log.commit_log,
-                append=hot.writable_log.append_queue.append,
+                log=hot.writable_log,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,
@@ -128,7 +127,8 @@ class TransactionWorld:
         )
         self.bridge = TransactionalMessageBridge(
             BridgeParts(
-                log=hot.writable_log,
+                commit_log=hot.writable_log.commit_log,
+                append=hot.writable_log.append_queue.append,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,
