@@ -117,16 +117,17 @@ class TransactionEscapeService(ServiceThread):
             raise EscapeError(f"the half at {queue.position} cannot be read here")
         queue.sent_last = False
         found: EscapedMessage | None = None
+        key: tuple[str | None, str | None] = (None, None)
         with self._guard.of(phy_offset):
             if 0 <= self._clock.now_ms() - half.born_timestamp < self._time_out_ms:
                 return False
             key = (half.find_property(PRODUCER_GROUP), half.find_property(_UNIQ_KEY))
             found = None if key in queue.sent else as_half(half)
-            if key[1] is not None:
-                queue.sent.add(key)
         if found is not None:
             self._bridge.put(found)
             queue.sent_last = True
+            if key[1] is not None:
+                queue.sent.add(key)
             log.info("half %s: handed over to another broker", queue.position)
         return True
 

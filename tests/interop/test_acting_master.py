@@ -93,7 +93,7 @@ def acting(
         made.end()
 
 
-def test_an_orderly_consumer_goes_on_at_the_acting_master(acting: Acting) -> None:
+def test_an_orderly_consumer_goes_on_at_the_acting_master(acting: Acting, tmp_path: Path) -> None:
     client, group = acting.client, acting.client.group()
     topic = client.topic()
     sent = client.producer().send(topic, "ordered", _COUNT)
@@ -112,6 +112,10 @@ def test_an_orderly_consumer_goes_on_at_the_acting_master(acting: Acting) -> Non
     acting.group.master.start()
     both = {"0": acting.group.master.address, "1": acting.slave.address}
     wait_until(lambda: acting.addresses(topic) == both, "the master is back", 60)
+    for said in (tmp_path / "master").glob("java-home/logs/rocketmqlogs/broker.log"):
+        # A Java master comes online by its slave's answers, and not since that was given up.
+        assert "preOnline complete" in said.read_text()
+        assert "GetMetadataReverse Failed" not in said.read_text()
     if acting.slave.kind == "ours":
         # The master has taken over what was committed there: nothing comes a second time.
         consumer = client.push(topic, group, orderly=True)
