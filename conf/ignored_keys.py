@@ -45,7 +45,12 @@ _EACH_BROKER = (
 REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
-    "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
+    "enableDLegerCommitLog": _only(
+        "false",
+        "DLedger is not available: a group that elects its master has enableControllerMode=true "
+        "(docs/failover.md), and `python -m store.dledger_import SOURCE TARGET` makes a store of "
+        "one of DLedger (docs/upgrading.md)",
+    ),
     "enableControllerInNamesrv": _only(
         "false", "a name server has no controller here: run bin/mqcontroller beside it"
     ),
@@ -83,14 +88,13 @@ _OTHER_STORES = _keys(
     readAheadCacheSizeThresholdRate readAheadMessageCountThreshold readAheadMessageSizeThreshold
     realTimePersistRocksDBConfig recordGetMessageResult replicasPerDiskPartition
     rocksdbCQDoubleWriteEnable rocksdbCompressionType rocksdbFlushWalFrequency
-    rocksdbWalFileRollingThreshold skipPreOnline statRocksDBCQIntervalSec storeType
+    rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec storeType
     tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
     tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable
     tieredStoreDeleteFileEnable tieredStoreDeleteFileInterval tieredStoreFilePath
     tieredStoreFileReservedTime tieredStoreGroupCommit tieredStoreGroupCommitCount
     tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum
     tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
-    totalReplicas
     """
 )
 

@@ -16,7 +16,7 @@ from conf.installation import enter_program
 from conf.standalone_program import Opened, Program, run_program
 from controller.controller_server import ControllerServer
 from controller.controller_startup import PROGRAM, ControllerOptions, load_controller_options
-from controller.embedded_store import ControllerStoreError
+from controller.group_store import ControllerStoreError
 from remoting.client_tls import ClientTls
 from remoting.listening_socket import ListenError, bind_server
 from remoting.server_tls import ServerTls
@@ -43,6 +43,7 @@ def _open(options: ControllerOptions, stack: ExitStack) -> Opened:
         listening,
         tls=ServerTls(options.tls),
         client_tls=ClientTls(options.tls) if options.client.use_tls else None,
+        etcd=options.etcd,
     )
     server.open()
     address, port = listening.getsockname()

@@ -21,6 +21,7 @@ from controller.answer_writer import replicas_info, response_of
 from controller.broker_holders import BrokerHolders
 from controller.controller_config import ControllerConfig
 from controller.controller_service import ControllerService, GroupSeen
+from controller.leader import Leader
 from controller.live_brokers import Heartbeat
 from controller.request_guard import RequestGuard
 from controller.request_reader import (
@@ -66,14 +67,16 @@ class ControllerRequestProcessor:
         settings: ChangeableSettings[ControllerConfig],
         on_loop: Callable[[_Thunk], None],
         own_address: Callable[[ConnectionLike], str],
+        find_leader: Callable[[], Leader | None] = lambda: None,
     ) -> None:
         """on_loop: runs a function on the loop's thread, soon. own_address: host:port that a peer
-        is told to come to."""
+        is told to come to. find_leader: another controller that leads, if one is known."""
         self._service = service
         self._guard = guard
         self._settings = settings
         self._on_loop = on_loop
         self._own_address = own_address
+        self._find_leader = find_leader
         self._holders = BrokerHolders()
         self._handlers: dict[int, _Handler] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
@@ -127,15 +130,18 @@ class ControllerRequestProcessor:
         request, command = request_of(whole), _without_content(whole)
 
         def decide() -> None:
+            if not connection.is_open:
+                return
             if self._service.is_busy:
                 raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-            self._check_sender(connection, command.code, request)
+            if self._service.is_leader:
+                self._check_sender(connection, command.code, request)
 
             def give(answer: Answer) -> None:
                 self._note_sender(connection, request, answer)
                 self._answer(connection, command, lambda: response_of(command, request, answer))
 
-            self._service.ask(request, give)
+            self._service.ask(request, connection.connection_id, give)
 
         self._later(connection, command, decide)
 
@@ -244,17 +250,20 @@ class ControllerRequestProcessor:
     # -- what is shown -------------------------------------------------------------------------
 
     def _metadata(self, connection: ConnectionLike, command: RemotingCommand) -> None:
-        """1005. Brokers believe the first answer that names a leader."""
-        address, own_id = self._own_address(connection), self._settings.config.self_id
+        """1005. Brokers believe the first answer that names a leader: whoever is not sure of one
+        names none."""
+        config = self._settings.config
+        me = Leader(config.self_id, self._own_address(connection))
 
         def show() -> RemotingCommand:
             leads = self._service.is_leader
+            leader = me if leads else self._find_leader()
             header = GetMetaDataResponseHeader(
-                group=self._settings.config.controller_d_leger_group,
-                controller_leader_id=own_id if leads else None,
-                controller_leader_address=address if leads else None,
+                group=config.controller_d_leger_group,
+                controller_leader_id=None if leader is None else leader.id,
+                controller_leader_address=None if leader is None else leader.address,
                 is_leader=leads,
-                peers=f"{own_id}:{address};",
+                peers=config.peers_text or f"{me.id}:{me.address};",
             )
             return command.response(ResponseCode.SUCCESS, ext_fields=encode_header(header))
 

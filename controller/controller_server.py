@@ -10,6 +10,7 @@ Tested by tests/controller/test_controller_main.py.
 
 from __future__ import annotations
 
+import functools
 import logging
 import socket
 import time
@@ -19,11 +20,18 @@ from pathlib import Path
 from typing import Final
 
 from conf.changeable_settings import ChangeableSettings, Program
-from controller.controller_config import ControllerConfig
+from controller.controller_config import ETCD, ControllerConfig
 from controller.controller_request_processor import ControllerRequestProcessor
 from controller.controller_service import TICK_MS, ControllerService
 from controller.core import ControllerCore, ControllerSettings
 from controller.embedded_store import EmbeddedStore
+from controller.etcd_client import EtcdClient
+from controller.etcd_config import EtcdConfig
+from controller.etcd_login import make_context, read_login
+from controller.etcd_store import EtcdStore
+from controller.group_store import GroupStore
+from controller.leader import Leader
+from controller.leadership import Leadership
 from controller.request_guard import READING_CODES, RequestGuard
 from controller.role_notifier import RoleNotifier
 from remoting.address_patterns import ip_of
@@ -61,13 +69,19 @@ class ControllerServer:
         *,
         tls: ServerTls | None = None,
         client_tls: ClientTls | None = None,
+        etcd: EtcdConfig | None = None,
     ) -> None:
         """`listening` is a listening socket, closed at the end. client_tls: for notices. Raises
-        ValueError for malformed address lists (controller_startup checks them earlier)."""
+        ValueError for malformed address lists, ConfigError for files of etcd
+        (controller_startup checks them earlier)."""
         self._listening = listening
         self._loop = SelectorLoop("ControllerLoop")
-        self._store = EmbeddedStore(Path(config.controller_store_path).expanduser())
-        self._core = ControllerCore(core_settings(config))
+        self._etcd = etcd if config.controller_store == ETCD else None
+        self._core = ControllerCore(core_settings(config, self._etcd))
+        self._embedded = EmbeddedStore(Path(config.controller_store_path).expanduser())
+        self._store: GroupStore = self._embedded
+        if self._etcd is not None:
+            self._store = _etcd_store(config, self._etcd)
         self._client = RemotingClient(client_config, name="ControllerClient", tls=client_tls)
         self._notifier = RoleNotifier(self._client)
         self._service = ControllerService(
@@ -77,9 +91,9 @@ class ControllerServer:
             self._loop.call_soon_threadsafe,
             self._notifier.notify,
         )
-        settings = ChangeableSettings(
-            _PROGRAM, config, server_config, client_config, on_change=self._use
-        )
+        self._leadership = None if self._etcd is None else self._lead_by_turns(config, self._etcd)
+        shown = (server_config, client_config, *(() if self._etcd is None else (self._etcd,)))
+        settings = ChangeableSettings(_PROGRAM, config, *shown, on_change=self._use)
         guard = RequestGuard(
             config,
             _monotonic_ms,
@@ -92,6 +106,7 @@ class ControllerServer:
             settings,
             self._loop.call_soon_threadsafe,
             self._own_address,
+            self._find_leader,
         )
         self._stopping = LoopStop(self._loop, self._stop)
         self._server = RemotingServer(
@@ -121,17 +136,37 @@ class ControllerServer:
             host = _local_address_towards(ip_of(connection.remote_address))
         return f"{host}:{port}"
 
+    def _lead_by_turns(self, config: ControllerConfig, etcd: EtcdConfig) -> Leadership:
+        assert config.address is not None, "checked at the start"
+        return Leadership(
+            _etcd_store(config, etcd),
+            Leader(config.self_id, config.address),
+            etcd.etcd_lease_seconds,
+            self._service,
+            _monotonic_ms,
+            self._loop.call_soon_threadsafe,
+        )
+
+    def _find_leader(self) -> Leader | None:
+        """Another controller that leads."""
+        return None if self._leadership is None else self._leadership.leader
+
     def _use(self, config: ControllerConfig) -> None:
-        settings = core_settings(config)
+        settings = core_settings(config, self._etcd)
         self._loop.call_soon_threadsafe(lambda: self._core.use(settings))
 
     # -- life ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Read the groups and start accepting. Raises ControllerStoreError."""
-        groups = self._store.open()
-        self._service.lead(groups)
-        log.info("leading %s groups of brokers", len(groups))
+        """Read the groups and start accepting. Raises ControllerStoreError. With etcd nothing is
+        read before it serves: etcd may come later, and so does a leadership."""
+        if self._leadership is None:
+            groups = self._embedded.open()
+            self._service.lead(groups)
+            log.info("leading %s groups of brokers", len(groups))
+        else:
+            self._leadership.tick()
+            self._loop.call_every(TICK_MS, self._leadership.tick)
         self._client.start()
         self._server.add_listener(self._listening)
         self._server.start()
@@ -144,6 +179,8 @@ class ControllerServer:
             stack.callback(self._listening.close)
             stack.callback(self._client.shutdown)
             stack.callback(self._notifier.shutdown)
+            if self._leadership is not None:
+                stack.callback(self._leadership.shutdown)
             stack.callback(self._service.shutdown)
             stack.callback(self._stopping.close_loop)
             stack.callback(self._server.shutdown)
@@ -181,15 +218,28 @@ def _pool_of(code: int) -> str | None:
     return None if code in READING_CODES else _POOL
 
 
-def core_settings(config: ControllerConfig) -> ControllerSettings:
-    """What the decisions need of the settings."""
+def core_settings(config: ControllerConfig, etcd: EtcdConfig | None = None) -> ControllerSettings:
+    """What the decisions need of the settings. etcd: where controllers lead by turns."""
     return ControllerSettings(
         enable_elect_unclean_master=config.enable_elect_unclean_master,
         notify_broker_role_changed=config.notify_broker_role_changed,
         elect_on_channel_closed=config.elect_on_channel_closed,
         scan_inactive_master_interval_ms=config.scan_inactive_master_interval,
         warm_up_ms=config.leader_warm_up_millis,
+        lease_ms=None if etcd is None else etcd.etcd_lease_seconds * 1_000,
     )
+
+
+def _etcd_store(config: ControllerConfig, etcd: EtcdConfig) -> EtcdStore:
+    """One with a connection of its own."""
+    client = EtcdClient(
+        etcd.endpoints(),
+        make_context(etcd),
+        functools.partial(read_login, etcd),
+        etcd.etcd_request_timeout_millis,
+    )
+    prefix = f"{etcd.etcd_key_prefix}/{config.controller_d_leger_group}"
+    return EtcdStore(client, prefix, _monotonic_ms)
 
 
 def _local_address_towards(ip: str) -> str:
@@ -204,4 +254,5 @@ def _local_address_towards(ip: str) -> str:
 
 
 def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+    """Goes on while the machine is suspended, as leases and heartbeats do."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

@@ -16,10 +16,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from controller.core import ControllerCore
-from controller.embedded_store import FENCE, ControllerStoreError
+from controller.embedded_store import FENCE
 from controller.events import (
     Asked,
     ChannelClosed,
@@ -34,8 +34,10 @@ from controller.events import (
     Swap,
     SwapEnded,
     Tick,
+    Unreadable,
 )
 from controller.group_state import GroupState
+from controller.group_store import ControllerStoreError, GroupStore, UnreadableGroupError
 from controller.live_brokers import Heartbeat
 from controller.requests import Answer, Request
 
@@ -47,16 +49,6 @@ MOST_WAITING: Final = 10_000
 _RETRY_S: Final = 0.5
 
 GiveAnswer = Callable[[Answer], None]
-
-
-class GroupStore(Protocol):
-    """Where the groups are kept. Both calls are made by one thread."""
-
-    def swap(self, swap: Swap) -> SwapEnded:
-        """Write a group. Raises OSError: it is not known whether it is written."""
-
-    def load(self, broker_name: str) -> Stored:
-        """A group as stored now. Raises OSError, ControllerStoreError."""
 
 
 class GroupSeen(NamedTuple):
@@ -95,8 +87,12 @@ class ControllerService:
     # -- life ----------------------------------------------------------------------------------
 
     def lead(self, groups: Mapping[str, Stored]) -> None:
-        """The store is ours, and holds these groups."""
+        """The store is ours, for ever, and holds these groups."""
         self._step(LeadershipGranted(FENCE, self._now_ms(), groups))
+
+    def take(self, event: Event) -> None:
+        """What is known of a leadership that others may take (controller/leadership.py)."""
+        self._step(event)
 
     def stop_judging(self) -> None:
         """From now on no connection that ends is a broker's death: this side closes them."""
@@ -114,11 +110,12 @@ class ControllerService:
         """Whether no more requests can be taken for now."""
         return len(self._waiting) >= MOST_WAITING
 
-    def ask(self, request: Request, give_answer: GiveAnswer) -> None:
-        """Have a request decided; its answer comes now or later, on this thread."""
+    def ask(self, request: Request, channel: int, give_answer: GiveAnswer) -> None:
+        """Have a request decided that came over this connection; its answer comes now or later, on
+        this thread. It is not carried out once its connection has ended, or too late."""
         self._next_ticket += 1
         self._waiting[self._next_ticket] = give_answer
-        self._step(Asked(self._next_ticket, request))
+        self._step(Asked(self._next_ticket, request, channel))
 
     def heard(self, heartbeat: Heartbeat) -> None:
         """904."""
@@ -139,7 +136,8 @@ class ControllerService:
         return self._core.is_leader(self._now_ms())
 
     def find(self, broker_name: str) -> GroupSeen | None:
-        """A group as it is stored, and who of it is alive; None: there is none."""
+        """A group as it is stored, or was when it was read last, where another controller leads;
+        and who of it is alive. None: there is none."""
         found = self._core.find(broker_name, self._now_ms())
         if found is None:
             return None
@@ -200,13 +198,19 @@ class ControllerService:
         while not self._stopping.is_set():
             try:
                 stored = self._store.load(broker_name)
+            except UnreadableGroupError as error:
+                log.error("group %s: %s", broker_name, error)
+                event: Loaded | Unreadable = Unreadable(broker_name, str(error))
+                break
             except (OSError, ControllerStoreError) as error:
                 log.error("group %s: cannot be read: %s", broker_name, error)
                 self._stopping.wait(_RETRY_S)
             else:
-                loaded = Loaded(broker_name, stored)
-                self._on_loop(functools.partial(self._step, loaded))
-                return
+                event = Loaded(broker_name, stored)
+                break
+        else:
+            return
+        self._on_loop(functools.partial(self._step, event))
 
 
 def _raise(error: Exception) -> None:

@@ -34,7 +34,9 @@ from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse
 from conf.ignored_keys import IGNORED_CONTROLLER_KEYS
 from conf.logging_setup import LoggingConfig
 from conf.tls_file import password_files, with_tls_file
-from controller.controller_config import ControllerConfig
+from controller.controller_config import ETCD, ControllerConfig
+from controller.etcd_config import EtcdConfig
+from controller.etcd_login import make_context, read_login
 from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, TlsConfig
@@ -47,6 +49,7 @@ PROGRAM_DEFAULTS: Final = {"listenPort": "9877"}
 KEYS: Final = KeySpace(
     (
         ControllerConfig,
+        EtcdConfig,
         RemotingServerConfig,
         RemotingClientConfig,
         LoggingConfig,
@@ -71,6 +74,7 @@ class ControllerOptions:
     logging: LoggingConfig
     files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    etcd: EtcdConfig = field(default_factory=EtcdConfig)
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -94,8 +98,10 @@ def load_controller_options(
         client = build(RemotingClientConfig, loaded.values)
         _validate_tls(tls, client)
         controller = build(ControllerConfig, loaded.values)
+        etcd = build(EtcdConfig, loaded.values)
         files = build(FilePermissionConfig, loaded.values)
         _validate(controller, files, loaded.sources)
+        etcd_warnings = _checked_etcd(controller, etcd, loaded.sources)
     except ConfigError as error:
         raise cannot_start(error) from error
     if path is not None:
@@ -105,7 +111,7 @@ def load_controller_options(
     )
     messages = (f"load config properties file OK, {given[CONFIG_FILE.long]}",) if path else ()
     if PRINT_ALL.long in given:
-        items = describe(controller, server, client).items()
+        items = describe(controller, etcd, server, client).items()
         raise StartupExitError(
             EXIT_OK, "\n".join([*messages, *(f"{key}={text}" for key, text in items)])
         )
@@ -117,13 +123,17 @@ def load_controller_options(
         logging=build(LoggingConfig, loaded.values),
         files=files,
         tls=tls,
+        etcd=etcd,
         messages=messages,
         warnings=(
             *unused_variables(environment),
             *loaded.warnings,
             *tls.warnings(),
             *port_warnings,
-            *exposure_warnings([*password_files(loaded.sources), *tls.private_keys()]),
+            *etcd_warnings,
+            *exposure_warnings(
+                [*password_files(loaded.sources), *tls.private_keys(), *etcd.private_keys()]
+            ),
         ),
     )
 
@@ -142,6 +152,21 @@ def _with_port(
     if given is not None and server.listen_port != port:
         warnings = (f"listenPort ({given}) has no effect: controllerDLegerPeers names {port}",)
     return dataclasses.replace(server, listen_port=port), warnings
+
+
+def _checked_etcd(
+    config: ControllerConfig, etcd: EtcdConfig, sources: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Warnings. Raises ConfigError; also for files that cannot be used."""
+    if config.controller_store != ETCD:
+        keys = etcd.set_keys()
+        return (f"without controllerStore=etcd no effect: {', '.join(keys)}",) if keys else ()
+    problems = etcd.problems()
+    if problems:
+        raise ConfigError([with_source(sources.get(key), text) for key, text in problems])
+    read_login(etcd)
+    make_context(etcd)
+    return etcd.warnings()
 
 
 def _validate_tls(tls: TlsConfig, client: RemotingClientConfig) -> None:

@@ -13,7 +13,12 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
-from broker.append.role_append_queues import MemberAppendQueue, SlaveAppendQueue, refuse_held
+from broker.append.role_append_queues import (
+    IsolatedAppendQueue,
+    MemberAppendQueue,
+    SlaveAppendQueue,
+    refuse_held,
+)
 from broker.append.room_waits import RoomWaits
 from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
@@ -197,6 +202,15 @@ class MessageServices:
         )
         log, why_not = self._store.log, self._store.why_not_writable
         if not role.changes:
+            if self._options.broker.begins_isolated and not role.is_slave:
+                return IsolatedAppendQueue(
+                    log,
+                    self._clock,
+                    fast_failure,
+                    why_not,
+                    capacity=capacity,
+                    counters=self._page.counters,
+                )
             queue = SlaveAppendQueue if role.is_slave else AppendQueue
             return queue(log, self._clock, fast_failure, why_not, capacity=capacity)
         return MemberAppendQueue(
