@@ -11,7 +11,7 @@ its clients. Used by one thread, apart from `kill_everything`.
     namesrv         127.0.0.1         127.0.1.9
     etcd-N          127.0.0.1         127.0.1.(20+N)
 
-Tested by tests/tools/chaos/test_member_group.py.
+Tested by tests/tools/chaos/test_election_run.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It is started in a directory of its own, seen through what it prints, and hit with signals. Used by
 one thread at a time.
 
-Tested by tests/tools/chaos/test_member_group.py.
+Tested by tests/tools/chaos/test_election_run.py.
 """
 
 from __future__ import annotations
