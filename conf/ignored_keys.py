@@ -47,9 +47,8 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only(
         "false",
-        "DLedger is not available: a group that elects its master has enableControllerMode=true "
-        "(docs/failover.md), and `python -m store.dledger_import SOURCE TARGET` makes a store of "
-        "one of DLedger (docs/upgrading.md)",
+        "DLedger is not available: use controller mode (enableControllerMode), and "
+        "`python -m store.dledger_import` for its store",
     ),
     "enableControllerInNamesrv": _only(
         "false", "a name server has no controller here: run bin/mqcontroller beside it"

@@ -2,6 +2,8 @@
 
 One thread, read-only, no broker may run on the directory. It knows where things lie, not in which
 order they have to come (node_log.py).
+
+Tested by tests/store/test_dledger_import.py.
 """
 
 from __future__ import annotations
