@@ -63,6 +63,14 @@ def wait_for_all(broker: harness.Broker, bodies: list[bytes]) -> None:
     wait_until(has_all, f"{len(bodies)} messages\n{broker.log_tail()}", _WAIT_S, poll_s=0.2)
 
 
+def edit(broker: harness.Broker, settings: dict[str, str]) -> None:
+    """Set keys of its broker.conf, as an editor does; an empty value takes the line out."""
+    conf = broker.process.log_path.parent / "broker.conf"
+    lines = dict(line.split("=", 1) for line in conf.read_text().splitlines())
+    kept = {key: value for key, value in {**lines, **settings}.items() if value}
+    conf.write_text("".join(f"{key}={value}\n" for key, value in kept.items()))
+
+
 def adopt_log(broker: harness.Broker) -> str:
     """The command of the document."""
     conf = broker.process.log_path.parent / "broker.conf"
@@ -101,7 +109,7 @@ def test_a_pair_becomes_a_group_and_a_pair_again(places: Places, tmp_path: Path)
         second.stop()
         first.stop()
         for broker in (first, second):
-            broker.configure(**group.conf)
+            edit(broker, group.conf)
         assert "written" in adopt_log(first)
         first.start()
         wait_until(lambda: group.master_id == 1, "it leads", _WAIT_S, poll_s=0.2)
@@ -132,9 +140,7 @@ def test_a_pair_becomes_a_group_and_a_pair_again(places: Places, tmp_path: Path)
             broker = group.brokers[number]
             for name in _LEAVES:
                 (broker.store_dir / name).unlink(missing_ok=True)
-            broker.configure(
-                enableControllerMode="false", **{"brokerId": "0", "inSyncReplicas": "2", **role}
-            )
+            edit(broker, {**dict.fromkeys(group.conf, ""), **size, "brokerId": "0", **role})
             broker.start()
         wait_until(lambda: takes(group.brokers[master]), "a pair again", _WAIT_S, poll_s=0.2)
         bodies += send(group.brokers[master], "pair again")
@@ -145,7 +151,7 @@ def test_a_pair_becomes_a_group_and_a_pair_again(places: Places, tmp_path: Path)
 
         # Without its list it does not lead a group by accident.
         group.brokers[master].stop()
-        group.brokers[master].configure(enableControllerMode="true", brokerId="-1")
+        edit(group.brokers[master], group.conf)
         with pytest.raises(PeerError, match="adopt_log"):
             group.brokers[master].start()
     finally:
@@ -185,8 +191,8 @@ def test_a_member_with_a_new_disk(places: Places, tmp_path: Path) -> None:
 
 
 def test_a_controller_without_its_file(places: Places, tmp_path: Path) -> None:
-    """Both copies are gone, with the disk: an empty controller elects nobody whom it does not know
-    until one log has been chosen by people."""
+    """It does not start without the file, goes on with it once it is back; where it is gone for
+    good, people choose the log that the group goes on with."""
     group = Group(places, tmp_path, "forgotten", **SAFE)
     try:
         for _ in range(3):
@@ -210,6 +216,26 @@ def test_a_controller_without_its_file(places: Places, tmp_path: Path) -> None:
         group.wait_for_set(1, 2, 3)
         bodies += send(group.brokers[master], "put back")
         wait_for_all(group.brokers[master], bodies)
+
+        # Nothing is there: the group is made anew, from its master's log.
+        places.controller.stop()
+        store.rename(store.with_name("gone"))
+        for number in sorted((1, 2, 3), key=lambda number: number == master):
+            group.brokers[number].stop()
+        places.controller.start()
+        for name in _LEAVES:
+            (group.brokers[master].store_dir / name).unlink(missing_ok=True)
+        assert "written" in adopt_log(group.brokers[master])
+        group.brokers[master].start()
+        wait_until(lambda: group.master_id == 1, "it leads", _WAIT_S, poll_s=0.2)
+        for number in {1, 2, 3} - {master}:
+            lost = group.brokers[number].store_dir
+            lost.rename(lost.with_name("before"))
+            group.brokers[number].start()
+        group.wait_for_set(1, 2, 3)
+        bodies += send(group.brokers[master], "anew")
+        for broker in group.brokers.values():
+            wait_for_all(broker, bodies)
     finally:
         group.end()
 
