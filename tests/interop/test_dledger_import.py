@@ -111,14 +111,10 @@ def content(entries: list[Entry]) -> dict[tuple[str, int], list[tuple[int, int, 
     }
 
 
-def import_best(group: DledgerGroup, target: Path) -> list[str]:
-    """From the node whose log is the newest, compared with the others; what was said otherwise."""
-    roots = [broker.store_dir for broker in group.brokers]
-    for source in roots:
-        others = [word for root in roots if root != source for word in ("--other", str(root))]
-        if main([str(source), str(target), *others]) == DONE:
-            return [str(source), *others]
-    raise AssertionError("no node is the newest")
+def import_words(group: DledgerGroup, source: harness.Broker) -> list[str]:
+    """Source and others, as the command wants them."""
+    others = [broker.store_dir for broker in group.brokers if broker is not source]
+    return [str(source.store_dir), *(word for root in others for word in ("--other", str(root)))]
 
 
 def test_a_group_moves_to_a_broker_of_ours(
@@ -150,13 +146,23 @@ def test_a_group_moves_to_a_broker_of_ours(
     # A new one, which asks for the route at once.
     producer = client.producer()
     after += producer.send(topic, "sync", 60, first=3000)
-    before = content(client.push(topic).wait_for(len(sent) + len(after)))
-    assert before == content(sent + after)
+    # Java's new leader may lack the offsets: its tables are copied now and then. From here on it
+    # has them.
+    reading = client.push(topic, reading.group)
+    unread = {each.seq for each in after}
+    wait_until(
+        lambda: unread <= {each.seq for each in reading.received()}, "all", _WAIT_S, poll_s=0.5
+    )
+    reading.stop()
+    last = producer.send(topic, "sync", 60, first=3500)
+    before = content(client.push(topic).wait_for(len(sent + after + last)))
+    assert before == content(sent + after + last)
     second.stop()
     group.kill()
 
     target = tmp_path / "target"
-    words = import_best(group, target)
+    words = import_words(group, second)
+    assert main([words[0], str(target), *words[1:]]) == DONE
     ours = harness.broker(
         "ours",
         tmp_path / "ours",
@@ -173,14 +179,14 @@ def test_a_group_moves_to_a_broker_of_ours(
             _WAIT_S,
             poll_s=0.5,
         )
-        # The group that had read the first 400 gets exactly what came after them.
+        # The group gets exactly what came after that which it had read.
         goes_on = new.push(topic, reading.group)
-        goes_on.wait_for(len(after))
+        goes_on.wait_for(len(last))
         # A new one reads all that Java's broker gave, at the same offsets.
-        assert content(new.push(topic).wait_for(len(sent) + len(after))) == before
+        assert content(new.push(topic).wait_for(len(sent + after + last))) == before
         more = new.producer().send(topic, "sync", 40, first=4000)
-        goes_on.wait_for(len(after) + len(more))
-        assert content(goes_on.stop()) == content(after + more)
+        goes_on.wait_for(len(last) + len(more))
+        assert content(goes_on.stop()) == content(last + more)
         # Delayed messages come once, transactions end as their producer says.
         assert sorted(e.digest for e in new.push(late_topic).wait_for(30, _WAIT_S)) == sorted(
             e.digest for e in late

@@ -153,7 +153,9 @@ def test_java_s_killed_leader_is_older_than_the_others(
 def test_tables_are_copied_as_they_are(
     golden: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    imported(capsys, golden / "dl1", target)
+    assert "the last leader was" not in imported(capsys, golden / "dl1", target)
+    _, said = run(capsys, golden / "dl2", "--dry-run")
+    assert "the last leader was n1, not n2: consumer offsets" in said
     before = {path.name: path.read_bytes() for path in (golden / "dl1/config").iterdir()}
     assert {path.name: path.read_bytes() for path in (target / "config").iterdir()} == before
     assert {"topics.json", "subscriptionGroup.json", "consumerOffset.json"} <= before.keys()
@@ -488,6 +490,20 @@ def test_what_another_node_has_whole_is_taken_from_there(
     said = imported(capsys, nodes[0].root, target, *others)
     assert [without_place(each) for each in stored(target)] == sent
     assert "taken from other nodes: " in said
+
+
+def test_an_entry_of_another_term_heals_nothing(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The old leader has other messages at the same places, which were never committed."""
+    nodes = group(tmp_path, one_queue(10), count=2)
+    tail_of(nodes[1], 3, term=1)
+    nodes[0].append([message(50 + n, queue_offset=10 + n) for n in range(3)], term=2)
+    assert [head.pos for head in nodes[0].heads] == [head.pos for head in nodes[1].heads]
+    HARMS["body"](nodes[0], nodes[0].heads[11])
+    status, said = run(capsys, nodes[0].root, target, "--other", nodes[1].root)
+    assert (status, target.exists()) == (REFUSED, False)
+    assert f"position {nodes[0].heads[11].pos}, " in said
 
 
 def test_what_two_nodes_have_damaged_is_taken_from_the_third(
