@@ -25,6 +25,8 @@ from tests.interop.test_controller_mode import (
     send_all,
     takes,
 )
+from tests.support.archives import unpack
+from tests.support.our_broker import drain
 
 pytestmark = [
     pytest.mark.interop,
@@ -34,6 +36,7 @@ pytestmark = [
 ]
 
 _WAIT_S = 60
+DLEDGER = Path(__file__).parents[1] / "golden" / "dledger-5.3.3"
 _LEAVES = ("epochFileCheckpoint", "epochFileCheckpoint.bak", "brokerIdentity", "brokerIdentity.bak")
 
 
@@ -291,5 +294,78 @@ def test_nobody_of_the_set_comes_back(places: Places, tmp_path: Path) -> None:
             group.brokers[number].start()
         wait_until(lambda: takes(group.brokers[left]), "takes", _WAIT_S, poll_s=0.2)
         wait_for_all(group.brokers[left], bodies)
+    finally:
+        group.end()
+
+
+def test_the_safe_mode_comes_later(places: Places, tmp_path: Path) -> None:
+    """Where sends must not wait for the first copy: minInSyncReplicas=1, and 2 member by member."""
+    group = Group(places, tmp_path, "later", **{**SAFE, "minInSyncReplicas": "1"})
+    try:
+        first = group.add()
+        wait_until(lambda: takes(first), "alone", _WAIT_S, poll_s=0.2)
+        bodies = send(first, "alone")
+        group.add()
+        group.add()
+        group.wait_for_set(1, 2, 3)
+        for number in (2, 3, 1):
+            if number == group.master_id:
+                admin(places, tmp_path, "electMaster", "-b", "2", "-bn", "later", "-c", CLUSTER)
+                wait_until(lambda: group.master_id == 2, "elected", _WAIT_S, poll_s=0.2)
+                group.wait_for_set(1, 2, 3)
+            group.brokers[number].stop()
+            edit(group.brokers[number], {"minInSyncReplicas": "2"})
+            group.brokers[number].start()
+            group.wait_for_set(1, 2, 3)
+        master = group.wait_for_master()
+        bodies += send(group.brokers[master], "safe")
+        for number in {1, 2, 3} - {master}:
+            group.brokers[number].kill()
+        group.wait_for_set(master)
+        assert not takes(group.brokers[master])
+        wait_for_all(group.brokers[master], bodies)
+    finally:
+        group.end()
+
+
+def test_a_dledger_store_becomes_a_group(places: Places, tmp_path: Path) -> None:
+    """Import, list of epochs, the first member, a second one."""
+    unpack(DLEDGER / "store-3-nodes.tar.xz", tmp_path)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "store.dledger_import",
+            str(tmp_path / "dl1"),
+            str(tmp_path / "new"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert "21 messages are the same" in done.stdout
+    group = Group(places, tmp_path, "dlb", **SAFE, mappedFileSizeCommitLog=str(16 << 20))
+    first = harness.broker(
+        "ours",
+        tmp_path / "1",
+        places.namesrv.address,
+        name="dlb",
+        store_dir=tmp_path / "new",
+        conf=group.conf,
+    )
+    group.brokers[1] = first
+    try:
+        assert "written" in adopt_log(first)
+        first.start()
+        second = group.add()
+        wait_until(lambda: takes(first), "two are in the set", _WAIT_S, poll_s=0.2)
+        with first.client() as client:
+            assert client.send("TDl", 0, b"new").code == 0
+            wait_until(lambda: client.offset(30, "TDl", 0) == 12, "dispatched", _WAIT_S)
+        with second.client() as client:
+            wait_until(lambda: client.offset(30, "TDl", 0) == 12, "copied", _WAIT_S)
+            read = [each.body for each in drain(client, "TDl", 0)]
+        assert read == [*(b"D%03d" % n for n in range(0, 20, 2)), b"after", b"new"]
     finally:
         group.end()
