@@ -47,9 +47,8 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only(
         "false",
-        "DLedger is not available: a group that elects its master has enableControllerMode=true "
-        "(docs/failover.md), and `python -m store.dledger_import SOURCE TARGET` makes a store of "
-        "one of DLedger (docs/upgrading.md)",
+        "DLedger is not available: use controller mode (enableControllerMode), and "
+        "`python -m store.dledger_import` for its store",
     ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
