@@ -199,7 +199,7 @@ MANY_METHODS = {
     "broker.send.send_message_processor.SendMessageProcessor": 22,
     "broker.supervisor.supervisor.Supervisor": 26,
     "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
-    "broker.topic.topic_config_manager.TopicConfigManager": 31,
+    "broker.topic.topic_config_manager.TopicConfigManager": 28,
     "broker.wiring.replication.Replication": 23,
     "controller.core.ControllerCore": 24,
     "ha.ha_client.HAClient": 26,
