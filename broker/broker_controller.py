@@ -320,9 +320,11 @@ class BrokerController:
         start_services(self._role, self._messages, self._pop, self.loop)
 
     def _await_handover(self) -> None:
-        self._outside.after_handover(
-            lambda: self.loop.call_soon_threadsafe(self._messages.handed_over)
-        )
+        def begin() -> None:
+            if self._messages.handed_over():
+                self._pop.handed_over(self.loop)
+
+        self._outside.after_handover(lambda: self.loop.call_soon_threadsafe(begin))
 
     def _schedule(self) -> None:
         tables, access = self._tables, self._store.access

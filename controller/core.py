@@ -7,7 +7,7 @@ Not leader: everything is answered with 2007, heartbeats are still taken. A grou
 cannot be read, or is older than the one known here, is refused by name, never taken for an empty
 one; the others are served.
 
-Tested by tests/simulation/test_pitfalls.py.
+Tested by tests/controller/test_given_up.py, tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations
@@ -202,6 +202,16 @@ class ControllerCore:
         """Whether the group exists, or may be made where there are `most` groups at most. One that
         is being stored is there already: a store may be slow, and many may ask meanwhile."""
         return broker_name in self._lanes or len(self._lanes) < most
+
+    def survey(self, now_ms: int) -> tuple[list[tuple[GroupState, Liveness]], int]:
+        """All groups that it leads, with who of them is alive, and for how many milliseconds nobody
+        is taken for dead yet."""
+        groups = [
+            (lane.stored.group, self._liveness(name, now_ms))
+            for name, lane in self._lanes.items()
+            if lane.stored.group is not None
+        ]
+        return groups, max(0, (self._warm_at_ms or 0) - now_ms)
 
     def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, Liveness] | None:
         """A group as it is stored, or, where another controller leads, was when it was read last;

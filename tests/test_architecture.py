@@ -125,10 +125,11 @@ WITHOUT_SPARK = {"config", "dumps", "evidence", "figures", "page", "prometheus_i
 """Packages of spark/ that must not import PySpark."""
 ALSO_MAY_IMPORT = {
     "broker.processes.namesrv": {"namesrv"},
+    "namesrv.controller_in_namesrv": {"controller"},
     "remoting.tls_socket": {"ipc"},
 }
-"""The composition root that runs the name server inside the broker; and the TLS state, which the HA
-port has, too."""
+"""The composition roots that run the name server inside the broker, and the controller inside the
+name server; and the TLS state, which the HA port has, too."""
 CHOOSES_AT_IMPORT = {"broker": {"os", "conf.compiled_modules"}}
 """The one package that does something when it is imported: see its docstring."""
 OPEN_MODULES = {
@@ -166,6 +167,7 @@ LONG_MODULES = {
     "broker.topic.topic_config_manager": 500,
     "broker.transaction.end_transaction_processor": 440,
     "broker.wiring.replication": 440,
+    "controller.core": 460,
     "ha.ha_client": 460,
     "namesrv.route_info_manager": 500,
     "remoting.connection": 460,
@@ -199,6 +201,7 @@ MANY_METHODS = {
     "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
     "broker.topic.topic_config_manager.TopicConfigManager": 28,
     "broker.wiring.replication.Replication": 23,
+    "controller.core.ControllerCore": 24,
     "ha.ha_client.HAClient": 26,
     "ha.master_link.MasterLink": 21,
     "ha.replica_registry.ReplicaRegistry": 25,

@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.support.our_broker import is_running, stands_still
 from tests.support.program import ForkedProgram, start_program
 from tests.support.stolen_time import OwnTime
+from tools.chaos.free_ports import free_port as free_port
 
 _POLL_S = 0.02
 

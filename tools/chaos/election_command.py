@@ -23,6 +23,7 @@ from tools.chaos.election_summary import ElectionSummary
 
 CONTROLLER: Final = "--controller"
 EXIT_VIOLATED: Final = 1
+_WITH_ETCD: Final = 3
 _ALL: Final = ",".join(ElectionFault)
 
 
@@ -59,6 +60,18 @@ def _settings(
 )
 @click.option("--rate", default=2_400.0, type=click.FloatRange(1), help="Messages a second. [2400]")
 @click.option(
+    "--etcd",
+    "etcd_nodes",
+    default=0,
+    type=click.IntRange(0, 9),
+    help="Nodes of etcd, in which the controllers keep their groups; etcd is on the PATH. [none]",
+)
+@click.option(
+    "--controllers",
+    type=click.IntRange(1, 9),
+    help="How many; several need --etcd. [1; with --etcd 3]",
+)
+@click.option(
     "--conf", "settings", multiple=True, callback=_settings, help="key=value of all brokers."
 )
 @click.option(
@@ -77,6 +90,8 @@ def election_chaos(
     count: int,
     kinds: list[ElectionFault],
     rate: float,
+    etcd_nodes: int,
+    controllers: int | None,
     settings: dict[str, object],
     directory: Path | None,
     keep: bool,
@@ -89,7 +104,19 @@ def election_chaos(
 
     The same seed gives the same faults. Five seeds share a group, each with topics of its own.
     """
-    options = ElectionOptions(kinds=kinds, faults=count, rate=rate, settings=settings)
+    number_of_controllers = controllers or (_WITH_ETCD if etcd_nodes else 1)
+    if number_of_controllers > 1 and not etcd_nodes:
+        raise click.UsageError("several controllers need a store that they share: --etcd 3")
+    if etcd_nodes and shutil.which("etcd") is None:
+        raise click.UsageError("--etcd: there is no etcd on the PATH (Debian: etcd-server)")
+    options = ElectionOptions(
+        kinds=kinds,
+        faults=count,
+        rate=rate,
+        settings=settings,
+        controllers=number_of_controllers,
+        etcd_nodes=etcd_nodes,
+    )
     if not options.usable_kinds():
         raise click.UsageError("no kind of fault is left: those of etcd need a group with etcd")
     first = random.SystemRandom().randrange(1 << 31) if seed is None else seed

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tools.chaos.election_schedule import ElectionFault, PlannedFault
-from tools.chaos.group_view import GroupView
+from tools.chaos.group_view import GroupView, leads_etcd
 from tools.chaos.member_group import MemberGroup
 from tools.chaos.network import Link, both_ways
 from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
@@ -65,6 +65,9 @@ class ElectionFaults:
             ElectionFault.STOP_CONTROLLER: self._stop_controller,
             ElectionFault.CUT_CONTROLLER: self._cut_controller,
             ElectionFault.KILL_MASTER_AND_CONTROLLER: self._kill_master_and_controller,
+            ElectionFault.KILL_ETCD: self._kill_etcd,
+            ElectionFault.STOP_ETCD: self._stop_etcd,
+            ElectionFault.CUT_ETCD: self._cut_etcd,
             ElectionFault.RESTART_NAMESRV: self._restart_namesrv,
             ElectionFault.CLOCK_JUMP: self._jump_clock,
         }
@@ -85,13 +88,12 @@ class ElectionFaults:
                 broker.signal(process, signal.SIGCONT)
         for server in group.servers:
             server.resume()
-            if not server.is_alive:
-                server.start()
+        group.start_these([server for server in group.servers if not server.is_alive])
         dead = [broker for broker in group.brokers if not broker.is_alive]
         for broker in dead:
             # What its supervisor left behind ends by itself, or now.
             broker.kill_all()
-        group.start_brokers(dead)
+        group.start_these(dead)
 
     # -- who -----------------------------------------------------------------------------------
 
@@ -121,6 +123,12 @@ class ElectionFaults:
         name = self._view.leader()
         found = [each for each in self._group.controllers if each.name == name]
         return found[0] if found else self._group.controllers[0]
+
+    def _leader_of_etcd(self) -> ScratchServer:
+        for server in self._group.etcd:
+            if leads_etcd(server.address):
+                return server
+        return self._group.etcd[0]
 
     # -- processes -----------------------------------------------------------------------------
 
@@ -245,22 +253,36 @@ class ElectionFaults:
     # -- controllers, name servers, clocks -----------------------------------------------------
 
     def _kill_controller(self, fault: PlannedFault) -> str:
-        server = self._leader()
-        server.kill_all()
-        self._pause(fault.lasts_s)
-        server.start()
-        self._group.know_owners()
-        return server.name
+        return self._kill_server(self._leader(), fault)
 
     def _stop_controller(self, fault: PlannedFault) -> str:
-        server = self._leader()
+        return self._stop_server(self._leader(), fault)
+
+    def _cut_controller(self, fault: PlannedFault) -> str:
+        return self._cut_server(self._leader(), fault)
+
+    def _kill_etcd(self, fault: PlannedFault) -> str:
+        return self._kill_server(self._leader_of_etcd(), fault)
+
+    def _stop_etcd(self, fault: PlannedFault) -> str:
+        return self._stop_server(self._leader_of_etcd(), fault)
+
+    def _cut_etcd(self, fault: PlannedFault) -> str:
+        return self._cut_server(self._leader_of_etcd(), fault)
+
+    def _kill_server(self, server: ScratchServer, fault: PlannedFault) -> str:
+        server.kill_all()
+        self._pause(fault.lasts_s)
+        server.start(self._group.know_owners)
+        return server.name
+
+    def _stop_server(self, server: ScratchServer, fault: PlannedFault) -> str:
         server.pause()
         self._pause(fault.lasts_s)
         server.resume()
         return server.name
 
-    def _cut_controller(self, fault: PlannedFault) -> str:
-        server = self._leader()
+    def _cut_server(self, server: ScratchServer, fault: PlannedFault) -> str:
         self._cut(fault, both_ways(server.name, self._others(server.name)))
         return server.name
 
@@ -269,15 +291,13 @@ class ElectionFaults:
         server.kill_all()
         broker.kill_all()
         self._pause(fault.lasts_s)
-        server.start()
-        self._group.know_owners()
+        server.start(self._group.know_owners)
         return f"{broker.name}, {server.name}"
 
     def _restart_namesrv(self, _fault: PlannedFault) -> str:
         server = self._group.namesrv
         server.kill_all()
-        server.start()
-        self._group.know_owners()
+        server.start(self._group.know_owners)
         return server.name
 
     def _jump_clock(self, fault: PlannedFault) -> str:

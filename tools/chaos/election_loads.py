@@ -87,7 +87,7 @@ class ElectionLoads:
         self._transactions.decide_only()
         if self._pops is not None:
             self._pops.drain()
-            self._pops.keeps_acks()
+            self._pops.keep_acks()
         if self._delayed is not None:
             self._delayed.stop_sending()
 

@@ -65,6 +65,7 @@ _ENDS_BY_ITSELF: Final = frozenset(
         *(ElectionFault.CUT_CONTROLLERS, ElectionFault.CUT_LINK, ElectionFault.ONE_WAY),
         *(ElectionFault.STOP_CONTROLLER, ElectionFault.CUT_CONTROLLER, ElectionFault.ELECT),
         *(ElectionFault.KILL_CONTROLLER, ElectionFault.RESTART_NAMESRV, ElectionFault.CLOCK_JUMP),
+        *(ElectionFault.KILL_ETCD, ElectionFault.STOP_ETCD, ElectionFault.CUT_ETCD),
     )
 )
 """These have no length after their begin."""

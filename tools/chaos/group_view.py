@@ -10,6 +10,8 @@ Tested by tests/tools/chaos/test_group_view.py.
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import threading
 import time
 from dataclasses import dataclass
@@ -174,6 +176,19 @@ class GroupView:
     def _known(self, announced: list[str | None]) -> list[Address]:
         found = (self._group.client_address(str(each)) for each in announced)
         return [address for address in found if address is not None]
+
+
+def leads_etcd(address: Address) -> bool:
+    """Whether the node of etcd that serves there leads; not, if it does not say so."""
+    connection = http.client.HTTPConnection(*address, timeout=_TIMEOUT_S)
+    try:
+        connection.request("POST", "/v3/maintenance/status", b"{}")
+        status = json.loads(connection.getresponse().read())
+        return bool(status["leader"] == status["header"]["member_id"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
+        return False
+    finally:
+        connection.close()
 
 
 def epochs_of(address: Address) -> list[tuple[int, int]]:

@@ -9,8 +9,9 @@ its clients. Used by one thread, apart from `kill_everything`.
     broker-N        127.0.0.(10+N)    127.0.1.(10+N)
     controller-N    127.0.0.1         127.0.1.N
     namesrv         127.0.0.1         127.0.1.9
+    etcd-N          127.0.0.1         127.0.1.(20+N)
 
-Tested by tests/tools/chaos/test_member_group.py.
+Tested by tests/tools/chaos/test_election_run.py.
 """
 
 from __future__ import annotations
@@ -56,9 +57,11 @@ _CONTROLLER: Final = {
     "leaderWarmUpMillis": _HEARTBEAT_TIMEOUT_MS,
     # Members are announced at their addresses in the network, and ask from others.
     "registerAllowedAddresses": "*",
+    "etcdLeaseSeconds": 3,
 }
 _CONTROLLER_LINE: Final = r"boot success"
 _NAMESRV_LINE: Final = r"Name Server boot success"
+_ETCD_LINE: Final = r"ready to serve .*client requests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +83,12 @@ class MemberGroup:
         self.network = Network()
         self._directory = directory
         self.namesrv = self._make_namesrv()
-        self.controllers = [self._make_controller(n + 1) for n in range(shape.controllers)]
-        asked = ";".join(f"127.0.1.{n + 1}:{c.address[1]}" for n, c in enumerate(self.controllers))
+        self.etcd = self._make_etcd(shape.etcd_nodes)
+        self.controllers = self._make_controllers(shape.controllers)
+        asked = [f"127.0.1.{n}:{each.address[1]}" for n, each in enumerate(self.controllers, 1)]
         self.brokers = [
-            self._make_broker(number + 1, asked, shape.settings) for number in range(BROKERS)
+            self._make_broker(number + 1, ";".join(asked), shape.settings)
+            for number in range(BROKERS)
         ]
         self.paused: set[str] = set()
         """Nodes whose processes stand still."""
@@ -101,8 +106,21 @@ class MemberGroup:
         self.network.lead(("127.0.1.9", port), ("127.0.0.1", port), NAMESRV)
         return ScratchServer(NAMESRV, directory, command, _NAMESRV_LINE, port=port)
 
-    def _make_controller(self, number: int) -> ScratchServer:
-        port, name = free_port(), f"controller-{number}"
+    def _make_controllers(self, count: int) -> list[ScratchServer]:
+        """One keeps its groups in a file, unless there is an etcd."""
+        ports = [free_port() for _ in range(count)]
+        peers = ";".join(f"n{n}-127.0.1.{n}:{port}" for n, port in enumerate(ports, 1))
+        shared: dict[str, object] = {}
+        if self.etcd:
+            urls = [f"http://127.0.1.{20 + n}:{e.address[1]}" for n, e in enumerate(self.etcd, 1)]
+            shared = {"controllerStore": "etcd", "etcdEndpoints": ",".join(urls)}
+            shared["controllerDLegerPeers"] = peers
+        return [self._make_controller(n, port, shared) for n, port in enumerate(ports, 1)]
+
+    def _make_controller(
+        self, number: int, port: int, shared: Mapping[str, object]
+    ) -> ScratchServer:
+        name = f"controller-{number}"
         directory = self._directory / name
         settings = {
             "listenPort": port,
@@ -110,10 +128,39 @@ class MemberGroup:
             "controllerStorePath": directory / "store",
             "logDir": directory,
             **_CONTROLLER,
+            **shared,
+            **({"controllerDLegerSelfId": f"n{number}"} if shared else {}),
         }
         command = _command("controller", directory / "controller.properties", settings)
         self.network.lead((f"127.0.1.{number}", port), ("127.0.0.1", port), name)
         return ScratchServer(name, directory, command, _CONTROLLER_LINE, port=port)
+
+    def _make_etcd(self, count: int) -> list[ScratchServer]:
+        ports = [(free_port(), free_port()) for _ in range(count)]
+        members = [
+            f"etcd-{n}=http://127.0.1.{20 + n}:{peer}" for n, (_, peer) in enumerate(ports, 1)
+        ]
+        made = []
+        for number, (port, peer) in enumerate(ports, 1):
+            name, announced = f"etcd-{number}", f"127.0.1.{20 + number}"
+            directory = self._directory / name
+            command = [
+                *("etcd", "--name", name, "--data-dir", str(directory / "data")),
+                *("--listen-client-urls", f"http://127.0.0.1:{port}"),
+                *("--advertise-client-urls", f"http://{announced}:{port}"),
+                *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
+                *("--initial-advertise-peer-urls", f"http://{announced}:{peer}"),
+                *(
+                    "--initial-cluster",
+                    ",".join(members),
+                    "--initial-cluster-token",
+                    str(directory.parent),
+                ),
+            ]
+            for each in (port, peer):
+                self.network.lead((announced, each), ("127.0.0.1", each), name)
+            made.append(ScratchServer(name, directory, command, _ETCD_LINE, port=port))
+        return made
 
     def _make_broker(
         self, number: int, controllers: str, settings: Mapping[str, object]
@@ -138,20 +185,18 @@ class MemberGroup:
 
     def start(self) -> None:
         """Everything; who leads is not waited for. Raises ChaosError."""
-        self.namesrv.start()
-        for controller in self.controllers:
-            controller.start()
-        self.know_owners()
-        self.start_brokers(self.brokers)
+        self.start_these([self.namesrv, *self.etcd])
+        self.start_these(self.controllers)
+        self.start_these(self.brokers)
 
-    def start_brokers(self, brokers: Sequence[ScratchBroker]) -> None:
-        """Those that have ended, at once. Raises ChaosError."""
-        if not brokers:
+    def start_these(self, ended: Sequence[ScratchServer | ScratchBroker]) -> None:
+        """All at once. Raises ChaosError."""
+        if not ended:
             return
-        with concurrent.futures.ThreadPoolExecutor(len(brokers)) as pool:
-            starting = [pool.submit(broker.start, self.know_owners) for broker in brokers]
-        for each in starting:
-            each.result()
+        with concurrent.futures.ThreadPoolExecutor(len(ended)) as pool:
+            starting = [pool.submit(each.start, self.know_owners) for each in ended]
+        for begun in starting:
+            begun.result()
 
     def know_owners(self) -> None:
         """Whose processes are whose now: the network asks where a connection comes from."""
@@ -172,7 +217,7 @@ class MemberGroup:
     @property
     def servers(self) -> list[ScratchServer]:
         """What is no broker."""
-        return [*self.controllers, self.namesrv]
+        return [*self.controllers, self.namesrv, *self.etcd]
 
     @property
     def nodes(self) -> list[str]:

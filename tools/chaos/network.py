@@ -76,7 +76,7 @@ class Network:
                 self._process.stdin.write(json.dumps(command).encode() + b"\n")
                 self._process.stdin.flush()
                 line = self._process.stdout.readline()
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise NetworkError(f"the network has ended: {error}") from error
         if not line:
             raise NetworkError("the network has ended")

@@ -20,11 +20,11 @@ import selectors
 import socket
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tools.chaos.processes import children_of
+from tools.chaos.processes import parent_of
 
 _PIECE: Final = 1 << 16
 _MOST_WAITING: Final = 1 << 20
@@ -54,6 +54,8 @@ class NetworkRelay:
         self._ways: dict[socket.socket, _Way] = {}
         """By the socket that is read."""
         self._owners: dict[int, str] = {}
+        self._nodes: dict[int, str] = {}
+        """The owners and their children, as far as they are known."""
         self._cut: set[tuple[str, str]] = set()
         self._refuses = False
         self._commands = bytearray()
@@ -99,6 +101,7 @@ class NetworkRelay:
             self._selector.register(listening, selectors.EVENT_READ)
         if "owners" in command:
             self._owners = {int(pid): node for pid, node in command["owners"].items()}
+            self._nodes = dict(self._owners)
         if "cut" in command:
             self._cut = {(sender, receiver) for sender, receiver in command["cut"]}
             self._refuses = command["refuses"]
@@ -145,11 +148,14 @@ class NetworkRelay:
 
     def _node_of(self, host: str, port: int, to_port: int) -> str:
         inode = _inode_of(host, port, to_port)
-        if inode is not None:
-            for root, node in self._owners.items():
-                if any(_has(pid, inode) for pid in (root, *children_of(root))):
-                    return node
-        return _UNKNOWN
+        if inode is None:
+            return _UNKNOWN
+        for pid, node in self._nodes.items():
+            if _has(pid, inode):
+                return node
+        # Of a process that was born since.
+        self._nodes = _with_children(self._owners)
+        return next((node for pid, node in self._nodes.items() if _has(pid, inode)), _UNKNOWN)
 
     def _watch(self, way: _Way) -> None:
         """Register what its source is watched for: its own bytes, and room for the other's."""
@@ -218,6 +224,17 @@ def _inode_of(host: str, port: int, to_port: int) -> int | None:
         if fields[1].endswith(local) and fields[2].endswith(remote):
             return int(fields[9])
     return None
+
+
+def _with_children(owners: Mapping[int, str]) -> dict[int, str]:
+    """By pid, in one pass over all processes."""
+    found = dict(owners)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            parent = parent_of(int(name))
+            if parent in owners:
+                found[int(name)] = owners[parent]
+    return found
 
 
 def _lines(paths: Iterable[str]) -> Iterable[str]:

@@ -75,7 +75,7 @@ class PopLoad(LoadThread):
         """Send no more, acknowledge whatever comes."""
         self._sends = False
 
-    def keeps_acks(self) -> None:
+    def keep_acks(self) -> None:
         """From now on no fault takes an acknowledgement."""
         self._kept_since_s = time.monotonic()
 

@@ -3,7 +3,7 @@
 It is started in a directory of its own, seen through what it prints, and hit with signals. Used by
 one thread at a time.
 
-Tested by tests/tools/chaos/test_member_group.py.
+Tested by tests/tools/chaos/test_election_run.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,8 +49,9 @@ class ScratchServer:
         """Whether it runs, or stands still."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Start it and wait until it serves. Raises ChaosError with what it printed."""
+    def start(self, on_begun: Callable[[], None] = lambda: None) -> None:
+        """Start it and wait until it serves. on_begun: called once it has a pid. Raises ChaosError
+        with what it printed."""
         with self._output.open("ab") as output:
             begun = output.tell()
             self._process = subprocess.Popen(
@@ -67,6 +68,7 @@ class ScratchServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        on_begun()
 
         def printed() -> str:
             return self._output.read_bytes()[begun:].decode(errors="replace")
