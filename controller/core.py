@@ -7,17 +7,20 @@ Not leader: everything is answered with 2007, heartbeats are still taken. A grou
 cannot be read, or is older than the one known here, is refused by name, never taken for an empty
 one; the others are served.
 
-Tested by tests/controller/test_unreadable_groups.py, tests/simulation/test_pitfalls.py.
+Tested by tests/controller/test_given_up.py, tests/controller/test_unreadable_groups.py and
+tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from controller.election import Liveness, asked_by_controller
 from controller.events import (
+    NO_CHANNEL,
     Asked,
     ChannelClosed,
     Event,
@@ -64,6 +67,8 @@ class ControllerSettings:
     lease_ms: int | None = None
     """How long the store keeps a leadership that is not renewed; None: for ever."""
     lease_margin_ms: int = 1_000
+    asker_timeout_ms: int = 3_000
+    """How long whoever asks waits for an answer: RocketMQ's brokers 3 s."""
 
 
 class _Waiting(NamedTuple):
@@ -71,6 +76,13 @@ class _Waiting(NamedTuple):
 
     ticket: int
     request: Request
+    channel: int = NO_CHANNEL
+    until_ms: int | None = None
+    """Until when somebody waits for its answer; None: it is the controller's own."""
+
+    def is_given_up(self, now_ms: int) -> bool:
+        """Whether its asker waits no longer."""
+        return self.until_ms is not None and now_ms >= self.until_ms
 
 
 @dataclass(slots=True)
@@ -91,8 +103,19 @@ class _Lane:
     elects: bool = False
     """Whether the controller's own request is among those that wait."""
 
+    def drop(self, is_unwanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        """Take out what is not wanted any more, but for the request whose swap is under way: that
+        may be stored already."""
+        waiting = list(self.waiting)
+        undecided = waiting[0 if self.swapped is None else 1 :]
+        dropped = [one for one in undecided if is_unwanted(one)]
+        if dropped:
+            gone = {one.ticket for one in dropped}
+            self.waiting = deque(one for one in waiting if one.ticket not in gone)
+        return dropped
+
     def take_first(self) -> _Waiting:
-        """It has been decided."""
+        """It has been decided, or is not wanted any more."""
         first = self.waiting.popleft()
         if first.ticket == NO_TICKET:
             self.elects = False
@@ -106,6 +129,11 @@ class _Lane:
 
 
 _NOTHING: Final = Ready()
+_GIVEN_UP: Final = Answer(
+    ResponseCode.SYSTEM_BUSY,
+    remark="not carried out: it waited for the controllers' store longer than its sender waits for "
+    "an answer; ask again",
+)
 
 
 def _why_older(found: Stored, known: Stored) -> str:
@@ -145,6 +173,14 @@ class _Doing:
         return Ready(tuple(self.swaps), tuple(self.loads), tuple(self.sends))
 
 
+def _drop(lanes: Iterable[_Lane], is_unwanted: Callable[[_Waiting], bool], doing: _Doing) -> None:
+    """What waits and is not wanted any more is not carried out later, when nobody expects it: an
+    election above all. Its answer says so, if anybody still listens."""
+    for lane in lanes:
+        for one in lane.drop(is_unwanted):
+            doing.reply(one.ticket, _GIVEN_UP)
+
+
 class ControllerCore:
     """Owned by one thread, which gives it one event after the other."""
 
@@ -180,6 +216,16 @@ class ControllerCore:
         is being stored is there already: a store may be slow, and many may ask meanwhile."""
         return broker_name in self._lanes or len(self._lanes) < most
 
+    def survey(self, now_ms: int) -> tuple[list[tuple[GroupState, Liveness]], int]:
+        """All groups that it leads, with who of them is alive, and for how many milliseconds nobody
+        is taken for dead yet."""
+        groups = [
+            (lane.stored.group, self._liveness(name, now_ms))
+            for name, lane in self._lanes.items()
+            if lane.stored.group is not None
+        ]
+        return groups, max(0, (self._warm_at_ms or 0) - now_ms)
+
     def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, Liveness] | None:
         """A group as it is stored, or, where another controller leads, was when it was read last;
         and who of it is alive. None: there is none, or it is not known."""
@@ -201,6 +247,7 @@ class ControllerCore:
             case Asked():
                 self._asked(event, now_ms, doing)
             case Tick():
+                _drop(self._lanes.values(), lambda one: one.is_given_up(now_ms), doing)
                 self._scan(now_ms, doing)
             case ChannelClosed():
                 self._closed(event, now_ms, doing)
@@ -273,7 +320,8 @@ class ControllerCore:
             return
         name = event.request.broker_name
         lane = self._lanes.get(name) or _Lane(Stored(0, None), deque())
-        lane.waiting.append(_Waiting(event.ticket, event.request))
+        until_ms = now_ms + self._settings.asker_timeout_ms
+        lane.waiting.append(_Waiting(event.ticket, event.request, event.channel, until_ms))
         self._lanes[name] = lane
         self._serve(name, lane, now_ms, doing)
         if not (lane.waiting or lane.unreadable) and lane.stored == Stored(0, None):
@@ -286,6 +334,9 @@ class ControllerCore:
             lane.refuse_all(doing)
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
+            if first.is_given_up(now_ms):
+                doing.reply(lane.take_first().ticket, _GIVEN_UP)
+                continue
             group = lane.stored.group
             decision = decide(
                 group,
@@ -352,6 +403,7 @@ class ControllerCore:
         return Liveness(self._live.alive(name, now_ms), is_new)
 
     def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
+        _drop(self._lanes.values(), lambda one: one.channel == event.channel != NO_CHANNEL, doing)
         if not self._settings.elect_on_channel_closed:
             return
         for gone in self._live.closed(event.channel):

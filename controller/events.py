@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from controller.group_state import GroupState
 from controller.live_brokers import Heartbeat
 from controller.requests import Answer, Request
+
+NO_CHANNEL: Final = 0
+"""No connection has this number."""
 
 
 class Tick(NamedTuple):
@@ -26,10 +29,12 @@ class Asked(NamedTuple):
 
     ticket: int
     request: Request
+    channel: int = NO_CHANNEL
+    """The number of the connection that it came over."""
 
 
 class ChannelClosed(NamedTuple):
-    """A broker's connection has ended."""
+    """A peer's connection has ended."""
 
     channel: int
 

@@ -29,10 +29,11 @@ from tests.controller.etcd_capture import ONE, PREFIX, TWO, group, make_accounts
 from tests.interop import harness
 from tests.interop.controller_faults import MEMBER, QUEUES, SAFE, Load, run
 from tests.interop.etcd_world import Controllers, EtcdFaults, EtcdWorld, ask
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.etcd import Etcd, b64
 from tests.support.our_broker import drain
 from tests.support.tls_files import Authority
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 
