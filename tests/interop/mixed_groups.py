@@ -427,16 +427,19 @@ class MixedGroup:
         with contextlib.suppress(PeerError):
             wait_until(are_the_same, "equal logs", 30, poll_s=0.2)
         wrong = log_differences(logs)
-        for number, broker in self.brokers.items():
-            stored = [
-                (bytes(each.body), Place(each.queue_id, each.queue_offset))
-                for each in messages(broker)
-                if each.topic == TOPIC
-            ]
-            found = list_differences(self.sender.taken, stored)
+        for number in self.brokers:
+            found = list_differences(self.sender.taken, self.stored(number))
             wrong += [f"in the log of {_node(number)}: {text}" for text in found]
         found = list_differences(self.sender.taken, self.read())
         return wrong + [f"read of the master: {text}" for text in found]
+
+    def stored(self, number: int) -> list[tuple[bytes, Place]]:
+        """The messages in the files of a log, in their order."""
+        return [
+            (bytes(each.body), Place(each.queue_id, each.queue_offset))
+            for each in messages(self.brokers[number])
+            if each.topic == TOPIC
+        ]
 
     def read(self) -> list[tuple[bytes, Place]]:
         """What a consumer gets of the master, once the master shows all that it was answered."""
@@ -449,10 +452,10 @@ class MixedGroup:
                     for queue in range(QUEUES)
                     for each in drain(client, TOPIC, queue)
                 ]
-            return len(read) >= len(self.sender.taken)
+            return self.sender.taken.keys() <= {body for body, _ in read}
 
         with contextlib.suppress(PeerError):
-            wait_until(has_all, "all of them read", 30, poll_s=0.5)
+            wait_until(has_all, "all of them read", 15, poll_s=0.5)
         return read
 
     def _what(self, text: str) -> str:
