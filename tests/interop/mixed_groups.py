@@ -6,6 +6,11 @@ what it was answered SEND_OK and where that is said to stand. The judges below r
 logs, whoever wrote them. Brokers reach the controllers through a network that can be cut
 (tools/chaos/network.py); a jRaft controller names itself to them, so that there only what goes to
 controllerAddr (heartbeats among it) passes the network. Used by one thread, but for its client.
+
+P38, seen with 5.3.3 brokers: a follower whose new master is not registered yet when it asks the
+name server is told the HA port of the old one. It connects to it if it lives, as that port stays
+open, and only writes down what it is told later: it follows a follower for as long as the
+connection lasts, and is in no set.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ HEARTBEAT_S: Final = 3.0
 """A broker is dead to the controller when it has been silent for so long."""
 KINDS: Final = {"J": "java-5.3", "O": "ours"}
 _WAIT_S: Final = 90.0
+_CHAINED_S: Final = 20.0
 _SEND_S: Final = 4.0
 _PAUSE_S: Final = 0.01
 _MEMBER: Final = {
@@ -286,13 +292,16 @@ class MixedGroup:
         self.controllers = Controllers(root, kind, nodes, self.network)
         self.namesrv = harness.name_server("ours", root / "namesrv")
         conf = {**_MEMBER, "controllerAddr": ";".join(self.controllers.addresses)}
+        self.ha_ports = {number: free_port() for number in range(1, len(mix) + 1)}
+        self.chained: list[int] = []
+        """Who was seen to follow a master that had been replaced (P38)."""
         self.brokers = {
             number: harness.broker(
                 KINDS[letter],
                 root / f"broker-{number}",
                 self.namesrv.address,
                 name=self.name,
-                conf={**conf, "haListenPort": str(free_port())},
+                conf={**conf, "haListenPort": str(self.ha_ports[number])},
                 jvm=("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m"),
             )
             for number, letter in enumerate(mix, 1)
@@ -374,13 +383,26 @@ class MixedGroup:
             return 0, 0
         return found.master_broker_id or 0, found.master_epoch or 0
 
-    def wait_for_all(self) -> None:
-        wait_until(
-            lambda: self.members() == set(self.brokers),
-            self._what("all in the set"),
-            _WAIT_S,
-            poll_s=0.2,
-        )
+    def wait_for_all(self, *, demoted: int = 0) -> None:
+        """Until all are in the set. demoted: who led until now, and lives. A Java follower may go
+        on following it (P38, see the module); it is then restarted, as an operator has to do."""
+
+        def are_in() -> bool:
+            return self.members() == set(self.brokers)
+
+        if demoted and self.brokers[demoted].kind != "ours":
+            with contextlib.suppress(PeerError):
+                wait_until(are_in, "all in the set", _CHAINED_S, poll_s=0.2)
+                return
+            chained = [n for n in self.brokers if n not in self.members() and n != demoted]
+            for number in chained:
+                broker = self.brokers[number]
+                assert broker.kind != "ours", self._what(f"{number} of ours does not follow")
+                assert self.ha_ports[demoted] in ports_reached(broker.process.pid)
+                self.chained.append(number)
+                broker.kill()
+                self.start_broker(number)
+        wait_until(are_in, self._what("all in the set"), _WAIT_S, poll_s=0.2)
 
     def wait_for_master(self, *, other_than: int) -> int:
         """As the controllers say."""
@@ -394,7 +416,10 @@ class MixedGroup:
 
     def designate(self, number: int) -> None:
         """Until that one leads and all are in its set."""
-        if self.master()[0] != number:
+        demoted = self.master()[0]
+        if demoted == number:
+            demoted = 0
+        else:
             header = ElectMasterRequestHeader(
                 cluster_name=CLUSTER,
                 broker_name=self.name,
@@ -406,7 +431,7 @@ class MixedGroup:
                 RequestCode.CONTROLLER_ELECT_MASTER, encode_header(header)
             )
             assert answer.code == 0, answer.remark
-        self.wait_for_all()
+        self.wait_for_all(demoted=demoted)
 
     # What is on the disks, and what is read
 
@@ -464,6 +489,21 @@ class MixedGroup:
     def logs(self) -> str:
         tails = [broker.log_tail() for broker in self.brokers.values()]
         return "\n".join([*tails, self.controllers.logs()])
+
+
+def ports_reached(pid: int) -> set[int]:
+    """Of loopback, by a process's connections."""
+    inodes = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes.add(entry.readlink().name)
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
+    mine = (fields[2] for fields in lines if f"socket:[{fields[9]}]" in inodes)
+    return {int(remote.rpartition(":")[2], 16) for remote in mine}
 
 
 def _node(number: int) -> str:

@@ -116,7 +116,7 @@ def play(group: MixedGroup, cause: str, driver: Driver) -> None:
         assert group.master()[1] > epoch
         group.sender.wait_for_more(30, f"{master} leads after {cause}")
         undo()
-    group.wait_for_all()
+    group.wait_for_all(demoted=1 if cause == "elect" else 0)
     group.sender.wait_for_more(30, "all are back")
     group.sender.stop()
     assert group.judge() == []
