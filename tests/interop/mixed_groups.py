@@ -313,9 +313,13 @@ class MixedGroup:
         self.namesrv.start()
         self.controllers.start()
         self.network.know(self.controllers.owners())
-        for number in self.brokers:
-            self.start_broker(number)
-            wait_until(lambda n=number: n in self.known(), self._what(f"id {number}"), _WAIT_S)  # type: ignore[misc]
+        with ThreadPoolExecutor() as pool:
+            starting = []
+            for number in self.brokers:
+                starting.append(pool.submit(self.start_broker, number))
+                wait_until(lambda n=number: n in self.known(), self._what(f"id {number}"), _WAIT_S)  # type: ignore[misc]
+            for started in starting:
+                started.result()
         self.wait_for_all()
         return self
 
