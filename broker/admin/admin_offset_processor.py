@@ -95,9 +95,11 @@ class AdminOffsetProcessor(TableProcessor):
     def get_all_delay_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """45: the offset of every delay level."""
+        """45: the offset of every delay level; a 5.x master fails without a data version."""
         self._check_copied()
-        return request.response(ResponseCode.SUCCESS, body=self._schedule_offsets.encode())
+        offsets = self._schedule_offsets
+        body = offsets.encode_for_5x() if request.version >= V5_0_0 else offsets.encode()
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     def _check_copied(self) -> None:
         """Raises RequestError on a slave whose offsets may rest on another log than the master's: a

@@ -18,8 +18,10 @@ from broker.failover.asking import Asking
 from broker.failover.identity import Identity, encode_identity
 from broker.failover.masters_word import MastersWord
 from broker.failover.messages import (
+    NOTHING_TAKEN,
     Answered,
     Ask,
+    Cause,
     CutHalfRecord,
     CutLog,
     Event,
@@ -46,6 +48,7 @@ from broker.failover.messages import (
     SendHeartbeat,
     Step,
     StopReplication,
+    Taken,
     Tick,
     Transfer,
     WriteEpochs,
@@ -154,6 +157,10 @@ class MemberCore:
         self.master_broker_id: int | None = None
         self.trouble: str | None = None
         """What an operator has to know, if the member does not get on."""
+        self.taken = NOTHING_TAKEN
+        """How the newest role came about."""
+        self.two_masters_seen = 0
+        """How often another master was named in the epoch in which this broker leads."""
 
     # What others ask
 
@@ -203,7 +210,7 @@ class MemberCore:
                 self._answered(event, now_ms, log, doing)
             case RoleNotified():
                 if self.stage in (Stage.FINDING_MASTER, Stage.RUNNING):
-                    self._consider(event.view, now_ms, log, doing)
+                    self._consider(event.view, Cause.NOTIFIED, now_ms, log, doing)
             case LeaderNamed():
                 self._leader_known = event.address is not None
                 if self._leader_known:
@@ -348,7 +355,7 @@ class MemberCore:
             # A Java controller gives a living master no new epoch: let it take this one for dead.
             self._silent = True
         elif event.view is not None:
-            self._consider(event.view, now_ms, log, doing)
+            self._consider(event.view, _cause_of(ask), now_ms, log, doing)
             if registering and self.stage is Stage.RUNNING:
                 # Before it joins a set, where a member that is not alive is refused.
                 self._heartbeat(log, doing)
@@ -363,11 +370,15 @@ class MemberCore:
             self._heartbeat(log, doing)
             self._ask_for_stage(now_ms, doing)
 
-    def _consider(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _consider(
+        self, view: GroupView, cause: Cause, now_ms: int, log: LogEnds, doing: _Doing
+    ) -> None:
         """What a controller says of the group: another role, another set, or nothing new."""
         if view.master_epoch <= self.master_epoch:
             if view.master_epoch == self.master_epoch and self._sync_state is not None:
                 self.trouble = self._sync_state.told(view)
+                own = self.broker_id, self._settings.broker_address
+                self.two_masters_seen += view.master_broker_id != own[0] or is_twin(view, *own)
             return
         if view.master_epoch < self.epochs.last_epoch:
             self.trouble = (
@@ -377,6 +388,14 @@ class MemberCore:
             return
         if self._list_is_old:
             self._list_is_old, self._led_up_to = False, view.master_epoch
+        taken = Taken(
+            cause if self.master_epoch else Cause.START,
+            self.master_epoch,
+            self.master_broker_id,
+            view.sync_state_set,
+            min(self.confirm_offset, log.end),
+            log.end,
+        )
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
         elif is_twin(view, self.broker_id, self._settings.broker_address):
@@ -392,6 +411,8 @@ class MemberCore:
             designate = RequestCode.CONTROLLER_ELECT_MASTER
             self.stage = Stage.FINDING_MASTER
             self._ask(designate, now_ms, doing, designate=True)
+        if self.master_epoch == view.master_epoch:
+            self.taken = taken
 
     def _take(self, view: GroupView, stage: Stage, doing: _Doing) -> None:
         self.stage = stage
@@ -518,3 +539,10 @@ class MemberCore:
             self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)
         else:
             self.confirm_offset = self._master.confirm_offset(log, self.confirm_offset)
+
+
+def _cause_of(ask: Ask) -> Cause:
+    if ask.designate_elect:
+        return Cause.DESIGNATED
+    is_poll = ask.code == RequestCode.CONTROLLER_GET_REPLICA_INFO
+    return Cause.POLLED if is_poll else Cause.ASKED

@@ -22,6 +22,7 @@ from broker.failover.member_files import MemberFiles
 from broker.failover.messages import (
     Answered,
     Ask,
+    Cause,
     CutHalfRecord,
     Event,
     Fenced,
@@ -35,6 +36,7 @@ from broker.failover.messages import (
     SendHeartbeat,
     Step,
     StopReplication,
+    Taken,
     Tick,
     WriteEpochs,
     WriteIdentity,
@@ -95,6 +97,9 @@ class MemberStatus(NamedTuple):
     puts: Puts
     epochs: EpochList
     trouble: str | None
+    taken: Taken
+    """How the newest role came about."""
+    two_masters_seen: int
 
 
 class MemberTimes(NamedTuple):
@@ -202,7 +207,9 @@ class MemberService(ServiceThread):
         """No role and no heartbeat until a start: the core believes that the log was cut."""
         self._has_given_up = True
         log.critical("member of the group: it takes no part any more until it is started: %s", why)
-        self.status = self.status._replace(trouble=why)
+        taken = self.status.taken._replace(cause=Cause.CUT_REFUSED)
+        self.status = self.status._replace(trouble=why, taken=taken)
+        self._host.show(self.status)
         self._host.do(StopReplication())
         self._host.take_role(Fenced())
 
@@ -288,6 +295,8 @@ class MemberService(ServiceThread):
             core.puts,
             core.epochs,
             core.trouble,
+            core.taken,
+            core.two_masters_seen,
         )
 
 

@@ -237,6 +237,11 @@ class Controller:
         self._port = port
 
     @property
+    def process(self) -> ServerProcess:
+        """Its one process."""
+        return self._process
+
+    @property
     def address(self) -> str:
         """Of the peer's port, which brokers and admins use, too."""
         return f"127.0.0.1:{self._port}"
@@ -266,10 +271,14 @@ class Controller:
 
 
 def controller(
-    directory: Path, settings: Mapping[str, str] | None = None, *, kind: str = "java-5.3"
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    kind: str = "java-5.3",
+    port: int | None = None,
 ) -> Controller:
     """A controller with its files under `directory`. settings: more of them."""
-    port, unused = free_port(), free_port()
+    port, unused = port or free_port(), free_port()
     keys = {
         "listenPort": str(unused),
         "controllerDLegerGroup": "group1",
