@@ -170,7 +170,7 @@ LONG_MODULES = {
     "broker.transaction.end_transaction_processor": 440,
     "broker.wiring.replication": 440,
     "controller.core": 460,
-    "ha.ha_client": 460,
+    "ha.ha_client": 420,
     "namesrv.route_info_manager": 500,
     "remoting.connection": 460,
     "remoting.remoting_client": 480,
