@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.slow,
     pytest.mark.long,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
 NAME = "dledger-group"
