@@ -5,6 +5,7 @@ their client was told, and the list of messages of a generator."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import re
 import zlib
@@ -629,6 +630,13 @@ def fuzz(tmp_path: Path, capsys: pytest.CaptureFixture[str], seeds: range) -> tu
     return done, left_out
 
 
+@pytest.fixture
+def without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on disk is other tests' matter."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.mark.usefixtures("without_fsync")
 def test_a_spoiled_source_is_healed_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -638,12 +646,14 @@ def test_a_spoiled_source_is_healed_or_refused(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("without_fsync")
 def test_many_spoiled_sources_are_healed_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done, left_out = fuzz(tmp_path, capsys, range(1_000, 2_000))
-    assert done > 400
-    assert left_out > 120
+    done, left_out = fuzz(tmp_path, capsys, range(1_000, 1_500))
+    assert done > 200
+    assert left_out > 60
 
 
 # -- what an import refuses, and what a broker refuses ------------------------------------------
