@@ -25,6 +25,7 @@ from conf.installation import software_version
 from ha.control_slots import MEMBER_ORDER, REPLICATED_OFFSET, MemberRole, order_after
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
+from remoting.metrics.metric import Metric
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
@@ -88,7 +89,7 @@ class Broker:
         )
 
     def put(
-        self, slots: MetricSlots, metric: table.Metric, labels: tuple[str, ...], *values: float
+        self, slots: MetricSlots, metric: Metric, labels: tuple[str, ...], *values: float
     ) -> None:
         first = slots.find(metric.name, labels, metric.size)
         for number, value in enumerate(values):
