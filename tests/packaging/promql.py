@@ -39,7 +39,9 @@ SCRAPED: Final = frozenset(("job", "instance"))
 """Labels that Prometheus adds to what it scrapes."""
 
 _STRING: Final = re.compile(r'"[^"]*"')
-_SELECTOR: Final = re.compile(r"(?<![\w:$])((?:rocketmq_|\w+:rocketmq_)[\w:]*|up|role(?=\{))\b(\{[^}]*\})?")
+_SELECTOR: Final = re.compile(
+    r"(?<![\w:$])((?:rocketmq_|\w+:rocketmq_)[\w:]*|up|role(?=\{))\b(\{[^}]*\})?"
+)
 _GROUPING: Final = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _BY: Final = re.compile(r"\bby\s*\(([^)]*)\)")
 _TEMPLATE: Final = re.compile(r"{{\s*(?:\$labels\.)?(\w+)\s*}}")
