@@ -247,14 +247,15 @@ class BrokerController:
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         self._prepare_loop()
-        start_services(self._role, self._messages, self._pop, self.loop)
+        if not self._outside.is_isolated:
+            self._start_services()
         self._server.start()
         self._outside.open()
         self._schedule()
         self._store.damaged.start()
         self._cold.start(self.loop)
         self._executor.start()
-        self._outside.start(self._set_ready)
+        self._outside.start(self._set_ready, self._come_online)
         ask_for_short_slice()
         self.loop.run()
 
@@ -307,9 +308,23 @@ class BrokerController:
             self._page.counters[REMOTING_READY] = 1
 
         self.loop.call_soon_threadsafe(serve)
-        self._outside.after_handover(
-            lambda: self.loop.call_soon_threadsafe(self._messages.handed_over)
-        )
+        if not self._outside.is_isolated:
+            self._await_handover()
+
+    def _come_online(self) -> None:
+        """This broker was isolated. Thread of PreOnlineService."""
+        self.loop.call_soon_threadsafe(self._start_services)
+        self._await_handover()
+
+    def _start_services(self) -> None:
+        start_services(self._role, self._messages, self._pop, self.loop)
+
+    def _await_handover(self) -> None:
+        def begin() -> None:
+            if self._messages.handed_over():
+                self._pop.handed_over(self.loop)
+
+        self._outside.after_handover(lambda: self.loop.call_soon_threadsafe(begin))
 
     def _schedule(self) -> None:
         tables, access = self._tables, self._store.access

@@ -233,6 +233,12 @@ def _validate_controller_mode(options: StartupOptions, sources: Mapping[str, str
         heartbeat_interval_ms=options.broker.broker_heartbeat_interval,
         store_root=options.store.root,
     )
+    if options.controller_mode.enable_controller_mode and ":" in options.broker.broker_ip1:
+        problem = (
+            f"{options.broker.broker_ip1[:100]!a}: the ports of a broker are IPv4, and controllers, "
+            "followers and clients come to this address; name one that they reach over IPv4"
+        )
+        problems = [*problems, ("brokerIP1", problem)]
     if problems:
         named = [with_source(sources.get(key), f"{key}: {problem}") for key, problem in problems]
         raise ConfigError(named)

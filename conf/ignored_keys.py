@@ -45,7 +45,11 @@ _EACH_BROKER = (
 REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
-    "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
+    "enableDLegerCommitLog": _only(
+        "false",
+        "DLedger is not available: use controller mode (enableControllerMode), and "
+        "`python -m store.dledger_import` for its store",
+    ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
     "messageStorePlugIn": _only("", "store plug-ins are not available"),
@@ -80,14 +84,13 @@ _OTHER_STORES = _keys(
     readAheadCacheSizeThresholdRate readAheadMessageCountThreshold readAheadMessageSizeThreshold
     realTimePersistRocksDBConfig recordGetMessageResult replicasPerDiskPartition
     rocksdbCQDoubleWriteEnable rocksdbCompressionType rocksdbFlushWalFrequency
-    rocksdbWalFileRollingThreshold skipPreOnline statRocksDBCQIntervalSec storeType
+    rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec storeType
     tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
     tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable
     tieredStoreDeleteFileEnable tieredStoreDeleteFileInterval tieredStoreFilePath
     tieredStoreFileReservedTime tieredStoreGroupCommit tieredStoreGroupCommitCount
     tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum
     tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
-    totalReplicas
     """
 )
 

@@ -3,6 +3,8 @@
 Read by the controller's process; replaced whole when request 1009 changes a key. RocketMQ's keys of
 its raft groups (controllerDLeger…, jRaft…) name who the controllers are: of this one its address is
 taken, of all what 1005 shows; several need a store that they share (controller/etcd_config.py).
+
+Tested by tests/controller/test_controller_startup.py.
 """
 
 from __future__ import annotations

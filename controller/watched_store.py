@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from controller.controller_metrics import ControllerMetrics
 from controller.controller_seen import StoreSeen
 from controller.events import Stored, Swap, SwapEnded
-from controller.group_store import ControllerStoreError, GroupStore
+from controller.group_store import ControllerStoreError, GroupStore, UnreadableGroupError
 
 
 class WatchedStore:
@@ -59,10 +59,12 @@ class WatchedStore:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Trouble stays until a write works."""
+        """Trouble stays until a write works; one group that cannot be read is none of the store."""
         self._began_s = time.monotonic()
         try:
             yield
+        except UnreadableGroupError:
+            raise
         except (OSError, ControllerStoreError) as error:
             self._trouble = str(error)
             raise

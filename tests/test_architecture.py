@@ -153,7 +153,7 @@ MAX_MODULE_LINES = 600
 USUAL_MODULE_LINES = 400
 LIST_STEP = 20
 LONG_MODULES = {
-    "broker.failover.member": 520,
+    "broker.failover.member": 560,
     "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
     "broker.pop.pop_message_processor": 540,
@@ -199,12 +199,12 @@ MANY_METHODS = {
     "broker.send.send_message_processor.SendMessageProcessor": 22,
     "broker.supervisor.supervisor.Supervisor": 26,
     "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
-    "broker.topic.topic_config_manager.TopicConfigManager": 31,
+    "broker.topic.topic_config_manager.TopicConfigManager": 28,
     "broker.wiring.replication.Replication": 23,
     "controller.core.ControllerCore": 24,
     "ha.ha_client.HAClient": 26,
     "ha.master_link.MasterLink": 21,
-    "ha.replica_registry.ReplicaRegistry": 24,
+    "ha.replica_registry.ReplicaRegistry": 25,
     "namesrv.default_request_processor.DefaultRequestProcessor": 27,
     "namesrv.route_info_manager.RouteInfoManager": 37,
     "remoting.connection.Connection": 27,

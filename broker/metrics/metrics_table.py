@@ -237,6 +237,33 @@ HA_REPLICAS: Final = _gauge("rocketmq_ha_replicas",
     "distinct slaves that are connected and at most haSlaveFallbehindMax behind")
 HA_LINKS_REFUSED: Final = _counter("rocketmq_ha_links_refused_total",
     "replication links rejected or closed, by either side, by reason", ("reason",))
+HA_LEADS: Final = _gauge("rocketmq_ha_leads",
+    "1 while a member of a group with a controller is its group's master")
+HA_TAKES_MESSAGES: Final = _gauge("rocketmq_ha_takes_messages",
+    "1 while it leads, its SyncStateSet has minInSyncReplicas members, and its lease is not out")
+HA_BROKER_ID: Final = _gauge("rocketmq_ha_broker_id",
+    "member: its broker id now: 0 while it leads, else the id that the controller gave")
+HA_EPOCH: Final = _gauge("rocketmq_ha_epoch",
+    "member: epoch of the role that it has")
+HA_SET_SIZE: Final = _gauge("rocketmq_ha_sync_state_set_size",
+    "leader: members of the SyncStateSet, itself included")
+HA_SET_MINIMUM: Final = _gauge("rocketmq_ha_sync_state_set_minimum",
+    "leader: members that the SyncStateSet needs for sends to be taken (minInSyncReplicas)")
+HA_CONFIRM_OFFSET: Final = _gauge("rocketmq_ha_confirm_offset_bytes",
+    "member: log offset up to which consumers read")
+HA_LEASE: Final = _gauge("rocketmq_ha_lease_seconds",
+    "leader with selfFenceEnable: time left in which it takes messages without an answer of its "
+    "controller")
+HA_MASTER_ABSENT: Final = _gauge("rocketmq_ha_master_absent_seconds",
+    "member: time since it last led, or was linked with its master; 0 while it has one")
+HA_WITHOUT_MASTER_TOTAL: Final = _counter("rocketmq_ha_without_master_seconds_total",
+    "member: time in which it neither led nor was linked with a master, since it was started")
+HA_TWO_MASTERS: Final = _counter("rocketmq_ha_two_masters_total",
+    "leader: answers of a controller that named another master of its own epoch")
+HA_ROLES_TAKEN: Final = _counter("rocketmq_ha_roles_taken_total",
+    "member: roles that it has taken (lead, follow, fenced), over restarts")
+HA_LAST_ELECTION: Final = _gauge("rocketmq_ha_last_election_timestamp_seconds",
+    "member: Unix time at which it took its last role, by what made it do so", ("cause",))
 SLAVE_SYNC_AGE: Final = _gauge("rocketmq_slave_sync_age_seconds",
     "time since the copy of a kind of metadata that is now in use was requested", ("kind",))
 SLAVE_SYNC_FAILURES: Final = _counter("rocketmq_slave_sync_failures_total",

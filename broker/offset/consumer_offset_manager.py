@@ -55,6 +55,14 @@ class ConsumerOffsetManager(JsonConfigManager):
         """(group, topic, queue id) to the offset behind what was given to the group last; in memory
         only, as in RocketMQ (pullOffsetTable)."""
 
+    def own_part(self, table: OffsetTable) -> OffsetTable:
+        """Of a table the offsets of the broker's own groups."""
+        return {
+            key: queues
+            for key, queues in table.items()
+            if key.partition(TOPIC_GROUP_SEPARATOR)[2] in self._own_groups
+        }
+
     # -- hot path -------------------------------------------------------------------------------
 
     def commit_offset(

@@ -26,9 +26,10 @@ from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.controller_faults import MEMBER, Faults, World, run, say
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.etcd import Etcd, Member, b64
 from tests.support.our_broker import FrameClient
+from tools.chaos.free_ports import free_port
 
 LEASE_S: Final = 3
 PREFIX: Final = "/rocketmq/controllers/group1"

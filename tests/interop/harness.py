@@ -18,8 +18,9 @@ from pathlib import Path
 
 from remoting.request_code import RequestCode
 from tests.interop.java_peers import QUICK_JVM, java_command, proxy_lib, server_lib
-from tests.interop.processes import PeerError, ServerProcess, free_port, wait_until
+from tests.interop.processes import PeerError, ServerProcess, wait_until
 from tests.support.our_broker import FrameClient
+from tools.chaos.free_ports import free_port
 
 REPO_DIR = Path(__file__).resolve().parents[2]
 KINDS = ("ours", "java-4.9", "java-5.3")

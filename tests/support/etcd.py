@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.processes import free_port
+from tools.chaos.free_ports import free_port
 
 DEADLINE_S = 60.0
 
