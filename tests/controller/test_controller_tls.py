@@ -91,7 +91,7 @@ def member(guarded: Guarded, root: Path, settings: dict[str, str]) -> OurBroker:
         controllerAddr=f"127.0.0.1:{guarded.port}",
         controllerHeartBeatTimeoutMills=3_000,
         syncControllerMetadataPeriod=500,
-        **settings,
+        **({"tls.server.mode": "disabled"} | settings),
     )
 
 

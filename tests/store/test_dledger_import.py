@@ -5,6 +5,7 @@ their client was told, and the list of messages of a generator."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import re
 import zlib
@@ -284,12 +285,12 @@ def test_a_queue_is_believed_wherever_its_log_begins(
 ) -> None:
     """Entries are 48 bytes longer than records: where a queue begins late in the source's first
     file, the target has to begin later for the same offset to have had room."""
-    store = DledgerStore(tmp_path / "source", start=FILE_SIZE)
+    store = DledgerStore(tmp_path / "source", start=OUR_FILE_SIZE)
     store.append([message(0, topic="Fills", body=bytes(6000))])
-    late = (store.end + 250) // 91 - 2
-    store.append([message(1, queue_offset=late), message(2, queue_offset=late + 1)])
+    late = (store.end + ENTRY_HEAD_SIZE + len(encode_record(message(1)))) // 91 - 1
+    store.append([message(1, queue_offset=late)])
     imported(capsys, store.root, target)
-    assert opened(target) == ({("Fills", 0): 1, ("T", 0): late + 2}, [])
+    assert opened(target) == ({("Fills", 0): 1, ("T", 0): late + 1}, [])
 
 
 def test_what_is_out_of_turn_in_a_queue_is_named(
@@ -629,6 +630,13 @@ def fuzz(tmp_path: Path, capsys: pytest.CaptureFixture[str], seeds: range) -> tu
     return done, left_out
 
 
+@pytest.fixture
+def without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on disk is other tests' matter."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.mark.usefixtures("without_fsync")
 def test_a_spoiled_source_is_healed_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -638,12 +646,14 @@ def test_a_spoiled_source_is_healed_or_refused(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("without_fsync")
 def test_many_spoiled_sources_are_healed_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done, left_out = fuzz(tmp_path, capsys, range(1_000, 2_000))
-    assert done > 400
-    assert left_out > 120
+    done, left_out = fuzz(tmp_path, capsys, range(1_000, 1_500))
+    assert done > 200
+    assert left_out > 60
 
 
 # -- what an import refuses, and what a broker refuses ------------------------------------------
@@ -681,6 +691,7 @@ def test_a_target_with_anything_in_it_is_refused(
         (lambda store: None, "there is no message"),
         (lambda store: (store.directory / "data").rename(store.root / "x"), "not the root"),
         (lambda store: (store.root / "dledger-n9" / "data").mkdir(parents=True), "n0, dledger-n9"),
+        (lambda store: (store.directory / "index").rename(store.root / "x"), "nobody can tell"),
         (lambda store: (store.directory / "checkpoint").write_text("x"), "not a checkpoint"),
         (lambda store: store.put(3 * FILE_SIZE, b"x"), "missing"),
         (lambda store: (store.root / "commitlog" / ("1" * 20)).parent.mkdir(), "no message"),

@@ -24,7 +24,9 @@ from tools.chaos.scratch_server import ScratchServer
 
 _MASTER_S: Final = 30.0
 _ORDER_S: Final = 8.0
-_TAIL_S: Final = (0.05, 1.0)
+_TAIL_S: Final = (0.05, 1.5)
+_STOPS_SHARE: Final = 0.4
+"""Of tails that are made by a process that stands still; the others by links that are cut."""
 _LATER_S: Final = (0.0, 0.0, 0.01, 0.05, 0.2)
 _PROCESSES: Final = ("remoting", "store", "ha", "supervisor", "")
 """Of a broker; the last: all of it."""
@@ -181,10 +183,16 @@ class ElectionFaults:
 
     def _kill_with_tail(self, fault: PlannedFault) -> str:
         broker = self.master()
-        broker.signal("ha", signal.SIGSTOP)
+        stops = fault.which < _STOPS_SHARE
+        if stops:
+            broker.signal("ha", signal.SIGSTOP)
+        else:
+            slaves = [slave.name for slave in self._slaves(fault)]
+            self._group.network.cut(both_ways(broker.name, slaves))
         self._pause(_TAIL_S[0] + fault.part * (_TAIL_S[1] - _TAIL_S[0]))
         broker.kill_all()
-        return broker.name
+        self._group.network.heal()
+        return f"{broker.name}, {'its ha stood still' if stops else 'cut off from its slaves'}"
 
     # -- elections -----------------------------------------------------------------------------
 

@@ -20,8 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from remoting.request_code import RequestCode
 from tools.chaos import checks
-from tools.chaos.ack_log import Ack
+from tools.chaos.ack_log import SEND_OK, Ack
 from tools.chaos.chasing_load import ChasingProducers, MemberReaders
 from tools.chaos.election_faults import ElectionFaults
 from tools.chaos.election_judge import (
@@ -36,6 +37,7 @@ from tools.chaos.election_judge import (
 from tools.chaos.election_loads import ElectionLoads
 from tools.chaos.election_options import ElectionOptions, ElectionResult, FaultOutcome
 from tools.chaos.election_schedule import ElectionFault, PlannedFault, plan_faults
+from tools.chaos.frame_client import FrameClient
 from tools.chaos.group_view import Address, GroupView, epochs_of
 from tools.chaos.history import History
 from tools.chaos.honesty import HonestyJudge
@@ -47,12 +49,15 @@ from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
 from tools.chaos.workload import QUEUES
 
 _FIRST_S: Final = 60.0
+_ASK_S: Final = 8.0
 _AGAIN_S: Final = 30.0
 """So long a group that lost one member of three may take until it takes messages, on a busy
 machine; more is a violation."""
 _HEALED_S: Final = 60.0
 _WHOLE_S: Final = 15.0
 _EQUAL_S: Final = 30.0
+_KNOWN: Final = frozenset((SEND_OK, 19))
+"""Codes of a pull from a queue that is there; 19: PULL_NOT_FOUND."""
 _NEEDED: Final = 2
 """Brokers that have what was answered SEND_OK."""
 _LOOKED_AT: Final = 8
@@ -155,6 +160,7 @@ class ElectionRun:
     def _lead(self) -> None:
         wait_for(lambda: self._view.master, _FIRST_S, "a master")
         wait_for(self._is_whole, _FIRST_S, "all brokers in the SyncStateSet")
+        self._make_topics()
         self._producers.start()
         self._readers.start()
         self._loads.start()
@@ -171,6 +177,28 @@ class ElectionRun:
         self._readers.stop()
         self._result.violations += violations + self._readers.violations
         self._judge()
+
+    def _make_topics(self) -> None:
+        """On every member before anything is broken: one that was made since slaves copied the
+        tables last is lost with its master (docs/failover.md)."""
+        topics = ElectionLoads.topics(self._topic)
+        fields = {"defaultTopic": "TBW102", "readQueueNums": QUEUES, "writeQueueNums": QUEUES}
+        fields |= {"perm": 6, "topicFilterType": "SINGLE_TAG"}
+
+        def are_made() -> bool:
+            with contextlib.suppress(OSError), FrameClient(self._where(), _ASK_S) as client:
+                code = RequestCode.UPDATE_AND_CREATE_TOPIC
+                answers = [client.call(code, {**fields, "topic": topic}) for topic in topics]
+                return all(answer.code == SEND_OK for answer in answers)
+            return False
+
+        def are_known() -> bool:
+            with contextlib.suppress(OSError):
+                return all(_knows(broker.address, topics) for broker in self._group.brokers)
+            return False
+
+        wait_for(are_made, _FIRST_S, "the topics")
+        wait_for(are_known, _FIRST_S, "the topics on every member", poll_s=0.2)
 
     def _break_things(self) -> None:
         for planned in self._plan:
@@ -331,3 +359,9 @@ class ElectionRun:
             if not found or time.monotonic() > deadline:
                 return checks.shortened(found)
             threading.Event().wait(0.3)
+
+
+def _knows(address: Address, topics: list[str]) -> bool:
+    """Whether a member has the last queue of each. Raises OSError."""
+    with FrameClient(address, _ASK_S) as client:
+        return all(client.pull(topic, QUEUES - 1, 0).code in _KNOWN for topic in topics)
