@@ -223,6 +223,7 @@ class AutoSwitchHAService:
         """Serve slaves from now on. epochs: with this time's own one. confirm: up to where
         consumers may read, asked for each frame, on the connections' threads. tells_growth: False:
         MemberEvents.log_grew is not called, and appends cost no wake-up of this process."""
+        self.registry.forget_left()  # What a former time as leader counted is over.
         self._status.is_leading = True
         self._connections.lead(Leadership(epochs, master_epoch, confirm))
         self._watch.watch(is_wanted=tells_growth)

@@ -1,7 +1,7 @@
 """The slots of the control page that say how far the log's replicas are, and which role this broker
 has in a group with a controller.
 
-Process `ha` is their only writer, but for slots 173 and 174. Any process reads.
+Process `ha` is their only writer, but for slots 173 and 182. Any process reads.
 
     slot  meaning (bytes are positions in the commit log)
     16    replicated_offset: enough live replicas have acknowledged up to here
@@ -10,7 +10,7 @@ Process `ha` is their only writer, but for slots 173 and 174. Any process reads.
     22    replica_flushed_offset: enough of those whose reports mean "on disk" have (our slaves with
           haAckLevel=flushed); 0 where there are not that many
     23    1 while this slave is linked with its master, else 0
-    174   written by `remoting`: isolated until the group is linked (broker/slave/pre_online.py): 0:
+    182   written by `remoting`: isolated until the group is linked (broker/slave/pre_online.py): 0:
           it is not; 1: it is; 2 + n: and waits for the broker of its group with id n
     64+r  replication links refused or closed for reason r (ha/refusals.py)
 
@@ -25,6 +25,14 @@ Process `ha` is their only writer, but for slots 173 and 174. Any process reads.
           they are taken
     173   written by `remoting`: order_taken: the member_order that it has carried out. Before that
           of another role than LEAD is there, the log may have another writer than `ha`
+    174   member_id: the id that the controller gave; 0: none yet
+    175   sync_state_set_size: how many may be in a leader's SyncStateSet, itself included; else 0
+    176   master_broker_id: who leads as far as this broker knows; 0: nobody
+    177   role_since_ms: monotonic ms at which the role of slot 169 was taken
+    178   role_records: how many roles were ever taken (broker/failover/role_log.py), over restarts
+    179   two_masters_seen: how often another master was named in the epoch in which this one leads
+    180   master_seen_ms: monotonic ms at which this broker last led, or was linked with its master
+    181   without_master_ms: how long it did neither, ms since this broker was started
 """
 
 from __future__ import annotations
@@ -46,7 +54,15 @@ MASTER_EPOCH: Final = claim_slots("master_epoch", 170)
 PUTS_UNTIL_MS: Final = claim_slots("puts_until_ms", 171)
 PUTS_REFUSED: Final = claim_slots("puts_refused", 172)
 ORDER_TAKEN: Final = claim_slots("order_taken", 173)
-ISOLATED: Final = claim_slots("isolated", 174)
+MEMBER_ID: Final = claim_slots("member_id", 174)
+SYNC_STATE_SET_SIZE: Final = claim_slots("sync_state_set_size", 175)
+MASTER_BROKER_ID: Final = claim_slots("master_broker_id", 176)
+ROLE_SINCE_MS: Final = claim_slots("role_since_ms", 177)
+ROLE_RECORDS: Final = claim_slots("role_records", 178)
+TWO_MASTERS_SEEN: Final = claim_slots("two_masters_seen", 179)
+MASTER_SEEN_MS: Final = claim_slots("master_seen_ms", 180)
+WITHOUT_MASTER_MS: Final = claim_slots("without_master_ms", 181)
+ISOLATED: Final = claim_slots("isolated", 182)
 ISOLATED_ALONE: Final = 1
 ISOLATED_AWAITS: Final = 2
 
@@ -79,3 +95,9 @@ def order_after(order: int, role: MemberRole) -> int:
 def role_of(order: int) -> MemberRole:
     """The role that is ordered."""
     return MemberRole(order % 4)
+
+
+def leads(counters: memoryview[int]) -> bool:
+    """Whether this broker leads: it was ordered to, and process `remoting` has done so."""
+    order = counters[MEMBER_ORDER]
+    return counters[ORDER_TAKEN] == order and role_of(order) is MemberRole.LEAD

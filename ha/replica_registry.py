@@ -13,8 +13,7 @@ copies. If the registered slaves are known, at most as many unnamed connections 
 slaves are registered there (at least one). If not, an unnamed connection does not count beside an
 announced one of its ip: it may be the same slave, reconnected before its old link broke.
 
-Totals (ReplicaTotals) are kept by id. A connection that gets a name takes over those of its ip.
-"""
+Totals are kept by id. A connection that gets a name takes over those of its ip."""
 
 from __future__ import annotations
 
@@ -334,18 +333,22 @@ class ReplicaRegistry:
             self._totals[link.id] = counted
 
     def _totals_of(self, replica: str) -> ReplicaTotals:
-        """The totals of `replica`; new ones for a new connection."""
-        totals = self._totals.get(replica)
-        if totals is None:
+        """New ones for a new connection."""
+        if replica not in self._totals:
             clock = ReplicaClock(self._clock.monotonic_ms(), ReplicaState.catching_up)
-            totals = self._totals[replica] = ReplicaTotals(clock)
-        return totals
+            self._totals[replica] = ReplicaTotals(clock)
+        return self._totals[replica]
 
     def _count_bytes(self, link: _Link) -> None:
         """Add what its WriteSocketService has sent since the last call to the totals of its id."""
-        sent = link.progress.transferred
-        self._totals[link.id].transferred += sent - link.transferred
-        link.transferred = sent
+        before, link.transferred = link.transferred, link.progress.transferred
+        self._totals[link.id].transferred += link.transferred - before
+
+    def forget_left(self) -> None:
+        """Forget every replica that is not connected, with its counts."""
+        with self._lock:
+            self._past.clear()
+            self._forget()
 
     def _forget(self) -> None:
         """Forget replicas that left long ago, and the oldest ones beyond MAX_REMEMBERED."""

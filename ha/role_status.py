@@ -9,6 +9,7 @@ Tested by tests/ha/test_autoswitch_ha_service.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from ha.exposure_marks import ExposureMarks
@@ -57,7 +58,7 @@ class RoleStatus:
     def status(self) -> dict[str, Any]:
         """What request 907 shows."""
         if not self.is_leading:
-            return self._follower.status()
+            return self._follower.status() | {"haConnectionInfo": [], "inSyncSlaveNums": 0}
         found, in_set = self._leader.status(), self.sync_state_set
         names = {f"{self._broker_name}:{broker_id}" for broker_id in in_set}
         for replica in found["haConnectionInfo"]:
@@ -98,5 +99,7 @@ class RoleObserver:
         self._is_leading = is_leading
 
     def observe(self) -> HaFacts:
-        """HaObserver.observe."""
-        return (self._leader if self._is_leading() else self._follower).observe()
+        """HaObserver.observe; who does not lead has no replicas, whatever it remembers of some."""
+        if self._is_leading():
+            return self._leader.observe()
+        return replace(self._follower.observe(), replicas=())

@@ -127,10 +127,11 @@ WITHOUT_SPARK = {"config", "dumps", "evidence", "figures", "page", "prometheus_i
 """Packages of spark/ that must not import PySpark."""
 ALSO_MAY_IMPORT = {
     "broker.processes.namesrv": {"namesrv"},
+    "namesrv.controller_in_namesrv": {"controller"},
     "remoting.tls_socket": {"ipc"},
 }
-"""The composition root that runs the name server inside the broker; and the TLS state, which the HA
-port has, too."""
+"""The composition roots that run the name server inside the broker, and the controller inside the
+name server; and the TLS state, which the HA port has, too."""
 CHOOSES_AT_IMPORT = {"broker": {"os", "conf.compiled_modules"}}
 """The one package that does something when it is imported: see its docstring."""
 OPEN_MODULES = {
@@ -143,7 +144,7 @@ write small files, whose settings classes declare their fields, and that know pe
 ONLY_IN = {
     "selectors2": "remoting.selector_seam",
     "pyspark": "spark",
-    "prometheus_client": "broker",
+    "prometheus_client": "remoting",
 }
 BANNED_NAMES = {"common", "utils", "util", "helpers", "misc"}
 TESTED_MODULE_LINES = 150
@@ -154,7 +155,7 @@ MAX_MODULE_LINES = 600
 USUAL_MODULE_LINES = 400
 LIST_STEP = 20
 LONG_MODULES = {
-    "broker.failover.member": 520,
+    "broker.failover.member": 560,
     "broker.metrics.metrics_dump_files": 440,
     "broker.out.broker_outer_api": 460,
     "broker.pop.pop_message_processor": 540,
@@ -168,6 +169,7 @@ LONG_MODULES = {
     "broker.topic.topic_config_manager": 500,
     "broker.transaction.end_transaction_processor": 440,
     "broker.wiring.replication": 440,
+    "controller.core": 460,
     "ha.ha_client": 460,
     "namesrv.route_info_manager": 500,
     "remoting.connection": 460,
@@ -199,11 +201,12 @@ MANY_METHODS = {
     "broker.send.send_message_processor.SendMessageProcessor": 22,
     "broker.supervisor.supervisor.Supervisor": 26,
     "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
-    "broker.topic.topic_config_manager.TopicConfigManager": 31,
+    "broker.topic.topic_config_manager.TopicConfigManager": 28,
     "broker.wiring.replication.Replication": 24,
+    "controller.core.ControllerCore": 24,
     "ha.ha_client.HAClient": 26,
     "ha.master_link.MasterLink": 21,
-    "ha.replica_registry.ReplicaRegistry": 24,
+    "ha.replica_registry.ReplicaRegistry": 25,
     "namesrv.default_request_processor.DefaultRequestProcessor": 27,
     "namesrv.route_info_manager.RouteInfoManager": 37,
     "remoting.connection.Connection": 27,

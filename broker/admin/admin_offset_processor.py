@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.admin.consume_progress import ConsumeProgress
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.processor.table_processor import TableProcessor, require_saved
+from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.store_access.store_access import StoreAccess
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -52,6 +52,7 @@ class AdminOffsetProcessor(TableProcessor):
         store: StoreAccess,
         progress: ConsumeProgress,
         find_objection: Callable[[], str | None] = lambda: None,
+        is_slave: Callable[[], bool] = lambda: False,
     ) -> None:
         """find_objection: why no other broker may copy the tables of offsets."""
         super().__init__(
@@ -71,6 +72,7 @@ class AdminOffsetProcessor(TableProcessor):
         self._store = store
         self._progress = progress
         self._find_objection = find_objection
+        self._is_slave = is_slave
 
     def get_all_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
@@ -134,8 +136,10 @@ class AdminOffsetProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """314: copy one group's offsets to another, in one topic or (where RocketMQ clones nothing)
-        in all topics; topics that the source no longer subscribes to only with `offline`.
+        in all topics; topics that the source no longer subscribes to only with `offline`. Other
+        than in RocketMQ a slave refuses: its master would not know of it.
         """
+        refuse_on_slave(self._is_slave())
         header = decode_header(CloneGroupOffsetRequestHeader, request.ext_fields)
         source, target, topic = header.src_group, header.dest_group, (header.topic or "").strip()
         if self._groups.find(target) is None:

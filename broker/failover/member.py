@@ -17,8 +17,10 @@ from typing import Final, NamedTuple
 from broker.failover.asking import Asking
 from broker.failover.identity import Identity, encode_identity
 from broker.failover.messages import (
+    NOTHING_TAKEN,
     Answered,
     Ask,
+    Cause,
     CutHalfRecord,
     CutLog,
     Event,
@@ -46,6 +48,7 @@ from broker.failover.messages import (
     SendHeartbeat,
     Step,
     StopReplication,
+    Taken,
     Tick,
     Transfer,
     WriteEpochs,
@@ -138,6 +141,8 @@ class MemberCore:
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
         self._joined = False
         """The log is the beginning of its master's: what that one confirms counts."""
+        self._told_confirm_offset = 0
+        """What it has confirmed, as it said last; what is not flushed here counts when it is."""
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -156,6 +161,10 @@ class MemberCore:
         self.master_broker_id: int | None = None
         self.trouble: str | None = None
         """What an operator has to know, if the member does not get on."""
+        self.taken = NOTHING_TAKEN
+        """How the newest role came about."""
+        self.two_masters_seen = 0
+        """How often another master was named in the epoch in which this broker leads."""
 
     # What others ask
 
@@ -190,7 +199,7 @@ class MemberCore:
             case Tick():
                 self._tick(now_ms, log, doing)
             case Moved():
-                pass
+                self._let_read(log)
             case ReplicaReported() if self._sync_state is not None:
                 self._sync_state.reported(event.connection, event.ack_offset, now_ms, log)
                 self._grow(now_ms, log, doing)
@@ -200,16 +209,15 @@ class MemberCore:
                 self._sync_state.gone(event.connection)
                 self._check_set(now_ms, log, doing)
             case FrameTaken() if self._joined:
-                self.confirm_offset = slave_confirm_offset(
-                    event.confirm_offset, log.counted_end, self.confirm_offset
-                )
+                self._told_confirm_offset = event.confirm_offset
+                self._let_read(log)
             case MasterHello():
                 self._hello(event, log, doing)
             case Answered():
                 self._answered(event, now_ms, log, doing)
             case RoleNotified():
                 if self.stage in (Stage.FINDING_MASTER, Stage.RUNNING):
-                    self._consider(event.view, now_ms, log, doing)
+                    self._consider(event.view, Cause.NOTIFIED, now_ms, log, doing)
             case LeaderNamed():
                 self._leader_known = event.address is not None
                 if self._leader_known:
@@ -354,7 +362,10 @@ class MemberCore:
             # A Java controller gives a living master no new epoch: let it take this one for dead.
             self._silent = True
         elif event.view is not None:
-            self._consider(event.view, now_ms, log, doing)
+            self._consider(event.view, _cause_of(ask), now_ms, log, doing)
+            if registering and self.stage is Stage.RUNNING:
+                # Before it joins a set, where a member that is not alive is refused.
+                self._heartbeat(log, doing)
         elif registering and event.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self.trouble = f"the controller does not know broker id {self.broker_id}"
         elif event.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
@@ -366,11 +377,15 @@ class MemberCore:
             self._heartbeat(log, doing)
             self._ask_for_stage(now_ms, doing)
 
-    def _consider(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _consider(
+        self, view: GroupView, cause: Cause, now_ms: int, log: LogEnds, doing: _Doing
+    ) -> None:
         """What a controller says of the group: another role, another set, or nothing new."""
         if view.master_epoch <= self.master_epoch:
             if view.master_epoch == self.master_epoch and self._sync_state is not None:
                 self.trouble = self._sync_state.told(view)
+                own = self.broker_id, self._settings.broker_address
+                self.two_masters_seen += view.master_broker_id != own[0] or is_twin(view, *own)
             return
         if view.master_epoch < self.epochs.last_epoch:
             self.trouble = (
@@ -380,6 +395,14 @@ class MemberCore:
             return
         if self._list_is_old:
             self._list_is_old, self._led_up_to = False, view.master_epoch
+        taken = Taken(
+            cause if self.master_epoch else Cause.START,
+            self.master_epoch,
+            self.master_broker_id,
+            view.sync_state_set,
+            min(self.confirm_offset, log.end),
+            log.end,
+        )
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
         elif is_twin(view, self.broker_id, self._settings.broker_address):
@@ -395,6 +418,8 @@ class MemberCore:
             designate = RequestCode.CONTROLLER_ELECT_MASTER
             self.stage = Stage.FINDING_MASTER
             self._ask(designate, now_ms, doing, designate=True)
+        if self.master_epoch == view.master_epoch:
+            self.taken = taken
 
     def _take(self, view: GroupView, stage: Stage, doing: _Doing) -> None:
         self.stage = stage
@@ -442,7 +467,7 @@ class MemberCore:
     # The log of a slave
 
     def _hello(self, event: MasterHello, log: LogEnds, doing: _Doing) -> None:
-        doing.role, self._joined = HangUp(), False
+        doing.role, self._joined, self._told_confirm_offset = HangUp(), False, 0
         if self.is_master or event.master_epoch != self.master_epoch:
             return
         try:
@@ -466,6 +491,13 @@ class MemberCore:
         doing.steps.append(WriteEpochs(self.epochs))
         self.confirm_offset = min(self.confirm_offset, plan.cut_to)
         doing.role, self._joined = Transfer(), True
+
+    def _let_read(self, log: LogEnds) -> None:
+        """What the master has confirmed, once it counts here."""
+        if self._joined:
+            self.confirm_offset = slave_confirm_offset(
+                self._told_confirm_offset, log.counted_end, self.confirm_offset
+            )
 
     # The set of a master
 
@@ -516,3 +548,10 @@ class MemberCore:
         if state is not None:
             self.confirm_offset = state.confirm_offset(log, self.confirm_offset)
             self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)
+
+
+def _cause_of(ask: Ask) -> Cause:
+    if ask.designate_elect:
+        return Cause.DESIGNATED
+    is_poll = ask.code == RequestCode.CONTROLLER_GET_REPLICA_INFO
+    return Cause.POLLED if is_poll else Cause.ASKED

@@ -35,10 +35,15 @@ from broker.failover.messages import (
     StopReplication,
     Transfer,
 )
+from broker.failover.role_log import RoleLog
 from ha.control_slots import (
+    MASTER_BROKER_ID,
+    MEMBER_ID,
     PUTS_REFUSED,
     PUTS_UNTIL_MS,
     REPLICATED_OFFSET,
+    SYNC_STATE_SET_SIZE,
+    TWO_MASTERS_SEEN,
     MemberRole,
 )
 from ha.epochs import CutStep, EpochList
@@ -109,6 +114,22 @@ class OrderedRole(NamedTuple):
     master_epoch: int = 0
 
 
+class _ShownGroup(NamedTuple):
+    broker_id: int | None
+    master_broker_id: int | None
+    set_size: int
+    two_masters_seen: int
+
+
+def _shown_of(status: MemberStatus) -> _ShownGroup:
+    return _ShownGroup(
+        status.broker_id,
+        status.master_broker_id,
+        len(status.sync_state_set),
+        status.two_masters_seen,
+    )
+
+
 class Actions(NamedTuple):
     """What the host has others do."""
 
@@ -137,6 +158,7 @@ class BrokerMemberHost:
         files: MemberFiles,
         settings: HostSettings,
         actions: Actions,
+        role_log: RoleLog,
     ) -> None:
         self._counters = counters
         self._orders = orders
@@ -144,10 +166,12 @@ class BrokerMemberHost:
         self._files = files
         self._settings: Final = settings
         self._actions: Final = actions
+        self._role_log: Final = role_log
         self._status: MemberStatus | None = None
         self._follows: str | None = None
         """The service address of the master that is followed."""
         self._shown_set: frozenset[int] = frozenset()
+        self._shown_group = _ShownGroup(-1, None, 0, 0)
         self._was_cut = False
         """Since the last answer of the master, whose link is closed: another one begins."""
         self.ordered = OrderedRole(0, MemberRole.FENCED, None)
@@ -186,6 +210,7 @@ class BrokerMemberHost:
         """Show it to the other processes."""
         self._status = status
         counters, puts = self._counters, status.puts
+        self._show_group(status)
         refusal = 0 if puts.refusal is None else int(puts.refusal.code)
         until_ms = NO_BOUND if puts.until_ms is None else max(puts.until_ms, 0)
         if counters[PUTS_REFUSED] != refusal:
@@ -205,6 +230,17 @@ class BrokerMemberHost:
             counters[REPLICATED_OFFSET] = status.acknowledged_offset
             self._actions.ring_remoting()
 
+    def _show_group(self, status: MemberStatus) -> None:
+        shown = _shown_of(status)
+        if shown == self._shown_group:
+            return
+        counters, before = self._counters, self._shown_group
+        counters[MEMBER_ID] = status.broker_id or 0
+        counters[MASTER_BROKER_ID] = status.master_broker_id or 0
+        counters[SYNC_STATE_SET_SIZE] = len(status.sync_state_set)
+        counters[TWO_MASTERS_SEEN] += shown.two_masters_seen - before.two_masters_seen
+        self._shown_group = shown
+
     def take_role(self, role: Role) -> None:
         """Lead, follow, or wait for a master. Raises MemberStoppedError."""
         status = self._status
@@ -214,14 +250,17 @@ class BrokerMemberHost:
                 self._order(MemberRole.LEAD)
                 self._lead(status)
                 self._orders.wait_taken()
+                self._note_role(MemberRole.LEAD, status)
             case Follow():
                 self._order(MemberRole.FOLLOW, role.master_address)
                 self._orders.wait_taken()
                 assert status.broker_id is not None
                 self._replication.follow(status.broker_id, role.master_epoch, None)
+                self._note_role(MemberRole.FOLLOW, status)
             case Fenced():
                 self._order(MemberRole.FENCED)
                 self._orders.wait_taken()
+                self._note_role(MemberRole.FENCED, status)
             case Transfer() if self._was_cut:
                 self._was_cut = False
                 assert status.broker_id is not None
@@ -230,6 +269,9 @@ class BrokerMemberHost:
                 self._replication.transfer()
             case HangUp():
                 self._replication.hang_up()
+
+    def _note_role(self, role: MemberRole, status: MemberStatus) -> None:
+        self._role_log.took(role, status.master_epoch, status.taken)
 
     def register(self, registration: RegisterAtNameServers) -> None:
         """Whoever registers delivers NameServersAnswered. Does not block."""

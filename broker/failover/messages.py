@@ -8,6 +8,7 @@ Tested by tests/simulation/test_pitfalls.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from ha.epochs import CutStep, EpochList
@@ -204,6 +205,40 @@ class HangUp(NamedTuple):
 
 
 Role = Lead | Follow | Fenced | Transfer | HangUp
+
+
+class Cause(StrEnum):
+    """What made this broker take a role, as far as it can know."""
+
+    START = "start"
+    """The first one since process `ha` was started."""
+    NOTIFIED = "notified"
+    """Somebody said that an epoch had begun (1008), and the leader confirmed it."""
+    POLLED = "polled"
+    """The question of every syncBrokerMetadataPeriod (1004) found another epoch."""
+    ASKED = "asked"
+    """No master was known, and this broker asked for one (1002, 1003)."""
+    DESIGNATED = "designated"
+    """It was still recorded as master of an older epoch, and asked for a new one (1002)."""
+    CUT_REFUSED = "cut refused"
+    """The store did not allow a cut: no role until the next start."""
+
+
+class Taken(NamedTuple):
+    """A role in the making: what there was when it was decided. Offsets in bytes."""
+
+    cause: Cause
+    old_epoch: int
+    """0: none in this process."""
+    old_master: int | None
+    sync_state_set: frozenset[int]
+    """As the controller told it with this epoch."""
+    confirm_offset: int
+    log_end: int
+    """What lies between these two nobody had confirmed: it was at risk."""
+
+
+NOTHING_TAKEN = Taken(Cause.START, 0, None, frozenset(), 0, 0)
 
 # What to send
 

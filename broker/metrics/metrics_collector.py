@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
-from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot, Rows
+from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
@@ -26,6 +25,7 @@ from ha.refusals import RefusalReason
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlotsReader
+from remoting.metrics.metric import Metric, Rows
 from store.compaction.compaction_slots import (
     COMPACTION_BEHIND,
     COMPACTION_BYTES_AFTER,
@@ -143,10 +143,10 @@ class BrokerCollector:
         *,
         replicas_needed: int = 0,
         dump_interval_s: float,
-        timers: TimerFacts | None = None,
+        further: Mapping[Metric, Callable[[], Rows]] | None = None,
     ) -> None:
         """replicas_needed: number of in-sync replicas required for readiness. dump_interval_s:
-        interval of the metrics dump, if one is attached. timers: None where there are none."""
+        interval of the metrics dump, if one is attached. further: metrics with a source."""
         self._page = page
         self._counters = page.counters
         self._children = children
@@ -200,7 +200,7 @@ class BrokerCollector:
             table.DUMP_INTERVAL: lambda: self._of_dump(lambda _: dump_interval_s),
             table.PROCESS_START: lambda: _one(self._started_ms / 1000),
             table.READY: lambda: _one(0 if self.ready_reason() else 1),
-            **({} if timers is None else _timer_sources(timers)),
+            **(further or {}),
         }
 
     def collect(self) -> Iterator[tuple[Metric, Rows]]:
@@ -313,7 +313,8 @@ class BrokerCollector:
         return [((c.spec.name,), [float(c.restarts)]) for c in self._children()]
 
 
-def _timer_sources(timers: TimerFacts) -> Mapping[Metric, Callable[[], Rows]]:
+def timer_sources(timers: TimerFacts) -> dict[Metric, Callable[[], Rows]]:
+    """The metrics of timer messages."""
     return {
         table.TIMER_DEQUEUE_LAG: timers.waiting,
         table.TIMER_DEQUEUE_LATENCY: timers.behind_ms,

@@ -8,6 +8,7 @@ dump.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import secrets
@@ -28,11 +29,15 @@ from store.retention_clock import RetentionClock
 log = logging.getLogger(__name__)
 
 VERSION: Final = 2
+NO_ID: Final = -1
+"""Of a member to which the controller has not given one yet: it writes no line, as nobody could
+tell whose it is."""
 SHUTDOWN_MS: Final = 3_000
 """How long a shutdown waits for the last line and the compression of the last hour."""
 _QUIET_MS: Final = 3_600_000
 """Each kind of error is logged once in this period."""
 _BOOT_DIGITS: Final = 16
+_LOOK_FOR_ID_MS: Final = 200
 _AGAIN: Final = "retrying at every interval"
 
 Json = dict[str, Any]
@@ -44,11 +49,13 @@ def dump_settings(options: StartupOptions) -> DumpSettings | None:
     directory = supervisor.dump_directory(options.store.root)
     if directory is None:
         return None
+    mode = options.controller_mode
+    is_unnamed = mode.enable_controller_mode and not mode.identity_file(options.store.root).exists()
     return DumpSettings(
         directory=directory,
         cluster=broker.broker_cluster_name,
         broker=broker.broker_name,
-        broker_id=broker.broker_id,
+        broker_id=NO_ID if is_unnamed else broker.broker_id,
         interval_ms=supervisor.metrics_dump_interval_seconds * 1000,
         max_bytes=supervisor.metrics_dump_max_megabytes << 20,
         keep_days=supervisor.metrics_dump_keep_days,
@@ -67,11 +74,13 @@ class MetricsDump(ServiceThread):
         clock: Clock,
         clock_error_ms: Callable[[], int | None] = lambda: None,
         ended: Json | None = None,
+        find_id: Callable[[], int] = lambda: 0,
     ) -> None:
         """snapshot: returns the fields of a line from `since` on, given the monotonic ms of the
         last line that was written. clock_error_ms: by how much the wall clock may be wrong, None
         when that is not known. Both are called on this thread only. ended: what a life had counted
-        that left its page (kept_sends.py): for the first line, if that life is the one before."""
+        that left its page (kept_sends.py): for the first line, if that life is the one before.
+        find_id: the broker id, if the settings have NO_ID; 0: none yet."""
         super().__init__("MetricsDump")
         self.lines = 0
         """Lines written since the broker was started."""
@@ -98,6 +107,7 @@ class MetricsDump(ServiceThread):
         self._missing = 0
         """Lines lost since the last log message about it."""
         self._was_reported = False
+        self._find_id = find_id
         self._files = DumpFiles(settings, self.boot, self._report)
 
     def step(self) -> None:
@@ -108,6 +118,8 @@ class MetricsDump(ServiceThread):
         """Write a line if one is due; returns the ms until the next one. Lines missed because the
         process was not scheduled are skipped, not written late."""
         now_ms = self._clock.monotonic_ms()
+        if not self._has_id():
+            return _LOOK_FOR_ID_MS
         if now_ms >= self._due_ms:
             interval_ms = self._settings.interval_ms
             self._due_ms += interval_ms * (1 + (now_ms - self._due_ms) // interval_ms)
@@ -117,6 +129,8 @@ class MetricsDump(ServiceThread):
 
     def finish(self) -> None:
         """Write the last line and close the file."""
+        if not self._has_id():
+            return
         self._write_line(final=self._in_order)
         self._tidy()
         self._guard("closing the last file", self._files.close, then="the next start will close it")
@@ -127,6 +141,15 @@ class MetricsDump(ServiceThread):
         too long; the next start then closes the file."""
         self._in_order = in_order
         return super().shutdown(timeout_ms)
+
+    def _has_id(self) -> bool:
+        if self._settings.broker_id == NO_ID:
+            found = self._find_id()
+            if not found:
+                return False
+            self._settings = dataclasses.replace(self._settings, broker_id=found)
+            self._files = DumpFiles(self._settings, self.boot, self._report)
+        return True
 
     # -- lines ---------------------------------------------------------------------------------
 

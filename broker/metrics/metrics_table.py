@@ -11,9 +11,12 @@ Tested by tests/broker/metrics/test_pop_metrics.py.
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
 from typing import Final
+
+from remoting.metrics.metric import Metric
+from remoting.metrics.metric import counter as _counter
+from remoting.metrics.metric import gauge as _gauge
+from remoting.metrics.metric import histogram as _histogram
 
 BASE_LABELS: Final = ("cluster", "node_type", "node_id")
 """On every metric, before its own labels: cluster name, "broker", broker name. As in 5.x."""
@@ -23,44 +26,6 @@ STORAGE: Final = ("local", "disk")
 """Their values, as in 5.x."""
 REPLICA_LABELS: Final = ("replica", "role")
 """Stable id of a slave (ha/replica_registry.py), and the role of the broker that serves it."""
-
-
-class Kind(enum.StrEnum):
-    """Metric type in Prometheus."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric. `name` is the exposed one, with `_total` for counters; `labels` without
-    BASE_LABELS; `buckets`: upper bounds of a histogram, +Inf not included."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Slots per series. A histogram has its bucket counts (not cumulative, +Inf last), then the
-        sum of its observations."""
-        return len(self.buckets) + 2 if self.kind is Kind.HISTOGRAM else 1
-
-
-def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
-    return Metric(name, Kind.GAUGE, text, labels)
-
-
-def _histogram(name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, text, labels, buckets)
-
-
-def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
-    return Metric(name, Kind.COUNTER, text, labels)
 
 
 # -- counted by process `remoting` -------------------------------------------------------------
@@ -272,6 +237,33 @@ HA_REPLICAS: Final = _gauge("rocketmq_ha_replicas",
     "distinct slaves that are connected and at most haSlaveFallbehindMax behind")
 HA_LINKS_REFUSED: Final = _counter("rocketmq_ha_links_refused_total",
     "replication links rejected or closed, by either side, by reason", ("reason",))
+HA_LEADS: Final = _gauge("rocketmq_ha_leads",
+    "1 while a member of a group with a controller is its group's master")
+HA_TAKES_MESSAGES: Final = _gauge("rocketmq_ha_takes_messages",
+    "1 while it leads, its SyncStateSet has minInSyncReplicas members, and its lease is not out")
+HA_BROKER_ID: Final = _gauge("rocketmq_ha_broker_id",
+    "member: its broker id now: 0 while it leads, else the id that the controller gave")
+HA_EPOCH: Final = _gauge("rocketmq_ha_epoch",
+    "member: epoch of the role that it has")
+HA_SET_SIZE: Final = _gauge("rocketmq_ha_sync_state_set_size",
+    "leader: members of the SyncStateSet, itself included")
+HA_SET_MINIMUM: Final = _gauge("rocketmq_ha_sync_state_set_minimum",
+    "leader: members that the SyncStateSet needs for sends to be taken (minInSyncReplicas)")
+HA_CONFIRM_OFFSET: Final = _gauge("rocketmq_ha_confirm_offset_bytes",
+    "member: log offset up to which consumers read")
+HA_LEASE: Final = _gauge("rocketmq_ha_lease_seconds",
+    "leader with selfFenceEnable: time left in which it takes messages without an answer of its "
+    "controller")
+HA_MASTER_ABSENT: Final = _gauge("rocketmq_ha_master_absent_seconds",
+    "member: time since it last led, or was linked with its master; 0 while it has one")
+HA_WITHOUT_MASTER_TOTAL: Final = _counter("rocketmq_ha_without_master_seconds_total",
+    "member: time in which it neither led nor was linked with a master, since it was started")
+HA_TWO_MASTERS: Final = _counter("rocketmq_ha_two_masters_total",
+    "leader: answers of a controller that named another master of its own epoch")
+HA_ROLES_TAKEN: Final = _counter("rocketmq_ha_roles_taken_total",
+    "member: roles that it has taken (lead, follow, fenced), over restarts")
+HA_LAST_ELECTION: Final = _gauge("rocketmq_ha_last_election_timestamp_seconds",
+    "member: Unix time at which it took its last role, by what made it do so", ("cause",))
 SLAVE_SYNC_AGE: Final = _gauge("rocketmq_slave_sync_age_seconds",
     "time since the copy of a kind of metadata that is now in use was requested", ("kind",))
 SLAVE_SYNC_FAILURES: Final = _counter("rocketmq_slave_sync_failures_total",

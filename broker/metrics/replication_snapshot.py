@@ -24,21 +24,24 @@ from broker.metrics.dump_marks import (
 )
 from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS
 from broker.metrics.metadata_ages import MetadataAges
-from broker.metrics.replica_view import ReplicaViewSnapshot, Rows
+from broker.metrics.replica_view import ReplicaViewSnapshot
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from conf.installation import software_version
-from ha.control_slots import MEMBER_ORDER, REPLICATED_OFFSET, MemberRole, role_of
+from ha.control_slots import REPLICATED_OFFSET
 from ha.slave_progress import ReplicaState
+from ha.taken_role import TakenRole
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
+from remoting.metrics.metric import Metric, Rows
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.message_store_config import BrokerRole
 
 if TYPE_CHECKING:
+    from broker.metrics.member_facts import MemberFacts
     from broker.metrics.metrics_collector import BrokerCollector
 
 log = logging.getLogger(__name__)
@@ -99,6 +102,25 @@ class _RisingTotal:
         return round(self._total)
 
 
+class _ToldRoles:
+    """Which roles are in a line that was written: each is told once, in the next one if a line
+    failed."""
+
+    def __init__(self) -> None:
+        self._written: int | None = None
+        self._taken: int | None = None
+
+    def written(self) -> None:
+        """The last line was written."""
+        self._written = self._taken
+
+    def take(self, after: Callable[[int | None], list[TakenRole]]) -> list[TakenRole]:
+        """For the next line."""
+        roles = after(self._written)
+        self._taken = max((role.number for role in roles), default=self._written or 0)
+        return roles
+
+
 class ReplicationSnapshot:
     """See the module. Owned by: the thread that calls `take`."""
 
@@ -110,15 +132,18 @@ class ReplicationSnapshot:
         page: ControlPage,
         children: Callable[[], Iterable[ChildState]],
         clock: Clock,
+        member: MemberFacts | None = None,
     ) -> None:
-        """options: the startup options; changed: the settings changed at run time."""
+        """options: the startup options; changed: the settings changed at run time; member: of a
+        member of a group with a controller."""
         self._settings = _SettingsInForce(options.settings(), changed)
         self._metrics = metrics
         self._counters = page.counters
         self._children = children
         self._clock = clock
         self._configured_role = options.store.broker_role
-        self._is_member = options.controller_mode.enable_controller_mode
+        self._member = member
+        self._told = _ToldRoles()
         self._identity: Json = {
             "cluster": options.broker.broker_cluster_name,
             "broker": options.broker.broker_name,
@@ -134,6 +159,10 @@ class ReplicationSnapshot:
         self._messages_in = _RisingTotal()
         self._bytes_in = _RisingTotal()
 
+    def find_id(self) -> int:
+        """In controller mode the id that the controller gave; 0: none yet."""
+        return 0 if self._member is None else self._member.broker_id
+
     def take(self, written_ms: int) -> Json:
         """Take a snapshot; keys in the order of docs/metrics_dump.md. `written_ms`: monotonic time
         of the last line that was written: the marks reach back to it at least."""
@@ -142,12 +171,14 @@ class ReplicationSnapshot:
         if written_ms != self._written_ms:
             self._written_ms = written_ms
             self._ages.written()
+            self._told.written()
         role = self._role()
         is_slave = role is BrokerRole.SLAVE
         since_ms = self._marks.since_ms(written_ms, self._clock.monotonic_ms())
         return {
             "since": max(since_ms - _LOOK_MS, 0),
             **self._identity,
+            **self._own_id(),
             "role": role.name,
             "config": self._settings.digest(),
             "ready": not self._metrics.ready_reason(),
@@ -165,14 +196,29 @@ class ReplicationSnapshot:
             "lag_le": list(LAG_LE_MS),
             "replicas": self._replicas(snapshot, since_ms),
             "metadata": self._metadata() if is_slave else [],
+            **self._of_group(),
         }
 
     def _role(self) -> BrokerRole:
-        """In controller mode that of now: the order of process `ha`."""
-        if not self._is_member:
+        """In controller mode that of now."""
+        if self._member is None:
             return self._configured_role
-        leads = role_of(self._counters[MEMBER_ORDER]) is MemberRole.LEAD
-        return BrokerRole.SYNC_MASTER if leads else BrokerRole.SLAVE
+        return BrokerRole.SYNC_MASTER if self._member.leads else BrokerRole.SLAVE
+
+    def _own_id(self) -> Json:
+        """In controller mode the id that the controller gave, whatever the role."""
+        found = self.find_id()
+        return {"broker_id": found} if found else {}
+
+    def _of_group(self) -> Json:
+        """In controller mode only."""
+        if self._member is None:
+            return {}
+        roles = self._told.take(self._member.roles_after)
+        return {
+            "member": self._member.line(),
+            **({"roles": [msgspec.to_builtins(role) for role in roles]} if roles else {}),
+        }
 
     def _exposure(self, snapshot: ReplicaViewSnapshot, since_ms: int) -> Json | None:
         """The marks of process `ha`; while it is down or hangs, with what grew since."""
@@ -219,13 +265,13 @@ class ReplicationSnapshot:
         return rows
 
 
-def _value(snapshot: ReplicaViewSnapshot, metric: table.Metric) -> float | None:
+def _value(snapshot: ReplicaViewSnapshot, metric: Metric) -> float | None:
     """The value of a metric without labels; None if it was never set."""
     series = snapshot.read(metric.name)
     return series[0][1][0] if series else None
 
 
-def _by_replica(snapshot: ReplicaViewSnapshot, metric: table.Metric) -> dict[str, float]:
+def _by_replica(snapshot: ReplicaViewSnapshot, metric: Metric) -> dict[str, float]:
     """Values by replica, summed over the other labels."""
     found: dict[str, float] = {}
     for labels, values in snapshot.read(metric.name):

@@ -14,7 +14,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from typing import Final, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 from broker.acl.access import Access
 from broker.auth.auth import Auth
@@ -26,8 +27,10 @@ from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_registrar import MemberRegistrar
+from broker.failover.role_log import RoleLog
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
+from broker.metrics.member_facts import MemberFacts
 from broker.out.outgoing_client import outgoing_client
 from broker.processes.child import Child, run_child
 from broker.processes.ha import BrokerProcesses, own_identity
@@ -38,14 +41,17 @@ from broker.supervisor.boot_info import EXIT_CANNOT_BOOT, EXIT_FLUSH_FAILED, EXI
 from broker.supervisor.process_end import EXIT_FAILED, service_guard
 from ha.autoswitch_ha_service import AutoSwitchHAService, MemberLinks
 from ha.control_slots import (
+    MASTER_BROKER_ID,
     MASTER_LINKED,
     REPLICA_COUNT,
     REPLICA_FLUSHED_OFFSET,
     REPLICATED_OFFSET,
+    SYNC_STATE_SET_SIZE,
 )
 from ha.ha_environment import HaEnvironment
 from ha.ha_service import Bells
 from ha.shared_secret import SharedSecretError
+from ha.taken_role import FILE_NAME as ROLES
 from ha.transport import HaTlsError
 from ha.write_socket_service import LogSource
 from ipc.clock import SystemClock, process_clock
@@ -60,9 +66,8 @@ from remoting.remoting_client import RemotingClient
 from remoting.selector_seam import new_selector
 from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import FlushFailedError, StoreError
-from store.log_cut import TailCut
 from store.log_end import sync_range
-from store.message_store_config import FlushDiskType
+from store.message_store_config import BrokerRole, FlushDiskType
 from store.resync_request import (
     ResyncAction,
     ResyncRequest,
@@ -127,6 +132,7 @@ class MemberProcess:
             self._service.update_master_address,
             on_failure=self._guard,
         )
+        self._role_log = RoleLog(Path(options.store.root, ROLES), self._counters, clock)
         self._host = self._build_host()
         self._client = _client(options, clock)
         self._executor = ScheduledExecutor(clock, threads=1, name="MemberScheduled")
@@ -183,15 +189,23 @@ class MemberProcess:
                 ),
                 request_resync=self._request_resync,
                 reopen=_reopen,
-                cut_tail=TailCut(
-                    options.store,
-                    self._child.page,
-                    self._others.end_log,
-                    self._service.cut_half_record,
-                ).cut,
+                cut_tail=self._cut_tail,
                 register=self._registrar.register,
             ),
+            self._role_log,
         )
+
+    def _cut_tail(self, offset: int) -> bool:
+        # Needs numpy, which takes a third of this process' start; whoever leads does without.
+        from store.log_cut import TailCut
+
+        cut = TailCut(
+            self._options.store,
+            self._child.page,
+            self._others.end_log,
+            self._service.cut_half_record,
+        )
+        return cut.cut(offset)
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
         log.critical("the log has to be cut (%s at %s): %s", action, offset, reason)
@@ -204,8 +218,8 @@ class MemberProcess:
         """Nobody writes the log before this process says so; what a predecessor has shown is its
         word no more."""
         self._host.begin()
-        slots = (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, MASTER_LINKED)
-        for slot in slots:
+        replicas = (REPLICA_COUNT, REPLICATED_OFFSET, REPLICA_FLUSHED_OFFSET, MASTER_LINKED)
+        for slot in (*replicas, MASTER_BROKER_ID, SYNC_STATE_SET_SIZE):
             self._counters[slot] = 0
 
     def build(self) -> None:
@@ -238,7 +252,12 @@ class MemberProcess:
         if end > 0 and not self._member.service.status.epochs.entries:
             raise ValueError(_NO_EPOCHS.format(path=mode.epoch_file(root), size=end))
         self._events.deliver_to(self._member.service)
-        mark = LinkMark(counters, lambda: self._service.link is not None, on_failure=self._guard)
+        mark = LinkMark(
+            counters,
+            lambda: self._service.link is not None,
+            self._clock,
+            on_failure=self._guard,
+        )
         self._watching = [mark, self._registrar, self._build_metrics()]
 
     def _build_metrics(self) -> HaMetrics:
@@ -248,7 +267,7 @@ class MemberProcess:
             self._service.new_observer().observe,
             None,
             broker_name=options.broker.broker_name,
-            role=options.store.broker_role.value,
+            role=BrokerRole.SYNC_MASTER.value,  # Only a leader has replicas.
             marks=DumpMarks(child.metrics, options.supervisor.metrics_dump_interval_seconds * 1000),
             on_failure=self._guard,
         )
@@ -276,10 +295,16 @@ class MemberProcess:
     def serve(self) -> None:
         """The commands of process `remoting`, until stopped."""
         child, service, member = self._child, self._service, self._member
+        facts = MemberFacts(self._options, self._counters, self._clock)
+
+        def status() -> dict[str, Any]:
+            of_group = facts.status(member.service.status.sync_state_set)
+            return service.status() | {"groupInfo": of_group}
+
         handlers = member_handlers(
             self._host,
             member.service,
-            service.status,
+            status,
             lambda: self._counters[MAX_PHY_OFFSET],
             service.update_master_address,
             cluster_name=self._options.broker.broker_cluster_name,

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import kept_sends
-from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
+from broker.metrics.member_facts import MemberFacts, find_member_facts
+from broker.metrics.metrics_collector import BrokerCollector, StorageFacts, timer_sources
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.readiness import replicas_needed
 from broker.metrics.replication_snapshot import ReplicationSnapshot
@@ -45,6 +46,7 @@ from ipc.command_channel import create_channel
 from ipc.control_page import ControlPage, ProcessIndex
 from ipc.metric_slots import MetricSlotsReader, create_metric_slots
 from ipc.queue_table import create_queue_table, reset_queue_table
+from remoting.metrics.metrics_server import MetricsServer
 from store.control_slots import write_refusal
 from store.disk_fault_hooks import are_installed
 from store.store_lock import StoreLock
@@ -116,7 +118,7 @@ class BrokerProcess:
         """Why the broker stopped by itself; empty after an orderly stop, and before the end."""
         self._refusal = ""
         self._dump: MetricsDump | None = None
-        self._metrics: SupervisorMetrics | None = None
+        self._metrics: MetricsServer | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -215,27 +217,27 @@ class BrokerProcess:
 
     def _begin_metrics(self) -> None:
         """The supervisor's other threads; none exists while it forks its children."""
-        collector = self._collector()
-        self._dump = self._begin_dump(collector)
-        listener = self._listeners["metrics"]
-        self._metrics = SupervisorMetrics(listener, collector, self._options.broker)
+        member = find_member_facts(self._options, self._page.counters, self._clock)
+        collector = self._collector(member)
+        self._dump = self._begin_dump(collector, member)
+        site = SupervisorMetrics(collector, self._options.broker)
+        self._metrics = MetricsServer(self._listeners["metrics"], site)
         self._metrics.start()
 
-    def _begin_dump(self, collector: BrokerCollector) -> MetricsDump | None:
+    def _begin_dump(
+        self, collector: BrokerCollector, member: MemberFacts | None
+    ) -> MetricsDump | None:
         settings = dump_settings(self._options)
         if settings is None:
             return None
+        changed, children = ChangedSettings(self._changes_fd), self._supervisor.children
         snapshot = ReplicationSnapshot(
-            self._options,
-            ChangedSettings(self._changes_fd),
-            collector,
-            self._page,
-            self._supervisor.children,
-            self._clock,
+            self._options, changed, collector, self._page, children, self._clock, member
         )
         # A clock that is off for a test is held by nobody.
         error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        dump = MetricsDump(settings, snapshot.take, self._clock, error, self._ended)
+        looks = snapshot.take, self._clock, error, self._ended, snapshot.find_id
+        dump = MetricsDump(settings, *looks)
         kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
@@ -247,7 +249,7 @@ class BrokerProcess:
         if self._dump is not None:
             self._dump.shutdown(in_order=in_order)
 
-    def _collector(self) -> BrokerCollector:
+    def _collector(self, member: MemberFacts | None) -> BrokerCollector:
         options = self._options
         return BrokerCollector(
             MetricSlotsReader(self._metrics_fd),
@@ -257,7 +259,7 @@ class BrokerProcess:
             self._clock,
             replicas_needed=replicas_needed(options),
             dump_interval_s=options.supervisor.metrics_dump_interval_seconds,
-            timers=self._timer_facts(),
+            further=timer_sources(self._timer_facts()) | (member.sources() if member else {}),
         )
 
     def _timer_facts(self) -> TimerFacts:

@@ -93,6 +93,7 @@ class AdminProcessors:
                 store=store,
                 progress=progress,
                 find_objection=self.outside.replication.find_offsets_objection,
+                is_slave=self._is_slave,
             ),
             AdminConsumeStatsProcessor(
                 identity, tables.topics, tables.groups, progress, self.statistics.manager

@@ -87,6 +87,49 @@ class SlaveSyncInfo(JsonBean):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HARoleInfo(JsonBean):
+    """The last role that a member of a group with a controller has taken."""
+
+    role: str | None = None
+    """lead, follow, fenced."""
+    cause: str | None = None
+    epoch: Int32 = 0
+    old_epoch: Int32 = 0
+    """0: none since process `ha` was started."""
+    old_master_id: Int64 | None = None
+    timestamp: Int64 = 0
+    without_master_millis: Int64 | None = None
+    """How long before it the broker last had a master; None: not since it was started."""
+    confirm_offset: Int64 = 0
+    log_end: Int64 = 0
+    """What lay between these two nobody had confirmed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HAGroupInfo(JsonBean):
+    """What a member of a group with a controller knows of the group."""
+
+    role: str | None = None
+    takes_messages: bool = False
+    broker_id: Int64 = 0
+    """0 while it leads."""
+    member_id: Int64 = 0
+    """The id that the controller gave; 0: none yet."""
+    epoch: Int32 = 0
+    master_id: Int64 | None = None
+    sync_state_set: list[Int64] = field(default_factory=list)
+    """Of a leader."""
+    min_in_sync_replicas: Int32 = 0
+    confirm_offset: Int64 = 0
+    lease_millis: Int64 | None = None
+    """Of a leader with selfFenceEnable."""
+    without_master_millis: Int64 = 0
+    without_master_total_millis: Int64 = 0
+    two_masters_seen: Int64 = 0
+    last_role: HARoleInfo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HARuntimeInfo(JsonBean):
     """Answer to GET_BROKER_HA_STATUS (907)."""
 
@@ -109,3 +152,5 @@ class HARuntimeInfo(JsonBean):
     """Only on a slave: when its master was last seen, and how far behind it was then."""
     timestamp: Int64 | None = None
     """The broker's wall clock at this moment."""
+    group_info: HAGroupInfo | None = None
+    """Only of a member of a group with a controller."""

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.processes import free_port
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
 from tests.support.pop_client import PopClient
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

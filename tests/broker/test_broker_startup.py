@@ -185,6 +185,11 @@ SAFE = "allAckInSyncStateSet=true\nminInSyncReplicas=2\n"
             ["b.conf:1: controllerAddr: 'c2': expected host:port of each controller"],
             id="a name without a port, even without the mode",
         ),
+        pytest.param(
+            f"{MEMBER}brokerIP1=fd00::1\n",
+            ["b.conf:3: brokerIP1: 'fd00::1': the ports of a broker are IPv4"],
+            id="an address that nobody reaches",
+        ),
         pytest.param("controllerAddr=c1:0\n", ["controllerAddr: 'c1:0'"], id="a port that is none"),
         pytest.param("controllerAddr=c1:65536\n", ["'c1:65536'"], id="a port that is too large"),
         pytest.param(

@@ -512,6 +512,26 @@ def test_status_of_both_ends(tmp_path: Path) -> None:
         assert slave.service.link is None
 
 
+def test_who_leads_no_more_has_no_replicas_and_counts_anew_when_it_leads_again(
+    tmp_path: Path,
+) -> None:
+    """Else a former master shows its slaves as gone for a day, and later a slave as if it had what
+    an epoch that is over had confirmed."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 2) as slave:
+        end = master.append(5)
+        master.lead()
+        slave.follow(master.address)
+        wait_until(lambda: master.acked() == end)
+        observer = master.service.new_observer()
+        assert [each.replica.id for each in observer.observe().replicas] == ["g:2"]
+        master.service.stop()
+        assert master.service.status()["haConnectionInfo"] == []
+        assert observer.observe().replicas == ()
+        slave.service.stop()
+        master.lead()
+        assert observer.observe().replicas == ()
+
+
 def test_an_orderly_stop_of_a_leader_leaves_nothing_behind(tmp_path: Path) -> None:
     with Member(tmp_path, 2) as slave:
         with Member(tmp_path, 1) as master:

@@ -174,6 +174,7 @@ class Schedule:
         faults = (
             (4, lambda: broker.kill(ms, torn=rng.random() < 0.3)),
             (4, lambda: self._power(broker, ms)),
+            (3, lambda: broker.kill_ha(min(ms, 1_500))),
             (3, lambda: broker.stop(ms)),
             (2, lambda: controller.stop(ms)),
             (2, lambda: controller.kill(ms)),

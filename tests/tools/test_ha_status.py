@@ -22,6 +22,8 @@ import pytest
 from remoting.body.ha_runtime_info import (
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
+    HAGroupInfo,
+    HARoleInfo,
     HARuntimeInfo,
     SlaveSyncInfo,
 )
@@ -169,6 +171,66 @@ def test_replicas_of_a_master(mqadmin: Bench, broker: FakeCluster) -> None:
         "  10.0.0.2 [#######-----------------------]  25 %  2.9 MiB to go, about 1 min 40 s left"
     )
     assert refused == "links refused or closed: silent 1, unknown_peer 3"
+
+
+LEADER = HAGroupInfo(
+    role="lead",
+    takes_messages=True,
+    member_id=2,
+    epoch=7,
+    master_id=2,
+    sync_state_set=[2, 3],
+    min_in_sync_replicas=2,
+    confirm_offset=4_999_000,
+    lease_millis=8_250,
+    without_master_total_millis=3_400,
+    last_role=HARoleInfo(
+        role="lead",
+        cause="notified",
+        epoch=7,
+        old_epoch=5,
+        old_master_id=1,
+        timestamp=1_795_177_732_448,
+        without_master_millis=3_400,
+        confirm_offset=600,
+        log_end=693,
+    ),
+)
+
+
+def test_the_group_of_a_member(mqadmin: Bench, cluster: FakeCluster) -> None:
+    info = replace(MASTER, ha_connection_info=[], refusals=None, group_info=LEADER)
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(info)
+    assert mqadmin.run("haStatus", "-b", cluster.address).out.splitlines()[1:] == [
+        "  group       member 2, lead in epoch 7; master is broker 2; confirmed up to 4999000",
+        "  SyncStateSet 2, 3 (minInSyncReplicas 2), takes messages, lease 8.2 s",
+        "  no master   3.4 s in all since its start",
+        "  last role   lead in epoch 7 at 2026-11-20 12:28:52 (notified), before that broker 1 in "
+        "epoch 5, 3.4 s without a master; 93 bytes unconfirmed",
+    ]
+    shown = mqadmin.run_json("haStatus", "-b", cluster.address)[0]["status"]["groupInfo"]
+    assert shown["lastRole"]["oldMasterId"] == 1
+    assert shown["syncStateSet"] == [2, 3]
+
+
+def test_a_group_in_trouble(mqadmin: Bench, cluster: FakeCluster) -> None:
+    group = replace(
+        LEADER,
+        role="fenced",
+        takes_messages=False,
+        master_id=None,
+        lease_millis=None,
+        without_master_millis=12_340,
+        two_masters_seen=4,
+        last_role=HARoleInfo(role="fenced", cause="start\x1b[2J", timestamp=1_795_177_732_448),
+    )
+    cluster.answers[RequestCode.GET_BROKER_HA_STATUS] = status(replace(SLAVE, group_info=group))
+    out = mqadmin.run("haStatus", "-b", cluster.address).out
+    assert "master is nobody" in out
+    assert "(minInSyncReplicas 2), TAKES NO MESSAGES\n" in out
+    assert "  NO MASTER   for 12.3 s, 3.4 s in all since its start" in out
+    assert "TWO MASTERS were named in one epoch, 4 times" in out
+    assert "(start\\x1b[2J); 0 bytes unconfirmed" in out
 
 
 def test_a_bar_that_does_not_move_and_one_that_is_not_counted(

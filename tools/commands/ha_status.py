@@ -27,6 +27,7 @@ from remoting.response_code import ResponseCode
 from tools.admin_client import MASTER_ID, AdminClient, BrokerAddress
 from tools.command_line import command, print_error
 from tools.errors import AdminError, BrokerAnswerError
+from tools.ha_group_text import group_lines
 from tools.message_text import second_text
 from tools.report import Report, columns, safe_line, table
 
@@ -192,6 +193,8 @@ def _lines(answer: Answer, lag: Lag, now_ms: int) -> Iterator[str]:
         yield from _master_lines(answer.title, info)
     else:
         yield from _slave_lines(answer.title, info, lag, info.timestamp or now_ms)
+    if info is not None and info.group_info is not None:
+        yield from group_lines(info.group_info)
     if info is not None and info.isolated:
         yield f"NOT SERVING: {safe_line(info.isolated)}"
     if info is not None and info.refusals:

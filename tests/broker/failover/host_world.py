@@ -12,8 +12,9 @@ from broker.failover.member_files import MemberFiles
 from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_service import MemberStatus
-from broker.failover.messages import RegisterAtNameServers
+from broker.failover.messages import NOTHING_TAKEN, RegisterAtNameServers, Taken
 from broker.failover.puts import Puts
+from broker.failover.role_log import RoleLog
 from ha.control_slots import MEMBER_ORDER, ORDER_TAKEN, MemberRole, role_of
 from ha.epochs import EpochList
 from ipc.clock import SystemClock
@@ -127,6 +128,7 @@ class HostWorld:
                 reopen=lambda: self.done.append(Done("reopen")),
                 register=self._register,
             ),
+            RoleLog(root / "memberRoles.json", self.counters, clock),
         )
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
@@ -163,6 +165,8 @@ def status(
     puts: Puts | None = None,
     epochs: EpochList | None = None,
     members: frozenset[int] = frozenset(),
+    taken: Taken | None = None,
+    two_masters_seen: int = 0,
 ) -> MemberStatus:
     """Of broker 2 in epoch 7, whose master is 1 unless it is the master."""
     return MemberStatus(
@@ -177,4 +181,6 @@ def status(
         puts=Puts(None, None) if puts is None else puts,
         epochs=EpochList() if epochs is None else epochs,
         trouble=None,
+        taken=NOTHING_TAKEN if taken is None else taken,
+        two_masters_seen=two_masters_seen,
     )

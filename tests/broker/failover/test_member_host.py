@@ -11,6 +11,7 @@ import pytest
 from broker.failover.member_host import OrderedRole
 from broker.failover.member_service import CutRefusedError, MemberStoppedError
 from broker.failover.messages import (
+    Cause,
     CutHalfRecord,
     CutLog,
     Fenced,
@@ -21,21 +22,27 @@ from broker.failover.messages import (
     LogEnds,
     RegisterAtNameServers,
     StopReplication,
+    Taken,
     Transfer,
 )
 from broker.failover.puts import NOT_MASTER, TOO_FEW_MEMBERS, Puts
 from ha.control_slots import (
+    MASTER_BROKER_ID,
     MASTER_EPOCH,
+    MEMBER_ID,
     MEMBER_ORDER,
     ORDER_TAKEN,
     PUTS_REFUSED,
     PUTS_UNTIL_MS,
     REPLICATED_OFFSET,
+    SYNC_STATE_SET_SIZE,
+    TWO_MASTERS_SEEN,
     MemberRole,
     order_after,
 )
 from ha.epoch_file import decode_epochs
 from ha.epochs import CUT_STEPS, EpochList, epoch_list
+from ha.taken_role import read_roles
 from store.control_slots import (
     CONFIRM_OFFSET,
     FLUSHED_OFFSET,
@@ -318,3 +325,35 @@ def test_a_cut_of_everything_starts_over(world: HostWorld) -> None:
     world.counters[MIN_PHY_OFFSET] = 4_096
     _cut(world, 4_096, EpochList())
     assert world.whats == ["start_over to 4096", "stop", "reopen"]
+
+
+def test_each_role_is_noted_when_it_is_taken(world: HostWorld, tmp_path: Path) -> None:
+    _begun(world)
+    taken = Taken(Cause.NOTIFIED, 6, 1, frozenset({2, 3}), 600, 693)
+    for role, is_master in ((Lead(7), True), (Follow(1, "10.0.0.1:10911", 7), False)):
+        world.host.show(status(is_master=is_master, taken=taken))
+        world.host.take_role(role)
+    world.host.take_role(Fenced())
+    world.host.take_role(HangUp())
+    roles = read_roles(tmp_path / "memberRoles.json")
+    told = [(role.role, role.cause, role.id, role.master, role.epoch) for role in roles]
+    assert told == [
+        ("LEAD", "notified", 2, 2, 7),
+        ("FOLLOW", "notified", 2, 1, 7),
+        ("FENCED", "notified", 2, 1, 7),
+    ]
+    assert {(role.old_epoch, role.confirm_offset, role.log_end) for role in roles} == {
+        (6, 600, 693)
+    }
+
+
+def test_the_group_is_shown(world: HostWorld) -> None:
+    counters = world.counters
+    slots = (MEMBER_ID, MASTER_BROKER_ID, SYNC_STATE_SET_SIZE, TWO_MASTERS_SEEN)
+    counters[TWO_MASTERS_SEEN] = 5  # Of a predecessor.
+    world.host.show(status(is_master=True, members=frozenset({1, 2})))
+    assert [counters[slot] for slot in slots] == [2, 2, 2, 5]
+    world.host.show(status(is_master=True, members=frozenset({2}), two_masters_seen=2))
+    assert [counters[slot] for slot in slots] == [2, 2, 1, 7]
+    world.host.show(status(two_masters_seen=2))
+    assert [counters[slot] for slot in slots] == [2, 1, 0, 7]

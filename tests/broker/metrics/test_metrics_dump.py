@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metrics.metrics_dump import MetricsDump, dump_settings
+from broker.metrics.metrics_dump import NO_ID, MetricsDump, dump_settings
 from broker.metrics.metrics_dump_files import DumpSettings, path_component
 from broker.settings.startup_options import StartupOptions
 from store.clean_exit import boot_id
@@ -178,6 +178,30 @@ def test_a_promoted_broker_names_its_last_line_as_a_slave(world: World, tmp_path
     for line in world.lines():
         if line["seq"] == 1 and line["prev_boot"] is not None:
             assert digests[line["prev_digest"]]["boot"] == line["prev_boot"]
+
+
+def test_who_has_no_id_yet_writes_no_line(world: World) -> None:
+    """Nobody could tell whose it is: a member whose controller has not answered yet."""
+    found = [0]
+    settings = DumpSettings(
+        directory=world.directory,
+        cluster="C1",
+        broker="broker-a",
+        broker_id=NO_ID,
+        interval_ms=INTERVAL_MS,
+        max_bytes=512 << 20,
+        keep_days=40,
+    )
+    dump = MetricsDump(settings, world.snapshot, world.clock, find_id=lambda: found[0])
+    world.turn(dump, 3)
+    dump.finish()
+    assert world.files() == []
+    found[0] = 3
+    world.turn(dump, 2)
+    kill(dump)
+    (name,) = world.files()
+    assert Path(name).name.split("-")[1] == "3"
+    assert [line["seq"] for line in world.lines()] == [1, 2]
 
 
 def test_a_killed_master_tells_as_a_slave_how_it_ended(world: World, tmp_path: Path) -> None:

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from broker.failover.messages import Cause, Taken
+from broker.failover.role_log import RoleLog
 from broker.metrics import metrics_table as table
 from broker.metrics.dump_marks import LAG_LE_MS
+from broker.metrics.member_facts import find_member_facts
 from broker.metrics.metrics_dump import MetricsDump, dump_settings
 from broker.metrics.replica_view import ReplicaView
 from broker.metrics.replication_snapshot import ReplicationSnapshot, config_digest
@@ -22,7 +25,14 @@ from broker.settings.config_update import BrokerConfigUpdate
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
 from conf.installation import software_version
-from ha.control_slots import MEMBER_ORDER, REPLICATED_OFFSET, MemberRole, order_after
+from ha.control_slots import (
+    MEMBER_ID,
+    MEMBER_ORDER,
+    ORDER_TAKEN,
+    REPLICATED_OFFSET,
+    MemberRole,
+    order_after,
+)
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
@@ -66,6 +76,7 @@ class Broker:
             self.page,
             lambda: self.children,
             self.clock,
+            find_member_facts(self.options, self.page.counters, self.clock),
         )
 
     def take(self, written_ms: int | None = None) -> dict[str, Any]:
@@ -482,15 +493,48 @@ def test_the_age_of_a_table_that_waited_for_the_log() -> None:
     broker.close()
 
 
-def test_a_member_has_the_role_of_now() -> None:
-    broker = Broker(enableControllerMode="true", brokerRole="ASYNC_MASTER")
-    seen = []
+def test_a_member_has_the_id_and_the_role_of_now(tmp_path: Path) -> None:
+    conf = {"enableControllerMode": "true", "storePathRootDir": str(tmp_path)}
+    broker = Broker(brokerRole="ASYNC_MASTER", brokerId="1", **conf)
+    counters, seen = broker.page.counters, []
     for role in (None, MemberRole.LEAD, MemberRole.FOLLOW, MemberRole.LEAD, MemberRole.FENCED):
         if role is not None:
-            order = order_after(broker.page.counters[MEMBER_ORDER], role)
-            broker.page.counters[MEMBER_ORDER] = order
+            counters[MEMBER_ID] = 3
+            counters[MEMBER_ORDER] = order_after(counters[MEMBER_ORDER], role)
+            counters[ORDER_TAKEN] = counters[MEMBER_ORDER]
         line = broker.take()
-        seen.append((line["role"], bool(line["metadata"])))
-    follows, leads = ("SLAVE", True), ("SYNC_MASTER", False)
-    assert seen == [follows, leads, follows, leads, follows]
+        registered = line["member"]["broker_id"]
+        seen.append((line["broker_id"], registered, line["role"], bool(line["metadata"])))
+    follows, leads = (3, 3, "SLAVE", True), (3, 0, "SYNC_MASTER", False)
+    assert seen == [(1, 0, "SLAVE", True), leads, follows, leads, follows]
+    assert line["member"]["role"] == "FENCED"
+    broker.close()
+
+
+def test_each_role_is_told_in_one_line_that_was_written(tmp_path: Path) -> None:
+    """In the next one where a line could not be written; those of earlier lives in the first."""
+    conf = {"enableControllerMode": "true", "storePathRootDir": str(tmp_path)}
+    broker = Broker(**conf)
+    log = RoleLog(tmp_path / "memberRoles.json", broker.page.counters, broker.clock)
+    taken = Taken(Cause.POLLED, 6, 1, frozenset({2, 3}), 600, 693)
+    told = []
+
+    def take(written_ms: int) -> None:
+        told.append([role["number"] for role in broker.take(written_ms).get("roles", [])])
+
+    log.took(MemberRole.FENCED, 6, taken)
+    take(1)
+    log.took(MemberRole.LEAD, 7, taken)
+    take(1)  # The first line failed.
+    take(2)
+    log.took(MemberRole.FOLLOW, 8, taken)
+    take(3)
+    take(4)
+    assert told == [[1], [1, 2], [], [3], []]
+    broker.close()
+
+
+def test_without_a_controller_a_line_says_nothing_of_a_group() -> None:
+    broker = Broker()
+    assert not {"member", "roles"} & broker.take().keys()
     broker.close()
