@@ -124,7 +124,7 @@ def test_a_member_that_may_not_come_is_told_at_both_ends(
         )
         assert not guarded.groups.exists(), "it has got no id"
         lines = [line for line in broker.log("ha").splitlines() if address in line]
-        assert "closed" in "".join(lines) if kind == "plain" else "TLS" in "".join(lines)
+        assert "closed" in "".join(lines) if kind == "plain" else "alert" in "".join(lines)
     assert any("TLS" in record.message for record in caplog.records), "the controller's"
 
 
