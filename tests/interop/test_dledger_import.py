@@ -17,7 +17,7 @@ from tests.interop.clients import Client, Cluster, registered
 from tests.interop.driver import Driver, DriverError, Entry, by_queue
 from tests.interop.processes import wait_until
 from tests.interop.test_transactions import COMMIT, ROLLBACK, UNKNOWN, TransactionProducer
-from tests.namesrv.test_controller_in_namesrv import free_port
+from tools.chaos.free_ports import free_port
 
 pytestmark = [
     pytest.mark.interop,
