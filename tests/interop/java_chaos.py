@@ -1,4 +1,4 @@
-"""The faults of `bin/mqchaos --controller` on a group of 5.3.3 brokers under a 5.3.3 controller, and
+"""The faults of `bin/mqchaos --controller` on 5.3.3 brokers under a 5.3.3 controller, and
 the same seeds on ours, in one table:
 
     python -m tests.interop.java_chaos --seed 1 --seeds 5
