@@ -47,12 +47,8 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
     "enableDLegerCommitLog": _only(
         "false",
-        "DLedger is not available: a group that elects its master has enableControllerMode=true "
-        "(docs/failover.md), and `python -m store.dledger_import SOURCE TARGET` makes a store of "
-        "one of DLedger (docs/upgrading.md)",
-    ),
-    "enableControllerInNamesrv": _only(
-        "false", "a name server has no controller here: run bin/mqcontroller beside it"
+        "DLedger is not available: use controller mode (enableControllerMode), and "
+        "`python -m store.dledger_import` for its store",
     ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
@@ -217,7 +213,7 @@ _NAMESRV = _keys(
     controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
     controllerType defaultThreadPoolNums defaultThreadPoolQueueCapacity
     deleteTopicWithBrokerRegistration electMasterMaxRetryCount enableAllTopicList
-    enableControllerInNamesrv enableElectUncleanMaster enableShutdownGracefully enableTopicList
+    enableElectUncleanMaster enableShutdownGracefully enableTopicList
     jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel

@@ -3,6 +3,8 @@
 Read by the controller's process; replaced whole when request 1009 changes a key. RocketMQ's keys of
 its raft groups (controllerDLeger…, jRaft…) name who the controllers are: of this one its address is
 taken, of all what 1005 shows; several need a store that they share (controller/etcd_config.py).
+
+Tested by tests/controller/test_controller_startup.py.
 """
 
 from __future__ import annotations
@@ -94,6 +96,10 @@ class ControllerConfig:
     register_allowed_addresses: str = setting("",
         "peers that may speak for brokers at addresses other than their own (NAT, containers, "
         "hosts with several addresses), in the same syntax; * for everybody, as in RocketMQ")
+    metrics_port: int = setting(-1,
+        "port of /metrics, /healthz and /readyz; 0: any free port, -1: none", ge=-1, le=65_535)
+    metrics_address: str | None = setting(None,
+        "address on which metricsPort listens; unset: bindAddress")
     config_black_list: str = setting("configBlackList;configStorePath;controllerStorePath",
         "keys that request 1009 must not change, separated by ';'")
     # fmt: on

@@ -10,6 +10,7 @@ Tested by tests/controller/test_recorded_answers.py.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -45,13 +46,14 @@ from remoting.headers.controller import GetMetaDataResponseHeader
 from remoting.peer_origin import is_own_address, origin_of
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
-from remoting.request_dispatcher import OVERLOAD, refusal_of
+from remoting.request_dispatcher import OVERLOAD, AnswerObserver, refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
+_NS_PER_MS: Final = 1_000_000
 _HEARTBEAT_TAKEN: Final = "Heart beat success"
 _Handler = Callable[[ConnectionLike, RemotingCommand], RemotingCommand | None]
 _Thunk = Callable[[], None]
@@ -68,15 +70,18 @@ class ControllerRequestProcessor:
         on_loop: Callable[[_Thunk], None],
         own_address: Callable[[ConnectionLike], str],
         find_leader: Callable[[], Leader | None] = lambda: None,
+        observer: AnswerObserver | None = None,
     ) -> None:
         """on_loop: runs a function on the loop's thread, soon. own_address: host:port that a peer
-        is told to come to. find_leader: another controller that leads, if one is known."""
+        is told to come to. find_leader: another controller that leads, if one is known. observer:
+        of what is answered later; what is answered at once its dispatcher observes."""
         self._service = service
         self._guard = guard
         self._settings = settings
         self._on_loop = on_loop
         self._own_address = own_address
         self._find_leader = find_leader
+        self._observer = observer
         self._holders = BrokerHolders()
         self._handlers: dict[int, _Handler] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
@@ -110,8 +115,8 @@ class ControllerRequestProcessor:
 
         self._on_loop(lambda: self._answer(connection, command, find_answer))
 
-    @staticmethod
     def _answer(
+        self,
         connection: ConnectionLike,
         command: RemotingCommand,
         find_answer: Callable[[], RemotingCommand | None],
@@ -121,7 +126,13 @@ class ControllerRequestProcessor:
         except Exception as error:  # noqa: BLE001 - the request guard
             refusal = refusal_of(connection, command.code, error)
             answer = command.response(refusal.code, refusal.remark)
-        if answer is not None and not command.is_oneway:
+        if answer is None:
+            return
+        if self._observer is not None:
+            came_ns = command.came_ns or time.monotonic_ns()
+            elapsed_ms = (time.monotonic_ns() - came_ns) / _NS_PER_MS
+            self._observer.answered(command.code, answer.code, elapsed_ms, oneway=command.is_oneway)
+        if not command.is_oneway:
             connection.send_command(answer)
 
     # -- brokers -------------------------------------------------------------------------------
@@ -310,9 +321,11 @@ class ControllerRequestProcessor:
 
 def _without_content(command: RemotingCommand) -> RemotingCommand:
     """What its answer needs of it: thousands may wait for a slow disk, with what they brought."""
-    return RemotingCommand(
+    without = RemotingCommand(
         command.code,
         opaque=command.opaque,
         flag=command.flag,
         serialize_type=command.serialize_type,
     )
+    without.came_ns = command.came_ns
+    return without

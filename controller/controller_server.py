@@ -21,8 +21,11 @@ from typing import Final
 
 from conf.changeable_settings import ChangeableSettings, Program
 from controller.controller_config import ETCD, ControllerConfig
+from controller.controller_metrics import BASE_LABELS, ControllerMetrics
 from controller.controller_request_processor import ControllerRequestProcessor
+from controller.controller_seen import ControllerSeen
 from controller.controller_service import TICK_MS, ControllerService
+from controller.controller_site import ControllerSite
 from controller.core import ControllerCore, ControllerSettings
 from controller.embedded_store import EmbeddedStore
 from controller.etcd_client import EtcdClient
@@ -34,9 +37,11 @@ from controller.leader import Leader
 from controller.leadership import Leadership
 from controller.request_guard import READING_CODES, RequestGuard
 from controller.role_notifier import RoleNotifier
+from controller.watched_store import WatchedStore
 from remoting.address_patterns import ip_of
 from remoting.client_tls import ClientTls
 from remoting.loop_stop import LoopStop
+from remoting.metrics.metrics_server import MetricsServer
 from remoting.remoting_client import RemotingClient
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.remoting_server import RemotingServer, ServerLimits
@@ -82,14 +87,19 @@ class ControllerServer:
         self._store: GroupStore = self._embedded
         if self._etcd is not None:
             self._store = _etcd_store(config, self._etcd)
+        self._metrics = ControllerMetrics()
+        self._watched = WatchedStore(self._store, self._metrics)
+        self._metrics_server: MetricsServer | None = None
+        self._config = config
         self._client = RemotingClient(client_config, name="ControllerClient", tls=client_tls)
         self._notifier = RoleNotifier(self._client)
         self._service = ControllerService(
             self._core,
-            self._store,
+            self._watched,
             _monotonic_ms,
             self._loop.call_soon_threadsafe,
             self._notifier.notify,
+            self._metrics,
         )
         self._leadership = None if self._etcd is None else self._lead_by_turns(config, self._etcd)
         shown = (server_config, client_config, *(() if self._etcd is None else (self._etcd,)))
@@ -107,6 +117,7 @@ class ControllerServer:
             self._loop.call_soon_threadsafe,
             self._own_address,
             self._find_leader,
+            self._metrics,
         )
         self._stopping = LoopStop(self._loop, self._stop)
         self._server = RemotingServer(
@@ -117,6 +128,7 @@ class ControllerServer:
                     _POOL: RequestExecutor(_POOL, 1, _POOL_CAPACITY),
                     _ADMIN_POOL: RequestExecutor(_ADMIN_POOL, 1, _ADMIN_POOL_CAPACITY),
                 },
+                observer=self._metrics,
                 gate=guard.check,
             ),
             limits=ServerLimits(
@@ -151,11 +163,33 @@ class ControllerServer:
         """Another controller that leads."""
         return None if self._leadership is None else self._leadership.leader
 
+    def _seen(self) -> ControllerSeen:
+        """The controller now."""
+        leader = self._find_leader()
+        return self._service.seen._replace(
+            leader_address="" if leader is None else leader.address,
+            leadership_trouble="" if self._leadership is None else self._leadership.trouble,
+            store=self._watched.seen,
+        )
+
     def _use(self, config: ControllerConfig) -> None:
         settings = core_settings(config, self._etcd)
         self._loop.call_soon_threadsafe(lambda: self._core.use(settings))
 
     # -- life ----------------------------------------------------------------------------------
+
+    def show_metrics(self, listening: socket.socket) -> None:
+        """Serve /metrics, /healthz and /readyz there; before `run`. Closed at the end."""
+        host, port = self._listening.getsockname()[:2]
+        values = (
+            self._address or f"{host}:{port}",
+            self._config.controller_d_leger_group,
+            self._config.self_id,
+        )
+        base = dict(zip(BASE_LABELS, values, strict=True))
+        site = ControllerSite(self._metrics, base, self._seen, self._loop.call_soon_threadsafe)
+        self._metrics_server = MetricsServer(listening, site)
+        self._metrics_server.start()
 
     def open(self) -> None:
         """Read the groups and start accepting. Raises ControllerStoreError. With etcd nothing is
@@ -184,6 +218,8 @@ class ControllerServer:
             stack.callback(self._service.shutdown)
             stack.callback(self._stopping.close_loop)
             stack.callback(self._server.shutdown)
+            if self._metrics_server is not None:
+                stack.callback(self._metrics_server.shutdown)
             self._loop.run()
         log.info("controller stopped")
 

@@ -18,7 +18,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
+from controller.controller_metrics import ControllerMetrics
+from controller.controller_seen import ControllerSeen, rows_of
 from controller.core import ControllerCore
+from controller.election import Choice
 from controller.embedded_store import FENCE
 from controller.events import (
     Asked,
@@ -40,6 +43,7 @@ from controller.group_state import GroupState
 from controller.group_store import ControllerStoreError, GroupStore, UnreadableGroupError
 from controller.live_brokers import Heartbeat
 from controller.requests import Answer, Request
+from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +75,10 @@ class ControllerService:
         now_ms: Callable[[], int],
         on_loop: Callable[[Callable[[], None]], None],
         notify: Callable[[Notice], None],
+        metrics: ControllerMetrics | None = None,
     ) -> None:
         """now_ms: monotonic. on_loop: runs a function on the loop's thread, soon. notify: sends
-        1008; does not block."""
+        1008; does not block. metrics: counts elections."""
         self._core = core
         self._store = store
         self._now_ms = now_ms
@@ -83,6 +88,9 @@ class ControllerService:
         self._stopping = threading.Event()
         self._next_ticket = 0
         self._waiting: dict[int, GiveAnswer] = {}
+        self._metrics = metrics or ControllerMetrics()
+        self._swapping: dict[int, tuple[int, GroupState]] = {}
+        """Swaps under way by number: the master's epoch before it, and the group after it."""
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -144,6 +152,18 @@ class ControllerService:
         group, liveness = found
         return GroupSeen(group, frozenset(liveness.alive), liveness.master_presumed_alive)
 
+    @property
+    def seen(self) -> ControllerSeen:
+        """The controller now, as far as it is known here."""
+        groups, warm_up_ms = self._core.survey(self._now_ms())
+        return ControllerSeen(
+            is_leader=self.is_leader,
+            is_stopping=self._stopping.is_set(),
+            warm_up_ms=warm_up_ms,
+            waiting=len(self._waiting),
+            groups=rows_of(groups),
+        )
+
     def has_room_for(self, broker_name: str, most: int) -> bool:
         """Whether the group exists, or may be made where there are `most` groups at most."""
         return self._core.has_room_for(broker_name, most)
@@ -151,27 +171,37 @@ class ControllerService:
     # -- what the core wants -------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
+        if isinstance(event, SwapEnded):
+            self._count_election(event)
         self._do(self._core.step(event, self._now_ms()))
+
+    def _count_election(self, ended: SwapEnded) -> None:
+        epoch, group = self._swapping.pop(ended.number, (0, None))
+        if group is not None and ended.outcome is Outcome.DONE and group.master_epoch > epoch:
+            elected = Choice(elected=group.master_broker_id)
+            self._metrics.elected(group.cluster_name, group.broker_name, elected)
 
     def _do(self, ready: Ready) -> None:
         for swap in ready.swaps:
-            self._pool.submit(self._swap, swap)
+            if swap.group is not None:
+                found = self.find(swap.broker_name)
+                epoch = 0 if found is None else found.group.master_epoch
+                self._swapping[swap.number] = epoch, swap.group
+            self._pool.submit(self._guarded, functools.partial(self._try_swap, swap))
         for name in ready.loads:
-            self._pool.submit(self._load, name)
+            self._pool.submit(self._guarded, functools.partial(self._try_load, name))
         for send in ready.sends:
             match send:
                 case Reply():
+                    group = send.answer.group
+                    if send.answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and group:
+                        stays = Choice(stays=True)
+                        self._metrics.elected(group.cluster_name, group.broker_name, stays)
                     self._waiting.pop(send.ticket)(send.answer)
                 case Notice():
                     self._notify(send)
 
     # -- the store's thread --------------------------------------------------------------------
-
-    def _swap(self, swap: Swap) -> None:
-        self._guarded(lambda: self._try_swap(swap))
-
-    def _load(self, broker_name: str) -> None:
-        self._guarded(lambda: self._try_load(broker_name))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """The service guard: a bug ends the process, on the loop's thread. Else its group would

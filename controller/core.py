@@ -7,7 +7,8 @@ Not leader: everything is answered with 2007, heartbeats are still taken. A grou
 cannot be read, or is older than the one known here, is refused by name, never taken for an empty
 one; the others are served.
 
-Tested by tests/simulation/test_pitfalls.py.
+Tested by tests/controller/test_given_up.py, tests/controller/test_unreadable_groups.py and
+tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations
@@ -120,6 +121,12 @@ class _Lane:
             self.elects = False
         return first
 
+    def refuse_all(self, doing: _Doing) -> None:
+        """Nothing can be decided of a group that nobody can read."""
+        answer = Answer(ResponseCode.SYSTEM_ERROR, remark=self.unreadable)
+        while self.waiting:
+            doing.reply(self.take_first().ticket, answer)
+
 
 _NOTHING: Final = Ready()
 _GIVEN_UP: Final = Answer(
@@ -139,6 +146,12 @@ def _why_older(found: Stored, known: Stored) -> str:
         "removed, or the store was put back to an older state, and epochs that brokers have would "
         "be given twice; put it back, or, if this was meant, stop all controllers and brokers of "
         "the group before the controllers are started again"
+    )
+
+
+def _needs_master(group: GroupState, liveness: Liveness) -> bool:
+    return bool(group.sync_state_set) and not (
+        liveness.master_presumed_alive or liveness.master_lives(group)
     )
 
 
@@ -203,6 +216,16 @@ class ControllerCore:
         is being stored is there already: a store may be slow, and many may ask meanwhile."""
         return broker_name in self._lanes or len(self._lanes) < most
 
+    def survey(self, now_ms: int) -> tuple[list[tuple[GroupState, Liveness]], int]:
+        """All groups that it leads, with who of them is alive, and for how many milliseconds nobody
+        is taken for dead yet."""
+        groups = [
+            (lane.stored.group, self._liveness(name, now_ms))
+            for name, lane in self._lanes.items()
+            if lane.stored.group is not None
+        ]
+        return groups, max(0, (self._warm_at_ms or 0) - now_ms)
+
     def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, Liveness] | None:
         """A group as it is stored, or, where another controller leads, was when it was read last;
         and who of it is alive. None: there is none, or it is not known."""
@@ -230,18 +253,18 @@ class ControllerCore:
                 self._closed(event, now_ms, doing)
             case SwapEnded():
                 self._swap_ended(event, now_ms, doing)
-            case Loaded():
+            case Loaded() | Unreadable():
                 self._loaded(event, now_ms, doing)
-            case Unreadable():
-                self._found_unreadable(event, doing)
             case LeadershipGranted():
                 self._granted(event, now_ms)
             case LeadershipRenewed():
                 self._prolong(event.sent_ms)
             case LeadershipLost():
                 self._step_down(doing)
-            case Followed():
-                self._follow(event, now_ms)
+            case Followed() if self._fence is None:
+                self._followed |= event.groups
+                if self._warm_at_ms is None:
+                    self._warm_at_ms = now_ms + self._settings.warm_up_ms
         return doing.ready()
 
     # Leadership
@@ -270,12 +293,6 @@ class ControllerCore:
         if self._settings.lease_ms is not None:
             until = sent_ms + self._settings.lease_ms - self._settings.lease_margin_ms
             self._lease_until_ms = max(self._lease_until_ms, until)
-
-    def _follow(self, event: Followed, now_ms: int) -> None:
-        if self._fence is None:
-            self._followed |= event.groups
-            if self._warm_at_ms is None:
-                self._warm_at_ms = now_ms + self._settings.warm_up_ms
 
     def _step_down(self, doing: _Doing) -> None:
         if self._fence is None:
@@ -314,7 +331,7 @@ class ControllerCore:
     def _serve(self, name: str, lane: _Lane, now_ms: int, doing: _Doing) -> None:
         """Answer what waits, up to the first request that changes the group."""
         if lane.unreadable:
-            self._refuse_all(lane, doing)
+            lane.refuse_all(doing)
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
             if first.is_given_up(now_ms):
@@ -362,30 +379,22 @@ class ControllerCore:
             lane.barred = lane.barred or event.outcome is Outcome.UNKNOWN
             doing.loads.append(event.broker_name)
 
-    def _loaded(self, event: Loaded, now_ms: int, doing: _Doing) -> None:
+    def _loaded(self, event: Loaded | Unreadable, now_ms: int, doing: _Doing) -> None:
         lane = self._lanes.get(event.broker_name)
         if lane is None or not lane.loading:
             return
         lane.loading = False
-        lane.unreadable = _why_older(event.stored, lane.stored)
-        if lane.unreadable:
-            self._refuse_all(lane, doing)
+        if isinstance(event, Unreadable):
+            lane.unreadable = event.reason
+        else:
+            lane.unreadable = _why_older(event.stored, lane.stored)
+        if isinstance(event, Unreadable) or lane.unreadable:
+            lane.refuse_all(doing)
             return
         lane.stored = event.stored
         if lane.barred:
             self._swap(event.broker_name, lane, event.stored.group, doing)
         self._serve(event.broker_name, lane, now_ms, doing)
-
-    def _found_unreadable(self, event: Unreadable, doing: _Doing) -> None:
-        lane = self._lanes.get(event.broker_name)
-        if lane is not None and lane.loading:
-            lane.loading, lane.unreadable = False, event.reason
-            self._refuse_all(lane, doing)
-
-    def _refuse_all(self, lane: _Lane, doing: _Doing) -> None:
-        answer = Answer(ResponseCode.SYSTEM_ERROR, remark=lane.unreadable)
-        while lane.waiting:
-            doing.reply(lane.take_first().ticket, answer)
 
     # Liveness
 
@@ -417,14 +426,9 @@ class ControllerCore:
         if lane is None or lane.elects or not self.is_leader(now_ms):
             return
         group = lane.stored.group
-        if group is not None and self._needs_master(group, self._liveness(name, now_ms)):
+        if group is not None and _needs_master(group, self._liveness(name, now_ms)):
             # Before all that waits: brokers who ask without a pause put no election off.
             place = 0 if lane.swapped is None else 1
             lane.waiting.insert(place, _Waiting(NO_TICKET, asked_by_controller(group)))
             lane.elects = True
             self._serve(name, lane, now_ms, doing)
-
-    def _needs_master(self, group: GroupState, liveness: Liveness) -> bool:
-        return bool(group.sync_state_set) and not (
-            liveness.master_presumed_alive or liveness.master_lives(group)
-        )

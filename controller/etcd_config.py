@@ -2,6 +2,8 @@
 
 Read once, at the start of the controller's process, which checks it together with the controller's
 own settings; the files with password and token are read by controller/etcd_login.py.
+
+Tested by tests/controller/test_controller_startup.py, tests/controller/test_etcd_client.py.
 """
 
 from __future__ import annotations

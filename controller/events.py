@@ -1,6 +1,8 @@
 """What happens to a controller, and what it wants done, as values.
 
 Any thread. Times are milliseconds of the controller's own monotonic clock.
+
+Tested by tests/controller/test_unreadable_groups.py, tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations

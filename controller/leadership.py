@@ -94,6 +94,11 @@ class Leadership:
         """Another controller that leads; None: it is not sure."""
         return self._leader if self._now_ms() < self._leader_until_ms else None
 
+    @property
+    def trouble(self) -> str:
+        """Why the last round failed; empty: it did not."""
+        return self._trouble
+
     def tick(self) -> None:
         """Twice a second."""
         if self._is_asking:

@@ -136,8 +136,8 @@ class ConsumeQueue(StoredQueue):
         return not self.bounds.is_empty and gap > LARGEST_GAP_FILES * self.files.file_size
 
     def _skip_to(self, expected: int, least: int = 0) -> None:
-        """Fill with blank units from the end, or from the file's start in an empty queue, which gets
-        `least` bytes of them."""
+        """Fill with blank units from the end, or from the file's start in an empty queue, which
+        gets `least` bytes of them."""
         bounds, file_size = self.bounds, self.files.file_size
         if not bounds.is_empty:
             log.error(

@@ -40,11 +40,7 @@ from store.control_slots import (
 )
 from store.controller_mode import RoleNow
 from store.derived_files import DerivedFiles
-from store.dledger.unfinished_import import (
-    forget_queue_ends,
-    load_queue_ends,
-    refuse_unfinished,
-)
+from store.dledger.unfinished_import import refuse_unfinished, take_over_queue_ends
 from store.known_directories import KnownDirectories
 from store.log_dispatch import dispatch_range
 from store.log_fences import NO_FENCES, LogFences, check_fences_place
@@ -194,22 +190,13 @@ class StoreOpening:
         self._batch_queues.convert(start)
         dispatched = self._dispatch_rest(start, end)
         self._derived.damage.reserve(dispatched)
-        self._reserve_imported()
+        take_over_queue_ends(config.root, self._queues.reserve, self._derived.flush_queues)
         if found.fences:
             self._queues.reserve_ends(self._states, dispatched)
         self._fill_blanks(fences, found)
         if not found.trusted and found.start_scanned_at is not None and not repair.is_due:
             return found.start_scanned_at
         return found.max_phy_offset
-
-    def _reserve_imported(self) -> None:
-        """After an import: queues go on where those of the source ended, whatever the log has."""
-        ends = load_queue_ends(self._config.root)
-        for topic, queue_id, following in ends:
-            self._queues.reserve(topic, queue_id, following)
-        if ends:
-            self._derived.flush_queues(0)
-        forget_queue_ends(self._config.root)
 
     def _write_log_again(self, repair: CacheRepair, found: RecoveryResult) -> None:
         """What the cache has and the disk perhaps lacks: the log above its last good flush."""

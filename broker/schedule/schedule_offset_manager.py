@@ -14,7 +14,8 @@ from typing import Any
 
 from broker.json_config_manager import JsonConfigManager
 from remoting.body.consumer_offset import DelayOffsetSerializeWrapper
-from remoting.remoting_serializable import IntKeyMap
+from remoting.body.data_version import DataVersion
+from remoting.remoting_serializable import IntKeyMap, dumps_java
 
 
 class ScheduleOffsetManager(JsonConfigManager):
@@ -82,6 +83,12 @@ class ScheduleOffsetManager(JsonConfigManager):
     def snapshot(self) -> dict[str, Any]:
         """The file's shape."""
         return {"offsetTable": IntKeyMap(self._table.copy())}
+
+    def encode_for_5x(self) -> bytes:
+        """The text with a dataVersion, without which a master that comes online asks for ever: its
+        counter rises with each change, it has no time."""
+        version = DataVersion(counter=self.changes, state_version=0)
+        return dumps_java({"dataVersion": version.to_json(), **self.snapshot()})
 
 
 def parse_delay_offset_table(value: dict[str, Any]) -> dict[int, int]:

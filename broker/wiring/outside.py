@@ -24,7 +24,6 @@ from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_na
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.control_slots import NAME_SERVERS_MISSING
-from broker.out.escape_bridge import EscapeBridge
 from broker.out.member_registration import MemberRegistration
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
@@ -38,9 +37,9 @@ from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
 from broker.slave.acting_master import ActingMaster
-from broker.slave.delayed_escape_service import DelayedEscapeService
 from broker.slave.pre_online import ComeOnline
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.escapes import escape_services
 from broker.wiring.member_replication import MemberReplication
 from broker.wiring.pre_online import pre_online_service
 from broker.wiring.process_resources import ProcessResources
@@ -124,20 +123,8 @@ class Outside:
         if acl is not None:
             copy = AclSynchronize(self.replication.table_source, acl).sync
             self.replication.synchronize.also_copied.append(copy)
-        self._escape: Final = (
-            DelayedEscapeService(
-                lambda: self.acting.may_deliver,
-                options.store.delay_level_ms,
-                store.access,
-                tables.schedule_offsets,
-                EscapeBridge(self.identity, api, self._client, resources.clock),
-                resources.clock,
-                on_failure=resources.on_failure,
-            )
-            if not self._role.changes
-            and options.store.is_slave
-            and options.broker.enable_remote_escape
-            else None
+        self._escapes: Final = escape_services(
+            resources, store, tables, self.identity, api, lambda: self.acting.may_deliver
         )
         self.registration: Final = self._make_registration(resources.page, api)
         self._counters: Final = resources.page.counters
@@ -189,8 +176,8 @@ class Outside:
     def _register(self, on_ready: Callable[[], None]) -> None:
         if not self._role.changes:  # There a slave acts as master if there is none.
             self.acting.schedule_on(self._executor)
-        if self._escape is not None:
-            self._escape.start()
+        for escape in self._escapes:
+            escape.start()
         if self._role.changes or not self._role.is_slave:
             self._cleaner.schedule_on(self._executor)
         self.registration.start(on_ready, before_first=self._before_first_registration)
@@ -302,8 +289,8 @@ class Outside:
         if self._pre_online is not None:
             self._pre_online.shutdown()
         self.replication.shutdown()
-        if self._escape is not None:
-            self._escape.shutdown()
+        for escape in self._escapes:
+            escape.shutdown()
 
     def close(self) -> None:
         """After everything that asks."""

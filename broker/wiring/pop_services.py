@@ -136,6 +136,11 @@ class PopServices:
         if not self._serves:
             self._serves = True
             self._serve(loop)
+        if not self._messages.awaits_handover:
+            self.handed_over(loop)
+
+    def handed_over(self, loop: SelectorLoop) -> None:
+        """Begin to revive: no slave does (MessageServices.handed_over)."""
         if self._options.store.timer_wheel_enable:
             self._revive.start(loop)
 

@@ -4,6 +4,8 @@ One thread. Entries of one index and term are the same on all nodes, and so is e
 them (raft's log matching), at the same places. So an entry that is damaged here is taken from a
 node that has it whole, one whose bytes differ from node to node is what most of them have, and how
 far each node agrees says which entries a majority has. Of one node alone nobody can know that.
+
+Tested by tests/store/test_dledger_import.py.
 """
 
 from __future__ import annotations

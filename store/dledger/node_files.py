@@ -2,6 +2,8 @@
 
 One thread, read-only, no broker may run on the directory. It knows where things lie, not in which
 order they have to come (node_log.py).
+
+Tested by tests/store/test_dledger_import.py.
 """
 
 from __future__ import annotations
@@ -83,6 +85,15 @@ class NodeFiles(Closing):
                 f"{root}: its commit log ends at {self.old_end}, its entries begin at "
                 f"{self.data_files[0].start_offset}: files in between are missing"
             )
+
+    @property
+    def node(self) -> str:
+        """dLegerSelfId."""
+        return self.directory.name.removeprefix(_PREFIX)
+
+    def find_leader(self) -> str | None:
+        """Whom the node voted for last; None: it does not say. Raises OSError."""
+        return _read_properties(self.directory / "currterm").get("voteLeader")
 
     def close(self) -> None:
         """Unmap."""
@@ -253,15 +264,18 @@ def _check_files(files: list[StoreFile]) -> list[StoreFile]:
     return files
 
 
+def _read_properties(path: Path) -> dict[str, str]:
+    """Of Java; empty without a file."""
+    lines = path.read_text("ascii", "replace").splitlines() if path.exists() else []
+    pairs = (line.partition("=") for line in lines)
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
 def _read_checkpoint(path: Path) -> NodeCheckpoint:
     """A properties file of Java. Raises StoreError: it is there and says something else."""
-    try:
-        lines = path.read_text("ascii", "replace").splitlines()
-    except FileNotFoundError:
+    values = _read_properties(path)
+    if not path.exists():
         return NodeCheckpoint(-1, -1)
-    values = {
-        name.strip(): text.strip() for name, _, text in (line.partition("=") for line in lines)
-    }
     try:
         return NodeCheckpoint(int(values["endIndex"]), int(values["committedIndex"]))
     except (KeyError, ValueError) as error:

@@ -5,6 +5,8 @@ the entries, as DLedger's own recovery takes them (DLedgerMmapFileStore.recover)
 its index one more, its term not lower. Where that recovery stops and cuts the rest, this one looks
 whether an entry follows, or the index knows of one: then it is damage, never an end. What follows
 the last entry was never whole, or is left of a tail that a newer leader has cut off.
+
+Tested by tests/store/test_dledger_import.py.
 """
 
 from __future__ import annotations

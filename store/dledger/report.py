@@ -45,6 +45,12 @@ def report(run: DledgerImport) -> Iterator[str]:
             f"{source.place(survey.end.pos)}: behind the last entry: {survey.end.reason}; not a "
             "whole entry of this log, nobody was told that it was stored"
         )
+    leader = source.find_leader()
+    if leader not in (None, source.node):
+        yield (
+            f"the last leader was {leader}, not {source.node}: consumer offsets in its config/ "
+            f"may be newer; import from {leader} if its log is as new"
+        )
     yield from _left_out(source.root)
 
 

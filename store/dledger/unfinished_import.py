@@ -11,7 +11,7 @@ have what it says. Java ignores both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -57,23 +57,27 @@ def write_queue_ends(root: Path, ends: Iterable[QueueEnd]) -> None:
     replace_file(root / QUEUES_NAME, msgspec.json.encode(list(ends)))
 
 
-def load_queue_ends(root: Path) -> list[QueueEnd]:
-    """Empty where there was no import, or its queues are made. Raises StoreError: not valid."""
+def take_over_queue_ends(
+    root: Path, reserve: Callable[[str, int, int], None], flush: Callable[[int], int]
+) -> None:
+    """At the first start after an import, once the log is dispatched: queues go on where those of
+    the source ended, whatever the log has. reserve: ConsumeQueueTable.reserve; flush: brings them
+    to disk. Raises StoreError, OSError."""
     path = root / QUEUES_NAME
+    if not path.exists():
+        return
+    for topic, queue_id, following in _load_queue_ends(path):
+        reserve(topic, queue_id, following)
+    flush(0)
+    path.unlink()
+    sync_directory(root)
+
+
+def _load_queue_ends(path: Path) -> list[QueueEnd]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=list[QueueEnd])
-    except FileNotFoundError:
-        return []
     except (UnicodeError, RecursionError, msgspec.DecodeError) as error:
         raise StoreError(
             f"{path}: not valid ({error}); import again, or remove it: then queues without "
             "messages begin at 0, and their consumers wait until they are reset"
         ) from error
-
-
-def forget_queue_ends(root: Path) -> None:
-    """The queues have them now, on disk. Raises OSError."""
-    path = root / QUEUES_NAME
-    if path.exists():
-        path.unlink()
-        sync_directory(root)

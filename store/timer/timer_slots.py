@@ -12,8 +12,9 @@ Constants only; any process. Each slot has one writer.
     124   remoting  TIMER_READ_TIME_MS: every slot before it is delivered and on disk; on a slave
                     the master's lastReadTimeMs
     125   remoting  TIMER_MASTER_QUEUE_OFFSET: on a slave the master's; its units behind stay out
-    126   remoting  TIMER_TAKEN_BACK_MS: on a master that returned: slots before it were delivered
-                    by a slave in its place (broker/slave/timer_take_back.py); 0: none was
+    126   remoting  TIMER_TAKEN_BACK_MS: slots before it were delivered by a slave in its master's
+                    place: on that slave (broker/timer/timer_escape_service.py), and on the master
+                    that took it back (broker/slave/timer_take_back.py); 0: none was
     127   remoting  TIMER_STOP_ENQUEUE: 1 while nothing is to be entered (timerStopEnqueue)
 
 The rules of the game, for W = TIMER_WRITE_TIME_MS and R = TIMER_READ_TIME_MS:

@@ -141,7 +141,7 @@ def _answers(root: Path) -> dict[str, dict[str, Any]]:
         take("no such path", port, "kv/rage", key)
         take("too large", port, "kv/put", {**key, "value": b64(b"x" * 2_000_000)})
         take("not base64", port, "kv/range", {"key": "*"})
-        _make_accounts(etcd)
+        make_accounts(etcd)
         take("no login", port, "kv/range", key)
         take("login", port, "auth/authenticate", login)
         take("wrong password", port, "auth/authenticate", {**login, "password": "x"})
@@ -166,7 +166,8 @@ def _answers(root: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _make_accounts(etcd: Etcd) -> None:
+def make_accounts(etcd: Etcd) -> None:
+    """An administrator, and an account that may use the prefix only; logins are needed then."""
     for name, password in (("root", "rootsecret"), ("mq", "secret")):
         etcd.call("auth/user/add", {"name": name, "password": password})
         etcd.call("auth/role/add", {"name": name})

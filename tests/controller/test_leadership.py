@@ -154,7 +154,7 @@ class Controller:
 
     def ask(self) -> Answer:
         found: list[Answer] = []
-        self.service.ask(GetReplicaInfo("C", "b"), found.append)
+        self.service.ask(GetReplicaInfo("C", "b"), 1, found.append)
         return found[0]
 
     def stop(self) -> None:

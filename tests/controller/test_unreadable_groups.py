@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from controller.controller_metrics import ControllerMetrics
 from controller.core import ControllerCore, ControllerSettings
 from controller.events import (
     Asked,
@@ -14,11 +17,14 @@ from controller.events import (
     Ready,
     Reply,
     Stored,
+    Swap,
     SwapEnded,
     Tick,
     Unreadable,
 )
+from controller.group_store import ControllerStoreError, UnreadableGroupError
 from controller.requests import Answer, ApplyBrokerId, GetReplicaInfo
+from controller.watched_store import WatchedStore
 from tests.controller.etcd_capture import group
 
 SCAN_MS = 5_000
@@ -144,3 +150,30 @@ def test_what_others_lead_changes_nothing_of_a_leader() -> None:
     good = brain.ask("good")
     assert good is not None
     assert good.code == 0
+
+
+class Broken:
+    """A store, and what its reads raise."""
+
+    def __init__(self, error: ControllerStoreError) -> None:
+        self._error = error
+
+    def load(self, _broker_name: str) -> Stored:
+        raise self._error
+
+    def swap(self, swap: Swap) -> SwapEnded:
+        return SwapEnded(swap.broker_name, swap.number, Outcome.DONE, 1)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"), [(UnreadableGroupError("x"), ""), (ControllerStoreError("x"), "x")]
+)
+def test_one_group_is_no_trouble_of_the_store(error: ControllerStoreError, trouble: str) -> None:
+    """Else one bad value would make every controller unready."""
+    store = WatchedStore(Broken(error), ControllerMetrics())
+    with pytest.raises(ControllerStoreError):
+        store.load("bad")
+    assert store.seen.trouble == trouble

@@ -174,7 +174,6 @@ class Schedule:
         faults = (
             (4, lambda: broker.kill(ms, torn=rng.random() < 0.3)),
             (4, lambda: self._power(broker, ms)),
-            (3, lambda: broker.kill_ha(min(ms, 1_500))),
             (3, lambda: broker.stop(ms)),
             (2, lambda: controller.stop(ms)),
             (2, lambda: controller.kill(ms)),
@@ -194,6 +193,7 @@ class Schedule:
             (1, self._kill_all),
             (self._late_writes, lambda: self._late_write(broker)),
             (2, lambda: self._kill_two(broker, ms)),
+            (2, lambda: broker.kill_ha(min(ms, 1_500))),
         )
         weights = [weight for weight, _ in faults]
         rng.choices([fault for _, fault in faults], weights)[0]()  # type: ignore[no-untyped-call]

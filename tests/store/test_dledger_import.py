@@ -5,6 +5,8 @@ their client was told, and the list of messages of a generator."""
 from __future__ import annotations
 
 import dataclasses
+import os
+import random
 import re
 import zlib
 from collections.abc import Callable
@@ -153,7 +155,9 @@ def test_java_s_killed_leader_is_older_than_the_others(
 def test_tables_are_copied_as_they_are(
     golden: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    imported(capsys, golden / "dl1", target)
+    assert "the last leader was" not in imported(capsys, golden / "dl1", target)
+    _, said = run(capsys, golden / "dl2", "--dry-run")
+    assert "the last leader was n1, not n2: consumer offsets" in said
     before = {path.name: path.read_bytes() for path in (golden / "dl1/config").iterdir()}
     assert {path.name: path.read_bytes() for path in (target / "config").iterdir()} == before
     assert {"topics.json", "subscriptionGroup.json", "consumerOffset.json"} <= before.keys()
@@ -281,12 +285,12 @@ def test_a_queue_is_believed_wherever_its_log_begins(
 ) -> None:
     """Entries are 48 bytes longer than records: where a queue begins late in the source's first
     file, the target has to begin later for the same offset to have had room."""
-    store = DledgerStore(tmp_path / "source", start=FILE_SIZE)
+    store = DledgerStore(tmp_path / "source", start=OUR_FILE_SIZE)
     store.append([message(0, topic="Fills", body=bytes(6000))])
-    late = (store.end + 250) // 91 - 2
-    store.append([message(1, queue_offset=late), message(2, queue_offset=late + 1)])
+    late = (store.end + ENTRY_HEAD_SIZE + len(encode_record(message(1)))) // 91 - 1
+    store.append([message(1, queue_offset=late)])
     imported(capsys, store.root, target)
-    assert opened(target) == ({("Fills", 0): 1, ("T", 0): late + 2}, [])
+    assert opened(target) == ({("Fills", 0): 1, ("T", 0): late + 1}, [])
 
 
 def test_what_is_out_of_turn_in_a_queue_is_named(
@@ -490,6 +494,20 @@ def test_what_another_node_has_whole_is_taken_from_there(
     assert "taken from other nodes: " in said
 
 
+def test_an_entry_of_another_term_heals_nothing(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The old leader has other messages at the same places, which were never committed."""
+    nodes = group(tmp_path, one_queue(10), count=2)
+    tail_of(nodes[1], 3, term=1)
+    nodes[0].append([message(50 + n, queue_offset=10 + n) for n in range(3)], term=2)
+    assert [head.pos for head in nodes[0].heads] == [head.pos for head in nodes[1].heads]
+    HARMS["body"](nodes[0], nodes[0].heads[11])
+    status, said = run(capsys, nodes[0].root, target, "--other", nodes[1].root)
+    assert (status, target.exists()) == (REFUSED, False)
+    assert f"position {nodes[0].heads[11].pos}, " in said
+
+
 def test_what_two_nodes_have_damaged_is_taken_from_the_third(
     tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -542,7 +560,7 @@ def test_a_message_that_looks_like_an_entry_is_none(
 ) -> None:
     """A client's body, found while an entry is looked for behind damage."""
     store = DledgerStore(tmp_path / "source")
-    heads = store.append(one_queue(3))
+    store.append(one_queue(3))
     place = store.end + ENTRY_HEAD_SIZE + 88
     inner = DledgerStore(tmp_path / "inner", start=place, first_index=4)
     forged = inner.append([message(66, queue_offset=50)], term=1)[0]
@@ -550,10 +568,92 @@ def test_a_message_that_looks_like_an_entry_is_none(
     (bad,) = store.append([message(3, queue_offset=3, body=data)])
     store.append([message(4, queue_offset=4)])
     store.flip(bad.pos + 3)
-    imported(capsys, store.root, target, "--skip-damaged")
+    said = imported(capsys, store.root, target, "--skip-damaged")
     kept = [each.body for each in stored(target) if each.topic == "T"]
     assert kept == [b"body 0", b"body 1", b"body 2", b"body 4"]
-    assert heads
+    assert "left out: 1\n" in said, "one damage, from the entry to the next one"
+
+
+def spoil(store: DledgerStore, rng: random.Random) -> None:
+    """One to four places of data and index: a bit, a run of zeros, other bytes, bytes from
+    elsewhere."""
+    files = [*(store.directory / "data").iterdir(), *(store.directory / "index").iterdir()]
+    for _ in range(rng.randint(1, 4)):
+        path = rng.choice(sorted(files))
+        raw = bytearray(path.read_bytes())
+        at, size = rng.randrange(len(raw.rstrip(b"\0")) or 1), rng.choice((1, 8, 48, 300))
+        size = min(size, len(raw) - at)
+        match rng.randrange(4):
+            case 0:
+                raw[at] ^= 1 << rng.randrange(8)
+            case 1:
+                raw[at : at + size] = bytes(size)
+            case 2:
+                raw[at : at + size] = rng.randbytes(size)
+            case 3:
+                start = rng.randrange(len(raw) - size)
+                raw[at : at + size] = raw[start : start + size]
+        path.write_bytes(raw)
+
+
+def fuzz(tmp_path: Path, capsys: pytest.CaptureFixture[str], seeds: range) -> tuple[int, int]:
+    """How many imports were done at once, and how many only with damage left out.
+
+    With a whole node beside it an import gives the messages that there were, or none. Alone it says
+    nothing that a checksum contradicts: each body is one that was sent, in order, and what is not
+    there was named.
+    """
+    done = left_out = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        sizes = rng.choices((1, 90, 900), k=60)
+        sent = [message(n, queue_offset=n, body=rng.randbytes(s)) for n, s in enumerate(sizes)]
+        nodes = group(tmp_path / str(seed), sent, count=2)
+        nodes[0].checkpoint(committed=59)
+        spoil(nodes[0], rng)
+        source, target = nodes[0].root, tmp_path / f"{seed}-target"
+        status, said = run(capsys, source, target, "--other", nodes[1].root)
+        if status == DONE:
+            done += 1
+            assert [without_place(each) for each in stored(target)] == sent, seed
+        else:
+            assert not (target / "commitlog").exists(), seed
+        alone = tmp_path / f"{seed}-alone"
+        status, said = run(capsys, source, alone, "--skip-damaged")
+        if status == DONE:
+            bodies = [each.body for each in stored(alone) if not each.body.startswith(b"LOST")]
+            rest = iter([each.body for each in sent])
+            assert all(body in rest for body in bodies), seed
+            if len(bodies) < len(sent):
+                left_out += 1
+                assert "damaged, to be left out" in said, seed
+    return done, left_out
+
+
+@pytest.fixture
+def without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on disk is other tests' matter."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.mark.usefixtures("without_fsync")
+def test_a_spoiled_source_is_healed_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, left_out = fuzz(tmp_path, capsys, range(25))
+    assert done > 10
+    assert left_out > 3
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("without_fsync")
+def test_many_spoiled_sources_are_healed_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done, left_out = fuzz(tmp_path, capsys, range(1_000, 1_500))
+    assert done > 200
+    assert left_out > 60
 
 
 # -- what an import refuses, and what a broker refuses ------------------------------------------
@@ -591,6 +691,7 @@ def test_a_target_with_anything_in_it_is_refused(
         (lambda store: None, "there is no message"),
         (lambda store: (store.directory / "data").rename(store.root / "x"), "not the root"),
         (lambda store: (store.root / "dledger-n9" / "data").mkdir(parents=True), "n0, dledger-n9"),
+        (lambda store: (store.directory / "index").rename(store.root / "x"), "nobody can tell"),
         (lambda store: (store.directory / "checkpoint").write_text("x"), "not a checkpoint"),
         (lambda store: store.put(3 * FILE_SIZE, b"x"), "missing"),
         (lambda store: (store.root / "commitlog" / ("1" * 20)).parent.mkdir(), "no message"),

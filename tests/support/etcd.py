@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tools.chaos.free_ports import free_port
 
 DEADLINE_S = 60.0
 
@@ -33,15 +34,6 @@ def find_etcd() -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Member:
@@ -84,7 +76,7 @@ class Etcd:
 
     def __init__(self, root: Path, size: int = 3, more: Sequence[str] = ()) -> None:
         program = find_etcd()
-        ports = free_ports(2 * size)
+        ports = [free_port() for _ in range(2 * size)]
         names = [f"e{number}" for number in range(size)]
         peers = [f"http://127.0.0.1:{port}" for port in ports[size:]]
         scheme = "https" if any("--cert-file" in one for one in more) else "http"

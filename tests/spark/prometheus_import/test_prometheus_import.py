@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -36,6 +35,7 @@ from spark.prometheus_import.response import ResponseError, read_responses
 from spark.reported_day import midnight_ms
 from tests.spark.prometheus_answers import T0, Answer, grid
 from tests.support.deadline import wait_until
+from tools.chaos.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 Lines = list[dict[str, Any]]
@@ -905,12 +905,6 @@ class JavaExporter(Exporter):
         self.end_headers()
         labels = 'cluster="c",node_type="broker",node_id="java",topic="x"'
         self.wfile.write(f"rocketmq_messages_in_total{{{labels}}} 7\n".encode())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
