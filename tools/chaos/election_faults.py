@@ -65,11 +65,13 @@ class FaultTargets:
         return self.slaves(fault)[0] if "slave" in fault.kind else self.master()
 
     def leader(self) -> ScratchServer:
+        """The controller that leads, or any."""
         name = self.view.leader()
         found = [each for each in self.group.controllers if each.name == name]
         return found[0] if found else self.group.controllers[0]
 
     def leader_of_etcd(self) -> ScratchServer:
+        """The node of etcd that leads, or any."""
         for server in self.group.etcd:
             if leads_etcd(server.address):
                 return server
@@ -77,7 +79,7 @@ class FaultTargets:
 
 
 class MemberFaults:
-    """Faults of brokers' processes, and elections."""
+    """Faults of brokers' processes, and elections; each method is what ElectionFault says of it."""
 
     def __init__(self, targets: FaultTargets) -> None:
         self._targets = targets
@@ -133,13 +135,16 @@ class MemberFaults:
     def kill_with_tail(self, fault: PlannedFault) -> str:
         broker = self._targets.master()
         stops = fault.which < _STOPS_SHARE
+        slaves = [slave.name for slave in self._targets.slaves(fault)]
+        links = both_ways(broker.name, slaves)
         if stops:
             broker.signal("ha", signal.SIGSTOP)
         else:
-            slaves = [slave.name for slave in self._targets.slaves(fault)]
-            self._targets.group.network.cut(both_ways(broker.name, slaves))
+            self._targets.group.network.cut(links)
         _pause(_TAIL_S[0] + fault.part * (_TAIL_S[1] - _TAIL_S[0]))
         broker.kill_all()
+        # What is still on its way from the dead is lost, too.
+        self._targets.group.network.cut(links, refuses=True)
         self._targets.group.network.heal()
         return f"{broker.name}, {'its ha stood still' if stops else 'cut off from its slaves'}"
 
@@ -173,7 +178,7 @@ class MemberFaults:
 
 
 class LinkFaults:
-    """Links that are cut."""
+    """Links that are cut; each method is what ElectionFault says of it."""
 
     def __init__(self, targets: FaultTargets) -> None:
         self._targets = targets
@@ -214,7 +219,7 @@ class LinkFaults:
 
 
 class ServerFaults:
-    """Faults of controllers, name servers and etcd; and clocks."""
+    """Faults of controllers, name servers and etcd, and clocks, as ElectionFault says."""
 
     def __init__(self, targets: FaultTargets, links: LinkFaults) -> None:
         self._targets = targets
