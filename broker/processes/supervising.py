@@ -154,8 +154,7 @@ class BrokerProcess:
         self._listeners.update(main=main, vip=vip)
         for sock in (main, vip):
             undo.callback(sock.close)
-        ha_port = options.ha.ha_listen_port
-        self._add(undo, "ha", server.bind_address, ha_port, "haListenPort")
+        self._add(undo, "ha", server.bind_address, options.ha.ha_listen_port, "haListenPort")
         metrics = options.supervisor
         address = metrics.metrics_address or server.bind_address
         self._add(undo, "metrics", address, metrics.metrics_port, "metricsPort")
