@@ -95,7 +95,10 @@ def _leaders(samples: GroupSamples, roles: Iterable[TakenRole]) -> dict[int, _Le
         if epoch is not None:
             lives.setdefault((epoch, sample.line.boot), []).append(sample)
     going_on = {each.line.prev_boot for each in samples.begins if is_change_of_role(each.line)}
-    ends = {(role.id, role.old_epoch): role for role in roles if role.old_master == role.id}
+    ends: dict[tuple[int, int], TakenRole] = {}
+    for role in sorted(roles, key=lambda role: role.ts):
+        if role.old_master == role.id:
+            ends.setdefault((role.id, role.old_epoch), role)
     found: dict[int, _Leader] = {}
     for (epoch, boot), life in lives.items():
         end = ends.get((life[0].line.broker_id, epoch))
@@ -115,9 +118,11 @@ def _kept(samples: GroupSamples) -> list[TakenRole]:
 
 def _without_master_s(ts: int, role: TakenRole | None, old: _Leader | None) -> float | None:
     """Until this master took messages nobody did: since the old one had to stop, where it says so;
-    else since the new one had a master for the last time. None: nobody knows."""
-    if old is not None and old.ended_by is not None and role is not None:
-        return max(0, ts - old.ended_by.ts) / 1000
+    else, and where that one did not know yet, since the new one had a master for the last time.
+    None: nobody knows."""
+    end = old.ended_by if old is not None else None
+    if end is not None and end.ts <= ts:
+        return (ts - end.ts) / 1000
     if role is not None and role.without_master_ms is not None:
         return role.without_master_ms / 1000
     return None

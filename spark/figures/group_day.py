@@ -68,7 +68,7 @@ class GroupFigures:
     """What is the same for all replicas of the group. `segments`: see `spoken`; `minute_of`: of
     each segment the number of the minute that it lies in, -1 for one that lies in several;
     `at_risk`, `oldest`: exposure, value -> ms; `counters`: of the window; `written` and `msgs_in`
-    by minute; `overlaps`: two masters at once; `others`: what members that did not lead answered."""
+    by minute; `overlaps`: two masters at once; `others`: answers of members that did not lead."""
 
     def __init__(self, samples: GroupSamples, day: Day) -> None:
         self.stream: Final = samples.masters
