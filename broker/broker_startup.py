@@ -46,7 +46,7 @@ from conf.config_loader import (
     with_source,
 )
 from conf.credentials import TOOLS_FILE, find_credentials
-from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError
+from conf.errors import EXIT_BAD_SETTING, EXIT_OK, ConfigError, StartupExitError, as_config_error
 from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
 from conf.ignored_keys import IGNORED_BROKER_KEYS
 from conf.logging_setup import LoggingConfig
@@ -233,6 +233,12 @@ def _validate_controller_mode(options: StartupOptions, sources: Mapping[str, str
         heartbeat_interval_ms=options.broker.broker_heartbeat_interval,
         store_root=options.store.root,
     )
+    if options.controller_mode.enable_controller_mode and ":" in options.broker.broker_ip1:
+        problem = (
+            f"{options.broker.broker_ip1[:100]!a}: the ports of a broker are IPv4, and "
+            "controllers, followers and clients come to this address: name one of IPv4"
+        )
+        problems = [*problems, ("brokerIP1", problem)]
     if problems:
         named = [with_source(sources.get(key), f"{key}: {problem}") for key, problem in problems]
         raise ConfigError(named)
@@ -272,10 +278,8 @@ def _validate_access(options: StartupOptions, sources: Mapping[str, str]) -> Non
 
 def _validate_tls(options: StartupOptions) -> None:
     """Check what would otherwise fail later in processes `remoting` and `namesrv`."""
-    try:
+    with as_config_error(TlsSettingError):
         check_tls(options.tls, use_tls=options.client.use_tls)
-    except TlsSettingError as error:
-        raise ConfigError([str(error)]) from error
 
 
 def _useless_lookups(config: BrokerConfig, *, has_namesrv_addr: bool) -> tuple[str, ...]:

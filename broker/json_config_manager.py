@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from conf.atomic_file import write_atomic
+from ipc.clock import Clock
+from remoting.body.data_version import DataVersion
 from remoting.remoting_serializable import (
     JsonError,
     dumps_java,
@@ -190,6 +192,33 @@ class JsonConfigManager(ABC):
         write_atomic(self.path, data, backup=self._main_is_good, mode=self.FILE_MODE)
         self._main_is_good = True
         self._saved_version = version
+
+
+class VersionedConfigManager(JsonConfigManager):
+    """A table with a DataVersion: name servers and slaves take a table whose version is another one
+    than theirs. Base of the tables of topics, static topics and groups; changed under `_lock`."""
+
+    def __init__(self, path: Path, clock: Clock, state_version: int | None = None) -> None:
+        """state_version: the epoch of a table that was never changed; None: its file has none."""
+        super().__init__(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._data_version = DataVersion(timestamp=clock.now_ms(), state_version=state_version)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The data version of the table."""
+        return self._data_version
+
+    def bump_data_version(self, state_version: int | None = None) -> None:
+        """Raise the data version though the table is the same, since what is told along with it
+        changed: brokerPermission, or the epoch in which this broker leads (state_version)."""
+        with self._lock:
+            self._next_version(state_version)
+        self.save_soon()
+
+    def _next_version(self, state_version: int | None = None) -> None:
+        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
 
 
 def _place(text: bytes, position: int | None) -> str:

@@ -6,7 +6,8 @@ operator unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 EXIT_OK = 0
 EXIT_USAGE = 1
@@ -21,6 +22,15 @@ class ConfigError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+
+
+@contextmanager
+def as_config_error(kind: type[Exception]) -> Iterator[None]:
+    """What is raised of this kind within says what is wrong with the settings."""
+    try:
+        yield
+    except kind as error:
+        raise ConfigError([str(error)]) from error
 
 
 class StartupExitError(Exception):

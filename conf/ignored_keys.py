@@ -45,9 +45,10 @@ _EACH_BROKER = (
 REFUSED: Final[Mapping[str, Refusal]] = {
     "fetchNamesrvAddrByAddressServer": _only("false", _EACH_BROKER),
     "fetchNameSrvAddrByDnsLookup": _only("false", _EACH_BROKER),
-    "enableDLegerCommitLog": _only("false", "DLedger is not available, use master and slave"),
-    "enableControllerInNamesrv": _only(
-        "false", "a name server has no controller here: run bin/mqcontroller beside it"
+    "enableDLegerCommitLog": _only(
+        "false",
+        "DLedger is not available: use controller mode (enableControllerMode), and "
+        "`python -m store.dledger_import` for its store",
     ),
     "storeType": _only("default", "only the file store is available"),
     "configManagerVersion": _only("v1", "only config/*.json files are available"),
@@ -83,14 +84,13 @@ _OTHER_STORES = _keys(
     readAheadCacheSizeThresholdRate readAheadMessageCountThreshold readAheadMessageSizeThreshold
     realTimePersistRocksDBConfig recordGetMessageResult replicasPerDiskPartition
     rocksdbCQDoubleWriteEnable rocksdbCompressionType rocksdbFlushWalFrequency
-    rocksdbWalFileRollingThreshold skipPreOnline statRocksDBCQIntervalSec storeType
+    rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec storeType
     tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
     tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable
     tieredStoreDeleteFileEnable tieredStoreDeleteFileInterval tieredStoreFilePath
     tieredStoreFileReservedTime tieredStoreGroupCommit tieredStoreGroupCommitCount
     tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout tieredStoreIndexFileMaxHashSlotNum
     tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount tieredStoreMaxPendingLimit
-    totalReplicas
     """
 )
 
@@ -213,7 +213,7 @@ _NAMESRV = _keys(
     controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
     controllerType defaultThreadPoolNums defaultThreadPoolQueueCapacity
     deleteTopicWithBrokerRegistration electMasterMaxRetryCount enableAllTopicList
-    enableControllerInNamesrv enableElectUncleanMaster enableShutdownGracefully enableTopicList
+    enableElectUncleanMaster enableShutdownGracefully enableTopicList
     jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel

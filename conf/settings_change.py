@@ -92,10 +92,15 @@ class SettingsChanges:
                 raise ProtectedSettingError(key, reason)
 
 
+_SAVING: Final = threading.Lock()
+
+
 def save_or_explain(path: Path, changes: Mapping[str, str]) -> None:
-    """`save_changes`. Raises ConfigError, also for what the disk refuses; the file is unchanged."""
+    """`save_changes`. Raises ConfigError, also for what the disk refuses; the file is unchanged.
+    Two programs of one process may have one file: one after the other."""
     try:
-        save_changes(path, changes)
+        with _SAVING:
+            save_changes(path, changes)
     except (OSError, ConfigError) as error:
         log.error("settings: cannot save to %s: %s", path, error)
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)

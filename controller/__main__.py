@@ -1,6 +1,7 @@
 """The controller: `python -m controller` (bin/mqcontroller).
 
-How it starts and ends is in conf/standalone_program.py; here is what it opens: port and store.
+How it starts and ends is in conf/standalone_program.py, what it opens in
+controller/controller_opening.py.
 Kin: ControllerStartup.
 """
 
@@ -11,15 +12,10 @@ import sys
 from contextlib import ExitStack
 from typing import Final
 
-from conf.errors import ConfigError
 from conf.installation import enter_program
 from conf.standalone_program import Opened, Program, run_program
-from controller.controller_server import ControllerServer
+from controller.controller_opening import ERRORS, open_controller
 from controller.controller_startup import PROGRAM, ControllerOptions, load_controller_options
-from controller.embedded_store import ControllerStoreError
-from remoting.client_tls import ClientTls
-from remoting.listening_socket import ListenError, bind_server
-from remoting.server_tls import ServerTls
 
 
 def run() -> int:
@@ -34,20 +30,7 @@ def main() -> int:
 
 
 def _open(options: ControllerOptions, stack: ExitStack) -> Opened:
-    listening = bind_server(PROGRAM, options.server)
-    stack.callback(listening.close)
-    server = ControllerServer(
-        options.controller,
-        options.server,
-        options.client,
-        listening,
-        tls=ServerTls(options.tls),
-        client_tls=ClientTls(options.tls) if options.client.use_tls else None,
-    )
-    server.open()
-    address, port = listening.getsockname()
-    line = f"The Controller Server boot success. serializeType=JSON, address {address}:{port}"
-    return Opened(server, line)
+    return Opened(*open_controller(PROGRAM, options, stack))
 
 
 _PROGRAM: Final = Program(
@@ -55,7 +38,7 @@ _PROGRAM: Final = Program(
     "controller",
     load_controller_options,
     _open,
-    (ConfigError, ControllerStoreError, ListenError, OSError),
+    ERRORS,
 )
 
 

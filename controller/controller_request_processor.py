@@ -10,6 +10,7 @@ Tested by tests/controller/test_recorded_answers.py.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -21,6 +22,7 @@ from controller.answer_writer import replicas_info, response_of
 from controller.broker_holders import BrokerHolders
 from controller.controller_config import ControllerConfig
 from controller.controller_service import ControllerService, GroupSeen
+from controller.leader import Leader
 from controller.live_brokers import Heartbeat
 from controller.request_guard import RequestGuard
 from controller.request_reader import (
@@ -44,13 +46,14 @@ from remoting.headers.controller import GetMetaDataResponseHeader
 from remoting.peer_origin import is_own_address, origin_of
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
-from remoting.request_dispatcher import OVERLOAD, refusal_of
+from remoting.request_dispatcher import OVERLOAD, AnswerObserver, refusal_of
 from remoting.request_processor import ConnectionLike
 from remoting.requester import describe_requester
 from remoting.response_code import ResponseCode
 
 log = logging.getLogger(__name__)
 
+_NS_PER_MS: Final = 1_000_000
 _HEARTBEAT_TAKEN: Final = "Heart beat success"
 _Handler = Callable[[ConnectionLike, RemotingCommand], RemotingCommand | None]
 _Thunk = Callable[[], None]
@@ -66,14 +69,19 @@ class ControllerRequestProcessor:
         settings: ChangeableSettings[ControllerConfig],
         on_loop: Callable[[_Thunk], None],
         own_address: Callable[[ConnectionLike], str],
+        find_leader: Callable[[], Leader | None] = lambda: None,
+        observer: AnswerObserver | None = None,
     ) -> None:
         """on_loop: runs a function on the loop's thread, soon. own_address: host:port that a peer
-        is told to come to."""
+        is told to come to. find_leader: another controller that leads, if one is known. observer:
+        of what is answered later; what is answered at once its dispatcher observes."""
         self._service = service
         self._guard = guard
         self._settings = settings
         self._on_loop = on_loop
         self._own_address = own_address
+        self._find_leader = find_leader
+        self._observer = observer
         self._holders = BrokerHolders()
         self._handlers: dict[int, _Handler] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
@@ -107,8 +115,8 @@ class ControllerRequestProcessor:
 
         self._on_loop(lambda: self._answer(connection, command, find_answer))
 
-    @staticmethod
     def _answer(
+        self,
         connection: ConnectionLike,
         command: RemotingCommand,
         find_answer: Callable[[], RemotingCommand | None],
@@ -118,7 +126,13 @@ class ControllerRequestProcessor:
         except Exception as error:  # noqa: BLE001 - the request guard
             refusal = refusal_of(connection, command.code, error)
             answer = command.response(refusal.code, refusal.remark)
-        if answer is not None and not command.is_oneway:
+        if answer is None:
+            return
+        if self._observer is not None:
+            came_ns = command.came_ns or time.monotonic_ns()
+            elapsed_ms = (time.monotonic_ns() - came_ns) / _NS_PER_MS
+            self._observer.answered(command.code, answer.code, elapsed_ms, oneway=command.is_oneway)
+        if not command.is_oneway:
             connection.send_command(answer)
 
     # -- brokers -------------------------------------------------------------------------------
@@ -127,15 +141,18 @@ class ControllerRequestProcessor:
         request, command = request_of(whole), _without_content(whole)
 
         def decide() -> None:
+            if not connection.is_open:
+                return
             if self._service.is_busy:
                 raise RequestError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-            self._check_sender(connection, command.code, request)
+            if self._service.is_leader:
+                self._check_sender(connection, command.code, request)
 
             def give(answer: Answer) -> None:
                 self._note_sender(connection, request, answer)
                 self._answer(connection, command, lambda: response_of(command, request, answer))
 
-            self._service.ask(request, give)
+            self._service.ask(request, connection.connection_id, give)
 
         self._later(connection, command, decide)
 
@@ -244,17 +261,20 @@ class ControllerRequestProcessor:
     # -- what is shown -------------------------------------------------------------------------
 
     def _metadata(self, connection: ConnectionLike, command: RemotingCommand) -> None:
-        """1005. Brokers believe the first answer that names a leader."""
-        address, own_id = self._own_address(connection), self._settings.config.self_id
+        """1005. Brokers believe the first answer that names a leader: whoever is not sure of one
+        names none."""
+        config = self._settings.config
+        me = Leader(config.self_id, self._own_address(connection))
 
         def show() -> RemotingCommand:
             leads = self._service.is_leader
+            leader = me if leads else self._find_leader()
             header = GetMetaDataResponseHeader(
-                group=self._settings.config.controller_d_leger_group,
-                controller_leader_id=own_id if leads else None,
-                controller_leader_address=address if leads else None,
+                group=config.controller_d_leger_group,
+                controller_leader_id=None if leader is None else leader.id,
+                controller_leader_address=None if leader is None else leader.address,
                 is_leader=leads,
-                peers=f"{own_id}:{address};",
+                peers=config.peers_text or f"{me.id}:{me.address};",
             )
             return command.response(ResponseCode.SUCCESS, ext_fields=encode_header(header))
 
@@ -301,9 +321,11 @@ class ControllerRequestProcessor:
 
 def _without_content(command: RemotingCommand) -> RemotingCommand:
     """What its answer needs of it: thousands may wait for a slow disk, with what they brought."""
-    return RemotingCommand(
+    without = RemotingCommand(
         command.code,
         opaque=command.opaque,
         flag=command.flag,
         serialize_type=command.serialize_type,
     )
+    without.came_ns = command.came_ns
+    return without

@@ -11,30 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from conf.command_line import (
-    CONFIG_FILE,
-    HELP,
-    PRINT_ALL,
-    cannot_start,
-    config_file,
-    parse_command_line,
-    require_home,
-    unused_variables,
-)
-from conf.config_loader import (
-    KeySpace,
-    build,
-    describe,
-    load_settings,
-    require_readable,
-    with_source,
-)
-from conf.errors import EXIT_OK, ConfigError, StartupExitError
-from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
+from conf.command_line import CONFIG_FILE, HELP, PRINT_ALL, cannot_start
+from conf.config_loader import KeySpace, require_readable, with_source
+from conf.errors import ConfigError, as_config_error
+from conf.file_permissions import FilePermissionConfig, parse_umask
 from conf.ignored_keys import IGNORED_CONTROLLER_KEYS
 from conf.logging_setup import LoggingConfig
-from conf.tls_file import password_files, with_tls_file
-from controller.controller_config import ControllerConfig
+from conf.standalone_settings import Readable, StandaloneSettings, read_settings
+from controller.controller_config import ETCD, ControllerConfig
+from controller.etcd_config import EtcdConfig
+from controller.etcd_login import make_context, read_login
 from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from remoting.tls_config import DEFAULT_TLS_CONFIG_FILE, TlsConfig
@@ -47,6 +33,7 @@ PROGRAM_DEFAULTS: Final = {"listenPort": "9877"}
 KEYS: Final = KeySpace(
     (
         ControllerConfig,
+        EtcdConfig,
         RemotingServerConfig,
         RemotingClientConfig,
         LoggingConfig,
@@ -55,7 +42,14 @@ KEYS: Final = KeySpace(
     ),
     IGNORED_CONTROLLER_KEYS,
 )
-_TLS_KEYS: Final = KeySpace((TlsConfig,))
+_READABLE: Final = Readable(
+    PROGRAM,
+    OPTIONS,
+    lambda _: KEYS,
+    PROGRAM_DEFAULTS,
+    KeySpace((TlsConfig,)),
+    DEFAULT_TLS_CONFIG_FILE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +65,7 @@ class ControllerOptions:
     logging: LoggingConfig
     files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    etcd: EtcdConfig = field(default_factory=EtcdConfig)
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -85,46 +80,50 @@ def load_controller_options(
 ) -> ControllerOptions:
     """Reads command line, environment and file. Raises StartupExitError: the text to print and the
     exit code, also for -h and -p."""
-    given = parse_command_line(PROGRAM, arguments, OPTIONS)
-    path, file = config_file(given)
+    settings = read_settings(_READABLE, arguments, environment)
     try:
-        loaded = load_settings(KEYS, defaults=PROGRAM_DEFAULTS, environment=environment, file=file)
-        loaded = with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
-        tls = build(TlsConfig, loaded.values)
-        client = build(RemotingClientConfig, loaded.values)
-        _validate_tls(tls, client)
-        controller = build(ControllerConfig, loaded.values)
-        files = build(FilePermissionConfig, loaded.values)
-        _validate(controller, files, loaded.sources)
+        options = controller_options(settings)
     except ConfigError as error:
         raise cannot_start(error) from error
-    if path is not None:
-        controller = dataclasses.replace(controller, config_store_path=str(path))
-    server, port_warnings = _with_port(
-        build(RemotingServerConfig, loaded.values), controller, loaded.sources
+    settings.end_or_go_on(
+        options.home, options.controller, options.etcd, options.server, options.client
     )
-    messages = (f"load config properties file OK, {given[CONFIG_FILE.long]}",) if path else ()
-    if PRINT_ALL.long in given:
-        items = describe(controller, server, client).items()
-        raise StartupExitError(
-            EXIT_OK, "\n".join([*messages, *(f"{key}={text}" for key, text in items)])
-        )
-    require_home(controller.rocketmq_home)
+    return options
+
+
+def controller_options(
+    settings: StandaloneSettings, own_port: int | None = None
+) -> ControllerOptions:
+    """Checked. own_port: of a controller in a name server, whose port listenPort is. Raises
+    ConfigError."""
+    tls, client = settings.build(TlsConfig), settings.build(RemotingClientConfig)
+    with as_config_error(TlsSettingError):
+        check_tls(tls, use_tls=client.use_tls)
+    controller, etcd = settings.build(ControllerConfig), settings.build(EtcdConfig)
+    files = settings.build(FilePermissionConfig)
+    _validate(controller, files, settings.sources)
+    etcd_warnings = _checked_etcd(controller, etcd, settings.sources)
+    if settings.path is not None:
+        controller = dataclasses.replace(controller, config_store_path=str(settings.path))
+    server = settings.build(RemotingServerConfig)
+    port_warnings: tuple[str, ...] = ()
+    if own_port is None:
+        server, port_warnings = _with_port(server, controller, settings.sources)
+    else:
+        server = dataclasses.replace(server, listen_port=own_port)
+        server, _ = _with_port(server, controller, {})
+    warnings = (*tls.warnings(), *port_warnings, *etcd_warnings)
+    secret_files = (*tls.private_keys(), *etcd.private_keys())
     return ControllerOptions(
         controller=controller,
         server=server,
         client=client,
-        logging=build(LoggingConfig, loaded.values),
+        logging=settings.build(LoggingConfig),
         files=files,
         tls=tls,
-        messages=messages,
-        warnings=(
-            *unused_variables(environment),
-            *loaded.warnings,
-            *tls.warnings(),
-            *port_warnings,
-            *exposure_warnings([*password_files(loaded.sources), *tls.private_keys()]),
-        ),
+        etcd=etcd,
+        messages=settings.messages,
+        warnings=settings.warnings(warnings, secret_files),
     )
 
 
@@ -144,11 +143,19 @@ def _with_port(
     return dataclasses.replace(server, listen_port=port), warnings
 
 
-def _validate_tls(tls: TlsConfig, client: RemotingClientConfig) -> None:
-    try:
-        check_tls(tls, use_tls=client.use_tls)
-    except TlsSettingError as error:
-        raise ConfigError([str(error)]) from error
+def _checked_etcd(
+    config: ControllerConfig, etcd: EtcdConfig, sources: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Warnings. Raises ConfigError; also for files that cannot be used."""
+    if config.controller_store != ETCD:
+        keys = etcd.set_keys()
+        return (f"without controllerStore=etcd no effect: {', '.join(keys)}",) if keys else ()
+    problems = etcd.problems()
+    if problems:
+        raise ConfigError([with_source(sources.get(key), text) for key, text in problems])
+    read_login(etcd)
+    make_context(etcd)
+    return etcd.warnings()
 
 
 def _validate(

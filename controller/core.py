@@ -3,23 +3,30 @@
 Leadership is a lease: it counts from when the request for it left, so that a late answer prolongs
 nothing, and it ends here a margin before it ends in the store. Every write carries the fence of its
 leadership, so that a controller that does not know yet that it was replaced changes nothing.
-Not leader: everything is answered with 2007, heartbeats are still taken.
+Not leader: everything is answered with 2007, heartbeats are still taken. A group whose stored value
+cannot be read, or is older than the one known here, is refused by name, never taken for an empty
+one; the others are served.
 
-Tested by tests/simulation/test_pitfalls.py.
+Tested by tests/controller/test_given_up.py, tests/controller/test_unreadable_groups.py and
+tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from controller.election import Liveness, asked_by_controller
 from controller.events import (
+    NO_CHANNEL,
     Asked,
     ChannelClosed,
     Event,
+    Followed,
     LeadershipGranted,
+    LeadershipLost,
     LeadershipRenewed,
     Loaded,
     Notice,
@@ -30,6 +37,7 @@ from controller.events import (
     Swap,
     SwapEnded,
     Tick,
+    Unreadable,
 )
 from controller.group_state import GroupState
 from controller.live_brokers import Heartbeat, LiveBrokers
@@ -59,6 +67,8 @@ class ControllerSettings:
     lease_ms: int | None = None
     """How long the store keeps a leadership that is not renewed; None: for ever."""
     lease_margin_ms: int = 1_000
+    asker_timeout_ms: int = 3_000
+    """How long whoever asks waits for an answer: RocketMQ's brokers 3 s."""
 
 
 class _Waiting(NamedTuple):
@@ -66,6 +76,13 @@ class _Waiting(NamedTuple):
 
     ticket: int
     request: Request
+    channel: int = NO_CHANNEL
+    until_ms: int | None = None
+    """Until when somebody waits for its answer; None: it is the controller's own."""
+
+    def is_given_up(self, now_ms: int) -> bool:
+        """Whether its asker waits no longer."""
+        return self.until_ms is not None and now_ms >= self.until_ms
 
 
 @dataclass(slots=True)
@@ -81,18 +98,61 @@ class _Lane:
     """A write whose end is unknown may yet come: first the group is written as it is, under a newer
     version, which that one does not expect. Only then is anything answered."""
     loading: bool = False
+    unreadable: str = ""
+    """Why nobody can say what the store holds of the group; it is loaded again at each scan."""
     elects: bool = False
     """Whether the controller's own request is among those that wait."""
 
+    def drop(self, is_unwanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
+        """Take out what is not wanted any more, but for the request whose swap is under way: that
+        may be stored already."""
+        waiting = list(self.waiting)
+        undecided = waiting[0 if self.swapped is None else 1 :]
+        dropped = [one for one in undecided if is_unwanted(one)]
+        if dropped:
+            gone = {one.ticket for one in dropped}
+            self.waiting = deque(one for one in waiting if one.ticket not in gone)
+        return dropped
+
     def take_first(self) -> _Waiting:
-        """It has been decided."""
+        """It has been decided, or is not wanted any more."""
         first = self.waiting.popleft()
         if first.ticket == NO_TICKET:
             self.elects = False
         return first
 
+    def refuse_all(self, doing: _Doing) -> None:
+        """Nothing can be decided of a group that nobody can read."""
+        answer = Answer(ResponseCode.SYSTEM_ERROR, remark=self.unreadable)
+        while self.waiting:
+            doing.reply(self.take_first().ticket, answer)
+
 
 _NOTHING: Final = Ready()
+_GIVEN_UP: Final = Answer(
+    ResponseCode.SYSTEM_BUSY,
+    remark="not carried out: it waited for the controllers' store longer than its sender waits for "
+    "an answer; ask again",
+)
+
+
+def _why_older(found: Stored, known: Stored) -> str:
+    """What is wrong if the store has less than this controller has seen in it."""
+    if found.version >= known.version:
+        return ""
+    what = f"version {found.version}" if found.version else "nothing"
+    return (
+        f"the store held version {known.version} of this group and holds {what} now: it was "
+        "removed, or the store was put back to an older state, and epochs that brokers have would "
+        "be given twice; put it back, or, if this was meant, stop all controllers and brokers of "
+        "the group before the controllers are started again"
+    )
+
+
+def _needs_master(group: GroupState, liveness: Liveness) -> bool:
+    return bool(group.sync_state_set) and not (
+        liveness.master_presumed_alive or liveness.master_lives(group)
+    )
 
 
 class _Doing:
@@ -113,6 +173,14 @@ class _Doing:
         return Ready(tuple(self.swaps), tuple(self.loads), tuple(self.sends))
 
 
+def _drop(lanes: Iterable[_Lane], is_unwanted: Callable[[_Waiting], bool], doing: _Doing) -> None:
+    """What waits and is not wanted any more is not carried out later, when nobody expects it: an
+    election above all. Its answer says so, if anybody still listens."""
+    for lane in lanes:
+        for one in lane.drop(is_unwanted):
+            doing.reply(one.ticket, _GIVEN_UP)
+
+
 class ControllerCore:
     """Owned by one thread, which gives it one event after the other."""
 
@@ -123,7 +191,10 @@ class ControllerCore:
         self._fence: int | None = None
         self._newest_fence = 0
         self._lease_until_ms = 0
-        self._warm_at_ms = 0
+        self._followed: dict[str, Stored] = {}
+        """The groups as last seen, while another controller leads."""
+        self._warm_at_ms: int | None = None
+        """Until then the master of a group is taken for alive; None: nobody was listened to yet."""
         self._scanned_ms = 0
         self._swap_number = 0
         self._last_ms: int | None = None
@@ -145,13 +216,24 @@ class ControllerCore:
         is being stored is there already: a store may be slow, and many may ask meanwhile."""
         return broker_name in self._lanes or len(self._lanes) < most
 
+    def survey(self, now_ms: int) -> tuple[list[tuple[GroupState, Liveness]], int]:
+        """All groups that it leads, with who of them is alive, and for how many milliseconds nobody
+        is taken for dead yet."""
+        groups = [
+            (lane.stored.group, self._liveness(name, now_ms))
+            for name, lane in self._lanes.items()
+            if lane.stored.group is not None
+        ]
+        return groups, max(0, (self._warm_at_ms or 0) - now_ms)
+
     def find(self, broker_name: str, now_ms: int) -> tuple[GroupState, Liveness] | None:
-        """A group as it is stored, on a leader, and who of it is alive; None: there is none, or it
-        is not known."""
+        """A group as it is stored, or, where another controller leads, was when it was read last;
+        and who of it is alive. None: there is none, or it is not known."""
         lane = self._lanes.get(broker_name)
-        if lane is None or lane.stored.group is None:
+        stored = self._followed.get(broker_name) if lane is None else lane.stored
+        if stored is None or stored.group is None:
             return None
-        return lane.stored.group, self._liveness(broker_name, now_ms)
+        return stored.group, self._liveness(broker_name, now_ms)
 
     def step(self, event: Event, now_ms: int) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
@@ -165,17 +247,24 @@ class ControllerCore:
             case Asked():
                 self._asked(event, now_ms, doing)
             case Tick():
+                _drop(self._lanes.values(), lambda one: one.is_given_up(now_ms), doing)
                 self._scan(now_ms, doing)
             case ChannelClosed():
                 self._closed(event, now_ms, doing)
             case SwapEnded():
                 self._swap_ended(event, now_ms, doing)
-            case Loaded():
+            case Loaded() | Unreadable():
                 self._loaded(event, now_ms, doing)
             case LeadershipGranted():
                 self._granted(event, now_ms)
             case LeadershipRenewed():
                 self._prolong(event.sent_ms)
+            case LeadershipLost():
+                self._step_down(doing)
+            case Followed() if self._fence is None:
+                self._followed |= event.groups
+                if self._warm_at_ms is None:
+                    self._warm_at_ms = now_ms + self._settings.warm_up_ms
         return doing.ready()
 
     # Leadership
@@ -192,6 +281,12 @@ class ControllerCore:
         self._lease_until_ms = 0
         self._prolong(event.sent_ms)
         self._lanes = {name: _Lane(stored, deque()) for name, stored in event.groups.items()}
+        for name, known in self._followed.items():
+            found = self._lanes.setdefault(name, _Lane(Stored(0, None), deque()))
+            found.unreadable = _why_older(found.stored, known)
+        for name, reason in event.unreadable.items():
+            self._lanes[name] = _Lane(Stored(0, None), deque(), unreadable=reason)
+        self._followed = {}
         self._warm_at_ms = now_ms + self._settings.warm_up_ms
 
     def _prolong(self, sent_ms: int) -> None:
@@ -200,7 +295,10 @@ class ControllerCore:
             self._lease_until_ms = max(self._lease_until_ms, until)
 
     def _step_down(self, doing: _Doing) -> None:
+        if self._fence is None:
+            return
         self._fence = None
+        self._followed = {name: lane.stored for name, lane in self._lanes.items()}
         for lane in self._lanes.values():
             for waiting in lane.waiting:
                 doing.reply(waiting.ticket, Answer(ResponseCode.CONTROLLER_NOT_LEADER))
@@ -211,7 +309,7 @@ class ControllerCore:
         warm_up_ms = self._settings.warm_up_ms
         pause_ms = max(warm_up_ms // 2, _LEAST_PAUSE_MS)
         if self._last_ms is not None and now_ms - self._last_ms > pause_ms:
-            self._warm_at_ms = max(self._warm_at_ms, now_ms + warm_up_ms)
+            self._warm_at_ms = max(self._warm_at_ms or 0, now_ms + warm_up_ms)
         self._last_ms = now_ms
 
     # Requests, one group at a time
@@ -222,17 +320,23 @@ class ControllerCore:
             return
         name = event.request.broker_name
         lane = self._lanes.get(name) or _Lane(Stored(0, None), deque())
-        lane.waiting.append(_Waiting(event.ticket, event.request))
+        until_ms = now_ms + self._settings.asker_timeout_ms
+        lane.waiting.append(_Waiting(event.ticket, event.request, event.channel, until_ms))
         self._lanes[name] = lane
         self._serve(name, lane, now_ms, doing)
-        if not lane.waiting and lane.stored == Stored(0, None):
+        if not (lane.waiting or lane.unreadable) and lane.stored == Stored(0, None):
             # A name that nobody has: strangers' names are not collected.
             del self._lanes[name]
 
     def _serve(self, name: str, lane: _Lane, now_ms: int, doing: _Doing) -> None:
         """Answer what waits, up to the first request that changes the group."""
+        if lane.unreadable:
+            lane.refuse_all(doing)
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
+            if first.is_given_up(now_ms):
+                doing.reply(lane.take_first().ticket, _GIVEN_UP)
+                continue
             group = lane.stored.group
             decision = decide(
                 group,
@@ -275,11 +379,19 @@ class ControllerCore:
             lane.barred = lane.barred or event.outcome is Outcome.UNKNOWN
             doing.loads.append(event.broker_name)
 
-    def _loaded(self, event: Loaded, now_ms: int, doing: _Doing) -> None:
+    def _loaded(self, event: Loaded | Unreadable, now_ms: int, doing: _Doing) -> None:
         lane = self._lanes.get(event.broker_name)
         if lane is None or not lane.loading:
             return
-        lane.stored, lane.loading = event.stored, False
+        lane.loading = False
+        if isinstance(event, Unreadable):
+            lane.unreadable = event.reason
+        else:
+            lane.unreadable = _why_older(event.stored, lane.stored)
+        if isinstance(event, Unreadable) or lane.unreadable:
+            lane.refuse_all(doing)
+            return
+        lane.stored = event.stored
         if lane.barred:
             self._swap(event.broker_name, lane, event.stored.group, doing)
         self._serve(event.broker_name, lane, now_ms, doing)
@@ -287,9 +399,11 @@ class ControllerCore:
     # Liveness
 
     def _liveness(self, name: str, now_ms: int) -> Liveness:
-        return Liveness(self._live.alive(name, now_ms), now_ms < self._warm_at_ms)
+        is_new = self._warm_at_ms is None or now_ms < self._warm_at_ms
+        return Liveness(self._live.alive(name, now_ms), is_new)
 
     def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
+        _drop(self._lanes.values(), lambda one: one.channel == event.channel != NO_CHANNEL, doing)
         if not self._settings.elect_on_channel_closed:
             return
         for gone in self._live.closed(event.channel):
@@ -300,8 +414,11 @@ class ControllerCore:
             return
         self._scanned_ms = now_ms
         self._live.forget_silent(now_ms)
-        for name in list(self._lanes):
+        for name, lane in list(self._lanes.items()):
             self._replace_dead_master(name, now_ms, doing)
+            if lane.unreadable and not lane.loading:
+                lane.loading = True
+                doing.loads.append(name)
 
     def _replace_dead_master(self, name: str, now_ms: int, doing: _Doing) -> None:
         """Ask for an election if the group has no living master; a loss counts once."""
@@ -309,14 +426,9 @@ class ControllerCore:
         if lane is None or lane.elects or not self.is_leader(now_ms):
             return
         group = lane.stored.group
-        if group is not None and self._needs_master(group, self._liveness(name, now_ms)):
+        if group is not None and _needs_master(group, self._liveness(name, now_ms)):
             # Before all that waits: brokers who ask without a pause put no election off.
             place = 0 if lane.swapped is None else 1
             lane.waiting.insert(place, _Waiting(NO_TICKET, asked_by_controller(group)))
             lane.elects = True
             self._serve(name, lane, now_ms, doing)
-
-    def _needs_master(self, group: GroupState, liveness: Liveness) -> bool:
-        return bool(group.sync_state_set) and not (
-            liveness.master_presumed_alive or liveness.master_lives(group)
-        )

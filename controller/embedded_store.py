@@ -19,15 +19,12 @@ from typing import Final
 from conf.atomic_file import backup_path, make_directory, replace_file
 from controller.events import Outcome, Stored, Swap, SwapEnded
 from controller.group_codec import GroupsTextError, decode_groups, encode_groups
+from controller.group_store import ControllerStoreError
 
 FILE_NAME: Final = "groups.json"
 FENCE: Final = 1
 """There is one leader, for ever."""
 _NOBODY: Final = Stored(0, None)
-
-
-class ControllerStoreError(Exception):
-    """The store cannot be used; the message names the file, the reason, and what to do."""
 
 
 class EmbeddedStore:

@@ -1,6 +1,8 @@
 """What happens to a controller, and what it wants done, as values.
 
 Any thread. Times are milliseconds of the controller's own monotonic clock.
+
+Tested by tests/controller/test_unreadable_groups.py, tests/simulation/test_pitfalls.py.
 """
 
 from __future__ import annotations
@@ -8,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from controller.group_state import GroupState
 from controller.live_brokers import Heartbeat
 from controller.requests import Answer, Request
+
+NO_CHANNEL: Final = 0
+"""No connection has this number."""
 
 
 class Tick(NamedTuple):
@@ -24,10 +29,12 @@ class Asked(NamedTuple):
 
     ticket: int
     request: Request
+    channel: int = NO_CHANNEL
+    """The number of the connection that it came over."""
 
 
 class ChannelClosed(NamedTuple):
-    """A broker's connection has ended."""
+    """A peer's connection has ended."""
 
     channel: int
 
@@ -47,12 +54,25 @@ class LeadershipGranted(NamedTuple):
     sent_ms: int
     groups: Mapping[str, Stored]
     """Everything there is, read after the grant."""
+    unreadable: Mapping[str, str] = {}
+    """Groups that the store holds and that cannot be read, and why: they are not served."""
 
 
 class LeadershipRenewed(NamedTuple):
     """The store has prolonged it, on a request that left at `sent_ms`."""
 
     sent_ms: int
+
+
+class LeadershipLost(NamedTuple):
+    """The store does not take this controller for the leader any more, or it has resigned."""
+
+
+class Followed(NamedTuple):
+    """What a controller that does not lead has read: of these brokers it takes heartbeats, so that
+    it knows who is alive when it has to lead. Groups that were read before stay."""
+
+    groups: Mapping[str, Stored]
 
 
 class Outcome(Enum):
@@ -83,6 +103,14 @@ class Loaded(NamedTuple):
     stored: Stored
 
 
+class Unreadable(NamedTuple):
+    """The store's answer to a load: the group is there, and nobody can say what it is. It is not
+    served until another load finds it readable."""
+
+    broker_name: str
+    reason: str
+
+
 Event = (
     Tick
     | Asked
@@ -90,8 +118,11 @@ Event = (
     | ChannelClosed
     | LeadershipGranted
     | LeadershipRenewed
+    | LeadershipLost
+    | Followed
     | SwapEnded
     | Loaded
+    | Unreadable
 )
 
 

@@ -3,7 +3,8 @@
 A thread of process `ha` for each connection, which reads reports and sends the log, straight from
 its files: a small frame leaves with one sendmsg from the mapped file, a large one with sendfile.
 Between two of ours each frame is preceded by checksums (checked_carriage.py). With nothing to send
-it sleeps on the process' bell. What comes next, and which report is good, AutoSwitchMaster says.
+it sleeps on the process' bell; while what was sent is not confirmed it looks again soon, as no bell
+tells it. What comes next, and which report is good, AutoSwitchMaster says.
 It knows neither roles nor other connections. Corresponds to AutoSwitchHAConnection of RocketMQ,
 which has two threads for it.
 
@@ -348,8 +349,11 @@ class AutoSwitchConnection(ServiceThread):
         if self._has_work():
             self._waiter.announce_awake(())
             return
-        timeout_ms = max(min(silence_ms, heartbeat_ms), 1)
-        self._waiter.announce_awake(self._idle.select(timeout_ms / 1000))
+        timeout_ms = min(silence_ms, heartbeat_ms)
+        confirm_ms = self._master.confirm_wait_ms(now_ms)
+        if confirm_ms is not None:
+            timeout_ms = min(timeout_ms, confirm_ms)
+        self._waiter.announce_awake(self._idle.select(max(timeout_ms, 1) / 1000))
 
     def _has_work(self) -> bool:
         if self.stopped or self._transport.is_shut or self._transport.has_pending:

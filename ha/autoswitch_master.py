@@ -26,6 +26,9 @@ from ha.epochs import EpochEntry, EpochList, frame_label
 from ha.refusals import RefusalReason
 
 _NOTHING_SENT: Final = -1
+CONFIRM_DELAY_MS: Final = 20
+"""So long after a frame its slave is told what has been confirmed since, unless another one leaves
+before: the frames of steady traffic carry it anyway, and none is added to them."""
 
 
 class LogBounds(NamedTuple):
@@ -57,6 +60,8 @@ class AutoSwitchMaster:
         self._sent_ms: int | None = None
         self._position = _NOTHING_SENT
         """The next byte to send; not known before the first report."""
+        self._told_confirm = _NOTHING_SENT
+        """Of the last frame."""
         self.slave: SlaveHandshakeFrame | None = None
         """Once it has said who it is."""
         self.ack_offset: int | None = None
@@ -81,6 +86,14 @@ class AutoSwitchMaster:
     def position(self) -> int | None:
         """The next byte to send; None before the first report."""
         return None if self._position == _NOTHING_SENT else self._position
+
+    def confirm_wait_ms(self, now_ms: int) -> int | None:
+        """When to look again whether the confirm offset has moved; None: the slave knows that
+        everything it was sent is confirmed, or nothing was sent yet."""
+        if self._sent_ms is None or self._told_confirm >= self._position:
+            return None
+        left_ms = self._sent_ms + CONFIRM_DELAY_MS - now_ms
+        return left_ms if left_ms > 0 else CONFIRM_DELAY_MS
 
     def _is_new(self, frame: SlaveHandshakeFrame) -> bool:
         if self.slave is None:
@@ -122,8 +135,10 @@ class AutoSwitchMaster:
         return encode_master_handshake(MasterHandshakeFrame(log.end, epochs.last_epoch, epochs))
 
     def next_transfer(self, epochs: EpochList, log: LogBounds, now_ms: int) -> NextTransfer | None:
-        """What to send now, which counts as sent; None: nothing is due. Raises EpochOrderError for
-        a log whose epochs begin later than its bytes, AutoSwitchFrameError if they are deleted."""
+        """What to send now, which counts as sent; None: nothing is due. A frame without bytes is a
+        heartbeat; it also leaves soon after the confirm offset has moved, which RocketMQ's slave
+        takes as often as it comes. Raises EpochOrderError for a log whose epochs begin later than
+        its bytes, AutoSwitchFrameError if they are deleted."""
         position = self._position
         if position == _NOTHING_SENT:
             # RocketMQ's slave reports five seconds after the handshake, and hangs up when a
@@ -132,7 +147,9 @@ class AutoSwitchMaster:
         if self._sent_ms is None:
             self._sent_ms = now_ms
         if position >= log.end:
-            if now_ms - self._sent_ms < self._heartbeat_interval_ms:
+            silent_ms = now_ms - self._sent_ms
+            is_news = log.confirm_offset > self._told_confirm and silent_ms >= CONFIRM_DELAY_MS
+            if not is_news and silent_ms < self._heartbeat_interval_ms:
                 return None
             return self._sent(position, 0, epochs, log, now_ms)
         _check_kept(position, log)
@@ -147,7 +164,7 @@ class AutoSwitchMaster:
         label = EpochEntry(epochs.last_epoch, 0)
         if epochs.entries:
             label = frame_label(epochs, max(position, epochs.entries[0].start_offset))
-        self._sent_ms = now_ms
+        self._sent_ms, self._told_confirm = now_ms, log.confirm_offset
         if size:
             self._position = position + size
         frame = TransferFrame(position, label.epoch, label.start_offset, log.confirm_offset, b"")

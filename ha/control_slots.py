@@ -1,7 +1,7 @@
 """The slots of the control page that say how far the log's replicas are, and which role this broker
 has in a group with a controller.
 
-Process `ha` is their only writer, but for slot 173. Any process reads.
+Process `ha` is their only writer, but for slots 173 and 182. Any process reads.
 
     slot  meaning (bytes are positions in the commit log)
     16    replicated_offset: enough live replicas have acknowledged up to here
@@ -10,6 +10,8 @@ Process `ha` is their only writer, but for slot 173. Any process reads.
     22    replica_flushed_offset: enough of those whose reports mean "on disk" have (our slaves with
           haAckLevel=flushed); 0 where there are not that many
     23    1 while this slave is linked with its master, else 0
+    182   written by `remoting`: isolated until the group is linked (broker/slave/pre_online.py): 0:
+          it is not; 1: it is; 2 + n: and waits for the broker of its group with id n
     64+r  replication links refused or closed for reason r (ha/refusals.py)
 
     In controller mode (docs/failover.md, "Roles at run time"); elsewhere they stay 0:
@@ -36,6 +38,7 @@ Process `ha` is their only writer, but for slot 173. Any process reads.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Final
 
 from ipc.control_page import claim_slots
@@ -59,6 +62,18 @@ ROLE_RECORDS: Final = claim_slots("role_records", 178)
 TWO_MASTERS_SEEN: Final = claim_slots("two_masters_seen", 179)
 MASTER_SEEN_MS: Final = claim_slots("master_seen_ms", 180)
 WITHOUT_MASTER_MS: Final = claim_slots("without_master_ms", 181)
+ISOLATED: Final = claim_slots("isolated", 182)
+ISOLATED_ALONE: Final = 1
+ISOLATED_AWAITS: Final = 2
+
+
+def isolation_text(counters: Sequence[int]) -> str:
+    """Why this broker is isolated, for operators; empty: it is not."""
+    slot = counters[ISOLATED]
+    if not slot:
+        return ""
+    awaited = f", waits for broker id {slot - ISOLATED_AWAITS}" if slot >= ISOLATED_AWAITS else ""
+    return f"isolated until its group is linked (totalReplicas){awaited}"
 
 
 class MemberRole(enum.IntEnum):

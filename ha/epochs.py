@@ -111,14 +111,6 @@ class EpochList:
         """Without what begins at `offset` or behind (Java: truncateSuffixByOffset)."""
         return EpochList(tuple(entry for entry in self.entries if entry.start_offset < offset))
 
-    def without_before(self, offset: int) -> EpochList:
-        """Without the epochs that end at `offset` or before, as old files go; the last one stays
-        (Java: truncatePrefixByOffset)."""
-        entries = self.entries
-        while len(entries) > 1 and entries[1].start_offset <= offset:
-            entries = entries[1:]
-        return EpochList(entries)
-
 
 def epoch_list(entries: Iterable[tuple[int, int]]) -> EpochList:
     """The list of these (epoch, start offset). Raises EpochOrderError, which names the entry."""

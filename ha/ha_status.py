@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ha.control_slots import isolation_text
 from ha.ha_client_info import HAClientInfo
 from ha.replica_registry import Replica, ReplicaRegistry
 from ha.replication_lag import ReplicationLag
@@ -53,6 +54,7 @@ class HaStatus:
             "haConnectionInfo": [self._replica(replica, max_phy_offset) for replica in replicas],
             "haClientRuntimeInfo": {} if self._client is None else _client(self._client()),
             "refusals": dict(self._refusals()),
+            **({"isolated": isolation} if (isolation := isolation_text(self._counters)) else {}),
             "timestamp": self._clock.now_ms(),
         }
 

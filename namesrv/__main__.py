@@ -1,6 +1,7 @@
 """The stand-alone name server: `python -m namesrv` (bin/mqnamesrv).
 
-How it starts and ends is in conf/standalone_program.py; here is what it opens: port and KV file.
+How it starts and ends is in conf/standalone_program.py; here is what it opens: port and KV file,
+and a controller if its settings ask for one.
 Kin: NamesrvStartup.
 """
 
@@ -11,13 +12,13 @@ import sys
 from contextlib import ExitStack
 from typing import Final
 
-from conf.errors import ConfigError
 from conf.installation import enter_program
 from conf.standalone_program import Opened, Program, run_program
+from namesrv.controller_in_namesrv import ERRORS, with_controller_beside
 from namesrv.kv_config_manager import KVConfigError
 from namesrv.namesrv_controller import NamesrvController
 from namesrv.namesrv_startup import PROGRAM, NamesrvOptions, load_namesrv_options
-from remoting.listening_socket import ListenError, bind_server
+from remoting.listening_socket import bind_server
 from remoting.server_tls import ServerTls
 
 
@@ -36,11 +37,14 @@ def _open(options: NamesrvOptions, stack: ExitStack) -> Opened:
     listening = bind_server(PROGRAM, options.server)
     stack.callback(listening.close)
     tls = ServerTls(options.tls)
-    controller = NamesrvController(options.namesrv, options.server, listening, tls=tls)
-    controller.open()
+    server = NamesrvController(options.namesrv, options.server, listening, tls=tls)
+    server.open()
     address, port = listening.getsockname()
     line = f"The Name Server boot success. serializeType=JSON, address {address}:{port}"
-    return Opened(controller, line)
+    if options.controller is not None:
+        beside = with_controller_beside(PROGRAM, server, options.controller, stack)
+        return Opened(beside[0], f"{line}; {beside[1]}")
+    return Opened(server, line)
 
 
 _PROGRAM: Final = Program(
@@ -48,7 +52,7 @@ _PROGRAM: Final = Program(
     "namesrv",
     load_namesrv_options,
     _open,
-    (ConfigError, KVConfigError, ListenError, OSError),
+    (*ERRORS, KVConfigError),
 )
 
 

@@ -47,6 +47,9 @@ class NamesrvConfig:
         "have enableSlaveActingMaster", changeable=NOW)
     notify_min_broker_id_changed: bool = setting(False,
         "tell the brokers of a group (905) when their smallest id changes", changeable=NOW)
+    enable_controller_in_namesrv: bool = setting(False,
+        "run a controller in this process, at the port in controllerDLegerPeers, 9877 without; its "
+        "settings are in the same file (docs/failover.md)")
     admin_allowed_addresses: str = setting("127.0.0.0/8,::1",
         "where routes, key-value table and settings may be changed from: addresses, networks, "
         "10.1.*.*, 10.1.2.3-50, separated by commas")

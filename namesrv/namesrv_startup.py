@@ -12,23 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from conf.command_line import (
-    CONFIG_FILE,
-    HELP,
-    NAMESRV_ADDR,
-    PRINT_ALL,
-    cannot_start,
-    config_file,
-    parse_command_line,
-    require_home,
-    unused_variables,
-)
-from conf.config_loader import KeySpace, build, describe, load_settings, require_readable
-from conf.errors import EXIT_OK, ConfigError, StartupExitError
-from conf.file_permissions import FilePermissionConfig, exposure_warnings, parse_umask
+from conf.command_line import CONFIG_FILE, HELP, NAMESRV_ADDR, PRINT_ALL, cannot_start
+from conf.config_loader import KeySpace, require_readable
+from conf.errors import ConfigError, as_config_error
+from conf.file_permissions import FilePermissionConfig, parse_umask
 from conf.ignored_keys import IGNORED_NAMESRV_KEYS
 from conf.logging_setup import LoggingConfig
-from conf.tls_file import password_files, with_tls_file
+from conf.setting import Setting
+from conf.standalone_settings import Readable, StandaloneSettings, read_settings
+from namesrv.controller_in_namesrv import (
+    ControllerOptions,
+    asks_for_controller,
+    controller_of,
+    shown_settings,
+    with_controller,
+)
 from namesrv.namesrv_config import NamesrvConfig
 from remoting.address_patterns import parse_patterns
 from remoting.remoting_config import RemotingServerConfig
@@ -42,7 +40,22 @@ KEYS: Final = KeySpace(
     (NamesrvConfig, RemotingServerConfig, LoggingConfig, FilePermissionConfig, TlsConfig),
     IGNORED_NAMESRV_KEYS,
 )
-_TLS_KEYS: Final = KeySpace((TlsConfig,))
+
+
+def _find_keys(file: Sequence[Setting]) -> KeySpace:
+    """Those of a controller, too, if the file asks for one: else they have no effect, and the start
+    says so."""
+    return with_controller(KEYS) if asks_for_controller(file) else KEYS
+
+
+_READABLE: Final = Readable(
+    PROGRAM,
+    OPTIONS,
+    _find_keys,
+    PROGRAM_DEFAULTS,
+    KeySpace((TlsConfig,)),
+    DEFAULT_TLS_CONFIG_FILE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +71,8 @@ class NamesrvOptions:
     files: FilePermissionConfig = field(default_factory=FilePermissionConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     config_file: Path | None = None
+    controller: ControllerOptions | None = None
+    """Of the controller in it (enableControllerInNamesrv), if there is one."""
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -75,50 +90,38 @@ def load_namesrv_options(
     Raises StartupExitError: the text to print and the exit code, also for -h and -p (which, as in
     RocketMQ, works without ROCKETMQ_HOME).
     """
-    given = parse_command_line(PROGRAM, arguments, OPTIONS)
-    path, file = config_file(given)
+    settings = read_settings(_READABLE, arguments, environment)
     try:
-        loaded = load_settings(KEYS, defaults=PROGRAM_DEFAULTS, environment=environment, file=file)
-        loaded = with_tls_file(_TLS_KEYS, loaded, DEFAULT_TLS_CONFIG_FILE)
-        tls = build(TlsConfig, loaded.values)
-        _validate_tls(tls)
-        namesrv = build(NamesrvConfig, loaded.values)
-        files = build(FilePermissionConfig, loaded.values)
-        _validate_access(namesrv, files, loaded.sources)
+        options = _namesrv_options(settings)
     except ConfigError as error:
         raise cannot_start(error) from error
-    if path is not None:
-        namesrv = dataclasses.replace(namesrv, config_store_path=str(path))
-    server = build(RemotingServerConfig, loaded.values)
-    messages = (f"load config properties file OK, {given[CONFIG_FILE.long]}",) if path else ()
-    if PRINT_ALL.long in given:
-        items = describe(namesrv, server).items()
-        raise StartupExitError(
-            EXIT_OK, "\n".join([*messages, *(f"{key}={text}" for key, text in items)])
-        )
-    require_home(namesrv.rocketmq_home)
+    shown = shown_settings(options.controller)
+    settings.end_or_go_on(options.home, options.namesrv, options.server, *shown)
+    return options
+
+
+def _namesrv_options(settings: StandaloneSettings) -> NamesrvOptions:
+    """Checked. Raises ConfigError."""
+    tls = settings.build(TlsConfig)
+    with as_config_error(TlsSettingError):
+        check_tls(tls, use_tls=False)
+    namesrv, files = settings.build(NamesrvConfig), settings.build(FilePermissionConfig)
+    _validate_access(namesrv, files, settings.sources)
+    if settings.path is not None:
+        namesrv = dataclasses.replace(namesrv, config_store_path=str(settings.path))
+    own = settings.warnings(tls.warnings(), tls.private_keys())
+    controller = controller_of(settings) if namesrv.enable_controller_in_namesrv else None
     return NamesrvOptions(
         namesrv=namesrv,
-        server=server,
-        logging=build(LoggingConfig, loaded.values),
+        server=settings.build(RemotingServerConfig),
+        logging=settings.build(LoggingConfig),
         files=files,
         tls=tls,
-        config_file=path,
-        messages=messages,
-        warnings=(
-            *unused_variables(environment),
-            *loaded.warnings,
-            *tls.warnings(),
-            *exposure_warnings([*password_files(loaded.sources), *tls.private_keys()]),
-        ),
+        config_file=settings.path,
+        controller=controller,
+        messages=settings.messages,
+        warnings=own if controller is None else controller.warnings,
     )
-
-
-def _validate_tls(tls: TlsConfig) -> None:
-    try:
-        check_tls(tls, use_tls=False)
-    except TlsSettingError as error:
-        raise ConfigError([str(error)]) from error
 
 
 def _validate_access(

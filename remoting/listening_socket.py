@@ -1,4 +1,4 @@
-"""The listening socket of a program with one port: name server, controller.
+"""The listening sockets of programs that are one process: name server, controller.
 
 Called once, at the start, on the main thread.
 """
@@ -7,8 +7,18 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import NamedTuple
 
 from remoting.remoting_config import RemotingServerConfig
+
+
+class Place(NamedTuple):
+    """Where to listen, and the settings that say so."""
+
+    address: str
+    port: int
+    address_key: str = "bindAddress"
+    port_key: str = "listenPort"
 
 
 class ListenError(Exception):
@@ -17,22 +27,29 @@ class ListenError(Exception):
 
 def bind_server(program: str, config: RemotingServerConfig) -> socket.socket:
     """A socket that listens on bindAddress:listenPort. Raises ListenError."""
+    place = Place(config.bind_address, config.listen_port)
+    return bind_place(program, place, config.server_socket_backlog)
+
+
+def bind_place(program: str, place: Place, backlog: int) -> socket.socket:
+    """A socket that listens there. Raises ListenError."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((config.bind_address, config.listen_port))
-        sock.listen(config.server_socket_backlog)
+        sock.bind((place.address, place.port))
+        sock.listen(backlog)
     except OSError as error:
         sock.close()
-        raise ListenError(_explain(program, config, error)) from error
+        raise ListenError(_explain(program, place, error)) from error
     return sock
 
 
-def _explain(program: str, config: RemotingServerConfig, error: OSError) -> str:
-    place = f"{config.bind_address}:{config.listen_port}"
+def _explain(program: str, place: Place, error: OSError) -> str:
+    where = f"{place.address}:{place.port}"
+    keys = f"{place.address_key}, {place.port_key}"
     if error.errno == errno.EADDRINUSE:
         return (
-            f"{program}: {place} is in use by another program;"
-            " stop it, or set listenPort in the settings file (-c)"
+            f"{program}: {where} is in use by another program;"
+            f" stop it, or set {place.port_key} in the settings file (-c)"
         )
-    return f"{program}: cannot listen on {place} (bindAddress, listenPort): {error.strerror}"
+    return f"{program}: cannot listen on {where} ({keys}): {error.strerror}"

@@ -135,8 +135,9 @@ class ConsumeQueue(StoredQueue):
         gap = queue_offset * CQ_UNIT_SIZE - self.bounds.end
         return not self.bounds.is_empty and gap > LARGEST_GAP_FILES * self.files.file_size
 
-    def _skip_to(self, expected: int) -> None:
-        """Fill with blank units from the end, or from the file's start in an empty queue."""
+    def _skip_to(self, expected: int, least: int = 0) -> None:
+        """Fill with blank units from the end, or from the file's start in an empty queue, which
+        gets `least` bytes of them."""
         bounds, file_size = self.bounds, self.files.file_size
         if not bounds.is_empty:
             log.error(
@@ -149,7 +150,7 @@ class ConsumeQueue(StoredQueue):
             if self.begins_anew_at(expected // CQ_UNIT_SIZE):
                 self.empty()
         if bounds.is_empty:
-            first_file = expected - expected % file_size
+            first_file = expected - least - (expected - least) % file_size
             if first_file != bounds.start:
                 self.files.delete(self.topic, self.queue_id, bounds.start)
             bounds.begin_at(first_file, expected)
@@ -167,9 +168,11 @@ class ConsumeQueue(StoredQueue):
         """The next queue offset is `following` at least: those before are used up. True if the
         queue moved. Raises DiskFullError, StoreError."""
         gap = following * CQ_UNIT_SIZE - self.bounds.end
-        if not 0 < gap <= LARGEST_GAP_FILES * self.files.file_size:
+        is_filled = not self.bounds.is_empty
+        if gap <= 0 or (is_filled and gap > LARGEST_GAP_FILES * self.files.file_size):
             return False
-        self._skip_to(following * CQ_UNIT_SIZE)
+        # Without a unit nothing on disk would say so.
+        self._skip_to(following * CQ_UNIT_SIZE, least=CQ_UNIT_SIZE)
         return True
 
     # -- reading -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from store.check_report import CheckReport
 from store.clean_exit import read_clean_exit
 from store.commit_log_checker import WalkedLog, check_commit_log
 from store.derived_files_checker import DerivedFilesChecker
+from store.dledger.unfinished_import import is_unfinished
 from store.errors import StoreError
 from store.log_directories import LogDirectories
 from store.store_checkpoint import CHECKPOINT_SIZE, TIMESTAMPS
@@ -41,6 +42,8 @@ def check_store(
         if not path.is_dir():
             raise StoreError(f"{root}: not a store directory, {path} is missing")
     report = CheckReport(str(root), unclean=(root / "abort").exists())
+    if is_unfinished(root):
+        report.error(f"{root}: an import into it was not finished: messages are missing")
     walked = check_commit_log(directories, report)
     word = None if report.unclean else read_clean_exit(root / "clean.exit")
     if word is not None and word.max_phy_offset == walked.end_offset:

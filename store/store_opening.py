@@ -40,6 +40,7 @@ from store.control_slots import (
 )
 from store.controller_mode import RoleNow
 from store.derived_files import DerivedFiles
+from store.dledger.unfinished_import import refuse_unfinished, take_over_queue_ends
 from store.known_directories import KnownDirectories
 from store.log_dispatch import dispatch_range
 from store.log_fences import NO_FENCES, LogFences, check_fences_place
@@ -109,6 +110,7 @@ class StoreOpening:
                 repair.rewrite_files()
             perform_request(self._config, self._beat)
             known.check()
+            refuse_unfinished(self._config.root)
             check_fences_place(self._config.log_directories)
         self._config.log_directories.make()
         make_directory(self._config.consume_queue_path)
@@ -188,6 +190,7 @@ class StoreOpening:
         self._batch_queues.convert(start)
         dispatched = self._dispatch_rest(start, end)
         self._derived.damage.reserve(dispatched)
+        take_over_queue_ends(config.root, self._queues.reserve, self._derived.flush_queues)
         if found.fences:
             self._queues.reserve_ends(self._states, dispatched)
         self._fill_blanks(fences, found)

@@ -4,7 +4,6 @@ limits for workers that share a machine, and what a run tells at its end (docs/t
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,6 +17,7 @@ import tests.support.compiled_modules  # noqa: F401 - before any module of the p
 from tests.support.program import Forking
 from tests.support.run_results import PROVED_KEY, ResultsFile
 from tests.support.stolen_time import WORKERS
+from tests.support.work_order import in_turn
 
 # No example has a deadline of its own: a busy host would fail what is right. The small profile
 # has the same examples in every run; bin/test --long takes the large one, with new ones each time.
@@ -29,27 +29,6 @@ hypothesis.settings.register_profile(
     _LARGE, deadline=None, max_examples=1_000, derandomize=False, database=None
 )
 hypothesis.settings.load_profile(_SMALL)
-
-# Minutes each (docs/testing.md), the longest first.
-_LONGEST = (
-    "test_replication_pairs",
-    "test_command_line",
-    "test_replication_joins",
-    "test_killed_processes",
-    "test_transactions",
-    "test_hung_processes",
-    "test_sla_report",
-    "test_durability_cells",
-    "test_replication_failover",
-    "test_replication_attributes",
-    "test_report_scale",
-    "test_mqadmin_side_by_side",
-    "test_mqchaos",
-    "test_scenarios",
-    "test_end_to_end",
-    "test_full_disk",
-    "test_store_exchange",
-)
 
 _HERE = Path(__file__).resolve().parent
 _SKIPPED_INTEROP: list[str] = []
@@ -138,20 +117,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 
 def _in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """For several workers: the files that take longest come first, so that none is left over when
-    all others are done; of the rest, files that compute and files that wait for processes take
-    turns, so that workers seldom want the same."""
-    files: dict[Path, list[pytest.Item]] = {}
+    """By file, in the order for several workers."""
+    files: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
-
-    def of(*rooms: str) -> list[Path]:
-        return [path for path in files if path.relative_to(_HERE).parts[0] in rooms]
-
-    longest = [path for name in _LONGEST for path in files if path.stem == name]
-    turns = itertools.zip_longest(of("spark", "bench"), of("interop", "faults"))
-    order = [*longest, *(path for turn in turns for path in turn if path), *files]
-    return [item for path in dict.fromkeys(order) for item in files[path]]
+        files.setdefault(str(item.path.relative_to(_HERE)), []).append(item)
+    return [item for name in in_turn(files) for item in files[name]]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

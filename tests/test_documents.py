@@ -79,7 +79,8 @@ OTHERS_NAMES: Final = {
         *("CronJob", "KillMode", "LimitMEMLOCK", "LimitNOFILE", "NullPointerException", "Pss_Anon"),
     },
     "projects and words": {
-        *("CamelCase", "OpenMessaging", "OpenSLO", "PyPI", "PySpark", "PyYAML", "RocksDB"),
+        *("CamelCase", "OpenMessaging", "OpenSLO", "PyPI", "PySpark", "PySyncObj", "PyYAML"),
+        *("RocksDB", "ZooKeeper"),
     },
 }
 """Names in documents that look like classes of ours and are not; each is somebody's, as the key

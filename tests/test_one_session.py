@@ -1,4 +1,4 @@
-"""The files that share a session of Spark are there, and use it."""
+"""The files that share a session of Spark are there, and use it; in which order files are run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("xdist")
 
 from tests.support.one_session import _WITH_SPARK, OneSession
+from tests.support.work_order import LONGEST, in_turn
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,3 +30,16 @@ def test_they_are_one_piece_of_work() -> None:
     assert len(scopes) == 1
     other = "tests/broker/test_twins.py"
     assert split(OneSession.__new__(OneSession), f"{other}::test[1]") == other
+
+
+def test_the_longest_files_are_there() -> None:
+    assert [name for name in LONGEST if not (_ROOT / "tests" / name).is_file()] == []
+
+
+def test_long_files_come_first_and_kinds_take_turns() -> None:
+    usual = ["bench/test_a.py", "broker/test_b.py", "faults/test_c.py", "faults/test_d.py"]
+    usual += ["interop/test_tls.py", "spark/test_e.py", "store/test_f.py", "tools/test_g.py"]
+    assert in_turn(usual) == [
+        *("interop/test_tls.py", "bench/test_a.py", "faults/test_c.py", "tools/test_g.py"),
+        *("spark/test_e.py", "faults/test_d.py", "broker/test_b.py", "store/test_f.py"),
+    ]

@@ -25,12 +25,12 @@ import click
 from conf.installation import enter_program
 from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 from tools.chaos.chaos_run import ChaosRun, Say
+from tools.chaos.election_command import CONTROLLER, EXIT_VIOLATED, election_chaos
 from tools.chaos.run_summary import RunSummary, summary_line
 from tools.chaos.schedule import DISK_FAULTS, ON_REQUEST, FaultKind
 from tools.chaos.soak_run import SOAK_KINDS, SoakRun
 
 EXIT_HELD: Final = 0
-EXIT_VIOLATED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 _LONG_S: Final = 300.0
 _ALL: Final = ",".join(FaultKind)
@@ -107,6 +107,12 @@ def _kinds(
 @click.option("--keep", is_flag=True, help="Keep the files of seeds that held, too.")
 @click.option("--json", "as_json", is_flag=True, help="The summary of all seeds as JSON, only.")
 @click.option("-q", "--quiet", is_flag=True, help="A line a seed.")
+@click.option(
+    CONTROLLER,
+    is_flag=True,
+    expose_value=False,
+    help="Three brokers under a controller instead; has options of its own: --controller -h.",
+)
 def chaos(
     seed: int | None,
     seeds: int,
@@ -208,7 +214,8 @@ def main() -> int:
     """Run the command line of this process; returns the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        chaos(prog_name="mqchaos", standalone_mode=True)
+        command = election_chaos if CONTROLLER in sys.argv[1:] else chaos
+        command(prog_name="mqchaos", standalone_mode=True)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else EXIT_VIOLATED
     except KeyboardInterrupt:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from broker.admin.consume_progress import ConsumeProgress
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.processor.table_processor import TableProcessor, require_saved
+from broker.processor.table_processor import TableProcessor, refuse_on_slave, require_saved
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.store_access.store_access import StoreAccess
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
@@ -38,6 +39,16 @@ log = logging.getLogger(__name__)
 MAX_OFFSET: Final = (1 << 63) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetLimits:
+    """What is refused on some brokers."""
+
+    find_objection: Callable[[], str | None] = lambda: None
+    """Why no other broker may copy the tables of offsets."""
+    is_slave: Callable[[], bool] = lambda: False
+    """Whether the tables are copies of a master's now."""
+
+
 class AdminOffsetProcessor(TableProcessor):
     """Codes 43, 45, 308, 314 and, for mqadmin of 5.x, 343."""
 
@@ -51,9 +62,8 @@ class AdminOffsetProcessor(TableProcessor):
         schedule_offsets: ScheduleOffsetManager,
         store: StoreAccess,
         progress: ConsumeProgress,
-        find_objection: Callable[[], str | None] = lambda: None,
+        limits: OffsetLimits = OffsetLimits(),
     ) -> None:
-        """find_objection: why no other broker may copy the tables of offsets."""
         super().__init__(
             {
                 RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_consumer_offset,
@@ -70,7 +80,8 @@ class AdminOffsetProcessor(TableProcessor):
         self._schedule_offsets = schedule_offsets
         self._store = store
         self._progress = progress
-        self._find_objection = find_objection
+        self._find_objection = limits.find_objection
+        self._is_slave = limits.is_slave
 
     def get_all_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
@@ -84,9 +95,11 @@ class AdminOffsetProcessor(TableProcessor):
     def get_all_delay_offset(
         self, _connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
-        """45: the offset of every delay level."""
+        """45: the offset of every delay level; a 5.x master fails without a data version."""
         self._check_copied()
-        return request.response(ResponseCode.SUCCESS, body=self._schedule_offsets.encode())
+        offsets = self._schedule_offsets
+        body = offsets.encode_for_5x() if request.version >= V5_0_0 else offsets.encode()
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     def _check_copied(self) -> None:
         """Raises RequestError on a slave whose offsets may rest on another log than the master's: a
@@ -132,8 +145,10 @@ class AdminOffsetProcessor(TableProcessor):
         self, connection: ConnectionLike, request: RemotingCommand
     ) -> RemotingCommand:
         """314: copy one group's offsets to another, in one topic or (where RocketMQ clones nothing)
-        in all topics; topics that the source no longer subscribes to only with `offline`.
+        in all topics; topics that the source no longer subscribes to only with `offline`. Other
+        than in RocketMQ a slave refuses: its master would not know of it.
         """
+        refuse_on_slave(self._is_slave())
         header = decode_header(CloneGroupOffsetRequestHeader, request.ext_fields)
         source, target, topic = header.src_group, header.dest_group, (header.topic or "").strip()
         if self._groups.find(target) is None:

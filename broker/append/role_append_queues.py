@@ -1,6 +1,8 @@
-"""The append queues of brokers that may not write their log: of a slave, and of a member.
+"""The append queues of brokers that may not write their log: of a slave, of a member, and of a
+master that is isolated.
 
 Run on the loop thread of `remoting`. A slave's log has another writer, so nothing is ever stored. A
+master that is isolated (slave/pre_online.py) stores nothing before it is online. A
 member of a group with a controller stores nothing unless it leads, its lease has not run out (slot
 171), and process `ha` has no other reason to refuse (slot 172): the in-sync replicas are too few.
 Classes of their own, so that a master pays nothing for the question.
@@ -13,7 +15,7 @@ from typing import Final
 
 from broker.append.append_queue import AppendQueue, Refusal
 from broker.latency.broker_fast_failure import BrokerFastFailure
-from ha.control_slots import PUTS_REFUSED, PUTS_UNTIL_MS
+from ha.control_slots import ISOLATED, PUTS_REFUSED, PUTS_UNTIL_MS
 from ipc.clock import Clock
 from remoting.response_code import ResponseCode
 from store.commit_log import CommitLog
@@ -21,6 +23,10 @@ from store.commit_log import CommitLog
 NOT_THE_MASTER: Final = (
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "this broker is a slave: send to its master",
+)
+_ISOLATED: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "this broker is isolated (totalReplicas): it takes messages once its group is linked",
 )
 _NOT_CONFIRMED: Final = (
     ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -45,6 +51,33 @@ class SlaveAppendQueue(AppendQueue):
 
     def _find_refusal_of_all(self) -> Refusal | None:
         return NOT_THE_MASTER
+
+
+class IsolatedAppendQueue(AppendQueue):
+    """See the module. Of a master that started isolated, for life. (RocketMQ stores what comes by
+    address.)"""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        clock: Clock,
+        fast_failure: BrokerFastFailure,
+        why_not_writable: Callable[[], str],
+        *,
+        capacity: int,
+        counters: Sequence[int],
+    ) -> None:
+        """counters: of the control page."""
+        super().__init__(commit_log, clock, fast_failure, why_not_writable, capacity=capacity)
+        self._counters = counters
+
+    @property
+    def role_refusal(self) -> Refusal | None:
+        """See AppendQueue."""
+        return _ISOLATED if self._counters[ISOLATED] else None
+
+    def _find_refusal_of_all(self) -> Refusal | None:
+        return self.role_refusal or super()._find_refusal_of_all()
 
 
 class MemberAppendQueue(AppendQueue):

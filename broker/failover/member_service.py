@@ -4,7 +4,8 @@ It gives MemberCore one event after the other, with the time and the log's ends,
 `Ready` says in its order: steps, each durable before the next, the role, requests. Any thread
 delivers events. What the log, the roles and the name servers are it does not know: `MemberHost`
 does. A step that fails ends the process, as any service that fails does; its start goes on where
-the files say.
+the files say. One that lacks room on the disk is tried until there is some: no role is taken
+before, and without heartbeats the controllers have another broker lead.
 
 Tested by tests/broker/failover/test_member_service.py.
 """
@@ -45,10 +46,12 @@ from broker.failover.puts import Puts
 from ha.epochs import EpochList
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
+from store.mapped_file import NO_SPACE
 
 log = logging.getLogger(__name__)
 
 MAX_TICK_MS: Final = 1_000
+_TRY_AGAIN_MS: Final = 1_000
 
 
 class MemberHost(Protocol):
@@ -220,6 +223,40 @@ class MemberService(ServiceThread):
         return False
 
     def _do(self, step: Step) -> None:
+        """Raises MemberStoppedError, CutRefusedError, StoreError, OSError."""
+        is_waiting = False
+        while True:
+            try:
+                self._do_once(step)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                if not is_waiting:
+                    self._say_full(step, error)
+                is_waiting = True
+                self._wait_for_room()
+            else:
+                break
+        if is_waiting:
+            log.warning("member of the group: there is room again, it goes on")
+
+    def _say_full(self, step: Step, error: OSError) -> None:
+        why = (
+            f"{error.filename or type(step).__name__}: cannot be written ({error.strerror}): free "
+            "space on the partition of the store; until then this broker takes no role and sends "
+            "no heartbeats"
+        )
+        log.critical("member of the group: %s", why)
+        self.status = self.status._replace(trouble=why)
+
+    def _wait_for_room(self) -> None:
+        until_ms = self._clock.monotonic_ms() + _TRY_AGAIN_MS
+        while (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+            self.wait_for_running(left_ms)
+            if self.stopped:
+                raise MemberStoppedError
+
+    def _do_once(self, step: Step) -> None:
         match step:
             case WriteTemporaryIdentity():
                 self._files.write_temporary_identity(step.data)

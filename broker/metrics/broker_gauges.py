@@ -26,6 +26,7 @@ from ipc.metric_slots import OVERFLOW, MetricSlots
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.body.heartbeat import ConsumeType
 from remoting.language_code import language_name
+from remoting.metrics.metric import Metric
 from remoting.mq_version import version_name
 
 SAMPLING_MS: Final = 5_000
@@ -77,7 +78,7 @@ class BrokerGauges:
 
     def _set(
         self,
-        metric: table.Metric,
+        metric: Metric,
         found: Mapping[Labels, float],
         merge: Callable[[float, float], float] = operator.add,
     ) -> None:
@@ -119,7 +120,7 @@ class BrokerGauges:
     # -- consumer lag --------------------------------------------------------------------------
 
     def _sample_lag(self) -> None:
-        found: dict[table.Metric, dict[Labels, float]] = {
+        found: dict[Metric, dict[Labels, float]] = {
             metric: {} for metric in (*_LAG_COUNTS, *_LAG_AGES)
         }
         now_ms = self._clock.now_ms()

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from broker.metrics import metrics_table as table
 from broker.metrics.dump_marks import DumpMarks
-from broker.metrics.metrics_table import Metric
 from ha.ha_observer import HaFacts, ReplicaFacts
 from ha.refusals import RefusalReason
 from ha.replica_clock import ReplicaClock
@@ -26,6 +25,7 @@ from ha.slave_progress import REPORT_REFUSALS, ReplicaState, start_offset_for
 from ipc.clock import Clock
 from ipc.metric_slots import OVERFLOW
 from ipc.service_thread import FailureHandler, ServiceThread
+from remoting.metrics.metric import Metric
 
 if TYPE_CHECKING:
     from ha.replica_memory import ReplicaMemory

@@ -18,8 +18,6 @@ from typing import Any, Final
 import msgspec
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_table import Metric
-from broker.metrics.replica_view import Rows
 from broker.settings.startup_options import StartupOptions
 from ha.control_slots import (
     MASTER_BROKER_ID,
@@ -39,6 +37,7 @@ from ha.control_slots import (
 )
 from ha.taken_role import FILE_NAME, TakenRole, read_roles
 from ipc.clock import Clock
+from remoting.metrics.metric import Metric, Rows
 from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, NO_BOUND
 
 log = logging.getLogger(__name__)

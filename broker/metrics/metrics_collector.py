@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_table import Metric
 from broker.metrics.readiness import ready_reason
-from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot, Rows
+from broker.metrics.replica_view import ReplicaView, ReplicaViewSnapshot
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
 from broker.supervisor.child_state import ChildState
 from ha.control_slots import HA_REFUSALS, REPLICATED_OFFSET
@@ -26,6 +25,7 @@ from ha.refusals import RefusalReason
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlotsReader
+from remoting.metrics.metric import Metric, Rows
 from store.compaction.compaction_slots import (
     COMPACTION_BEHIND,
     COMPACTION_BYTES_AFTER,

@@ -11,9 +11,12 @@ Tested by tests/broker/metrics/test_pop_metrics.py.
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
 from typing import Final
+
+from remoting.metrics.metric import Metric
+from remoting.metrics.metric import counter as _counter
+from remoting.metrics.metric import gauge as _gauge
+from remoting.metrics.metric import histogram as _histogram
 
 BASE_LABELS: Final = ("cluster", "node_type", "node_id")
 """On every metric, before its own labels: cluster name, "broker", broker name. As in 5.x."""
@@ -23,44 +26,6 @@ STORAGE: Final = ("local", "disk")
 """Their values, as in 5.x."""
 REPLICA_LABELS: Final = ("replica", "role")
 """Stable id of a slave (ha/replica_registry.py), and the role of the broker that serves it."""
-
-
-class Kind(enum.StrEnum):
-    """Metric type in Prometheus."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric. `name` is the exposed one, with `_total` for counters; `labels` without
-    BASE_LABELS; `buckets`: upper bounds of a histogram, +Inf not included."""
-
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def size(self) -> int:
-        """Slots per series. A histogram has its bucket counts (not cumulative, +Inf last), then the
-        sum of its observations."""
-        return len(self.buckets) + 2 if self.kind is Kind.HISTOGRAM else 1
-
-
-def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
-    return Metric(name, Kind.GAUGE, text, labels)
-
-
-def _histogram(name: str, text: str, labels: tuple[str, ...], buckets: tuple[float, ...]) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, text, labels, buckets)
-
-
-def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
-    return Metric(name, Kind.COUNTER, text, labels)
 
 
 # -- counted by process `remoting` -------------------------------------------------------------

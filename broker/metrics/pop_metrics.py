@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_table import Metric
 from ipc.metric_slots import MetricSlots
+from remoting.metrics.metric import Metric
 from remoting.response_code import ResponseCode
 
 _PUT_STATUS: Final = {

@@ -14,6 +14,7 @@ from typing import Final
 from broker.settings.startup_options import StartupOptions
 from broker.supervisor.child_state import ChildState
 from broker.supervisor.control_slots import REMOTING_READY
+from ha.control_slots import isolation_text
 from ipc.control_page import ControlPage, ProcessIndex
 from store.control_slots import STORE_STATE, StoreState, write_refusal
 
@@ -50,6 +51,8 @@ def ready_reason(
     for child, patience_ms in ((remoting, REMOTING_SILENT_MS), (store, STORE_SILENT_MS)):
         if _silent_ms(child, page, now_ms) > patience_ms:
             return f"process {child.spec.name} {_trouble(child)}"
+    if isolation := isolation_text(counters):
+        return isolation
     if refusal := write_refusal(page):
         return f"the store rejects writes: {refusal}"
     if replicas < replicas_needed:

@@ -21,10 +21,8 @@ from ha.slave_progress import ReplicaState
 from ipc.clock import Clock
 from ipc.control_page import ControlPage, ProcessIndex
 from ipc.metric_slots import OVERFLOW, Labels, MetricSlotsReader
+from remoting.metrics.metric import Rows
 from store.control_slots import MAX_PHY_OFFSET
-
-Rows = list[tuple[Labels, list[float]]]
-"""Label values (without the base labels) to slot values, for each series of a metric."""
 
 _DISCONNECTED: Final = ReplicaState.disconnected.value
 _NOT_NOW: Final = {

@@ -24,7 +24,7 @@ from broker.metrics.dump_marks import (
 )
 from broker.metrics.kept_sends import SEND_CODES, SYNC_RESULTS
 from broker.metrics.metadata_ages import MetadataAges
-from broker.metrics.replica_view import ReplicaViewSnapshot, Rows
+from broker.metrics.replica_view import ReplicaViewSnapshot
 from broker.settings.changed_settings import ChangedSettings
 from broker.settings.startup_options import StartupOptions
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS, SyncKind
@@ -36,6 +36,7 @@ from ha.taken_role import TakenRole
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
+from remoting.metrics.metric import Metric, Rows
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.message_store_config import BrokerRole
 
@@ -264,13 +265,13 @@ class ReplicationSnapshot:
         return rows
 
 
-def _value(snapshot: ReplicaViewSnapshot, metric: table.Metric) -> float | None:
+def _value(snapshot: ReplicaViewSnapshot, metric: Metric) -> float | None:
     """The value of a metric without labels; None if it was never set."""
     series = snapshot.read(metric.name)
     return series[0][1][0] if series else None
 
 
-def _by_replica(snapshot: ReplicaViewSnapshot, metric: table.Metric) -> dict[str, float]:
+def _by_replica(snapshot: ReplicaViewSnapshot, metric: Metric) -> dict[str, float]:
     """Values by replica, summed over the other labels."""
     found: dict[str, float] = {}
     for labels, values in snapshot.read(metric.name):

@@ -2,8 +2,8 @@
 
 The composition root gathers the values (wiring/runtime_source.py); `runtime_table` turns them into
 the strings that RocketMQ uses, key by key. `haProtocol` is ours: by it a slave knows that its
-master speaks the handshake of ha/handshake.py; so are `resyncBackups`, `compiledModules` and
-`loopLongestTurn`.
+master speaks the handshake of ha/handshake.py; so are `resyncBackups`, `compiledModules`,
+`loopLongestTurn`, and `isolated` of a broker that waits for its group.
 `getTransferredTps` and `brokerActive` are for mqadmin of 5.3.3, which reads those keys. Pure, any
 thread.
 """
@@ -82,6 +82,8 @@ class RuntimeInfo:
     """Names of what re-syncs of this store moved aside, the oldest first."""
     compiled_modules: int = 0
     """How many modules of this process are compiled ones."""
+    isolation: str = ""
+    """Why this broker is not registered yet, and takes nothing."""
     longest_turn: str = ""
     """Of the loop since its start, and the code of its request."""
 
@@ -97,6 +99,7 @@ def runtime_table(info: RuntimeInfo, totals: BrokerStats) -> dict[str, str]:
         "brokerVersionDesc": version_name(CURRENT_VERSION),
         "brokerVersion": str(CURRENT_VERSION),
         "startAcceptSendRequestTimeStamp": str(info.start_accept_send_request_timestamp_ms),
+        **({"isolated": info.isolation} if info.isolation else {}),
         "brokerActive": "true" if info.broker_active else "false",
         **({"loopLongestTurn": info.longest_turn} if info.longest_turn else {}),
         **({"compiledModules": str(info.compiled_modules)} if info.compiled_modules else {}),

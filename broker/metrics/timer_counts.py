@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from broker.metrics.metrics_table import STORAGE, Metric
+from broker.metrics.metrics_table import STORAGE
 from ipc.metric_slots import MetricSlots
+from remoting.metrics.metric import Metric
 
 
 class TimerCounts:

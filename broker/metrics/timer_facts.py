@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.metrics.metrics_table import STORAGE
-from broker.metrics.replica_view import Rows
 from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import OVERFLOW
+from remoting.metrics.metric import Rows
 from store.errors import StoreError
 from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_slots import TIMER_OPENED, TIMER_READ_TIME_MS

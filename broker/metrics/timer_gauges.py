@@ -14,6 +14,7 @@ from ipc.clock import Clock
 from ipc.control_page import ControlPage
 from ipc.metric_slots import MetricSlots
 from ipc.scheduled_executor import ScheduledExecutor
+from remoting.metrics.metric import Metric
 from store.errors import QueueDamagedError
 from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET, TIMER_OPENED
 
@@ -55,5 +56,5 @@ class TimerGauges:
         stored_ms = 0 if unit is None else self._queues.store_timestamp_at(unit[0])
         return max(self._clock.now_ms() - stored_ms, 0) if stored_ms > 0 else 0
 
-    def _set(self, metric: table.Metric, value: float) -> None:
+    def _set(self, metric: Metric, value: float) -> None:
         self._slots.values[self._slots.find(metric.name, table.STORAGE)] = value

@@ -306,6 +306,22 @@ class BrokerOuterAPI:
                 self._failed(code, name_server, error)
         return None
 
+    def get_topic_routes(self, topic: str, timeout_ms: int) -> list[TopicRouteData | None]:
+        """105 to every name server: what each one that responded says; None: it does not know the
+        topic."""
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        ext_fields = encode_header(GetRouteInfoRequestHeader(topic=topic))
+        routes: list[TopicRouteData | None] = []
+        for name_server, response in self._ask_all(
+            code, ext_fields, b"", timeout_ms, also=ResponseCode.TOPIC_NOT_EXIST
+        ):
+            try:
+                is_known = response.code == ResponseCode.SUCCESS
+                routes.append(TopicRouteData.from_json_bytes(response.body) if is_known else None)
+            except RequestError as error:
+                self._failed(code, name_server, error)
+        return routes
+
     def get_table(self, broker: str, code: RequestCode, timeout_ms: int) -> bytes | None:
         """21, 43, 45, 201 or 402 to the broker at "ip:port"; returns the body, None if it has no
         such table.
@@ -343,11 +359,12 @@ class BrokerOuterAPI:
         body: bytes,
         timeout_ms: int,
         name_servers: Sequence[str] | None = None,
+        also: ResponseCode = ResponseCode.SUCCESS,
     ) -> list[tuple[str, RemotingCommand]]:
         """Returns the successes in order of arrival, when all have completed or the timeout
         expires.
 
-        name_servers: the targets; None for all.
+        name_servers: the targets; None for all. also: a code that is a success, too.
         """
         asked = self._name_servers if name_servers is None else name_servers
         round_ = _Round(asked)
@@ -359,7 +376,7 @@ class BrokerOuterAPI:
         for name_server, response, error in round_.wait(timeout_ms + _GRACE_MS):
             if response is None:
                 self._failed(code, name_server, error)
-            elif response.code != ResponseCode.SUCCESS:
+            elif response.code not in (ResponseCode.SUCCESS, also):
                 self._failed(code, name_server, f"response code {response.code}, {response.remark}")
                 self._refused.add((code, name_server))
             else:

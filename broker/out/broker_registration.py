@@ -77,9 +77,11 @@ class BrokerRegistration:
         self._note_missing = note_missing
         self._lock = threading.Lock()
         self._new_topics_lock = threading.Lock()
-        self._stopped = False
+        self._stopped = config.begins_isolated
+        """Nothing is registered: before `start` of a broker that was isolated, and at the end."""
         self._is_slave = identity.broker_id != 0
         self._master_addr: str | None = None
+        self._is_ended = False
         self._search_lock = threading.Lock()
         self._search_delay_ms = 0
         """Delay of the next search for a master; 0 while none is in progress."""
@@ -102,11 +104,14 @@ class BrokerRegistration:
         before_first: Callable[[], None] | None = None,
     ) -> None:
         """Register soon, then call `on_registered` (whether that succeeded or not), then register
-        periodically.
+        periodically. Of an isolated broker, when that is over: nothing is registered before.
 
         Does not block: the first registration also runs in the scheduled executor, directly after
         `before_first`, which prepares the broker for clients.
         """
+        if self.config.begins_isolated:
+            with self._lock, self._new_topics_lock:
+                self._stopped = self._is_ended
         self._executor.submit(
             "register-broker-first", lambda: self._register_first(before_first, on_registered)
         )
@@ -135,7 +140,7 @@ class BrokerRegistration:
     def unregister(self) -> None:
         """Stop registering and unregister, so that clients leave before the store closes."""
         with self._lock, self._new_topics_lock:
-            self._stopped = True
+            self._stopped = self._is_ended = True
             self._api.unregister_broker_all(self.identity)
 
     def on_topic_change(self, change: TopicChange, config: TopicConfig | None) -> None:

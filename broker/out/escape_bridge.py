@@ -85,9 +85,10 @@ class EscapeBridge:
         self._routes: dict[str, _Route] = {}
         self._inner_group = f"InnerProducerGroup_{identity.broker_name}_{identity.broker_id}"
 
-    def put(self, message: EscapedMessage) -> None:
-        """Store a message at another broker. Raises EscapeError."""
-        route = self._find_route(message.topic)
+    def put(self, message: EscapedMessage, like: str | None = None) -> None:
+        """Store a message at another broker. like: a topic whose brokers take it if none has its
+        own: of a retry topic, which they make for the first message. Raises EscapeError."""
+        route = self._find_route(message.topic, like)
         address, broker_name, queue_id = route.queues[route.turn % len(route.queues)]
         route.turn += 1
         header = SendMessageRequestHeaderV2(
@@ -114,13 +115,17 @@ class EscapeBridge:
             del self._routes[message.topic]
             raise EscapeError(f"{broker_name} at {address}: code {answer.code}, {answer.remark}")
 
-    def _find_route(self, topic: str) -> _Route:
+    def _find_route(self, topic: str, like: str | None) -> _Route:
         now_ms = self._clock.monotonic_ms()
         known = self._routes.get(topic)
         if known is not None and now_ms - known.told_ms < FRESH_MS:
             return known
         found = self._routes_of.get_topic_route(topic, SEND_TIMEOUT_MS)
         queues = [] if found is None else self._writable_queues(found)
+        if not queues and like is not None:
+            found = self._routes_of.get_topic_route(like, SEND_TIMEOUT_MS)
+            others = [] if found is None else self._writable_queues(found)
+            queues = sorted({(address, name, 0) for address, name, _queue_id in others})
         if not queues:
             raise EscapeError(f"topic {topic}: no other broker of the cluster can take it")
         if len(self._routes) >= _MAX_TOPICS:

@@ -141,6 +141,9 @@ class PopMessageProcessor(TableProcessor):
         seed: int | None = None,
     ) -> None:
         super().__init__({RequestCode.POP_MESSAGE: self._serve})
+        self.is_held = False
+        """Nobody is given messages: this broker is isolated, and does not know yet what its slaves
+        handed out."""
         self.use(broker, store)
         self._parts = parts
         self._random = random.Random(seed)
@@ -252,7 +255,7 @@ class PopMessageProcessor(TableProcessor):
         broker = f"the broker[{settings.broker_ip1}]"
         if self._parts.clock.age_ms(sent_ms) - header.pollTime > _LATE_MS:
             raise RequestError(POLLING_TIMEOUT, f"{broker} pop message is timeout too much")
-        if not self._is_readable:
+        if not self._is_readable or self.is_held:
             raise RequestError(ResponseCode.NO_PERMISSION, f"{broker} pop message is forbidden")
         if header.maxMsgNums > MAX_POP_MESSAGES:
             raise RequestError(

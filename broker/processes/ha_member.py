@@ -66,7 +66,6 @@ from remoting.remoting_client import RemotingClient
 from remoting.selector_seam import new_selector
 from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import FlushFailedError, StoreError
-from store.log_cut import TailCut
 from store.log_end import sync_range
 from store.message_store_config import BrokerRole, FlushDiskType
 from store.resync_request import (
@@ -190,16 +189,23 @@ class MemberProcess:
                 ),
                 request_resync=self._request_resync,
                 reopen=_reopen,
-                cut_tail=TailCut(
-                    options.store,
-                    self._child.page,
-                    self._others.end_log,
-                    self._service.cut_half_record,
-                ).cut,
+                cut_tail=self._cut_tail,
                 register=self._registrar.register,
             ),
             self._role_log,
         )
+
+    def _cut_tail(self, offset: int) -> bool:
+        # Needs numpy, which takes a third of this process' start; whoever leads does without.
+        from store.log_cut import TailCut
+
+        cut = TailCut(
+            self._options.store,
+            self._child.page,
+            self._others.end_log,
+            self._service.cut_half_record,
+        )
+        return cut.cut(offset)
 
     def _request_resync(self, action: ResyncAction, offset: int, reason: str) -> None:
         log.critical("the log has to be cut (%s at %s): %s", action, offset, reason)

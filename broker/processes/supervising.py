@@ -46,6 +46,7 @@ from ipc.command_channel import create_channel
 from ipc.control_page import ControlPage, ProcessIndex
 from ipc.metric_slots import MetricSlotsReader, create_metric_slots
 from ipc.queue_table import create_queue_table, reset_queue_table
+from remoting.metrics.metrics_server import MetricsServer
 from store.control_slots import write_refusal
 from store.disk_fault_hooks import are_installed
 from store.store_lock import StoreLock
@@ -117,7 +118,7 @@ class BrokerProcess:
         """Why the broker stopped by itself; empty after an orderly stop, and before the end."""
         self._refusal = ""
         self._dump: MetricsDump | None = None
-        self._metrics: SupervisorMetrics | None = None
+        self._metrics: MetricsServer | None = None
 
     # -- open ----------------------------------------------------------------------------------
 
@@ -219,8 +220,8 @@ class BrokerProcess:
         member = find_member_facts(self._options, self._page.counters, self._clock)
         collector = self._collector(member)
         self._dump = self._begin_dump(collector, member)
-        listener = self._listeners["metrics"]
-        self._metrics = SupervisorMetrics(listener, collector, self._options.broker)
+        site = SupervisorMetrics(collector, self._options.broker)
+        self._metrics = MetricsServer(self._listeners["metrics"], site)
         self._metrics.start()
 
     def _begin_dump(

@@ -14,7 +14,8 @@ from typing import Any
 
 from broker.json_config_manager import JsonConfigManager
 from remoting.body.consumer_offset import DelayOffsetSerializeWrapper
-from remoting.remoting_serializable import IntKeyMap
+from remoting.body.data_version import DataVersion
+from remoting.remoting_serializable import IntKeyMap, dumps_java
 
 
 class ScheduleOffsetManager(JsonConfigManager):
@@ -24,6 +25,8 @@ class ScheduleOffsetManager(JsonConfigManager):
         super().__init__(path)
         self._lock = threading.Lock()
         self._table: dict[int, int] = {}
+        self._own: dict[int, int] = {}
+        """Of a slave that delivered in its master's place: how far, in this life of the process."""
 
     def find_offset(self, level: int) -> int | None:
         """The offset of a level, or None if nothing was delivered from it."""
@@ -36,6 +39,12 @@ class ScheduleOffsetManager(JsonConfigManager):
                 self._table[level] = offset
                 self.mark_changed()
 
+    def update_own(self, level: int, offset: int) -> None:
+        """The same by a slave in its master's place: no table of a master that does not know of it
+        yet takes that back."""
+        self._own[level] = offset
+        self.update_offset(level, offset)
+
     def offsets(self) -> dict[int, int]:
         """A copy of the table."""
         return self._table.copy()
@@ -44,6 +53,8 @@ class ScheduleOffsetManager(JsonConfigManager):
         """Replace the table by the master's (45), including lower offsets: after a promotion,
         deliveries continue from it. Marks a change; the caller saves (save_if_changed).
         """
+        own = self._own.items()
+        table = {**table, **{level: max(offset, table.get(level, 0)) for level, offset in own}}
         with self._lock:
             if table != self._table:
                 self._table = dict(table)
@@ -72,6 +83,12 @@ class ScheduleOffsetManager(JsonConfigManager):
     def snapshot(self) -> dict[str, Any]:
         """The file's shape."""
         return {"offsetTable": IntKeyMap(self._table.copy())}
+
+    def encode_for_5x(self) -> bytes:
+        """The text with a dataVersion, without which a master that comes online asks for ever: its
+        counter rises with each change, it has no time."""
+        version = DataVersion(counter=self.changes, state_version=0)
+        return dumps_java({"dataVersion": version.to_json(), **self.snapshot()})
 
 
 def parse_delay_offset_table(value: dict[str, Any]) -> dict[int, int]:

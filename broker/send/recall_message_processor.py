@@ -80,9 +80,14 @@ class RecallMessageProcessor(TableProcessor):
         except RequestError as error:
             return request.response(error.code, error.remark, region)
 
-        def answer(_code: ResponseCode) -> None:
+        def answer(code: ResponseCode) -> None:
+            """RocketMQ says SUCCESS though no replica has it; the next leader would deliver the
+            message then. Whoever asks again does no harm."""
             fields = {**region, "msgId": handle.unique_key}
-            connection.send_command(request.response(ResponseCode.SUCCESS, _UNSET_REMARK, fields))
+            remark = (
+                _UNSET_REMARK if code is ResponseCode.SUCCESS else f"recall failed, {code.name}"
+            )
+            connection.send_command(request.response(code, remark, fields))
 
         def on_done(code: ResponseCode, end_offset: int) -> None:
             if code is not ResponseCode.SUCCESS:

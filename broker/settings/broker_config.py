@@ -197,6 +197,14 @@ class BrokerConfig:
     enable_remote_escape: bool = setting(False,
         "with enableSlaveActingMaster: an acting slave delivers due delayed messages (messages of "
         "a delay level) to other masters of the cluster; false: they wait for the master")
+    total_replicas: int = setting(1,
+        "with enableSlaveActingMaster: brokers of the group; above 1 a broker starts isolated, "
+        "neither registered nor writable, until the replicas that are registered are linked", ge=1)
+    skip_pre_online: bool = setting(False,
+        "totalReplicas isolates nobody: every broker registers as soon as it has started")
+    pre_online_max_wait: int = setting(60_000,
+        "a broker that is isolated comes online after this time without those that it waits for; "
+        "0: never", unit="ms", ge=0)
     broker_not_active_timeout_millis: int = setting(10_000,
         "with enableSlaveActingMaster: name servers drop this broker when it is silent for longer",
         unit="ms", ge=1)
@@ -293,3 +301,11 @@ class BrokerConfig:
     config_black_list: str = setting("configBlackList;brokerConfigPath",
         "keys that request 25 must not change, separated by ';'")
     # fmt: on
+
+    @property
+    def begins_isolated(self) -> bool:
+        """Whether the broker registers, and takes messages, only once its group is linked
+        (slave/pre_online.py)."""
+        return (
+            self.enable_slave_acting_master and self.total_replicas > 1 and not self.skip_pre_online
+        )

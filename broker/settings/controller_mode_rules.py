@@ -26,6 +26,7 @@ _REPLACED: Final[Mapping[str, frozenset[str]]] = {
     "haPromoteUnclean": frozenset({"false"}),
     "enableSlaveActingMaster": frozenset({"false"}),
     "enableRemoteEscape": frozenset({"false"}),
+    "totalReplicas": frozenset({"1"}),
 }
 """Settings that count for nothing in controller mode, and the values that nobody is warned of."""
 MEMBER_DEFAULTS: Final[Mapping[str, str]] = {"inSyncReplicas": "1"}
@@ -50,6 +51,7 @@ def forced_settings(
         "brokerId": str(_own_id(config.identity_file(store_root))),
         "enableSlaveActingMaster": "false",
         "enableRemoteEscape": "false",
+        "totalReplicas": "1",
     }
 
 

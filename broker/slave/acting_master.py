@@ -88,6 +88,10 @@ class ActingMaster:
         while no name server answers: then this slave may be the one that is cut off."""
         return self.is_acting and self._is_confirmed and not self._is_linked()
 
+    def begin_with(self, broker_id: int, address: str) -> None:
+        """The smallest id, as the broker found it when it was isolated. Before `schedule_on`."""
+        self._least = (broker_id, address)
+
     def schedule_on(self, executor: ScheduledExecutor) -> None:
         """Begin, if it is enabled."""
         config = self._config

@@ -100,7 +100,7 @@ class DelayedEscapeService(ServiceThread):
                 self._retry_at_ms[level] = self._clock.monotonic_ms() + RETRY_MS
                 return False
             self._retry_at_ms.pop(level, None)
-            self._progress.update_offset(level, offset + 1)
+            self._progress.update_own(level, offset + 1)
         return first + _PER_LEVEL < high
 
     def _deliver_one(self, level: int, queue_id: int, offset: int) -> bool:

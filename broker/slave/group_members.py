@@ -3,19 +3,21 @@
 Used by the HA port's trust check (every 30 s and for unknown peers), by a restarted master that
 queries its slaves, and by the replica list. Runs in process `remoting` on the caller's thread,
 which it blocks for at most CLUSTER_INFO_TIMEOUT_MS. Stateless: the caller decides what a response,
-or none, means.
+or none, means. An isolated broker asks in BrokerPreOnlineService's way (105 or 901), which names no
+slave as id 0 in a master's place.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.out.broker_outer_api import BrokerIdentity
-from remoting.body.route import ClusterInfo
+from broker.out.broker_outer_api import CLUSTER_INFO_TIMEOUT_MS, BrokerIdentity
+from broker.topic.system_topics import MEMBER_TOPIC_PREFIX
+from remoting.body.route import ClusterInfo, TopicRouteData
 
 if TYPE_CHECKING:
     from broker.out.broker_outer_api import BrokerOuterAPI
@@ -61,24 +63,50 @@ class GroupMembers:
             found.update(self._members_in(info))
         return sorted(found)
 
+    def fetch_sync_group(self, *, is_old_compatible: bool) -> list[MemberAddress] | None:
+        """The same by the route of the group's own topic (105), or by 901 if the name servers need
+        not be old ones. A name server that knows no such topic has answered: with nobody."""
+        own, found = self._identity, set[MemberAddress]()
+        groups: list[Mapping[int, str]]
+        if is_old_compatible:
+            topic = MEMBER_TOPIC_PREFIX + own.broker_name
+            routes = self._api.get_topic_routes(topic, CLUSTER_INFO_TIMEOUT_MS)
+            groups = [_group_in(route, own) for route in routes]
+        else:
+            groups = self._api.get_broker_member_groups(own, CLUSTER_INFO_TIMEOUT_MS)
+        for group in groups:
+            found.update(self._others(group))
+        return sorted(found) if groups else None
+
     def _members_in(self, info: ClusterInfo) -> list[MemberAddress]:
         own = self._identity
         group = info.broker_addr_table.get(own.broker_name)
         if group is None or group.cluster not in (None, own.cluster_name):
             return []
+        return self._others(group.broker_addrs)
+
+    def _others(self, group: Mapping[int, str]) -> list[MemberAddress]:
         others = [
             (broker_id, address)
-            for broker_id, address in group.broker_addrs.items()
-            if address != own.broker_addr
+            for broker_id, address in group.items()
+            if address != self._identity.broker_addr
         ]
         return [
-            MemberAddress(broker_id, resolved)
+            MemberAddress(broker_id, found)
             for broker_id, address in others
-            if (resolved := _resolved(broker_id, address)) is not None
+            if (found := resolved(broker_id, address)) is not None
         ]
 
 
-def _resolved(broker_id: int, address: str) -> str | None:
+def _group_in(route: TopicRouteData | None, own: BrokerIdentity) -> Mapping[int, str]:
+    """The brokers of the own group in a route, which may name others."""
+    for data in () if route is None else route.broker_datas:
+        if data.broker_name == own.broker_name and data.cluster in (None, own.cluster_name):
+            return data.broker_addrs
+    return {}
+
+
+def resolved(broker_id: int, address: str) -> str | None:
     """ "ip:port" for "host:port"; an IP needs no look-up."""
     host, _, port = address.rpartition(":")
     try:

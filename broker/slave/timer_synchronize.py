@@ -20,7 +20,11 @@ from broker.slave.remote_log import fetch_log_end
 from remoting.errors import RemotingError
 from store.control_slots import MAX_PHY_OFFSET
 from store.timer.timer_checkpoint import TimerCheckpoint
-from store.timer.timer_slots import TIMER_MASTER_QUEUE_OFFSET, TIMER_READ_TIME_MS
+from store.timer.timer_slots import (
+    TIMER_MASTER_QUEUE_OFFSET,
+    TIMER_READ_TIME_MS,
+    TIMER_TAKEN_BACK_MS,
+)
 
 if TYPE_CHECKING:
     from broker.out.broker_outer_api import BrokerOuterAPI
@@ -65,4 +69,6 @@ class TimerSynchronize:
             self._waiting.pop()
         self._waiting.append((log_end, max(found.last_read_time_ms, 0)))
         while self._waiting and self._waiting[0][0] <= self._counters[MAX_PHY_OFFSET]:
-            self._counters[TIMER_READ_TIME_MS] = self._waiting.popleft()[1]
+            # What this slave delivered in the master's place, that may not know yet.
+            own_ms = self._counters[TIMER_TAKEN_BACK_MS]
+            self._counters[TIMER_READ_TIME_MS] = max(self._waiting.popleft()[1], own_ms)

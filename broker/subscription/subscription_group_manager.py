@@ -8,18 +8,16 @@ group) and pool threads (heartbeats, admin). Groups are not registered with name
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from broker.json_config_manager import JsonConfigManager
+from broker.json_config_manager import VersionedConfigManager
 from broker.settings.broker_config import BrokerConfig
 from broker.topic.system_topics import SYSTEM_GROUPS, is_system_group, retry_topic
 from broker.topic.topic_attributes import altered_of_group
 from ipc.clock import Clock
-from remoting.body.data_version import DataVersion
 from remoting.body.subscription_group_config import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
@@ -32,19 +30,16 @@ _READING: Final = 1 << 2
 """The bit of a topic in the forbidden table that denies a group to read it."""
 
 
-class SubscriptionGroupManager(JsonConfigManager):
+class SubscriptionGroupManager(VersionedConfigManager):
     """Group table and its DataVersion."""
 
     def __init__(self, path: Path, config: BrokerConfig, clock: Clock) -> None:
-        super().__init__(path)
+        super().__init__(path, clock)
         self.config = config
         """Replaced whole when a setting changes."""
-        self._clock = clock
-        self._lock = threading.Lock()
         self._table = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
         self._forbidden: Mapping[str, Mapping[str, int]] | None = None
         """group -> topic -> bits; replaced whole. None until a 5.x broker or 353 made it."""
-        self._data_version = DataVersion(timestamp=clock.now_ms())
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -83,11 +78,6 @@ class SubscriptionGroupManager(JsonConfigManager):
         if not forbidden:
             return True
         return not max(0, forbidden.get(group, {}).get(topic, 0)) & _READING
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The data version of the table."""
-        return self._data_version
 
     def wrapper(self) -> SubscriptionGroupWrapper:
         """A consistent pair of table and data version: the body of 201."""
@@ -208,15 +198,6 @@ class SubscriptionGroupManager(JsonConfigManager):
             self._next_version()
         self.save_soon()
         return made
-
-    def begin_epoch(self, state_version: int) -> None:
-        """This broker leads in another epoch."""
-        with self._lock:
-            self._next_version(state_version)
-        self.save_soon()
-
-    def _next_version(self, state_version: int | None = None) -> None:
-        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
 
     # -- file -----------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ from store.timer.timer_slots import (
     TIMER_OPENED,
     TIMER_READ_TIME_MS,
     TIMER_START_TIME_MS,
+    TIMER_TAKEN_BACK_MS,
     TIMER_WRITE_TIME_MS,
 )
 
@@ -197,7 +198,8 @@ class TimerDequeueService:
         if not counters[TIMER_OPENED]:
             return _LOOK_MS
         write_ms = counters[TIMER_WRITE_TIME_MS]
-        self._find_first()
+        if not self._next_ms and not self._find_first(write_ms):
+            return _LOOK_MS
         if write_ms < self._next_ms and not self._slots:
             self._set_back(write_ms)
         try:
@@ -221,14 +223,21 @@ class TimerDequeueService:
     def _may_begin(self) -> bool:
         return self._running and not self._stop_dequeue
 
-    def _find_first(self) -> None:
-        """Go on where the last life ended; the control page outlives this process."""
-        if not self._next_ms:
-            read_ms = self._counters[TIMER_READ_TIME_MS] or self._counters[TIMER_START_TIME_MS]
-            self._next_ms = read_ms
-            self._published.begin(read_ms)
-            self._parts.early.free_before(read_ms)
-            log.info("delivering timers from %s ms on", read_ms)
+    def _find_first(self, write_ms: int) -> bool:
+        """Go on where the last life ended; the control page outlives this process. What a slave
+        delivered in this broker's place is left out, once `store` has closed these slots (the read
+        time is never beyond the write time): False until then."""
+        counters = self._counters
+        read_ms = counters[TIMER_READ_TIME_MS] or counters[TIMER_START_TIME_MS]
+        if (taken_ms := counters[TIMER_TAKEN_BACK_MS]) > read_ms:
+            if taken_ms > write_ms:
+                return False
+            counters[TIMER_READ_TIME_MS] = read_ms = taken_ms
+        self._next_ms = read_ms
+        self._published.begin(read_ms)
+        self._parts.early.free_before(read_ms)
+        log.info("delivering timers from %s ms on", read_ms)
+        return True
 
     def _set_back(self, write_ms: int) -> None:
         """The wall clock was set back: the slots from then on come again, with others in them."""

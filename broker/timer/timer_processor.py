@@ -20,7 +20,12 @@ from remoting.response_code import ResponseCode
 from store.control_slots import MAX_PHY_OFFSET
 from store.timer.timer_checkpoint import TimerCheckpoint, load_timer_checkpoint
 from store.timer.timer_metrics import load_timer_metrics
-from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET, TIMER_OPENED, TIMER_READ_TIME_MS
+from store.timer.timer_slots import (
+    TIMER_COMMIT_QUEUE_OFFSET,
+    TIMER_OPENED,
+    TIMER_READ_TIME_MS,
+    TIMER_TAKEN_BACK_MS,
+)
 
 
 class TimerProcessor(TableProcessor):
@@ -55,6 +60,8 @@ class TimerProcessor(TableProcessor):
                 last_read_time_ms=self._counters[TIMER_READ_TIME_MS],
                 last_timer_queue_offset=queue_offset,
                 master_timer_queue_offset=queue_offset,
+                # What this slave delivered in its master's place is newer than what that knows.
+                counter=max(found.counter, self._counters[TIMER_TAKEN_BACK_MS]),
             )
         fields = {LOG_END_FIELD: str(self._counters[MAX_PHY_OFFSET])}
         return request.response(ResponseCode.SUCCESS, None, fields, found.encode())

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import enum
 import logging
-import threading
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from broker.json_config_manager import JsonConfigManager
+from broker.json_config_manager import VersionedConfigManager
 from broker.settings.broker_config import BrokerConfig
 from broker.topic.built_in_topics import built_in_topics
 from broker.topic.system_topics import (
@@ -34,7 +33,6 @@ from broker.topic.system_topics import (
 )
 from broker.topic.topic_attributes import altered, is_compaction, unsupported
 from ipc.clock import Clock
-from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfig, TopicConfigSerializeWrapper
 from remoting.errors import RequestError
 from remoting.key_builder import POP_ORDER_REVIVE_QUEUE
@@ -71,7 +69,7 @@ TopicListener = Callable[[TopicChange, TopicConfig | None], None]
 without the lock."""
 
 
-class TopicConfigManager(JsonConfigManager):
+class TopicConfigManager(VersionedConfigManager):
     """Topic table and its DataVersion."""
 
     def __init__(
@@ -84,15 +82,12 @@ class TopicConfigManager(JsonConfigManager):
         writes_v2: bool = True,
     ) -> None:
         """writes_v2: autoMessageVersionOnTopicLen."""
-        super().__init__(path)
+        super().__init__(path, clock)
         self._writes_v2 = writes_v2
         self.config = config
         """Replaced as a whole when a setting changes."""
-        self._clock = clock
         self.system_topics: Final = system_topics
-        self._lock = threading.Lock()
         self._table: dict[str, TopicConfig] = {}
-        self._data_version = DataVersion(timestamp=clock.now_ms())
         self._listeners: list[TopicListener] = []
         for topic in built_in_topics(config):
             system_topics.add(topic.topic_name)
@@ -122,11 +117,6 @@ class TopicConfigManager(JsonConfigManager):
     def topic_names(self) -> list[str]:
         """Every topic."""
         return list(self._table.copy())
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The data version of the table."""
-        return self._data_version
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """A consistent pair of table and data version: the body of 21."""
@@ -429,16 +419,6 @@ class TopicConfigManager(JsonConfigManager):
             self._next_version()
         self.save_soon()
         return made
-
-    def _next_version(self, state_version: int | None = None) -> None:
-        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
-
-    def bump_data_version(self, state_version: int | None = None) -> None:
-        """Raise the data version because registered data other than topics changed:
-        brokerPermission, or the epoch in which this broker leads (state_version)."""
-        with self._lock:
-            self._next_version(state_version)
-        self.save_soon()
 
     def _notify(self, change: TopicChange, config: TopicConfig | None) -> None:
         for listener in self._listeners:

@@ -9,13 +9,12 @@ TopicQueueMappingManager of RocketMQ 5.3.3.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from broker.json_config_manager import JsonConfigManager
+from broker.json_config_manager import VersionedConfigManager
 from ipc.clock import Clock
 from remoting.body.data_version import DataVersion
 from remoting.body.topic_config import TopicConfigSerializeWrapper
@@ -31,23 +30,15 @@ from remoting.response_code import ResponseCode
 log = logging.getLogger(__name__)
 
 
-class TopicQueueMappingManager(JsonConfigManager):
+class TopicQueueMappingManager(VersionedConfigManager):
     """Mappings by topic, and their data version. Owned by: `_lock`; reads need none."""
 
     def __init__(self, path: Path, broker_name: str, clock: Clock) -> None:
-        super().__init__(path)
+        super().__init__(path, clock, state_version=0)
         self._broker_name = broker_name
-        self._clock = clock
-        self._lock = threading.Lock()
         self._mappings: dict[str, TopicQueueMappingDetail] = {}
         self.table: Final[Mapping[str, TopicQueueMappingDetail]] = self._mappings
         """The same object for good: hot paths test whether it is empty."""
-        self._data_version = DataVersion(timestamp=clock.now_ms(), state_version=0)
-
-    @property
-    def data_version(self) -> DataVersion:
-        """The data version of the table."""
-        return self._data_version
 
     def infos(self, topics: Container[str]) -> dict[str, TopicQueueMappingInfo]:
         """What is registered about those of `topics` that are static."""
@@ -137,14 +128,8 @@ class TopicQueueMappingManager(JsonConfigManager):
             self.mark_changed()
         log.info("static topics: copied from the master: %s", sorted(mappings) or "none")
 
-    def begin_epoch(self, state_version: int) -> None:
-        """This broker leads in another epoch."""
-        with self._lock:
-            self._next_version(state_version)
-        self.save_soon()
-
     def _next_version(self, state_version: int | None = None) -> None:
-        self._data_version = self._data_version.next_version(self._clock.now_ms(), state_version)
+        super()._next_version(state_version)
         self.mark_changed()
 
     # -- file -----------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker.append.append_queue import OneRecord
-from broker.append.writable_log import WritableLog
+from broker.append.append_queue import Append, OneRecord
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.store_access.store_access import StoreAccess
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -25,6 +24,7 @@ from broker.transaction.earlier_ends import EarlierEnds, queued_message
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import HALF_QUEUE_ID, TRANSACTION_GROUP, halves_of_op
 from remoting.response_code import ResponseCode
+from store.commit_log import CommitLog
 from store.errors import MessageIllegalError, QueueDamagedError, StoreError
 from store.message import Message
 from store.message_codec import decode_host
@@ -45,7 +45,9 @@ class AppendTimeoutError(StoreError):
 class BridgeParts:
     """The collaborators of the bridge."""
 
-    log: WritableLog
+    commit_log: CommitLog
+    append: Callable[[Append], None]
+    """AppendQueue.append; on the loop's thread."""
     reader: StoreAccess
     halves: HalfMessageStates
     earlier: EarlierEnds
@@ -102,7 +104,7 @@ class TransactionalMessageBridge:
 
     def store_progress(self, half_offset: int, op_offset: int) -> None:
         """Store that everything before these offsets of the half and op queues is done."""
-        host, port = decode_host(self._parts.log.commit_log.store_host)
+        host, port = decode_host(self._parts.commit_log.store_host)
         for topic, offset in (TRANS_HALF_TOPIC, half_offset), (TRANS_OP_HALF_TOPIC, op_offset):
             if offset != self._stored_offset(topic):
                 self._parts.offsets.commit_own_offset(
@@ -111,7 +113,7 @@ class TransactionalMessageBridge:
 
     def log_end(self) -> int:
         """The log's end, including unpublished data."""
-        return self._parts.log.commit_log.position
+        return self._parts.commit_log.position
 
     def is_flushed(self, phy_offset: int) -> bool:
         """Whether the log is flushed up to this offset."""
@@ -178,7 +180,7 @@ class TransactionalMessageBridge:
         from none; and of the halves of a leader that waits for its replicas there are always some
         that are not dispatched yet."""
         if self._awaited is None:
-            next_offset = self._parts.log.commit_log.next_offset
+            next_offset = self._parts.commit_log.next_offset
             topics = (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
             self._awaited = {topic: next_offset(topic, HALF_QUEUE_ID) or 0 for topic in topics}
         return self._awaited
@@ -232,11 +234,11 @@ class _Batch:
                 self.settle(index, Rewritten(refusal="its end is being stored"))
                 continue
             with self._guard.of(rewrite.phy_offset):
-                topic = self._parts.log.commit_log.topic(rewrite.topic)
+                topic = self._parts.commit_log.topic(rewrite.topic)
                 placed = partial(self._on_placed, index, rewrite)
                 refused = partial(self._on_refused, index, rewrite)
                 copy = OneRecord(topic, rewrite.record, placed, refused)
-                self._parts.log.append_queue.append(copy)
+                self._parts.append(copy)
             if self._guard.failed and index not in self._results:
                 self.settle(index, _ENDED)
 

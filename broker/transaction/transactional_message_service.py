@@ -150,7 +150,8 @@ class TransactionalMessageService:
         began_ms = self._clock.monotonic_ms()
         low, high = self._bridge.offsets(TRANS_HALF_TOPIC)
         self._bridge.forget_ends_before(low)
-        begin = self._position = min(max(self._position, low), high)
+        # A slave that acted in this broker's place may have come further (ReturningMaster).
+        begin = self._position = min(max(self._position, self._bridge.half_offset(), low), high)
         self._producers.begin_round()
         try:
             while (

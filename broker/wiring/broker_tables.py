@@ -169,8 +169,8 @@ class BrokerTables:
         """This broker leads in this epoch: name servers and slaves see it in the versions of the
         tables, by which a name server tells the newer of two masters."""
         self.topics.bump_data_version(master_epoch)
-        self.mappings.begin_epoch(master_epoch)
-        self.groups.begin_epoch(master_epoch)
+        self.mappings.bump_data_version(master_epoch)
+        self.groups.bump_data_version(master_epoch)
         self.offsets.state_version = master_epoch
 
     def schedule_on(self, executor: ScheduledExecutor) -> None:

@@ -13,7 +13,12 @@ from broker.append.achieved_durability import AchievedDurability
 from broker.append.append_queue import AppendQueue
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
-from broker.append.role_append_queues import MemberAppendQueue, SlaveAppendQueue, refuse_held
+from broker.append.role_append_queues import (
+    IsolatedAppendQueue,
+    MemberAppendQueue,
+    SlaveAppendQueue,
+    refuse_held,
+)
 from broker.append.room_waits import RoomWaits
 from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
@@ -96,7 +101,7 @@ class MessageServices:
         self.reply = self._make_reply()
         self.clock_steps = ClockSteps(self._clock, self._options.store.delay_clock_path)
         self._schedule = self._make_schedule()
-        self._delays_started = False
+        self._delivers = False
         self._transactions = TransactionalMessages(
             resources,
             loop,
@@ -131,21 +136,27 @@ class MessageServices:
 
     def start(self) -> None:
         """Begin what runs by itself; the log is open (never on a slave). Where a slave may have
-        delivered in this broker's place, delayed messages wait for `handed_over`. Again after
-        `cease`."""
+        delivered in this broker's place, that waits for `handed_over`. Again after `cease`."""
         self.clock_steps.start(self._schedule.waiting)
-        if self._role.changes or not self._options.broker.enable_remote_escape:
-            self._schedule.start(self._loop)
-            self._delays_started = True
-        self.timers.start(self._loop)
+        # Ends wait for what its first steps find out; its first round comes later.
         self._transactions.start(self._calls)
+        if not self.awaits_handover:
+            self.handed_over()
 
-    def handed_over(self) -> None:
+    @property
+    def awaits_handover(self) -> bool:
+        """Whether nothing is delivered before `handed_over`."""
+        return not self._role.changes and self._options.broker.enable_remote_escape
+
+    def handed_over(self) -> bool:
         """The slaves know that this broker is back, deliver nothing more, and have been asked what
-        they delivered. Loop thread."""
-        if not self._role.is_slave and not self._delays_started:
-            self._schedule.start(self._loop)
-            self._delays_started = True
+        they delivered. False: nothing begins, this is a slave or ends. Loop thread."""
+        if self._role.is_slave or self._delivers:
+            return False
+        self._delivers = True
+        self._schedule.start(self._loop)
+        self.timers.start(self._loop)
+        return True
 
     def follow(self) -> None:
         """This is a slave: nothing here runs by itself."""
@@ -157,6 +168,7 @@ class MessageServices:
         forgotten; files and tables say how far it came. Nothing is put from here on."""
         self.send.on_topics_changed()
         self._schedule.stop()
+        self._delivers = False
         self._transactions.cease()
         refuse_held(self.append_queue)
         self.timers.cease()
@@ -169,7 +181,7 @@ class MessageServices:
 
     def stop(self) -> None:
         """Begin nothing new; idempotent."""
-        self._delays_started = True  # Also by a handover that ends later.
+        self._delivers = True  # Also by a handover that ends later.
         self._schedule.stop()
         self.timers.stop()
 
@@ -197,6 +209,15 @@ class MessageServices:
         )
         log, why_not = self._store.log, self._store.why_not_writable
         if not role.changes:
+            if self._options.broker.begins_isolated and not role.is_slave:
+                return IsolatedAppendQueue(
+                    log,
+                    self._clock,
+                    fast_failure,
+                    why_not,
+                    capacity=capacity,
+                    counters=self._page.counters,
+                )
             queue = SlaveAppendQueue if role.is_slave else AppendQueue
             return queue(log, self._clock, fast_failure, why_not, capacity=capacity)
         return MemberAppendQueue(

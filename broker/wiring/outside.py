@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -23,7 +24,6 @@ from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_na
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.control_slots import NAME_SERVERS_MISSING
-from broker.out.escape_bridge import EscapeBridge
 from broker.out.member_registration import MemberRegistration
 from broker.out.name_server_lookup import LookUp, NameServerLookup
 from broker.out.outgoing_client import outgoing_client
@@ -37,17 +37,21 @@ from broker.out.topic_route_info_manager import TopicRouteInfoManager
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.startup_options import StartupOptions
 from broker.slave.acting_master import ActingMaster
-from broker.slave.delayed_escape_service import DelayedEscapeService
+from broker.slave.pre_online import ComeOnline
 from broker.wiring.broker_tables import BrokerTables
+from broker.wiring.escapes import escape_services
 from broker.wiring.member_replication import MemberReplication
+from broker.wiring.pre_online import pre_online_service
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from broker.wiring.store_side import StoreSide
-from ha.control_slots import MASTER_LINKED
+from ha.control_slots import ISOLATED, MASTER_LINKED
 from ipc.command_channel import CommandClient
 from ipc.control_page import ControlPage
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.signature import RequestSigner
+
+log = logging.getLogger(__name__)
 
 
 class Outside:
@@ -119,40 +123,64 @@ class Outside:
         if acl is not None:
             copy = AclSynchronize(self.replication.table_source, acl).sync
             self.replication.synchronize.also_copied.append(copy)
-        self._escape: Final = (
-            DelayedEscapeService(
-                lambda: self.acting.may_deliver,
-                options.store.delay_level_ms,
-                store.access,
-                tables.schedule_offsets,
-                EscapeBridge(self.identity, api, self._client, resources.clock),
-                resources.clock,
-                on_failure=resources.on_failure,
-            )
-            if not self._role.changes
-            and options.store.is_slave
-            and options.broker.enable_remote_escape
-            else None
+        self._escapes: Final = escape_services(
+            resources, store, tables, self.identity, api, lambda: self.acting.may_deliver
         )
         self.registration: Final = self._make_registration(resources.page, api)
+        self._counters: Final = resources.page.counters
+        self._on_online: Callable[[], None] = lambda: None
+        self._pre_online: Final = (
+            pre_online_service(resources, self.identity, api, self.replication, self._come_online)
+            if isinstance(self.replication, Replication)
+            else None
+        )
+        self._counters[ISOLATED] = int(self._pre_online is not None)
 
     def open(self) -> None:
         """Begin to connect; before anything asks."""
         self._client.start()
 
-    def start(self, on_ready: Callable[[], None]) -> None:
-        """Replicate and register. on_ready(): the name servers have answered or failed."""
+    @property
+    def is_isolated(self) -> bool:
+        """Whether this broker is not registered, and takes nothing, before its group is linked.
+        Any thread."""
+        return bool(self._counters[ISOLATED])
+
+    def start(self, on_ready: Callable[[], None], on_online: Callable[[], None]) -> None:
+        """Replicate and register. on_ready(): the name servers have answered or failed.
+        on_online(): of a broker that is isolated, just before it registers; it is ready now, and
+        not told so again. Any thread calls them."""
+        self._on_online = on_online
         self._tables.topics.add_listener(self.registration.on_topic_change)
         self.replication.start(self._executor)
+        if self._lookup is not None:
+            self._lookup.start(self._executor, self._register_anew)
+        if self._pre_online is None:
+            self._register(on_ready)
+            return
+        if self._lookup is not None:
+            self._executor.submit("look-up-name-servers-first", self._look_up)
+        self._pre_online.start()
+        on_ready()
+
+    def _come_online(self, found: ComeOnline) -> None:
+        """Its group is linked, or was waited for long enough. Thread of PreOnlineService."""
+        identity = self.identity
+        is_own = found.min_id == identity.broker_id
+        self.acting.begin_with(found.min_id, identity.broker_addr if is_own else found.min_address)
+        log.info("online: the smallest broker id of the group is %s", found.min_id)
+        self._on_online()
+        self._counters[ISOLATED] = 0
+        self._register(lambda: None)
+
+    def _register(self, on_ready: Callable[[], None]) -> None:
         if not self._role.changes:  # There a slave acts as master if there is none.
             self.acting.schedule_on(self._executor)
-        if self._escape is not None:
-            self._escape.start()
+        for escape in self._escapes:
+            escape.start()
         if self._role.changes or not self._role.is_slave:
             self._cleaner.schedule_on(self._executor)
         self.registration.start(on_ready, before_first=self._before_first_registration)
-        if self._lookup is not None:
-            self._lookup.start(self._executor, self._register_anew)
 
     def _make_replication(
         self,
@@ -223,9 +251,12 @@ class Outside:
         assert self._member is not None
         return self._member
 
-    def _before_first_registration(self) -> None:
+    def _look_up(self) -> None:
         if self._lookup is not None:
             self._lookup.look_if_due()
+
+    def _before_first_registration(self) -> None:
+        self._look_up()
         self.replication.before_first_registration()
 
     def _register_anew(self) -> None:
@@ -255,9 +286,11 @@ class Outside:
 
     def stop(self) -> None:
         """End what works by itself, before the tables are saved."""
+        if self._pre_online is not None:
+            self._pre_online.shutdown()
         self.replication.shutdown()
-        if self._escape is not None:
-            self._escape.shutdown()
+        for escape in self._escapes:
+            escape.shutdown()
 
     def close(self) -> None:
         """After everything that asks."""

@@ -136,6 +136,7 @@ class PopPath:
 
     def start(self, loop: SelectorLoop) -> None:
         """Begin what runs by itself; never on a slave. Again after `cease`."""
+        self.pop.is_held = False
         if self._serves:
             self.buffer.on_work()
             return

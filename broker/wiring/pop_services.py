@@ -104,6 +104,7 @@ class PopServices:
             self._check, self.path.reader, lambda: self._page.counters[MAX_PHY_OFFSET], stats
         )
         self._polling_info = PollingInfoProcessor(self._check, self._waiters.polling_num)
+        self.path.pop.is_held = self._options.broker.begins_isolated
         self._progress = ReviveProgress(
             self._options.store.pop_revive_progress_path,
             read_boot_id(),
@@ -135,6 +136,11 @@ class PopServices:
         if not self._serves:
             self._serves = True
             self._serve(loop)
+        if not self._messages.awaits_handover:
+            self.handed_over(loop)
+
+    def handed_over(self, loop: SelectorLoop) -> None:
+        """Begin to revive: no slave does (MessageServices.handed_over)."""
         if self._options.store.timer_wheel_enable:
             self._revive.start(loop)
 

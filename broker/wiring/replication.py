@@ -30,18 +30,22 @@ from broker.slave.replica_verification import ReplicaVerification
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.slave_synchronize import MasterChecks, SlaveSynchronize
 from broker.slave.timer_synchronize import TimerSynchronize
+from broker.slave.timer_take_back import TimerTakeBack
 from broker.slave.topic_group_synchronize import TopicGroupSynchronize
 from broker.slave.trusted_master import TrustedMaster
+from broker.topic.system_topics import TIMER_TOPIC
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.damage_repair import DamageRepair
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
+from ha.control_slots import ISOLATED
 from ha.inspection import Inspection, Verdict
 from ha.replica_memory import FILE_NAME as REPLICAS_NAME
 from ha.replica_memory import read_replica_ips
 from ipc.command_channel import Arguments, CommandClient, CommandError
 from ipc.scheduled_executor import ScheduledExecutor
 from ipc.service_thread import FailureHandler
+from remoting.headers.ha import ExchangeHAInfoResponseHeader
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from store.errors import StoreError
@@ -80,7 +84,7 @@ class Replication:
         self._tables = tables
         self._master_is_silent = master_is_silent
         self._is_slave = options.store.is_slave
-        self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
+        self.ha: Final = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         self._ha_address: str | None = None
         self._reported_ha_address: str | None = None
         self._initial_max_offset = 0
@@ -141,8 +145,8 @@ class Replication:
             page.counters, taken_at_startup=options.store.sync_master_flush_offset_when_startup
         )
         self.processor: Final = AdminHAProcessor(
-            self._ha_identity,
-            ha=self._ha,
+            self.ha_identity,
+            ha=self.ha,
             slave_sync=self.synchronize.status,
             promotion=self._journal.outlook,
             update_master=self._on_master_from_peer,
@@ -155,7 +159,7 @@ class Replication:
         a replica that was let in at our HA port."""
         if self._is_slave:
             return member.address == self.master_address or self._trust.is_peer(member.ip)
-        return self._is_slave_of_ours(member.ip)
+        return self.is_slave_of_ours(member.ip)
 
     def _new_reader(self) -> CommitLogReader:
         store = self._options.store
@@ -180,13 +184,20 @@ class Replication:
 
     def _build_returning(self) -> ReturningMaster:
         escapes = self._options.broker.enable_remote_escape
+        take_back = TimerTakeBack(
+            self._api,
+            self._page.counters,
+            lambda: self._store.table.offsets(TIMER_TOPIC, 0)[1],
+            self._clock.now_ms,
+        )
         return ReturningMaster(
             self._members.fetch_member_ips,
             self._api,
             self._tables.offsets,
             lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
-            is_slave=self._is_slave_of_ours,
+            is_slave=self.is_slave_of_ours,
             delay_offsets=self._tables.schedule_offsets if escapes else None,
+            timers=take_back if escapes and self._options.store.timer_wheel_enable else None,
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
@@ -294,7 +305,13 @@ class Replication:
             self._flushed.offer(news.flush_offset)
             self.on_master(news.address, ha_addr)
 
-    def _is_slave_of_ours(self, ip: str) -> bool:
+    def use_master(self, member: MemberAddress, answer: ExchangeHAInfoResponseHeader) -> None:
+        """A slave that is isolated asked who is registered as its master: to be followed as one
+        that a registration names. Its thread."""
+        self._flushed.offer(answer.master_flush_offset)
+        self.on_master(member.address, answer.master_ha_address)
+
+    def is_slave_of_ours(self, ip: str) -> bool:
         """Whether a replica was linked from this IP, lately or before this start: it was let in."""
         return self._trust.is_peer(ip) or ip in read_replica_ips(self._replicas_path)
 
@@ -302,7 +319,9 @@ class Replication:
         """Why no other broker may copy the offsets of this one; None: it may. Those of a former
         master whose log was not compared yet may be ahead of what is common. Any thread."""
         if not self._is_slave:
-            return None
+            if not self._page.counters[ISOLATED]:
+                return None
+            return "it is isolated, and does not know yet what its slaves did in its place"
         if self._cut_log.objection is not None:
             return self._cut_log.objection
         if not self._journal.was_compared:
@@ -355,7 +374,7 @@ class Replication:
         if fixed or self._ha_address in (None, self._reported_ha_address):
             return
         try:
-            self._ha.call("master_address", _PASS_TIMEOUT_MS, ha_address=self._ha_address)
+            self.ha.call("master_address", _PASS_TIMEOUT_MS, ha_address=self._ha_address)
             self._reported_ha_address = self._ha_address
         except CommandError as error:
             log.warning(
@@ -392,7 +411,8 @@ class Replication:
 
     # -- for requests 906 and 907 --------------------------------------------------------------
 
-    def _ha_identity(self) -> HaIdentity:
+    def ha_identity(self) -> HaIdentity:
+        """What 906 says of this broker."""
         identity = self._identity
         return HaIdentity(
             broker_name=identity.broker_name,

@@ -18,6 +18,7 @@ from broker.wiring.routes import END_TRANSACTION_POOL, QUERY_POOL
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
 from conf.compiled_modules import modules_in_use
+from ha.control_slots import isolation_text
 from remoting.request_executor import RequestExecutor
 from store.control_slots import (
     DISPATCHED_OFFSET,
@@ -91,6 +92,7 @@ class RuntimeSource:
             timers=self._messages.timers.info(),
             resync_backups=tuple(backup.name for backup in list_backups(store)),
             compiled_modules=modules_in_use().compiled,
+            isolation=isolation_text(counters),
             longest_turn=self._statistics.longest_turns.text(),
         )
 

@@ -99,7 +99,8 @@ class TransactionalMessages:
         options, log = self._resources.options, self._log.commit_log
         bridge = TransactionalMessageBridge(
             BridgeParts(
-                log=self._log,
+                commit_log=log,
+                append=self._log.append_queue.append,
                 reader=self._store.access,
                 halves=self._halves,
                 earlier=self._earlier,

@@ -140,6 +140,8 @@ class HARuntimeInfo(JsonBean):
     ha_client_runtime_info: HAClientRuntimeInfo = field(default_factory=HAClientRuntimeInfo)
 
     # Additional members.
+    isolated: str | None = None
+    """Why this broker is not registered yet, and takes nothing; None: it is not isolated."""
     refusals: dict[str, Int64] | None = None
     """Links that were rejected or closed, by reason."""
     slave_sync: dict[str, SlaveSyncInfo] | None = None

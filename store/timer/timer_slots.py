@@ -12,6 +12,9 @@ Constants only; any process. Each slot has one writer.
     124   remoting  TIMER_READ_TIME_MS: every slot before it is delivered and on disk; on a slave
                     the master's lastReadTimeMs
     125   remoting  TIMER_MASTER_QUEUE_OFFSET: on a slave the master's; its units behind stay out
+    126   remoting  TIMER_TAKEN_BACK_MS: slots before it were delivered by a slave in its master's
+                    place: on that slave (broker/timer/timer_escape_service.py), and on the master
+                    that took it back (broker/slave/timer_take_back.py); 0: none was
     127   remoting  TIMER_STOP_ENQUEUE: 1 while nothing is to be entered (timerStopEnqueue)
 
 The rules of the game, for W = TIMER_WRITE_TIME_MS and R = TIMER_READ_TIME_MS:
@@ -49,6 +52,7 @@ TIMER_COMMIT_QUEUE_OFFSET: Final = claim_slots("timer_commit_queue_offset", 122)
 TIMER_START_TIME_MS: Final = claim_slots("timer_start_time_ms", 123)
 TIMER_READ_TIME_MS: Final = claim_slots("timer_read_time_ms", 124)
 TIMER_MASTER_QUEUE_OFFSET: Final = claim_slots("timer_master_queue_offset", 125)
+TIMER_TAKEN_BACK_MS: Final = claim_slots("timer_taken_back_ms", 126)
 TIMER_STOP_ENQUEUE: Final = claim_slots("timer_stop_enqueue", 127)
 
 STEP_BACK_MS: Final = 2_000

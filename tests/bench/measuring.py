@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tests.interop import harness
-from tests.interop.processes import ServerProcess, free_port, process_tree
+from tests.interop.processes import ServerProcess, process_tree
+from tools.chaos.free_ports import free_port
 
 BENCH_DIR: Final = Path(__file__).resolve().parent
 OUT_DIR: Final = BENCH_DIR / "out"

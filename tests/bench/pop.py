@@ -26,9 +26,9 @@ from remoting.body.kv_table import KVTable
 from remoting.request_code import RequestCode
 from tests.bench.measuring import JAVA_JVM, quiet_cpu_s
 from tests.interop import harness
-from tests.interop.processes import free_port
 from tests.support.deadline import wait_until
 from tests.support.stolen_time import StolenTime
+from tools.chaos.free_ports import free_port
 
 TOPIC: Final = "BenchPop"
 GROUP: Final = "GBenchPop"

@@ -24,9 +24,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_text import family
 from broker.metrics.supervisor_metrics import SupervisorMetrics
 from broker.supervisor.listening_sockets import bind_listener, port_of
+from remoting.metrics.metrics_server import MetricsServer
+from remoting.metrics.metrics_text import family
 from tests.broker.broker_fakes import CONFIG
 from tests.broker.metrics_world import BASE, OPENMETRICS, MetricsWorld
 
@@ -123,7 +124,7 @@ def main() -> None:
         slots = fill(world, options.topics)
         listening = bind_listener("127.0.0.1", 0, 5, "metricsPort")
         port = port_of(listening)
-        server = SupervisorMetrics(listening, world.collector, CONFIG)
+        server = MetricsServer(listening, SupervisorMetrics(world.collector, CONFIG))
         server.start()
 
         def count() -> None:

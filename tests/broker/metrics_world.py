@@ -15,14 +15,14 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from broker.metrics.metrics_collector import BrokerCollector, StorageFacts
-from broker.metrics.metrics_table import Metric
-from broker.metrics.metrics_text import MetricsText
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
+from remoting.metrics.metric import Metric
+from remoting.metrics.metrics_text import MetricsText
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
 
-BASE = ("GoldenCluster", "broker", "broker-g")
+BASE = {"cluster": "GoldenCluster", "node_type": "broker", "node_id": "broker-g"}
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 
@@ -85,7 +85,7 @@ def families_of(text: str, *, is_openmetrics: bool = False) -> list[Family]:
 
 
 def samples_of(
-    text: str, *, is_openmetrics: bool = False, base: tuple[str, ...] = BASE
+    text: str, *, is_openmetrics: bool = False, base: Mapping[str, str] = BASE
 ) -> dict[str, dict[tuple[str, ...], float]]:
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in families_of(text, is_openmetrics=is_openmetrics):
@@ -96,8 +96,8 @@ def samples_of(
     return found
 
 
-def _own_labels(labels: Mapping[str, str], base: tuple[str, ...]) -> Iterator[str]:
-    assert (labels["cluster"], labels["node_type"], labels["node_id"]) == base
+def _own_labels(labels: Mapping[str, str], base: Mapping[str, str]) -> Iterator[str]:
+    assert {name: labels[name] for name in base} == base
     for name, value in labels.items():  # Sorted by name, as they are written.
-        if name not in ("cluster", "node_type", "node_id"):
+        if name not in base:
             yield value

@@ -38,6 +38,7 @@ from conf.ignored_keys import (
 from conf.logging_setup import LoggingConfig
 from controller import controller_startup
 from controller.controller_config import ControllerConfig
+from controller.etcd_config import EtcdConfig
 from ha.ha_config import HaConfig
 from namesrv import namesrv_startup
 from namesrv.namesrv_config import NamesrvConfig
@@ -66,6 +67,7 @@ TITLES: Final[Mapping[type, str]] = {
     NamesrvConfig: "Name server",
     BrokerContainerConfig: "Broker container",
     ControllerConfig: "Controller",
+    EtcdConfig: "The etcd of several controllers",
 }
 MAX_COLUMNS: Final = 200
 """Of a line of a table (tests/test_documents.py)."""

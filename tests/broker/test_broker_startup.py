@@ -185,6 +185,11 @@ SAFE = "allAckInSyncStateSet=true\nminInSyncReplicas=2\n"
             ["b.conf:1: controllerAddr: 'c2': expected host:port of each controller"],
             id="a name without a port, even without the mode",
         ),
+        pytest.param(
+            f"{MEMBER}brokerIP1=fd00::1\n",
+            ["b.conf:3: brokerIP1: 'fd00::1': the ports of a broker are IPv4"],
+            id="an address that nobody reaches",
+        ),
         pytest.param("controllerAddr=c1:0\n", ["controllerAddr: 'c1:0'"], id="a port that is none"),
         pytest.param("controllerAddr=c1:65536\n", ["'c1:65536'"], id="a port that is too large"),
         pytest.param(
@@ -261,13 +266,18 @@ def test_a_member_s_copy_counts_as_the_master_s_does(tmp_path: Path, text: str, 
 
 def test_what_has_no_effect_in_controller_mode_is_named_once(tmp_path: Path) -> None:
     more = "enableSlaveActingMaster=true\nhaMasterAddress=a:10912\nhaTruncateDiverged=true\n"
+    more += "totalReplicas=3\n"
     text = f"{MEMBER}{SAFE}storePathRootDir={tmp_path}\nbrokerRole=SLAVE\n{more}"
     options = load(tmp_path, text, "-n", "a:1")
     (warning,) = options.warnings
-    for key in ("enableSlaveActingMaster", "haMasterAddress", "haTruncateDiverged"):
+    for key in (
+        *("enableSlaveActingMaster", "haMasterAddress", "haTruncateDiverged"),
+        "totalReplicas",
+    ):
         assert key in warning
     assert "brokerRole" not in warning
     assert not options.broker.enable_slave_acting_master
+    assert not options.broker.begins_isolated
 
 
 @pytest.mark.parametrize(

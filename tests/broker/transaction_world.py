@@ -127,7 +127,8 @@ class TransactionWorld:
         )
         self.bridge = TransactionalMessageBridge(
             BridgeParts(
-                log=hot.writable_log,
+                commit_log=hot.writable_log.commit_log,
+                append=hot.writable_log.append_queue.append,
                 reader=self.access,
                 halves=self.halves,
                 earlier=self.earlier,

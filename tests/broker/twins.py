@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from broker.metrics.metrics_table import METRICS, RPC_LATENCY, Kind
+from broker.metrics.metrics_table import METRICS, RPC_LATENCY
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.transaction.transactional_message_service import TransactionalMessageService
 from broker.wiring import transactional_messages
@@ -39,6 +39,7 @@ from ipc.metric_slots import MetricSlotsReader
 from remoting.body.topic_config import TopicConfig
 from remoting.body.topic_queue_mapping import LogicQueueMappingItem, TopicQueueMappingDetail
 from remoting.headers.extra_info_util import ExtraInfo, build_extra_info
+from remoting.metrics.metric import Kind
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode as Code

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from controller.controller_config import ControllerConfig
 from controller.controller_server import ControllerServer
+from controller.etcd_config import EtcdConfig
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from tests.support.our_broker import FrameClient
@@ -18,16 +19,24 @@ DEADLINE_S = 60.0
 
 
 @contextmanager
-def running(directory: Path, host: str = "127.0.0.1", **settings: object) -> Iterator[int]:
+def running(
+    directory: Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    etcd: EtcdConfig | None = None,
+    **settings: object,
+) -> Iterator[int]:
     """The port of a controller with these settings (fields of ControllerConfig)."""
-    listening = socket.create_server((host, 0))
+    listening = socket.create_server((host, port))
     port = int(listening.getsockname()[1])
     config = ControllerConfig(
         controller_store_path=str(directory / "store"),
         config_store_path=str(directory / "controller.conf"),
         **settings,  # type: ignore[arg-type]
     )
-    server = ControllerServer(config, RemotingServerConfig(), RemotingClientConfig(), listening)
+    server = ControllerServer(
+        config, RemotingServerConfig(), RemotingClientConfig(), listening, etcd=etcd
+    )
     server.open()
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -2,70 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.controller.controller_peer import DEADLINE_S, Peer
+from tests.support.own_process import Start, boot_port, started
+from tools.chaos.free_ports import free_port
 
-ROOT = Path(__file__).parents[2]
 GROUP = {"clusterName": "C", "brokerName": "b"}
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a controller with these settings; kills what is left at the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start_one(**changes: str) -> subprocess.Popen[str]:
-        settings = tmp_path / "controller.conf"
-        values = {
-            "bindAddress": "127.0.0.1",
-            "listenPort": "0",
-            "controllerStorePath": f"{tmp_path}/store",
-            "logDir": f"{tmp_path}/logs",
-            **changes,
-        }
-        settings.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "ROCKETMQ_HOME": str(ROOT),
-            "ROCKETMQ_RUN_DIR": str(tmp_path / "run"),
-            "PYTHONPATH": str(ROOT),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "controller", "-c", str(settings)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=tmp_path,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start_one
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def boot_port(process: subprocess.Popen[str]) -> int:
-    """The port of the boot line."""
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("load config properties file OK, ")
-    line = process.stdout.readline()
-    words = "The Controller Server boot success. serializeType=JSON, address 127.0.0.1:"
-    assert line.startswith(words), process.stderr.read() if process.stderr else ""
-    return int(line.removeprefix(words))
+    with started("controller", tmp_path, {"controllerStorePath": f"{tmp_path}/store"}) as start:
+        yield start
 
 
 def test_what_it_has_answered_outlives_a_kill(start: Start, tmp_path: Path) -> None:
@@ -73,7 +28,7 @@ def test_what_it_has_answered_outlives_a_kill(start: Start, tmp_path: Path) -> N
     given = 0
     for life in range(3):
         process = start()
-        with Peer(boot_port(process)) as peer:
+        with Peer(boot_port(process, "Controller")) as peer:
             names = [path.name for path in (tmp_path / "run").iterdir()]
             assert f"mqcontroller-{process.pid}.pid" in names
             for _ in range(4):
@@ -96,7 +51,7 @@ def test_what_it_has_answered_outlives_a_kill(start: Start, tmp_path: Path) -> N
 
 def test_it_serves_until_a_signal(start: Start) -> None:
     process = start()
-    with Peer(boot_port(process)) as peer:
+    with Peer(boot_port(process, "Controller")) as peer:
         assert peer.call(1005, {}).code == 0
         process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=DEADLINE_S)
@@ -109,7 +64,7 @@ def test_notices_go_as_the_settings_say(start: Start, use_tls: str, first: int) 
     process = start(useTLS=use_tls)
     with (
         socket.create_server(("127.0.0.1", 0)) as broker,
-        Peer(boot_port(process)) as peer,
+        Peer(boot_port(process, "Controller")) as peer,
     ):
         broker.settimeout(DEADLINE_S)
         address = f"127.0.0.1:{broker.getsockname()[1]}"
@@ -136,10 +91,9 @@ def test_a_damaged_file_stops_the_start(start: Start, tmp_path: Path) -> None:
 
 def test_the_port_of_its_peer_counts(start: Start) -> None:
     """As in RocketMQ, whose listenPort is not used."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     process = start(controllerDLegerPeers=f"n0-localhost:{port}", listenPort="1")
-    assert boot_port(process) == port
+    assert boot_port(process, "Controller") == port
     with Peer(port) as peer:
         fields = peer.call(1005, {}).ext_fields
         assert fields["controllerLeaderAddress"] == f"localhost:{port}"

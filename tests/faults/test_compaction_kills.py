@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.processes import free_port
 from tests.support.compaction_client import Ledger, create_topic, read_all, send_keyed
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
+from tools.chaos.free_ports import free_port
 
 TOPIC, QUEUES = "Compacted", 2
 SETTINGS = {

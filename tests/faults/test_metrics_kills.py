@@ -36,10 +36,10 @@ def scrape(broker: OurBroker) -> str:
         connection.close()
 
 
-def base_of(broker: OurBroker) -> Labels:
+def base_of(broker: OurBroker) -> dict[str, str]:
     settings = broker.settings
     cluster = str(settings.get("brokerClusterName", "DefaultCluster"))
-    return (cluster, "broker", str(settings["brokerName"]))
+    return {"cluster": cluster, "node_type": "broker", "node_id": str(settings["brokerName"])}
 
 
 class Scraper:

@@ -24,12 +24,12 @@ import pytest
 
 from ipc.clock import WALL_OFFSET, WALL_OFFSET_VARIABLE
 from tests.faults.page_cache import PageCache
-from tests.interop.processes import free_port
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker, drain
 from tests.support.pop_client import PopClient, PoppedMessage
 from tests.support.small_disk import small_disk
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

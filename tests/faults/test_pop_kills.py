@@ -24,10 +24,10 @@ from broker.pop.pop_check_point import PopCheckPoint
 from broker.supervisor.child_state import QUICK_DEATHS
 from store.message import Message
 from store.message_codec import RecordKind, check_record, decode_record
-from tests.interop.processes import free_port
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
 from tests.support.pop_client import PopClient, PoppedMessage
+from tools.chaos.free_ports import free_port
 
 NAME, TOPIC, GROUP, QUEUES = "broker-a", "PopKills", "GPopKills", 4
 CONSUMERS = 20

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_table import Metric
 from ha.replica_memory import FILE_NAME
 from ipc.metric_slots import MetricSlotsReader
+from remoting.metrics.metric import Metric
 from tests.support.broker_group import ASYNC_MASTER, SLAVE, TOPIC, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker

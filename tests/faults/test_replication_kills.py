@@ -17,9 +17,9 @@ from remoting.body.kv_table import KVTable
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tests.faults.ledger import TOPIC, Ledger, Senders, assert_nothing_lost, assert_stops_clean
-from tests.interop.processes import free_port
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker, stands_still
+from tools.chaos.free_ports import free_port
 
 _NAME = "replicated"
 _CATCH_UP_S = 60.0

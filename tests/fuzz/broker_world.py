@@ -2,7 +2,8 @@
 
 A BrokerController of real parts over a real store; `store` is stepped by hand. Two addresses ask:
 the fuzzer's connection (a new one for each input) and a bystander, whose messages have to be
-stored and read whatever the other one did.
+stored and read whatever the other one did. The fuzzer knows the bystander's topic and may send to
+it: what it was told of its own messages there is counted.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class BrokerWorld(ServedBroker):
         settings = {"aclEnable": str(with_acl).lower(), **users}
         super().__init__(root, settings, file_size=file_size)
         self._next_offset = 0
+        self._told: set[int] = set()
+        self._told_all = True
         self._consumer = self.connect()
         if access is Access.USERS:
             self._create_member()
@@ -128,17 +131,29 @@ class BrokerWorld(ServedBroker):
                 pass
             self.controller._messages.append_queue.look()
             self.turn()
-            self._match(commands, count_frames(data), peer)
+            answers = [answer for answer in peer.answers() if answer.is_response]
+            if len(commands) < MOST_COMMANDS:  # Else there may be more.
+                _match(commands, count_frames(data), answers, is_open=peer.connection.is_open)
+            naming = [each for each in commands if BYSTANDER in each.ext_fields.values()]
+            if naming:
+                self._hear(naming, answers, peer)
         finally:
             peer.close()
             self._consumer.answers()
-        self._undo(
-            {
-                command.code
-                for command in commands
-                if command.code in _OF_OPERATORS and BYSTANDER in command.ext_fields.values()
-            }
-        )
+        self._undo({each.code for each in naming if each.code in _OF_OPERATORS})
+
+    def _hear(
+        self, naming: list[RemotingCommand], answers: list[RemotingCommand], peer: ServedConnection
+    ) -> None:
+        """Where the fuzzer's messages to the bystander's topic are, as their answers say. `naming`:
+        the requests with the topic's name. Who asks for no answer, or is cut off, hears nothing."""
+        for answer in answers:
+            if answer.ext_fields.get("queueId") == "0" and "queueOffset" in answer.ext_fields:
+                first = int(answer.ext_fields["queueOffset"])
+                messages = answer.ext_fields.get("msgId", "").count(",") + 1
+                self._told.update(range(first, first + messages))
+        if not peer.connection.is_open or any(map(_is_unanswered, naming)):
+            self._told_all = False
 
     def _undo(self, codes: set[int]) -> None:
         """The bystander's topic is as before; a new one begins at 0, and nothing else does."""
@@ -149,22 +164,6 @@ class BrokerWorld(ServedBroker):
         if end == 0 and Code.DELETE_TOPIC_IN_BROKER in codes:
             self._next_offset = 0
 
-    def _match(self, commands: list[RemotingCommand], most: int, peer: ServedConnection) -> None:
-        answers = [answer for answer in peer.answers() if answer.is_response]
-        if len(commands) == MOST_COMMANDS:  # There may be more.
-            return
-        asked = [
-            command
-            for command in commands
-            if not (command.is_response or command.is_oneway or command.code in _UNANSWERED)
-        ]
-        # By number: a header may leave its opaque out, and is given another one at each reading.
-        # A fast route does not look at names of fields that it does not know: they may be no UTF-8.
-        assert len(answers) <= most, f"{len(answers)} answers to {most}"
-        if peer.connection.is_open:
-            codes = [command.code for command in asked]
-            assert len(answers) >= len(asked), f"{len(answers)} answers to {codes}"
-
     def check(self) -> None:
         """The bystander's message is stored at its offset, and read."""
         body = b"%08d" % self._next_offset
@@ -174,14 +173,22 @@ class BrokerWorld(ServedBroker):
         (answer,) = self._neighbour.answers()
         assert answer.code == 0, answer
         offset = int(answer.ext_fields["queueOffset"])
-        assert offset == self._next_offset, f"queue offset {offset}, not {self._next_offset}"
-        self._next_offset += 1
+        self._judge(offset)
+        self._next_offset = offset + 1
         pull = pull_request(topic=BYSTANDER, queueOffset=offset, consumerGroup="bystanders")
         self._neighbour.feed(self._signed(request(pull.code, pull.ext_fields)))
         self.turn()
         (answer,) = self._neighbour.answers()
         assert answer.code == 0, answer
         assert body in answer.body
+
+    def _judge(self, offset: int) -> None:
+        """`offset` of the bystander's message follows its last one and what the fuzzer was told."""
+        words = f"queue offset {offset}, not {self._next_offset}; the fuzzer's: {self._told}"
+        assert offset >= self._next_offset, words
+        if self._told_all:
+            assert self._told.issuperset(range(self._next_offset, offset)), words
+        self._told, self._told_all = set(), True
 
     def _create_member(self) -> None:
         rights = json.dumps({"policies": [{"entries": _ENTRIES}]}).encode()
@@ -205,6 +212,25 @@ class BrokerWorld(ServedBroker):
             signer = SIGNERS["operator" if admin else other]
             signer.sign(command)
         return b"".join(map(encode_command, commands))
+
+
+def _match(
+    commands: list[RemotingCommand], most: int, answers: list[RemotingCommand], *, is_open: bool
+) -> None:
+    """Every request has its answer, and nothing else has one; most: how many frames there were."""
+    asked = [
+        command for command in commands if not (command.is_response or _is_unanswered(command))
+    ]
+    # By number: a header may leave its opaque out, and is given another one at each reading.
+    # A fast route does not look at names of fields that it does not know: they may be no UTF-8.
+    assert len(answers) <= most, f"{len(answers)} answers to {most}"
+    if is_open:
+        codes = [command.code for command in asked]
+        assert len(answers) >= len(asked), f"{len(answers)} answers to {codes}"
+
+
+def _is_unanswered(command: RemotingCommand) -> bool:
+    return command.is_oneway or command.code in _UNANSWERED
 
 
 def _host_of(data: bytes) -> str:

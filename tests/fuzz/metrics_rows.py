@@ -10,9 +10,11 @@ from typing import Any
 from unittest import mock
 
 from broker.metrics import metrics_table
-from broker.metrics.http_accept import parse_accepted
-from broker.metrics.metrics_text import MetricsText
-from broker.metrics.supervisor_metrics import ConnectionSlots, SupervisorMetrics, _Handler, _Server
+from broker.metrics.supervisor_metrics import SupervisorMetrics
+from remoting.metrics.http_accept import parse_accepted
+from remoting.metrics.metrics_server import ConnectionSlots, _Handler, _Server
+from remoting.metrics.metrics_text import MetricsText
+from tests.broker.broker_fakes import CONFIG
 from tests.broker.metrics_world import BASE, OPENMETRICS, MetricsWorld, families_of
 from tests.fuzz.mutation import mutate_bytes
 from tests.fuzz.target import Target
@@ -50,13 +52,9 @@ class _Endpoint:
 
     def __init__(self, root: Path) -> None:
         self._world = MetricsWorld(root)
-        self._site = mock.Mock(spec=SupervisorMetrics)
-        self._site.collector = self._world.collector
-        self._site.slots = ConnectionSlots()
-        self._site.text = lambda accept: self._world._text.encode(
-            self._world.collector.collect(), accept
-        )
-        self._handler: Any = type("_Bound", (_Handler,), {"site": self._site})
+        self._slots = ConnectionSlots()
+        site = SupervisorMetrics(self._world.collector, CONFIG)
+        self._handler: Any = type("_Bound", (_Handler,), {"site": site, "slots": self._slots})
         self._server = mock.Mock(spec=_Server)
 
     def run(self, data: bytes) -> None:
@@ -67,13 +65,13 @@ class _Endpoint:
 
     def _ask(self, data: bytes) -> bytes:
         sock = _Socket(data)
-        self._site.slots.take(sock)
+        self._slots.take(sock)
         try:
             self._handler(sock, ("10.0.0.1", 5), self._server)
         except OSError:
             pass
         finally:
-            self._site.slots.leave(sock)
+            self._slots.leave(sock)
         return sock.written
 
     def check(self) -> None:

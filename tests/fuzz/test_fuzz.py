@@ -12,11 +12,16 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from remoting.remoting_codec import encode_command
+from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
+from tests.broker.hot_path_world import send_request
 from tests.broker.route_world import built_controller
+from tests.broker.send.test_send_message_processor import batch_body
 from tests.fuzz import broker_rows, broker_world, namesrv_rows
 from tests.fuzz.campaign import has_coverage, run_guided, run_plain
 from tests.fuzz.corpus import CORPUS, CRASHES, inputs_of
@@ -173,4 +178,54 @@ def test_what_an_operator_may_do_to_the_neighbours_topic_is_no_finding(
             named = {**_ANY_TOPIC, **fields, "topic": broker_world.BYSTANDER, "x": "x" * number}
             world.run(request(code, named))
             world.check()
+    world.close()
+
+
+def _send(queue_id: int = 0, **options: Any) -> RemotingCommand:
+    return send_request(topic=broker_world.BYSTANDER, queue_id=queue_id, properties="", **options)
+
+
+@pytest.mark.parametrize("access", [broker_world.Access.OPEN, broker_world.Access.SIGNED])
+def test_what_others_send_to_the_neighbours_topic_is_no_finding(
+    tmp_path: Path, access: broker_world.Access
+) -> None:
+    """They may; and however they send, the next message of the neighbour is behind theirs."""
+    world = broker_world.BrokerWorld(tmp_path, access=access)
+    one, elsewhere, oneway = _send(), _send(queue_id=1), _send(oneway=True)
+    three = batch_body(*[(0, b"a message", b"")] * 3)
+    batch = _send(code=RequestCode.SEND_BATCH_MESSAGE, batch="true", body=three)
+    no_frame = b"\x00\x00\x00\x01"
+    for data, ends_at in (
+        (encode_command(one), 3),
+        (b"".join(map(encode_command, (elsewhere, one, one))), 6),
+        (encode_command(oneway), 8),
+        (encode_command(batch), 12),
+        (encode_command(one) + no_frame, 14),
+    ):
+        world.run(data)
+        world.check()
+        assert world._next_offset == ends_at
+    world.close()
+
+
+@pytest.mark.parametrize("told", [b"", encode_command(_send()), encode_command(_send(queue_id=1))])
+def test_what_nobody_was_told_of_is_a_finding(tmp_path: Path, told: bytes) -> None:
+    """A message in the neighbour's queue that no answer to the fuzzer tells of."""
+    world = broker_world.BrokerWorld(tmp_path)
+    world.run(told)
+    world.check()
+    world.run(told)
+    world.connect().feed(encode_command(_send()))
+    with pytest.raises(AssertionError, match="queue offset"):
+        world.check()
+    world.close()
+
+
+def test_an_offset_that_goes_back_is_a_finding(tmp_path: Path) -> None:
+    """Even where the fuzzer's messages may be anywhere, for they were oneway."""
+    world = broker_world.BrokerWorld(tmp_path)
+    world.run(encode_command(_send(oneway=True)))
+    world._next_offset += 3
+    with pytest.raises(AssertionError, match="queue offset"):
+        world.check()
     world.close()

@@ -17,7 +17,7 @@ from ha.autoswitch_frame import (
     encode_slave_handshake,
     encode_transfer_header,
 )
-from ha.autoswitch_master import AutoSwitchMaster, LogBounds
+from ha.autoswitch_master import CONFIRM_DELAY_MS, AutoSwitchMaster, LogBounds
 from ha.autoswitch_slave import AutoSwitchSlave
 from ha.epochs import EpochList, EpochOrderError, epoch_list, frame_label
 from tests.remoting.golden_frames import GOLDEN
@@ -217,10 +217,41 @@ def test_heartbeats_come_after_silence_only() -> None:
     master = served(100, log)
     epochs = epoch_list([(3, 0)])
     assert master.next_transfer(epochs, log, 7) is None
-    assert master.next_transfer(epochs, log, 7 + INTERVAL_MS - 1) is None
-    due = master.next_transfer(epochs, log, 7 + INTERVAL_MS)
+    begin_ms = 7 + CONFIRM_DELAY_MS
+    assert master.next_transfer(epochs, log, begin_ms) is not None
+    assert master.next_transfer(epochs, log, begin_ms + INTERVAL_MS - 1) is None
+    due = master.next_transfer(epochs, log, begin_ms + INTERVAL_MS)
     assert due == (TransferFrame(100, 3, 0, 90, b""), 0)
-    assert master.next_transfer(epochs, log, 8 + INTERVAL_MS) is None
+    assert master.next_transfer(epochs, log, begin_ms + INTERVAL_MS + 1) is None
+
+
+def test_what_is_confirmed_is_told_soon_and_once() -> None:
+    epochs, log = epoch_list([(3, 0)]), LogBounds(0, 100, 0)
+    master = served(0, log)
+    assert master.confirm_wait_ms(0) is None
+    assert master.next_transfer(epochs, log, 0) == (TransferFrame(0, 3, 0, 0, b""), 100)
+    assert master.next_transfer(epochs, log, 1_000) is None  # Nobody has acknowledged it.
+    assert master.confirm_wait_ms(5) == CONFIRM_DELAY_MS - 5
+    assert master.confirm_wait_ms(1_000) == CONFIRM_DELAY_MS
+    for now_ms, confirmed in ((1_001, 60), (2_000, 100)):
+        log = LogBounds(0, 100, confirmed)
+        told = TransferFrame(100, 3, 0, confirmed, b"")
+        assert master.next_transfer(epochs, log, now_ms) == (told, 0)
+        assert master.next_transfer(epochs, log, now_ms + INTERVAL_MS - 1) is None
+    assert master.confirm_wait_ms(3_000) is None
+
+
+def test_frames_of_steady_traffic_carry_what_is_confirmed_and_none_is_added() -> None:
+    """One message after the other, each confirmed before the next one comes."""
+    epochs, master = epoch_list([(3, 0)]), served(0, LogBounds(0, 0, 0))
+    sent = []
+    for now_ms in range(1_000):
+        number, rest_ms = divmod(now_ms, CONFIRM_DELAY_MS)
+        log = LogBounds(0, 10 * (number + 1), 10 * (number + (rest_ms > 0)))
+        due = master.next_transfer(epochs, log, now_ms)
+        if due is not None:
+            sent.append((due.frame.offset, due.size, due.frame.confirm_offset))
+    assert sent == [(10 * number, 10, 10 * number) for number in range(1_000 // CONFIRM_DELAY_MS)]
 
 
 def test_no_heartbeat_comes_before_the_first_report() -> None:
@@ -233,7 +264,7 @@ def test_no_heartbeat_comes_before_the_first_report() -> None:
         assert master.next_transfer(epochs, log, now_ms) is None
     assert [*master.receive(encode_report(100), log)] != []
     assert master.next_transfer(epochs, log, 10 * INTERVAL_MS) is None
-    due = master.next_transfer(epochs, log, 11 * INTERVAL_MS)
+    due = master.next_transfer(epochs, log, 10 * INTERVAL_MS + CONFIRM_DELAY_MS)
     assert due is not None
     assert due.frame.offset == 100
 

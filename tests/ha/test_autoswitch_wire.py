@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -254,6 +255,30 @@ def test_a_java_slave_gets_heartbeats(tmp_path: Path) -> None:
             slave.send(encode_report(end))
             for _ in range(3):
                 assert slave.read_frame() == TransferFrame(end, 1, 0, end, b"")
+
+
+def test_a_java_slave_is_told_what_is_confirmed_soon_after(tmp_path: Path) -> None:
+    """By a heartbeat of RocketMQ, byte for byte, long before one is due; and once."""
+    with Member(tmp_path, 1) as master, Member(tmp_path, 3) as ours:
+        end, confirmed = master.append(3), [0]
+        master.service.lead(FIRST_EPOCH, 1, lambda: confirmed[0])
+        ours.follow(master.address)
+        with Peer.of(master) as slave:
+            slave.send(encode_slave_handshake(SlaveHandshakeFrame(2)))
+            slave.read_frame()
+            slave.send(encode_report(0))
+            assert slave.read_body().confirm_offset == 0
+            slave.send(encode_report(end))
+            ours.wait_end(end)
+            for offset in (60, end):
+                confirmed[0], told_at = offset, time.monotonic()
+                assert slave.read(36) == struct.pack(">iiqiqq", 2, 0, end, 1, 0, offset)
+                assert time.monotonic() - told_at < 2
+                wait_until(lambda offset=offset: ours.confirmed[-1] == offset)  # type: ignore[misc]
+            slave.socket.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                slave.read(1)
+        assert [*dict.fromkeys(ours.confirmed)] == [0, 60, end]
 
 
 # Hostile slaves

@@ -137,8 +137,6 @@ def test_what_a_log_has_reached() -> None:
     epochs = epoch_list([(1, 0), (2, 100), (3, 200)])
     assert [epochs.epoch_at(end) for end in (0, 99, 100, 150, 200)] == [1, 1, 2, 2, 3]
     assert EpochList().epoch_at(5) == -1
-    assert epochs.without_before(100) == epoch_list([(2, 100), (3, 200)])
-    assert epochs.without_before(10_000) == epoch_list([(3, 200)])
 
 
 def test_a_frame_has_the_label_of_its_first_byte() -> None:

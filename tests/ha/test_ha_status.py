@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ha.control_slots import ISOLATED, ISOLATED_AWAITS
 from ha.ha_client_info import HAClientInfo
 from ha.ha_status import HaStatus
 from ha.last_error import SeenError
@@ -67,6 +68,12 @@ def test_a_master_without_replicas(world: World) -> None:
         "refusals": {},
         "timestamp": world.clock.now_ms(),
     }
+
+
+def test_an_isolated_broker_says_for_whom_it_waits(world: World) -> None:
+    world.page.counters[ISOLATED] = ISOLATED_AWAITS + 7
+    text = "isolated until its group is linked (totalReplicas), waits for broker id 7"
+    assert world.status()["isolated"] == text
 
 
 def test_every_field_of_a_replica(world: World) -> None:

@@ -34,7 +34,8 @@ from tests.interop.admin_steps import (
     Step,
 )
 from tests.interop.driver import Consumer, Driver
-from tests.interop.processes import PeerError, free_port, wait_until
+from tests.interop.processes import PeerError, wait_until
+from tools.chaos.free_ports import free_port
 
 CLUSTER: Final = "InteropCluster"
 _LIMIT_MS: Final = 30_000

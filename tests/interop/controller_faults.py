@@ -109,14 +109,19 @@ class World:
         except PeerError as error:
             return f"failed: {str(error)[-300:]}"
 
+    @property
+    def leader_address(self) -> str:
+        """Of a controller that knows who leads."""
+        return self.controller.address
+
     def members(self) -> set[int]:
-        text = self.admin("getSyncStateSet", "-a", self.controller.address, "-b", "group")
+        text = self.admin("getSyncStateSet", "-a", self.leader_address, "-b", "group")
         head = text.partition("NotInSync")[0]
         return {int(number) for number in re.findall(r"[Bb]rokerId[=:]\s*(\d+)", head)} - {0}
 
     def elect(self, number: int) -> str:
         return self.admin(
-            *("electMaster", "-a", self.controller.address, "-b", str(number)),
+            *("electMaster", "-a", self.leader_address, "-b", str(number)),
             *("-bn", "group", "-c", "InteropCluster"),
         )
 
@@ -141,6 +146,10 @@ class World:
         directory = self.brokers[number].store_dir / "commitlog"
         data = b"".join(path.read_bytes() for path in sorted(directory.glob("[0-9]" * 20)))
         return data.rstrip(b"\0")
+
+    def wrong(self) -> list[str]:
+        """What else was seen that must not be."""
+        return []
 
     def revive(self) -> None:
         """Start whoever has ended."""
@@ -448,16 +457,22 @@ class Faults:
 
 
 def run(
-    seed: int, faults: int, only: list[str], root: Path, more: Mapping[str, str] | None = None
+    seed: int,
+    faults: int,
+    only: list[str],
+    root: Path,
+    more: Mapping[str, str] | None = None,
+    kinds: tuple[type[World], type[Faults]] | None = None,
 ) -> list[str]:
-    """One run; what is wrong. more: settings of the brokers."""
+    """One run; what is wrong. more: settings of the brokers. kinds: of another world."""
+    kind_of_world, kind_of_faults = kinds or (World, Faults)
     rng = random.Random(seed)
     flush = rng.choice(("ASYNC_FLUSH", "SYNC_FLUSH"))
-    world = World(root, **{"flushDiskType": flush, **SAFE, **(more or {})})
+    world = kind_of_world(root, **{"flushDiskType": flush, **SAFE, **(more or {})})
     wrong: list[str] = []
     try:
         load = Load(world, seed)
-        menu = Faults(world, load, rng)
+        menu = kind_of_faults(world, load, rng)
         say(f"seed {seed}, {flush}; SEND_OK {load.wait_ok(time.monotonic()):.2f} s after the start")
         time.sleep(2)
         for number in range(faults):
@@ -488,7 +503,7 @@ def run(
                 say(f"  set {world.members()} after {time.monotonic() - start:.1f} s")
             time.sleep(rng.uniform(0.5, 2))
         world.revive()
-        wrong += _judge(world, load)
+        wrong += _judge(world, load) + world.wrong()
     finally:
         world.end()
     return wrong

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from remoting.request_code import RequestCode
 from tests.interop.java_peers import QUICK_JVM, java_command, proxy_lib, server_lib
-from tests.interop.processes import PeerError, ServerProcess, free_port, wait_until
+from tests.interop.processes import PeerError, ServerProcess, wait_until
 from tests.support.our_broker import FrameClient
+from tools.chaos.free_ports import free_port
 
 REPO_DIR = Path(__file__).resolve().parents[2]
 KINDS = ("ours", "java-4.9", "java-5.3")
@@ -237,6 +238,11 @@ class Controller:
         self._port = port
 
     @property
+    def process(self) -> ServerProcess:
+        """Its one process."""
+        return self._process
+
+    @property
     def address(self) -> str:
         """Of the peer's port, which brokers and admins use, too."""
         return f"127.0.0.1:{self._port}"
@@ -266,10 +272,14 @@ class Controller:
 
 
 def controller(
-    directory: Path, settings: Mapping[str, str] | None = None, *, kind: str = "java-5.3"
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    kind: str = "java-5.3",
+    port: int | None = None,
 ) -> Controller:
     """A controller with its files under `directory`. settings: more of them."""
-    port, unused = free_port(), free_port()
+    port, unused = port or free_port(), free_port()
     keys = {
         "listenPort": str(unused),
         "controllerDLegerGroup": "group1",

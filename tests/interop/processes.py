@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
-import functools
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from tests.support.our_broker import is_running, stands_still
 from tests.support.program import ForkedProgram, start_program
 from tests.support.stolen_time import OwnTime
+from tools.chaos.free_ports import free_port as free_port
 
 _POLL_S = 0.02
 
@@ -48,62 +42,6 @@ def wait_until(
         if clock.s() > timeout_s:
             raise PeerError(f"not within {timeout_s:.0f} s: {what}")
         time.sleep(poll_s)
-
-
-_FIRST_PORT: Final = 12_000
-_BLOCKS: Final = 5_000
-_BLOCK_SIZE: Final = 4
-"""A broker's ports are P - 2, P and P + 1: of each four, P is the third."""
-
-
-@functools.cache
-def _reservations() -> int:
-    """A file with a byte for each block of ports; the lock of a byte is held while this process
-    lives. Children do not inherit it."""
-    path = Path(tempfile.gettempdir(), f"mqbroker-test-ports-{os.getuid()}")
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _reserve(block: int) -> bool:
-    """Whether no other test process on this machine has the block; it is ours from now on."""
-    try:
-        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, block)
-    except OSError:
-        return False
-    return True
-
-
-_given: Final[set[int]] = set()
-_giving: Final = threading.Lock()
-
-
-def free_port(*offsets: int) -> int:
-    """A port P on loopback such that P and every P + offset (-2 to 1) could be bound just now, and
-    that nobody else who asks here is given, in this process or another, while this one lives: a
-    port that is merely free is often taken before the broker that it is for has started.
-
-    None that the kernel gives to outgoing connections: a broker that is killed finds it free again.
-    """
-    assert all(-2 <= offset <= 1 for offset in offsets), offsets
-    for _ in range(200):
-        block = random.randrange(_BLOCKS)
-        with _giving:
-            if block in _given or not _reserve(block):
-                continue
-            _given.add(block)
-        port = _FIRST_PORT + block * _BLOCK_SIZE + 2
-        if all(_bindable(port + offset) for offset in (0, *offsets)):
-            return port
-    raise PeerError(f"no free port with {offsets}")
-
-
-def _bindable(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 @dataclass(frozen=True, slots=True)

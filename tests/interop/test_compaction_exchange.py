@@ -17,9 +17,10 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.compaction_client import Ledger, create_topic, read_all
 from tests.support.our_broker import FrameClient
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(400)]
 

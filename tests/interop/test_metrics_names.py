@@ -16,9 +16,10 @@ from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster, wait_registered
 from tests.interop.driver import Driver
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.our_broker import FrameClient
 from tests.support.pop_client import PopClient
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -19,8 +19,9 @@ import pytest
 from store.message import Message
 from store.message_codec import decode_record, encode_record, is_blank_at
 from tests.interop import harness
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.pop_client import PopAnswer, PopClient, PoppedMessage
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 

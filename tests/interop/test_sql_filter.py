@@ -15,7 +15,8 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import AnotherBroker, Client, Cluster, wait_registered
 from tests.interop.driver import Consumer, Driver, DriverError
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -14,7 +14,8 @@ import pytest
 from tests.interop import harness
 from tests.interop.clients import Client, Cluster
 from tests.interop.driver import Driver, DriverError, Entry, by_queue
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 

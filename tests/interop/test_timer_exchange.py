@@ -17,8 +17,9 @@ from store.timer.timer_log import UNIT_SIZE, TimerLogReader
 from store.timer.timer_metrics import load_timer_metrics
 from store.timer.timer_wheel import TimerWheelReader
 from tests.interop import harness
-from tests.interop.processes import free_port, wait_until
+from tests.interop.processes import wait_until
 from tests.support.our_broker import FrameClient, drain
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 

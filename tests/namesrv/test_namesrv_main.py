@@ -2,75 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, registration, route
-
-ROOT = Path(__file__).parents[2]
-Start = Callable[..., "subprocess.Popen[str]"]
+from tests.support.own_process import Start, boot_port, started
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a name server with the given settings lines; kills what is left at the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start_one(**changes: str) -> subprocess.Popen[str]:
-        settings = tmp_path / "namesrv.conf"
-        values = {
-            "bindAddress": "127.0.0.1",
-            "listenPort": "0",
-            "kvConfigPath": f"{tmp_path}/kv.json",
-            "logDir": f"{tmp_path}/logs",
-            **changes,
-        }
-        settings.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
-            "ROCKETMQ_HOME": str(ROOT),
-            "ROCKETMQ_RUN_DIR": str(tmp_path / "run"),
-            "PYTHONPATH": str(ROOT),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "namesrv", "-c", str(settings)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=tmp_path,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield start_one
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def boot_port(process: subprocess.Popen[str]) -> int:
-    """The port of the boot line, which is the last of the lines before serving."""
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("load config properties file OK, ")
-    line = process.stdout.readline()
-    words = "The Name Server boot success. serializeType=JSON, address 127.0.0.1:"
-    assert line.startswith(words)
-    return int(line.removeprefix(words))
+    """Starts a name server with these settings; kills what is left at the end."""
+    with started("namesrv", tmp_path, {"kvConfigPath": f"{tmp_path}/kv.json"}) as start:
+        yield start
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     process = start()
-    with Peer(boot_port(process)) as peer:
+    with Peer(boot_port(process, "Name")) as peer:
         assert [p.name for p in (tmp_path / "run").iterdir()] == [f"mqnamesrv-{process.pid}.pid"]
         assert peer.ask(registration("a")).code == 0
         assert peer.ask(route()).code == 0

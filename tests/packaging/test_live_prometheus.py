@@ -19,7 +19,6 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from tests.interop.processes import free_port
 from tests.packaging.promql import (
     DASHBOARDS,
     RULES,
@@ -34,6 +33,7 @@ from tests.support.broker_group import SLAVE, SYNC_MASTER, Group
 from tests.support.deadline import wait_until
 from tests.support.our_broker import FrameClient, OurBroker
 from tests.support.pop_client import PopClient
+from tools.chaos.free_ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -75,7 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--disable-pip-version-check", "-w", directory, source]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     (path,) = directory.glob("*.whl")
     return path
@@ -91,9 +91,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installa
     command += ["--no-index", "--disable-pip-version-check", "--no-compile", wheel]
     # A checkout on PYTHONPATH (PySpark's tests put it there) would count as installed already.
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, check=False, env=own
-    )
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
     assert result.returncode == 0, result.stdout + result.stderr
     (packages,) = directory.glob("lib/python*/site-packages")
     libraries = {sysconfig.get_path("purelib"), *filter(_is_library, sys.path)}

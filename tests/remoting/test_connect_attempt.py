@@ -10,6 +10,7 @@ import pytest
 from remoting.connect_attempt import ConnectAttempt, SocketTarget, resolve
 from remoting.errors import RemotingConnectError
 from remoting.selector_loop import SelectorLoop
+from tools.chaos.free_ports import free_port
 
 
 class Attempt:
@@ -51,8 +52,7 @@ def target_of(sock: socket.socket) -> list[SocketTarget]:
 
 
 def closed_target() -> list[SocketTarget]:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return target_of(sock)
+    return resolve(f"127.0.0.1:{free_port()}")
 
 
 def test_connects(listening: socket.socket) -> None:

@@ -99,13 +99,13 @@ class Pair:
         return result[0]
 
     def receive(self, size: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < size:
-            piece = self.peer.recv(size - len(data))
+            piece = self.peer.recv(min(size - len(data), 1 << 20))
             if not piece:
                 break
             data += piece
-        return data
+        return bytes(data)
 
     def wait_frames(self, count: int) -> list[bytes]:
         wait_until(lambda: len(self.sink.frames) >= count)

@@ -359,7 +359,6 @@ def test_on_the_standard_selectors_too() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

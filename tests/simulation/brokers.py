@@ -56,6 +56,7 @@ from controller.requests import (
     RegisterBroker,
     Request,
 )
+from ha.autoswitch_master import CONFIRM_DELAY_MS
 from ha.epoch_file import encode_epochs
 from ha.epochs import EpochEntry, EpochList, frame_label
 from remoting.request_code import RequestCode
@@ -86,6 +87,8 @@ class Link:
     master_life: int
     position: int | None = None
     """The next offset that the master sends; None before the first report."""
+    told_confirm: int = -1
+    """What the last frame said is confirmed."""
     broken: bool = False
     master_closed: bool = False
     heard_by_master: int = 0
@@ -165,7 +168,7 @@ class Broker(Node):
         self.puts: deque[tuple[int, int, int]] = deque()
         self.open_epoch = 0
         self.role_epoch = 0
-        self._flush_due = False
+        self._flush_due = self._confirm_due = False
         if self.sync_flush:
             # A recovery flushes what it takes over, or it would not count.
             self.disk.synced = len(self.log)
@@ -190,6 +193,24 @@ class Broker(Node):
                 self.world.send(self.name, controller, closed, self.channel)
             self._close_all()
         self.world.after(ms, self._start_again, self.life)
+
+    def kill_ha(self, ms: int) -> None:
+        """Only the process that is the member dies: `remoting` goes on taking what it may take in
+        its last order, and its word on what may be read stays. Nothing of it is answered."""
+        if not self.up:
+            return
+        leads = bool(self.open_epoch)
+        self.disk.confirm_offset = self.core.confirm_offset
+        self.kill(ms)
+        for _ in range(self.world.rng.randrange(4) if leads else 0):
+            self.world.after(self.world.rng.randrange(ms), self._put_without_ha, self.life)
+
+    def _put_without_ha(self, life: int) -> None:
+        if life != self.life or self.up or self.core.puts.find_refusal(self.clock()) is not None:
+            return
+        self.judge.put_taken(self.open_epoch)
+        self._append((self.world.number(), self.next_queue_offset))
+        self.next_queue_offset += 1
 
     def _start_again(self, life: int) -> None:
         if life == self.life:
@@ -239,6 +260,7 @@ class Broker(Node):
                 return
         if core.is_master:
             self._answer_puts()
+            self._tell_confirm_soon()
         self.show()
 
     def _do(self, ready: Ready) -> None:
@@ -404,9 +426,8 @@ class Broker(Node):
         self.disk.synced = len(self.log)
         if self.stopped:
             return
-        if self.core.is_master:
-            self.step(Moved())
-        else:
+        self.step(Moved())
+        if not self.core.is_master:
             self._report()
 
     def _answer_puts(self) -> None:
@@ -523,8 +544,28 @@ class Broker(Node):
             self._frame(link, position, [], EpochEntry(0, 0))
         link.position = position
 
+    def _tell_confirm_soon(self) -> None:
+        """A frame without bytes, unless others carry it before."""
+        if self._confirm_due or all(self._knows_confirm(link) for link in self.links):
+            return
+        self._confirm_due = True
+        self.world.after(CONFIRM_DELAY_MS, self._tell_confirm, self.life)
+
+    def _knows_confirm(self, link: Link) -> bool:
+        return link.position is None or link.told_confirm >= self.core.confirm_offset
+
+    def _tell_confirm(self, life: int) -> None:
+        if life != self.life or not self.up:
+            return
+        self._confirm_due = False
+        if self.stopped:
+            return
+        for link in self.links:
+            if not self._knows_confirm(link):
+                self._pump(link, even_empty=True)
+
     def _frame(self, link: Link, offset: int, records: list[Record], label: EpochEntry) -> None:
-        confirm = self.core.confirm_offset
+        confirm = link.told_confirm = self.core.confirm_offset
         self._down(link, link.slave._framed, link, offset, records, confirm, label)
 
     def _framed(

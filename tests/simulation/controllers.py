@@ -258,7 +258,7 @@ class Controller(Node):
         """A request of a broker's."""
         number = self.world.number()
         self._asked[number] = broker, life, ticket
-        self.step(Asked(number, request))
+        self.step(Asked(number, request, broker.channel))
 
     def heartbeat(self, heartbeat: Heartbeat) -> None:
         """904."""

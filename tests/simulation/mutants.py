@@ -14,7 +14,7 @@ from unittest import mock
 import controller.core
 import controller.election
 import controller.state_machine
-from broker.failover import member
+from broker.failover import masters_word, member
 from broker.failover.asking import Asking
 from broker.failover.member import MemberCore
 from broker.failover.messages import Ask, Lead, LogEnds, MasterHello, ReplicaConnected, WriteEpochs
@@ -445,7 +445,7 @@ def _dirty_reads() -> list[Any]:
 
 @mutant("a slave lets read what is not confirmed")
 def _dirty_slave() -> list[Any]:
-    return [_on(member, "slave_confirm_offset", lambda _, own_end, __: own_end)]
+    return [_on(masters_word, "slave_confirm_offset", lambda _, own_end, __: own_end)]
 
 
 @mutant("a start lets read everything that it finds (P4)")

@@ -172,7 +172,7 @@ class Schedule:
         controller = rng.choice(self.controllers)
         ms = rng.choice((300, 1_500, 4_000, 8_000))
         faults = (
-            (4, lambda: broker.kill(ms, torn=rng.random() < 0.3)),
+            (4, lambda: self._kill(broker, ms)),
             (4, lambda: self._power(broker, ms)),
             (3, lambda: broker.stop(ms)),
             (2, lambda: controller.stop(ms)),
@@ -200,6 +200,13 @@ class Schedule:
     def _later(self, ms: int, fault: Call, *args: Any) -> None:
         """A part of a fault, unless all is healed by then."""
         self.world.after(ms, lambda: None if self.healed else fault(*args))
+
+    def _kill(self, broker: Broker, ms: int) -> None:
+        how = self.rng.random()
+        if how > 0.7:
+            broker.kill_ha(min(ms, 1_500))
+        else:
+            broker.kill(ms, torn=how < 0.3)
 
     def _power(self, broker: Broker, ms: int) -> None:
         broker.kill(ms, power=self.shape.may_lose_power)

@@ -21,6 +21,7 @@ from broker.failover.messages import (
     LeaderNamed,
     LogEnds,
     MasterHello,
+    Moved,
     NameServersAnswered,
     Ready,
     RegisterAtNameServers,
@@ -28,6 +29,7 @@ from broker.failover.messages import (
     ReplicaGone,
     ReplicaReported,
     RoleNotified,
+    SendHeartbeat,
     Tick,
     Transfer,
 )
@@ -371,6 +373,37 @@ def test_a_master_that_is_not_followed_confirms_nothing() -> None:
     assert isinstance(lone.step(MasterHello(1, epoch_list([(1, 0)]), 50)).role, HangUp)
     lone.step(FrameTaken(50))
     assert lone.core.confirm_offset == 40
+
+
+def test_who_registers_and_follows_is_alive_before_it_can_join_a_set() -> None:
+    """It was refused there until its next heartbeat, a second later, with two members for as long
+    as nobody could send."""
+    heartbeats = [one for one in _slave_of(2, 100).last.sends if isinstance(one, SendHeartbeat)]
+    assert [(one.broker_id, one.epoch, one.max_offset) for one in heartbeats] == [(2, 1, 100)]
+
+
+def test_a_master_that_asks_for_a_new_epoch_is_not_kept_alive_by_that() -> None:
+    """A Java controller refuses it as long as it takes the broker for alive."""
+    lone = Lone(epoch_list([(1, 0), (2, 50)]), 100)
+    lone.answer(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, next_broker_id=1)
+    lone.answer(RequestCode.CONTROLLER_APPLY_BROKER_ID)
+    view = GroupView(1, "b1", 2, frozenset((1,)), 1)
+    lone.answer(RequestCode.CONTROLLER_REGISTER_BROKER, view=view)
+    assert lone.asked(RequestCode.CONTROLLER_ELECT_MASTER).designate_elect
+    assert not any(isinstance(one, SendHeartbeat) for one in lone.last.sends)
+
+
+def test_what_a_master_confirmed_counts_once_it_is_flushed_here() -> None:
+    """It says it once; the next frame may come five seconds later."""
+    lone = _slave_of(2, 0)
+    lone.log = LogEnds(0, 0)
+    assert isinstance(lone.step(MasterHello(2, epoch_list([(2, 0)]), 50)).role, Transfer)
+    lone.log = LogEnds(50, 10)
+    lone.step(FrameTaken(50))
+    assert lone.core.confirm_offset == 10
+    lone.log = LogEnds(60, 60)
+    lone.step(Moved())
+    assert lone.core.confirm_offset == 50
 
 
 def test_a_master_whose_last_list_is_damaged_does_not_lead_twice_in_one_epoch() -> None:

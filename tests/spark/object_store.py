@@ -18,8 +18,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 from xml.sax.saxutils import unescape
 
-from tests.interop.processes import free_port
 from tests.support.deadline import wait_until
+from tools.chaos.free_ports import free_port
 
 _START_S: Final = 60.0
 _REQUEST_S: Final = 30.0

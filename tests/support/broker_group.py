@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ipc.control_page import PAGE_SIZE
-from tests.interop.processes import free_port
 from tests.support.our_broker import OurBroker
+from tools.chaos.free_ports import free_port
 
 ASYNC_MASTER: Final[dict[str, object]] = {"brokerRole": "ASYNC_MASTER", "brokerId": 0}
 SYNC_MASTER: Final[dict[str, object]] = {"brokerRole": "SYNC_MASTER", "brokerId": 0}

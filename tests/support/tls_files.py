@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,15 +42,16 @@ class Authority:
         self.trust = directory / f"{name}.pem"
         self.trust.write_bytes(_pem(_certificate(name, self._key.public_key(), name, self._key)))
 
-    def issue(self, name: str, *, password: str | None = None) -> Pair:
-        """<name>.pem and <name>.key, anew each time (PKCS8, as Java wants it)."""
+    def issue(self, name: str, *, password: str | None = None, hosts: tuple[str, ...] = ()) -> Pair:
+        """<name>.pem and <name>.key, anew each time (PKCS8, as Java wants it). hosts: IP addresses
+        that the certificate is for."""
         key = ec.generate_private_key(ec.SECP256R1())
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         secret: KeySerializationEncryption = NoEncryption()
         if password is not None:
             secret = BestAvailableEncryption(password.encode())
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
-        certificate = _certificate(name, key.public_key(), self._name, self._key)
+        certificate = _certificate(name, key.public_key(), self._name, self._key, hosts)
         for path, data in ((pair.certificate, _pem(certificate)), (pair.key, private)):
             part = path.with_suffix(".part")
             part.write_bytes(data)
@@ -64,9 +66,10 @@ def _certificate(
     public: ec.EllipticCurvePublicKey,
     issuer: str,
     issuer_key: ec.EllipticCurvePrivateKey,
+    hosts: tuple[str, ...] = (),
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
-    return (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
@@ -75,8 +78,11 @@ def _certificate(
         .not_valid_before(now - _DAY)
         .not_valid_after(now + 30 * _DAY)
         .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
-        .sign(issuer_key, hashes.SHA256())
     )
+    if hosts:
+        addresses = [x509.IPAddress(ipaddress.ip_address(host)) for host in hosts]
+        builder = builder.add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -171,6 +171,15 @@ class TestController:
             f"#ControllerLeaderAddress\t{at}\n#Peer:\tn0:{at}\n#Peer:\tn1:10.0.0.2:9878\n"
         )
 
+    def test_any_of_several_may_be_away(self, mqadmin: Bench, controller: FakeCluster) -> None:
+        at = controller.address
+        found = mqadmin.run("getControllerMetaData", "-a", f"127.0.0.1:1;{at};127.0.0.1:2")
+        assert f"#ControllerLeaderAddress\t{at}\n" in found.out
+        none = mqadmin.run("getControllerMetaData", "-a", "127.0.0.1:1;127.0.0.1:2")
+        assert none.code == 1
+        assert "127.0.0.1:1" in none.err
+        assert "127.0.0.1:2" in none.err
+
     def test_replicas_in_sync(self, mqadmin: Bench, controller: FakeCluster) -> None:
         one, two = (
             ReplicaIdentity(broker_name="a", broker_id=n, broker_address=f"h:{n}", alive=n == 1)

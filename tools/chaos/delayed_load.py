@@ -51,9 +51,11 @@ class DelayedLoad:
         *,
         with_timers: bool = False,
         may_be_lost: MayBeLost = lambda _answered_s, _code: False,
+        topic: str = TOPIC,
     ) -> None:
         """rate: messages a second. with_timers: every third is a timer message."""
         self._where = where
+        self._topic = topic
         self._levels = (1, 2, TIMER) if with_timers else (1, 2)
         self._may_be_lost = may_be_lost
         self._begins_anew = threading.Event()
@@ -130,7 +132,7 @@ class DelayedLoad:
         while not self._no_more.is_set():
             try:
                 with FrameClient(self._where(), _TIMEOUT_S) as client:
-                    while not self._no_more.wait(self._period_s):
+                    while not self._no_more.wait(self._period_s) and self._where() == client.peer:
                         self._send(client)
             except OSError:
                 self._no_more.wait(_PAUSE_S)
@@ -143,7 +145,7 @@ class DelayedLoad:
         properties = f"DELAY\x01{message.level}\x02"
         if message.level == TIMER:
             properties = f"TIMER_DELAY_MS\x01{DELAYS_S[TIMER] * 1000:.0f}\x02"
-        request = send_request(TOPIC, number % QUEUES, str(number).encode(), properties)
+        request = send_request(self._topic, number % QUEUES, str(number).encode(), properties)
         client.post(request)
         code = sent_of(client.take(request.opaque)).code
         message.answered_s, message.code = time.monotonic(), code
@@ -153,7 +155,7 @@ class DelayedLoad:
         while not self._end.is_set():
             try:
                 with FrameClient(self._where(), _TIMEOUT_S) as client:
-                    while not self._end.wait(_PAUSE_S):
+                    while not self._end.wait(_PAUSE_S) and self._where() == client.peer:
                         if self._begins_anew.is_set():
                             self._begins_anew.clear()
                             at = dict.fromkeys(at, 0)
@@ -164,7 +166,7 @@ class DelayedLoad:
 
     def _receive(self, client: FrameClient, queue_id: int, at: int) -> int:
         """Where to go on."""
-        pulled = client.pull(TOPIC, queue_id, at)
+        pulled = client.pull(self._topic, queue_id, at)
         for message in pulled.messages:
             self._came(message.body)
         moved = pulled.code in (SEND_OK, _PULL_OFFSET_MOVED)

@@ -2,9 +2,11 @@
 
 A port that is merely free is often taken by another run before the broker that it is for listens,
 or while that broker is down. So each run locks a block of ports in a file that all runs of a user
-share, for as long as its process lives. Any thread. It knows no broker.
+share, for as long as its process lives. Any thread. It knows no broker. This broker's own tests ask
+here, too: they run mqchaos beside servers of theirs.
 
-    <temporary directory>/mqchaos-ports-<uid>   a byte for each block; nothing is written
+    /dev/shm/mqchaos-ports-<uid>   a byte for each block; nothing is written. Not where TMPDIR says,
+                                   which may differ from run to run; only if there is no /dev/shm
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ _FIRST: Final = 10_000
 _BLOCK: Final = 5
 """Ports that one lock is for: those at a distance of up to two from the one in the middle."""
 _TRIES: Final = 500
+_SHARED: Final = "/dev/shm"
 _given: Final[set[int]] = set()
 """Locks of one process do not exclude each other."""
 _giving: Final = threading.Lock()
@@ -61,7 +64,8 @@ def _reserve(block: int) -> bool:
 @functools.cache
 def _locks() -> int:
     """The descriptor of the file, kept: to close any of a file's would let go of its locks."""
-    path = Path(tempfile.gettempdir(), f"mqchaos-ports-{os.getuid()}")
+    shared = _SHARED if os.access(_SHARED, os.W_OK) else tempfile.gettempdir()
+    path = Path(shared, f"mqchaos-ports-{os.getuid()}")
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 

@@ -64,7 +64,8 @@ class LoadThread(ABC):
             try:
                 with FrameClient(self._where(), _TIMEOUT_S) as client:
                     self.connected(client)
-                    while not self._end.wait(self._period_s):
+                    # A master that is replaced may go on, and keep its connections.
+                    while not self._end.wait(self._period_s) and self._where() == client.peer:
                         self.done += self.step(client)
             except OSError:
                 self.broken += 1
@@ -81,7 +82,6 @@ class LoadThread(ABC):
 # -- transactions ----------------------------------------------------------------------------------
 
 TX_TOPIC: Final = "ChaosTransactions"
-_TX_GROUP: Final = "mqchaos-transactions"
 _PREPARED: Final = 4
 _COMMIT, _ROLLBACK = 8, 12
 _PULL_OFFSET_MOVED: Final = 21
@@ -105,9 +105,12 @@ class Transactions(LoadThread):
         where: Where,
         period_s: float,
         may_be_lost: MayBeLost = lambda _answered_s, _code: False,
+        *,
+        topic: str = TX_TOPIC,
     ) -> None:
-        """may_be_lost: of a half."""
+        """may_be_lost: of a half. topic: its own; its producers' group has the same name."""
         super().__init__(where, period_s)
+        self._topic = topic
         self._may_be_lost = may_be_lost
         self._count = 0
         self._due: dict[int, tuple[float, int]] = {}
@@ -176,8 +179,8 @@ class Transactions(LoadThread):
     def connected(self, client: FrameClient) -> None:
         """Known as a producer, so that it is asked."""
         body = {
-            "clientID": "mqchaos-transactions",
-            "producerDataSet": [{"groupName": _TX_GROUP}],
+            "clientID": f"mqchaos-{self._topic}",
+            "producerDataSet": [{"groupName": self._topic}],
             "consumerDataSet": [],
         }
         client.call(RequestCode.HEART_BEAT, {}, json.dumps(body).encode())
@@ -192,9 +195,9 @@ class Transactions(LoadThread):
             self.connected(client)
             return False
         number, self._count = self._count, self._count + 1
-        properties = f"TRAN_MSG\x01true\x02PGROUP\x01{_TX_GROUP}\x02UNIQ_KEY\x01tx-{number}\x02"
+        properties = f"TRAN_MSG\x01true\x02PGROUP\x01{self._topic}\x02UNIQ_KEY\x01tx-{number}\x02"
         body = str(number).encode()
-        request = send_request(TX_TOPIC, number % QUEUES, body, properties, _PREPARED)
+        request = send_request(self._topic, number % QUEUES, body, properties, _PREPARED)
         client.post(request)
         answer = client.take(request.opaque)
         if answer.code not in STORED:
@@ -225,7 +228,7 @@ class Transactions(LoadThread):
         decision: int | None = None,
     ) -> RemotingCommand:
         fields = {
-            "producerGroup": _TX_GROUP,
+            "producerGroup": self._topic,
             "tranStateTableOffset": half,
             "commitLogOffset": phy_offset,
             "commitOrRollback": _decision(number) if decision is None else decision,
@@ -251,7 +254,7 @@ class Transactions(LoadThread):
             self._places.clear()
             self._at = dict.fromkeys(self._at, 0)
         for queue_id, at in self._at.items():
-            pulled = client.pull(TX_TOPIC, queue_id, at)
+            pulled = client.pull(self._topic, queue_id, at)
             if pulled.code not in (SEND_OK, _PULL_OFFSET_MOVED):
                 continue
             self._at[queue_id] = pulled.next_offset

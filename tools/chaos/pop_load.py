@@ -7,6 +7,7 @@ time must not come again.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -53,19 +54,34 @@ class PopLoad(LoadThread):
         *,
         may_be_lost: MayBeLost,
         keeps_acks: bool,
+        topic: str = TOPIC,
+        invisible_ms: int = _INVISIBLE_MS,
     ) -> None:
-        """keeps_acks: no fault of the run may take an acknowledgement."""
+        """keeps_acks: no fault of the run may take an acknowledgement. topic: its own."""
         super().__init__(where, period_s)
+        self._topic = topic
+        self._pop = {**_POP, "topic": topic, "invisibleTime": invisible_ms}
         self._broker_name = broker_name
         self._may_be_lost = may_be_lost
-        self._keeps_acks = keeps_acks
+        self._kept_since_s = -math.inf if keeps_acks else math.inf
+        """Acknowledgements that are answered from then on are kept."""
         self._messages: dict[int, _Message] = {}
         self._count = 0
         self._sends = True
+        self._came_s = time.monotonic()
+        """When a message came last."""
 
     def drain(self) -> None:
         """Send no more, acknowledge whatever comes."""
         self._sends = False
+
+    def keep_acks(self) -> None:
+        """From now on no fault takes an acknowledgement."""
+        self._kept_since_s = time.monotonic()
+
+    def quiet_s(self) -> float:
+        """For how long nothing has come."""
+        return time.monotonic() - self._came_s
 
     def missing(self, *, only_ok: bool) -> list[int]:
         """Messages that were stored and did not come to their acknowledgement. only_ok: of those
@@ -90,7 +106,7 @@ class PopLoad(LoadThread):
         if self._sends:
             self._send(client)
         popped_s = time.monotonic()
-        answer = client.call(RequestCode.POP_MESSAGE, _POP)
+        answer = client.call(RequestCode.POP_MESSAGE, self._pop)
         if answer.code != SEND_OK:
             return False
         starts = dict(_places(answer.ext_fields["startOffsetInfo"]))
@@ -105,7 +121,7 @@ class PopLoad(LoadThread):
 
     def _send(self, client: FrameClient) -> None:
         number, self._count = self._count, self._count + 1
-        request = send_request(TOPIC, number % QUEUES, str(number).encode())
+        request = send_request(self._topic, number % QUEUES, str(number).encode())
         client.post(request)
         code = sent_of(client.take(request.opaque)).code
         if number not in self._messages:
@@ -120,6 +136,7 @@ class PopLoad(LoadThread):
         start: int,
         popped_s: float,
     ) -> None:
+        self._came_s = time.monotonic()
         number = int(message.body)
         if not 0 <= number < self._count:
             self.violations.append(f"popped: nobody sent {message.body[:24]!r}")
@@ -127,7 +144,7 @@ class PopLoad(LoadThread):
         # One whose send was not answered may be stored.
         known = self._messages.setdefault(number, _Message(-1, time.monotonic()))
         known.pops += 1
-        if known.acked_s is not None and known.acked_s < popped_s and self._keeps_acks:
+        if known.acked_s is not None and self._kept_since_s <= known.acked_s < popped_s:
             self.violations.append(f"popped message {number} came again, and it was acknowledged")
         if self._sends and number % 3 == 2 and known.pops == 1:
             return
@@ -142,7 +159,7 @@ class PopLoad(LoadThread):
         )
         request = {
             "consumerGroup": _GROUP,
-            "topic": info.real_topic(TOPIC, _GROUP),
+            "topic": info.real_topic(self._topic, _GROUP),
             "queueId": message.queue_id,
             "extraInfo": build_extra_info(info, message.queue_id, message.queue_offset),
             "offset": message.queue_offset,
@@ -155,7 +172,12 @@ class PopLoad(LoadThread):
         known.is_acked = True
         now_s = time.monotonic()
         if now_s - popped_s < _IN_TIME_S:
-            known.acked_s = known.acked_s or now_s
+            known.acked_s = self._first_kept(known.acked_s, now_s)
+
+    def _first_kept(self, before_s: float | None, now_s: float) -> float:
+        """When the message was first acknowledged for good."""
+        is_kept = before_s is not None and before_s >= self._kept_since_s
+        return before_s if is_kept and before_s is not None else now_s
 
 
 def _places(text: str) -> list[tuple[tuple[str, str], str]]:
@@ -166,10 +188,8 @@ def _places(text: str) -> list[tuple[tuple[str, str], str]]:
 
 _POP: Final = {
     "consumerGroup": _GROUP,
-    "topic": TOPIC,
     "queueId": -1,
     "maxMsgNums": _AT_A_TIME,
-    "invisibleTime": _INVISIBLE_MS,
     "pollTime": 0,
     "bornTime": 0,
     "initMode": 0,

@@ -25,6 +25,12 @@ def is_running(pid: int) -> bool:
     return bool(fields) and (fields[_STATE] not in "ZX" or int(fields[_THREADS]) > 1)
 
 
+def parent_of(pid: int) -> int:
+    """The pid of its parent; 0: there is no such process."""
+    fields = stat_fields(pid)
+    return int(fields[_PARENT]) if fields else 0
+
+
 def children_of(parent: int) -> list[int]:
     """The pids of the living children."""
     found = []

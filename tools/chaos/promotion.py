@@ -62,9 +62,10 @@ class Promotion:
 class CommittedOffsets:
     """A consumer's offset, committed again and again, with the time of each answer. A thread."""
 
-    def __init__(self, where: Where, position: Callable[[], int]) -> None:
+    def __init__(self, where: Where, position: Callable[[], int], topic: str = TOPIC) -> None:
         """position: what to commit, of queue 0 of the topic."""
         self._where = where
+        self._topic = topic
         self._position = position
         self._commits: list[tuple[float, int]] = []
         """Monotonic seconds of the answer, offset."""
@@ -94,9 +95,9 @@ class CommittedOffsets:
         while not self._end.is_set():
             try:
                 with FrameClient(self._where(), _TIMEOUT_S) as client:
-                    while not self._end.wait(_COMMIT_S):
+                    while not self._end.wait(_COMMIT_S) and self._where() == client.peer:
                         offset = self._position()
-                        fields = {"consumerGroup": _GROUP, "topic": TOPIC, "queueId": 0}
+                        fields = {"consumerGroup": _GROUP, "topic": self._topic, "queueId": 0}
                         code = RequestCode.UPDATE_CONSUMER_OFFSET
                         if client.call(code, {**fields, "commitOffset": offset}).code == 0:
                             self._commits.append((time.monotonic(), offset))
@@ -210,12 +211,14 @@ def log_end(broker: ScratchBroker) -> int:
     return int(table["commitLogMaxOffset"])
 
 
-def offset_violations(broker: ScratchBroker, committed: int, who: str) -> list[str]:
+def offset_violations(
+    broker: ScratchBroker, committed: int, who: str, topic: str = TOPIC
+) -> list[str]:
     """Whether the broker has an offset that was committed in time. who: how it is called. Raises
     OSError."""
     with FrameClient(broker.address, _TIMEOUT_S) as client:
-        end = client.max_offset(TOPIC, 0)
-        fields = {"consumerGroup": _GROUP, "topic": TOPIC, "queueId": 0}
+        end = client.max_offset(topic, 0)
+        fields = {"consumerGroup": _GROUP, "topic": topic, "queueId": 0}
         answer = client.call(RequestCode.QUERY_CONSUMER_OFFSET, fields)
     has = int(answer.ext_fields.get("offset", 0)) if answer.code == 0 else 0
     if has >= min(committed, end):

@@ -36,7 +36,7 @@ class RunSummary:
     """With their seeds."""
     slowest_recovery_s: float = 0.0
     slowest_rto_s: float = 0.0
-    versions: dict[str, str] = field(default_factory=lambda: _versions())
+    versions: dict[str, str] = field(default_factory=lambda: versions())
 
     @classmethod
     def of(cls, command: str, first_seed: int, options: ChaosOptions) -> RunSummary:
@@ -113,7 +113,8 @@ def _lost(result: ChaosResult) -> str:
     return f"a power cut took, as it may, answers ({codes}); "
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what a run was made with."""
     return {
         "broker": software_version(),
         "Python": platform.python_version(),

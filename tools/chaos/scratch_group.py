@@ -118,8 +118,14 @@ class ScratchBroker:
         """Whether its supervisor runs."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Start it and wait for its boot line. Raises ChaosError with what it printed."""
+    @property
+    def pid(self) -> int:
+        """Of its supervisor; 0: it was not started."""
+        return 0 if self._process is None else self._process.pid
+
+    def start(self, on_begun: Callable[[], None] = lambda: None) -> None:
+        """Start it and wait for its boot line. on_begun: called once it has a pid. Raises
+        ChaosError with what it printed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self._wall_offset.exists():
             self._wall_offset.write_bytes(_WALL_OFFSET.pack(0))
@@ -143,6 +149,7 @@ class ScratchBroker:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        on_begun()
 
         def printed() -> str:
             return self._output.read_bytes()[begun:].decode(errors="replace")
@@ -359,11 +366,13 @@ class ScratchGroup:
             self.name_server.kill()
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float, what: str) -> float:
+def wait_for(
+    condition: Callable[[], object], timeout_s: float, what: str, *, poll_s: float = 0.02
+) -> float:
     """Until it holds; how many seconds that took. Raises ChaosError."""
     began, pause = time.monotonic(), threading.Event()
     while not condition():
         if time.monotonic() - began > timeout_s:
             raise ChaosError(f"{what}: not within {timeout_s:.0f} s")
-        pause.wait(0.02)
+        pause.wait(poll_s)
     return time.monotonic() - began

@@ -41,7 +41,9 @@ from tools.report import Report, Reports, safe_line
 
 _NULL: Final = "null"
 
-_Controller = Annotated[str, "-a --controllerAddress", "Controller, host:port."]
+_Controller = Annotated[
+    str, "-a --controllerAddress", "Controller, host:port; several separated by ';'."
+]
 _Controllers = Annotated[str, "-a --controllerAddress", "host:port;host:port"]
 _Cluster = Annotated[str | None, "-c --clusterName", "All broker names of this cluster."]
 _Name = Annotated[str | None, "-b --brokerName", "Broker name."]
@@ -57,16 +59,33 @@ def _text(value: object) -> str:
     return _NULL if value is None else safe_line(str(value))
 
 
-def _metadata(admin: AdminClient, controller: str) -> GetMetaDataResponseHeader:
-    response = admin.call(controller, RequestCode.CONTROLLER_GET_METADATA_INFO)
-    return decode_header(GetMetaDataResponseHeader, response.ext_fields)
+def _metadata(admin: AdminClient, controllers: str) -> GetMetaDataResponseHeader:
+    """What the first of these controllers that knows a leader says; else the first that answers.
+    Raises AdminError: none does."""
+    answers: list[GetMetaDataResponseHeader] = []
+    errors: list[RemotingError | AdminError] = []
+    for address in _addresses(controllers):
+        try:
+            response = admin.call(address, RequestCode.CONTROLLER_GET_METADATA_INFO)
+        except (RemotingError, AdminError) as error:
+            errors.append(error)
+            continue
+        found = decode_header(GetMetaDataResponseHeader, response.ext_fields)
+        if found.controller_leader_address:
+            return found
+        answers.append(found)
+    if answers:
+        return answers[0]
+    if len(errors) == 1:
+        raise errors[0]
+    raise AdminError("; ".join(str(error) for error in errors))
 
 
-def _leader(admin: AdminClient, controller: str) -> str:
+def _leader(admin: AdminClient, controllers: str) -> str:
     """The controller that decides, as one of them says."""
-    found = _metadata(admin, controller).controller_leader_address
+    found = _metadata(admin, controllers).controller_leader_address
     if not found:
-        raise AdminError(f"controller {controller} knows no leader")
+        raise AdminError(f"controller {controllers} knows no leader")
     return found
 
 
@@ -100,7 +119,7 @@ def get_sync_state_set(
     """Which brokers of a group are in sync, as its controller sees them."""
     _need_one(cluster, broker_name)
     names = [broker_name] if broker_name is not None else _names(admin, cluster or "")
-    leader = _leader(admin, controller.partition(";")[0])
+    leader = _leader(admin, controller)
     response = admin.call(
         leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=dumps_java(names)
     )

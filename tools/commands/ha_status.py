@@ -195,6 +195,8 @@ def _lines(answer: Answer, lag: Lag, now_ms: int) -> Iterator[str]:
         yield from _slave_lines(answer.title, info, lag, info.timestamp or now_ms)
     if info is not None and info.group_info is not None:
         yield from group_lines(info.group_info)
+    if info is not None and info.isolated:
+        yield f"NOT SERVING: {safe_line(info.isolated)}"
     if info is not None and info.refusals:
         counts = ", ".join(f"{safe_line(name)} {n}" for name, n in sorted(info.refusals.items()))
         yield f"links refused or closed: {counts}"

@@ -45,6 +45,17 @@ def test_a_slave_of_5_x_gets_an_edition(tmp_path: Path) -> None:
     )
 
 
+def test_a_master_of_5_x_that_comes_online_gets_an_edition(tmp_path: Path) -> None:
+    """Without it 5.3.3 ends in a NullPointerException, and tries again for ever."""
+    world = World(tmp_path)
+    world.schedule_offsets.update_offset(3, 5)
+    request = RemotingCommand.request(45)
+    request.version = 475
+    assert world.ask(world.admin_offset(), request).body == (
+        b'{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":0},"offsetTable":{3:5}}'
+    )
+
+
 def test_topics_of_a_group_for_mqadmin_of_5_x(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.commit("g", "t1", 1)

@@ -14,9 +14,9 @@ from typing import Final
 
 from remoting.remoting_serializable import loads_lenient
 from remoting.request_code import RequestCode
-from tests.interop.processes import free_port
 from tests.support.deadline import wait_until
 from tests.support.our_broker import HOME, SMALL_FILES, FrameClient
+from tools.chaos.free_ports import free_port
 from tools.chaos.processes import children_of, is_running, titled_children
 
 CLUSTER: Final = "ContainerCluster"

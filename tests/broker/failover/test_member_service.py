@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from broker.failover import member_service
 from broker.failover.member import Stage
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_service import CutRefusedError, MemberStatus, MemberStoppedError
 from broker.failover.messages import (
     CutHalfRecord,
+    CutLog,
     Fenced,
     FlushLog,
     Follow,
     GroupView,
     Lead,
     LogEnds,
+    MasterHello,
     NameServersAnswered,
     RegisterAtNameServers,
     Role,
     RoleNotified,
     Step,
     StopReplication,
+    Transfer,
 )
 from broker.settings.broker_config import BrokerConfig
 from broker.settings.controller_mode_config import ControllerModeConfig
 from ha.epoch_file import decode_epochs, encode_epochs
-from ha.epochs import epoch_list
+from ha.epochs import CutStep, epoch_list
 from ipc.clock import SystemClock
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingConnectError
 from remoting.remoting_command import RemotingCommand
 from remoting.response_table import ResponseCallback
+from store.resync_request import ResyncAction, ResyncRequest, find_request, write_request
 from tests.remoting.golden_controller import golden_command
 from tests.support.deadline import wait_until
 from tests.support.manual_clock import ManualClock
@@ -377,6 +386,96 @@ def test_a_file_that_cannot_be_written_ends_the_service(tmp_path: Path) -> None:
         assert 1013 not in world.controllers.codes
     finally:
         world.end()
+
+
+class FullDisk:
+    """The first writes of a file fail, as os.write on a full disk does, with half of it there."""
+
+    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.name = name
+        self.left = 3
+        self.tried_ms: list[float] = []
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        monkeypatch.setattr(member_service, "_TRY_AGAIN_MS", 50)
+
+    def fsync(self, descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.endswith(f"/{self.name}.tmp") and self.left:
+            self.left -= 1
+            self.tried_ms.append(time.monotonic() * 1000)
+            os.ftruncate(descriptor, 3)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._fsync(descriptor)
+
+
+@pytest.mark.parametrize("name", ["brokerIdentity-temp", "brokerIdentity", "epochFileCheckpoint"])
+def test_a_full_disk_is_waited_for_before_anything_rests_on_the_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+) -> None:
+    disk, world = FullDisk(name, monkeypatch), World(tmp_path, FIRST_START)
+    before = {"brokerIdentity-temp": 1012, "brokerIdentity": 1013, "epochFileCheckpoint": 1002}
+    world.start()
+    try:
+        wait_until(lambda: world.member.service.status.trouble is not None)
+        assert f"{name}.tmp: cannot be written" in (world.member.service.status.trouble or "")
+        assert world.controllers.codes[-1] == before[name]
+        assert not any(isinstance(one, Lead) for one in world.host.done)
+        wait_until(lambda: world.stage is Stage.RUNNING)
+        assert disk.left == 0
+        assert any(isinstance(one, Lead) for one in world.host.done)
+        assert decode_epochs(world.bytes_of("epochFileCheckpoint") or b"").last_epoch == 1
+        assert min(b - a for a, b in itertools.pairwise(disk.tried_ms)) >= 45
+        assert world.member.service.status.trouble is None
+    finally:
+        world.end()
+    lines = [one.message for one in caplog.records if "free space" in one.message]
+    assert len(lines) == 1
+
+
+def test_a_full_disk_puts_a_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request (resync.json) is there whole before the shorter list, and before any frame."""
+    (tmp_path / "brokerIdentity").write_bytes(b"CtlCluster#cb#1")
+    (tmp_path / "epochFileCheckpoint").write_bytes(b"1\n1725254278\n1-0\n")
+    FullDisk("resync.json", monkeypatch)
+    world = World(tmp_path, RESTARTED_AS_SLAVE)
+    world.host.log_end = 100
+    seen: list[tuple[int, bytes | None]] = []
+
+    def do(step: Step) -> None:
+        if isinstance(step, CutLog) and step.step is CutStep.WRITE_MARKER:
+            seen.append((len(world.host.done), world.bytes_of("epochFileCheckpoint")))
+            request = ResyncRequest(action=ResyncAction.TRUNCATE, offset=step.cut_to)
+            write_request(tmp_path, request)
+        world.host.done.append(step)
+
+    world.host.do = do  # type: ignore[method-assign]
+    world.start()
+    try:
+        wait_until(lambda: world.stage is Stage.RUNNING)
+        list_before = world.bytes_of("epochFileCheckpoint")
+        world.member.service.deliver(MasterHello(2, epoch_list([(1, 0), (2, 50)]), 60))
+        wait_until(lambda: any(isinstance(one, Transfer) for one in world.host.done))
+        assert len(seen) == 4
+        assert set(seen) == {(seen[0][0], list_before)}
+        request = find_request(tmp_path)
+        assert request is not None
+        assert request.offset == 50
+    finally:
+        world.end()
+
+
+def test_a_stop_ends_the_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, world = FullDisk("brokerIdentity", monkeypatch), World(tmp_path, FIRST_START)
+    disk.left = 1_000_000
+    world.start()
+    wait_until(lambda: len(disk.tried_ms) > 1)
+    assert world.member.service.shutdown(5_000)
+    assert world.member.service.failure is None
+    world.executor.shutdown(5_000)
 
 
 def test_heartbeats_leave_while_events_come_without_end(first_start: World) -> None:

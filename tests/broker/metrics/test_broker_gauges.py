@@ -13,7 +13,6 @@ from broker.client.producer_manager import ProducerManager
 from broker.metrics import metrics_table as table
 from broker.metrics.broker_gauges import BrokerGauges, GaugeSources
 from broker.metrics.consumer_lag_calculator import ConsumerLagCalculator, LagSources
-from broker.metrics.metrics_text import MetricsText
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.topic.system_topics import SystemTopics
@@ -22,6 +21,8 @@ from ipc.control_page import ProcessIndex
 from ipc.metric_slots import OVERFLOW, MetricSlots, MetricSlotsReader, create_metric_slots
 from remoting.body.heartbeat import ConsumeType
 from remoting.body.topic_config import TopicConfig
+from remoting.metrics.metric import Metric
+from remoting.metrics.metrics_text import MetricsText
 from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeGroupFilters
 from tests.broker.client.test_consumer_manager import data_of
 from tests.broker.metrics_world import samples_of
@@ -103,7 +104,7 @@ class World:
         self.offsets.commit_offset("test", group, "T", 0, committed)
         return member
 
-    def sample(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+    def sample(self, metric: Metric) -> dict[tuple[str, ...], float]:
         self.gauges.sample()
         found = self.slots.series(metric.name)
         return {labels: self.slots.values[slot] for labels, slot in found.items()}
@@ -284,7 +285,8 @@ def test_twenty_thousand_hostile_groups(tmp_path: Path) -> None:
     assert len(found) == 1_001
     assert found[(OVERFLOW,) * len(metric.labels)] == 19_000
     reader = MetricSlotsReader(world.slots_fd)
-    text = MetricsText(("c", "broker", "b")).encode([(metric, reader.read(metric.name))], "")[0]
-    shown = samples_of(text.decode(), base=("c", "broker", "b"))
+    base = {"cluster": "c", "node_type": "broker", "node_id": "b"}
+    text = MetricsText(base).encode([(metric, reader.read(metric.name))], "")[0]
+    shown = samples_of(text.decode(), base=base)
     assert sum(shown[metric.name].values()) == 20_000
     reader.close()

@@ -13,7 +13,6 @@ import pytest
 from broker.metrics import metrics_table as table
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import OBSERVE_MS, HaMetrics
-from broker.metrics.metrics_table import Metric
 from ha.exposure_marks import ExposureMarks
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_client_info import HAClientInfo
@@ -25,6 +24,7 @@ from ha.replica_registry import REMEMBER_MS, ReplicaRegistry
 from ha.slave_progress import SlaveProgress
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
+from remoting.metrics.metric import Metric
 from store.commit_log_reader import CommitLogReader
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.ha.client_info import client_info

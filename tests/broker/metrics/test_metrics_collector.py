@@ -16,12 +16,12 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from broker.metrics import metrics_table as table
-from broker.metrics.metrics_text import MetricsText, family
 from broker.slave.sync_kind import SLAVE_SYNC_FAILURES, SLAVE_SYNC_SUCCESS
 from broker.supervisor.control_slots import REMOTING_READY
 from ha.control_slots import HA_REFUSALS, REPLICA_COUNT, REPLICATED_OFFSET
 from ha.refusals import RefusalReason
 from ipc.metric_slots import OVERFLOW, SERIES_CAPPED
+from remoting.metrics.metrics_text import MetricsText, family
 from store.compaction.compaction_slots import COMPACTION_ENDED_MS
 from store.control_slots import (
     DIFFERING_CHUNKS,

@@ -17,6 +17,7 @@ from broker.metrics.readiness import (
 )
 from broker.supervisor.child_state import ChildState
 from broker.supervisor.control_slots import REMOTING_READY
+from ha.control_slots import ISOLATED
 from ipc.control_page import ControlPage
 from store.control_slots import RUNNING_FLAGS, STORE_STATE, StoreState
 from tests.broker.metrics_world import child
@@ -56,6 +57,8 @@ def test_what_the_page_says(world: World) -> None:
     assert world.reason() == ""
     for slot, value, reason in (
         (RUNNING_FLAGS, 2, "the store rejects writes: see store.log"),
+        (ISOLATED, 1, "isolated until its group is linked (totalReplicas)"),
+        (ISOLATED, 2, "isolated until its group is linked (totalReplicas), waits for broker id 0"),
         (REMOTING_READY, 0, "remoting is not ready"),
         (STORE_STATE, StoreState.RECOVERING, "the store is not ready"),
     ):

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from broker.metrics import metrics_table as table
-from broker.metrics import supervisor_metrics
-from broker.metrics.supervisor_metrics import MAX_ANSWERS, MAX_CONNECTIONS, SupervisorMetrics
+from broker.metrics.supervisor_metrics import SupervisorMetrics
 from broker.supervisor.control_slots import REMOTING_READY
 from broker.supervisor.listening_sockets import bind_listener, port_of
+from remoting.metrics import metrics_server
+from remoting.metrics.metrics_server import MAX_ANSWERS, MAX_CONNECTIONS, MetricsServer
 from store.control_slots import STORE_STATE, StoreState, refuse_writes
 from tests.broker.broker_fakes import CONFIG
 from tests.broker.metrics_world import OPENMETRICS, MetricsWorld, child, samples_of
@@ -28,7 +29,7 @@ class ServerWorld(MetricsWorld):
         super().__init__(root)
         self._listening = bind_listener("127.0.0.1", 0, 1024, "metricsPort")
         self.port = port_of(self._listening)
-        self.server = SupervisorMetrics(self._listening, self.collector, CONFIG)
+        self.server = MetricsServer(self._listening, SupervisorMetrics(self.collector, CONFIG))
         self.server.start()
 
     def ask(
@@ -191,7 +192,7 @@ def reads_nothing(sock: socket.socket) -> None:
 def test_slow_clients_do_not_pile_up(
     world: ServerWorld, monkeypatch: pytest.MonkeyPatch, behave: Callable[[socket.socket], None]
 ) -> None:
-    monkeypatch.setattr(supervisor_metrics, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(metrics_server, "_PATIENCE_S", 0.2)
     for n in range(2_000):
         world.set(table.MESSAGES_IN, n, f"a long name of a topic-{n}" * 5, "Normal", "false")
     slow = [world.dial() for _ in range(3 * MAX_CONNECTIONS)]
@@ -214,7 +215,7 @@ def test_a_scrape_does_not_wait_for_idle_connections(
     world: ServerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever waited but once for a place would wait for longer than the client does."""
-    monkeypatch.setattr(supervisor_metrics, "_PATIENCE_S", 60)
+    monkeypatch.setattr(metrics_server, "_PATIENCE_S", 60)
     idle = [world.dial() for _ in range(3 * MAX_CONNECTIONS)]
     try:
         assert world.get("/metrics")[0] == 200
@@ -230,8 +231,8 @@ def test_a_scrape_does_not_wait_for_idle_connections(
 def test_who_is_answered_keeps_its_place_before_who_is_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(supervisor_metrics, "_LEAVING_S", 0.001)
-    places = supervisor_metrics.ConnectionSlots()
+    monkeypatch.setattr(metrics_server, "_LEAVING_S", 0.001)
+    places = metrics_server.ConnectionSlots()
     pairs = [socket.socketpair() for _ in range(MAX_CONNECTIONS + 1)]
     ours = [pair[0] for pair in pairs]
     for sock in ours[:-1]:
@@ -279,7 +280,7 @@ def test_a_request_that_never_ends_is_closed(
     world: ServerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then keeps no connection open, whatever it belongs to."""
-    monkeypatch.setattr(supervisor_metrics, "_REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(metrics_server, "_REQUEST_TIMEOUT_S", 0.5)
     for begin in (b"", b"GET /metrics HTTP/1.1\r\n"):
         with world.dial() as sock:
             sock.sendall(begin)

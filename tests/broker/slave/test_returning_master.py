@@ -227,6 +227,7 @@ def test_the_progress_of_a_stranger_is_not_adopted(tmp_path: Path) -> None:
     world = DelayedWorld(tmp_path)
     world.members = [MemberAddress(7, "10.0.0.9:10911")]
     world.delayed = {"10.0.0.9:10911": b'{"offsetTable":{1:7}}'}
+    world.answers["10.0.0.9:10911"] = None
     world.strangers.add("10.0.0.9")
     world.returning.adopt_progress()
     assert world.progress.offsets() == {1: 5, 2: 9}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,22 @@ def test_queue_offsets_go_on_behind_what_another_leader_wrote(
             expected,
         ]
     assert pair[0].log_bytes() == pair[1].log_bytes()
+
+
+def test_slaves_see_in_each_table_in_which_epoch_its_master_leads(member: Member) -> None:
+    """As the answers to a slave have it: the newer of two masters' tables is told by it."""
+    peer = member.connect()
+    for epoch in (7, 8):
+        member.lead(epoch)
+        told = {}
+        for code, names in (
+            (RequestCode.GET_ALL_TOPIC_CONFIG, ("dataVersion", "mappingDataVersion")),
+            (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, ("dataVersion",)),
+        ):
+            (answer,) = member.call(peer, RemotingCommand.request(code, {}))
+            body = json.loads(answer.body)
+            told |= {(code, name): body[name]["stateVersion"] for name in names}
+        assert set(told.values()) == {epoch}, told
 
 
 def test_a_refused_send_makes_no_topic(member: Member) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from tests.spark.hook_server import HookServer, receiving
 from tests.spark.local_results import LocalFiles
 from tests.spark.told_reports import HOSTILE, PAGE, RUNBOOK, Notes, calendar_row, told_report
 from tests.support.deadline import wait_until
+from tools.chaos.free_ports import free_port
 
 PROGRAM = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 FREEZE = PolicyStep(100, "freeze", exit_code=1, notify=True)
@@ -303,8 +303,7 @@ def alertmanager(directory: Path, hook: str) -> Iterator[str]:
         " repeat_interval: 24h}\n"
         f"receivers: [{{name: hook, webhook_configs: [{{url: '{hook}', send_resolved: true}}]}}]\n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     with (directory / "log").open("w") as log:
         process = subprocess.Popen(

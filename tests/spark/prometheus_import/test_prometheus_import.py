@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from typing import Any
 import pytest
 
 from broker.metrics import metrics_table as table
+from remoting.metrics.metric import Kind
 from spark.command import import_command
 from spark.command.arguments import UsageError
 from spark.dumps.dump_files import read_lines
@@ -36,6 +36,7 @@ from spark.prometheus_import.response import ResponseError, read_responses
 from spark.reported_day import midnight_ms
 from tests.spark.prometheus_answers import T0, Answer, grid
 from tests.support.deadline import wait_until
+from tools.chaos.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 Lines = list[dict[str, Any]]
@@ -152,7 +153,7 @@ def test_the_names_are_those_of_the_table() -> None:
     shown |= {f"{table.HA_ACK_LATENCY.name}_{end}" for end in ("bucket", "sum")}
     assert {*prometheus_metrics.OWN_LABELS} - shown == {prometheus_metrics.SCRAPED_AT}
     for metric in table.METRICS:
-        ends = ("",) if metric.kind is not table.Kind.HISTOGRAM else ("_bucket", "_sum")
+        ends = ("",) if metric.kind is not Kind.HISTOGRAM else ("_bucket", "_sum")
         for name in (f"{metric.name}{end}" for end in ends):
             if name in prometheus_metrics.OWN_LABELS:
                 labels = (*metric.labels, "le") if name.endswith("_bucket") else metric.labels
@@ -905,12 +906,6 @@ class JavaExporter(Exporter):
         self.end_headers()
         labels = 'cluster="c",node_type="broker",node_id="java",topic="x"'
         self.wfile.write(f"rocketmq_messages_in_total{{{labels}}} 7\n".encode())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,3 +122,17 @@ def test_an_acknowledgement_without_an_answer_may_be_stored(load: PopLoad) -> No
     step(load, client, ("1", 0))
     assert load._messages[0].is_acked
     assert load._messages[0].is_in_doubt
+
+
+def test_what_is_acknowledged_after_the_last_fault_does_not_come_again(load: PopLoad) -> None:
+    """Before it, an acknowledgement may be lost with a master; the one after it counts."""
+    client = PoppingClient()
+    load._kept_since_s = math.inf
+    step(load, client)
+    step(load, client, ("0", 0))
+    load.keep_acks()
+    step(load, client, ("1", 0))
+    assert load.violations == []
+    assert load.quiet_s() < 60
+    step(load, client, ("1", 0))
+    assert load.violations == ["popped message 0 came again, and it was acknowledged"]

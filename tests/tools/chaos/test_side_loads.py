@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tools.chaos.delayed_load import TIMER
@@ -39,7 +41,8 @@ def test_what_a_run_can_judge(
     assert (loads.delayed is not None) is delayed
     assert loads.delayed is None or (TIMER in loads.delayed._levels) is timers
     assert (loads.pops is not None) is pops
-    assert loads.pops is None or loads.pops._keeps_acks is keeps_acks
+    kept_since_s = -math.inf if keeps_acks else math.inf
+    assert loads.pops is None or loads.pops._kept_since_s == kept_since_s
     loads.read_again()
     loads.disturb()
     assert len(loads.transactions._disturbed) == 2

@@ -1,10 +1,10 @@
-"""broker.metrics.http_accept: Accept headers, those that nobody should send included."""
+"""remoting.metrics.http_accept: Accept headers, those that nobody should send included."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.metrics.http_accept import parse_accepted
+from remoting.metrics.http_accept import parse_accepted
 
 CASES = [
     ("", []),

@@ -1,6 +1,6 @@
 """Formats rows of metrics as Prometheus text: its own format and OpenMetrics.
 
-Any thread of the supervisor; one text at a time. prometheus_client formats each line only once: the
+Any thread; one text at a time. prometheus_client formats each line only once: the
 part before the value (name, labels, escapes) is cached for as long as the series exists, since the
 library takes 8 µs a line (11 in OpenMetrics), which is 0.1 s for 2,000 topics. No `_created` lines:
 they would double the number of series, and counters are never reset silently here.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import Metric as Family
@@ -29,10 +29,8 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from broker.metrics.http_accept import parse_accepted
-from broker.metrics.metrics_table import BASE_LABELS, Kind, Metric
-from broker.metrics.replica_view import Rows
-from ipc.metric_slots import Labels
+from remoting.metrics.http_accept import parse_accepted
+from remoting.metrics.metric import Kind, Labels, Metric, Rows
 
 _HEAD_LINES: Final = 2
 """Number of header lines (HELP and TYPE)."""
@@ -69,13 +67,13 @@ class _Families(Collector):
         return self._families
 
 
-def family(metric: Metric, base: Labels, rows: Rows) -> Family:
-    """Rows as a metric family of prometheus_client. Raises ValueError for a series whose labels do
-    not match the metric's."""
+def family(metric: Metric, base: Mapping[str, str], rows: Rows) -> Family:
+    """Rows as a metric family of prometheus_client; base: labels on each. Raises ValueError for a
+    series whose labels do not match the metric's."""
     for labels, _ in rows:
         if len(labels) != len(metric.labels):
             raise ValueError(f"{metric.name}: {labels!r} for the labels {metric.labels!r}")
-    names = (*BASE_LABELS, *metric.labels)
+    names = (*base, *metric.labels)
     name = metric.name.removesuffix("_total")
     if metric.kind is Kind.HISTOGRAM:
         bounds = [*(_number(bound) for bound in metric.buckets), "+Inf"]
@@ -83,22 +81,22 @@ def family(metric: Metric, base: Labels, rows: Rows) -> Family:
         for labels, values in rows:
             counts = itertools.accumulate(values[:-1])
             buckets = list(zip(bounds, counts, strict=True))
-            histogram.add_metric([*base, *labels], buckets, values[-1])
+            histogram.add_metric([*base.values(), *labels], buckets, values[-1])
         return histogram
     is_counter = metric.kind is Kind.COUNTER
     single = (CounterMetricFamily if is_counter else GaugeMetricFamily)(
         name, metric.help, labels=names
     )
     for labels, values in rows:
-        single.add_metric([*base, *labels], values[0])
+        single.add_metric([*base.values(), *labels], values[0])
     return single
 
 
 class MetricsText:
     """Builds the text. Guarded by: its lock."""
 
-    def __init__(self, base: Labels) -> None:
-        """base: values of BASE_LABELS."""
+    def __init__(self, base: Mapping[str, str]) -> None:
+        """base: labels that every series has before its own."""
         self._base = base
         self._lock = threading.Lock()
         self._heads: dict[tuple[Metric, bool], str] = {}

@@ -1,0 +1,81 @@
+"""TimerTakeBack: a returning master adopts up to where a slave delivered timers in its place (60).
+
+Asked at the slave's VIP port, as RocketMQ does. That a slave has no check point of timers, or no
+such port, says that it delivered none; RocketMQ's master would stay offline. A read time is taken
+from a slave that held every timer that this master's log holds: one that lacks the last of them
+may say that a time has passed though their slots were never delivered, and then they come twice
+rather than never. Nor is a time taken that has not come yet here. What is taken is in a slot of
+the control page, and the delivery begins behind it. Owned by: ReturningMaster, under its lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.out.broker_outer_api import BrokerAnswerError
+from broker.slave.topic_group_synchronize import vip_address
+from remoting.errors import RemotingError
+from store.timer.timer_checkpoint import TimerCheckpoint
+from store.timer.timer_slots import TIMER_TAKEN_BACK_MS
+
+if TYPE_CHECKING:
+    from broker.out.broker_outer_api import BrokerOuterAPI
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_MS: Final = 3_000
+
+
+class TimerTakeBack:
+    """See the module."""
+
+    def __init__(
+        self,
+        api: BrokerOuterAPI,
+        counters: memoryview[int],
+        timer_end: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """counters: of the control page. timer_end: of the timer topic's queue here. now_ms: wall
+        clock."""
+        self._api = api
+        self._counters = counters
+        self._timer_end = timer_end
+        self._now_ms = now_ms
+
+    def fetch(self, slave: str) -> TimerCheckpoint | None:
+        """What the slave at "ip:port" says; None: there is nothing to take."""
+        address = vip_address(slave)
+        if address is None:
+            return None
+        try:
+            answer = self._api.get_timer_check_point(address, TIMEOUT_MS)
+            return TimerCheckpoint.decode(answer.body)
+        except (RemotingError, BrokerAnswerError, ValueError) as error:
+            log.info("slave %s: no check point of timers to take back: %s", slave, error)
+            return None
+
+    def take(self, slave: str, found: TimerCheckpoint | None) -> None:
+        """Begin behind its read time, if that is to be believed."""
+        if found is None or found.last_read_time_ms <= self._counters[TIMER_TAKEN_BACK_MS]:
+            return
+        end, now_ms = self._timer_end(), self._now_ms()
+        held = found.last_timer_queue_offset
+        if held < end:
+            log.warning(
+                "slave %s: it held %s of %s timers: those that it delivered come again",
+                slave,
+                held,
+                end,
+            )
+        elif found.last_read_time_ms > now_ms:
+            log.warning(
+                "slave %s: ignored its timers' read time %s, which has not come yet",
+                slave,
+                found.last_read_time_ms,
+            )
+        else:
+            self._counters[TIMER_TAKEN_BACK_MS] = found.last_read_time_ms
+            log.info("slave %s: delivered timers up to %s ms", slave, found.last_read_time_ms)

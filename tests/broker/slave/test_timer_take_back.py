@@ -1,0 +1,89 @@
+"""broker.slave.timer_take_back: which read time of a slave a returning master believes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker.out.broker_outer_api import BrokerAnswerError, TimerCheckPointAnswer
+from broker.slave.timer_take_back import TimerTakeBack
+from remoting.errors import RemotingTimeoutError
+from store.timer.timer_checkpoint import TimerCheckpoint
+from store.timer.timer_slots import TIMER_TAKEN_BACK_MS
+from tests.support.shared_memory import close_page, fresh_page
+
+NOW_MS, END = 1_000_000, 7
+SLAVE = "10.0.0.2:10911"
+
+
+class World:
+    def __init__(self) -> None:
+        self.page = fresh_page()
+        self.answer: bytes | Exception = b""
+        self.asked: list[str] = []
+        self.take_back = TimerTakeBack(self, self.page.counters, lambda: END, lambda: NOW_MS)
+
+    def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
+        assert timeout_ms == 3_000
+        self.asked.append(broker)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return TimerCheckPointAnswer(self.answer, 0)
+
+    def ask(self, slave: str = SLAVE) -> int:
+        self.take_back.take(slave, self.take_back.fetch(slave))
+        return self.page.counters[TIMER_TAKEN_BACK_MS]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    close_page(world.page)
+
+
+def said(read_ms: int, entered: int = END, master: int = 0) -> bytes:
+    return TimerCheckpoint(
+        last_read_time_ms=read_ms,
+        last_timer_queue_offset=entered,
+        master_timer_queue_offset=master,
+    ).encode()
+
+
+def test_the_largest_read_time_counts(world: World) -> None:
+    world.answer = said(500)
+    assert world.ask() == 500
+    world.answer = said(400)
+    assert world.ask() == 500
+    world.answer = said(NOW_MS)
+    assert world.ask() == NOW_MS
+    assert set(world.asked) == {"10.0.0.2:10909"}, "the VIP port"
+
+
+def test_of_a_slave_that_lacked_a_timer_nothing_is_taken(world: World) -> None:
+    """It would never be delivered: its time has passed there."""
+    world.answer = said(500, END - 1, END)
+    assert world.ask() == 0
+
+
+def test_a_time_that_has_not_come_yet_is_not_believed(world: World) -> None:
+    world.answer = said(NOW_MS + 1)
+    assert world.ask() == 0
+    world.answer = said(-1)
+    assert world.ask() == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"short", BrokerAnswerError("The checkpoint is null"), RemotingTimeoutError("a", "no")],
+)
+def test_without_a_check_point_there_is_nothing_to_take(
+    world: World, answer: bytes | Exception
+) -> None:
+    world.answer = answer
+    assert world.ask() == 0
+
+
+def test_a_slave_without_a_vip_port(world: World) -> None:
+    assert (world.ask("10.0.0.2:2"), world.asked) == (0, [])

@@ -1,0 +1,137 @@
+"""A broker that starts isolated, as real processes: what is refused, what goes on, what is said.
+
+The name server is scripted: it names a replica that never links, and keeps who registers.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from remoting.remoting_command import RemotingCommand
+from tests.remoting.fake_peer import FakePeer, PeerConnection
+from tests.support.deadline import wait_until
+from tests.support.our_broker import OurBroker
+from tests.support.pop_client import PopClient
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+TOPIC = "T"
+REGISTER, HEARTBEATS = 103, {322, 904}
+ISOLATED = {"enableSlaveActingMaster": "true", "totalReplicas": 2, "preOnlineMaxWait": 0}
+
+
+class Names:
+    """A name server that knows one replica, at a closed port."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.members = {"1": "127.0.0.1:9"}
+        self.peer = FakePeer(self._answer)
+
+    def _answer(self, connection: PeerConnection, request: RemotingCommand) -> None:
+        self.asked.append(request.code)
+        if request.code != 105:
+            connection.send(request.response(0, None, {}, b""))
+            return
+        group = {"cluster": "DefaultCluster", "brokerName": "a", "brokerAddrs": self.members}
+        body = json.dumps({"queueDatas": [], "brokerDatas": [group]}).encode()
+        connection.send(request.response(0, None, {}, body))
+
+    def registered(self) -> bool:
+        return bool({REGISTER, *HEARTBEATS} & set(self.asked))
+
+
+@pytest.fixture
+def names() -> Iterator[Names]:
+    names = Names()
+    yield names
+    names.peer.stop()
+
+
+@pytest.fixture
+def broker(names: Names, tmp_path: Path) -> Iterator[OurBroker]:
+    broker = OurBroker(tmp_path, brokerName="a", namesrvAddr=names.peer.address, listenPort=0)
+    try:
+        yield broker
+    finally:
+        broker.crash()
+
+
+def ready(broker: OurBroker) -> str:
+    """What /readyz says."""
+    url = f"http://127.0.0.1:{broker.ports['metrics']}/readyz"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+def test_an_isolated_broker(broker: OurBroker, names: Names) -> None:
+    broker.start()
+    with broker.client() as client:
+        assert client.send(TOPIC, 0, b"before").code == 0
+    assert names.registered()
+    assert broker.terminate() == 0
+
+    names.asked.clear()
+    broker.settings.update(ISOLATED)
+    broker.start()
+    wait_until(lambda: "waits for broker id 1" in ready(broker))
+    with broker.client() as client:
+        refused = client.send(TOPIC, 0, b"isolated")
+        assert (refused.code, "isolated" in refused.remark) == (14, True)
+        assert [m.body for m in client.pull(TOPIC, 0, 0).messages] == [b"before"]
+        assert client.call(15, queue("g") | {"commitOffset": 1}).code == 0
+        assert PopClient(client, "g", "a").pop(TOPIC).code == 16
+        assert "waits for broker id 1" in json.loads(client.call(907, {}).body)["isolated"]
+        assert "waits for broker id 1" in json.loads(client.call(28, {}).body)["table"]["isolated"]
+        assert client.call(43, {}).code == 1, "slaves copy nothing that is not known to be right"
+        assert client.call(17, NEW_TOPIC).code == 0
+    wait_until(lambda: names.asked.count(105) > 3)
+    assert not names.registered(), "not even for a new topic"
+
+    names.members = {}
+    wait_until(names.registered)
+    wait_until(lambda: ready(broker).startswith("ready"))
+    with broker.client() as client:
+        assert client.send(TOPIC, 0, b"after").code == 0
+        assert "isolated" not in json.loads(client.call(907, {}).body)
+    assert broker.terminate() == 0
+
+
+def test_a_stop_does_not_wait_for_the_group(broker: OurBroker, names: Names) -> None:
+    broker.settings.update(ISOLATED)
+    broker.start()
+    assert broker.terminate() == 0
+    assert not names.registered()
+
+
+def test_skip_pre_online_registers_at_once(broker: OurBroker, names: Names) -> None:
+    broker.settings.update(ISOLATED, skipPreOnline="true")
+    broker.start()
+    assert names.registered()
+    with broker.client() as client:
+        assert client.send(TOPIC, 0, b"at once").code == 0
+
+
+NEW_TOPIC = {
+    "topic": "N",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 1,
+    "writeQueueNums": 1,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": False,
+}
+
+
+def queue(group: str) -> dict[str, object]:
+    return {"consumerGroup": group, "topic": TOPIC, "queueId": 0}

@@ -1,0 +1,56 @@
+"""In which order several workers take the files of tests (tests/conftest.py).
+
+A worker that has a long file when all others are done makes the run longer by most of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Final
+
+LONGEST: Final = (
+    "spark/job/test_sla_report.py",
+    "interop/test_replication_joins.py",
+    "tools/chaos/test_mqchaos.py",
+    "spark/command/test_command_line.py",
+    "interop/test_replication_pairs.py",
+    "interop/test_replication_attributes.py",
+    "faults/test_durability_cells.py",
+    "fuzz/test_complexity.py",
+    "interop/test_mqadmin_side_by_side.py",
+    "interop/test_transactions.py",
+    "faults/test_hung_processes.py",
+    "interop/test_scenarios.py",
+    "interop/test_pop_exchange.py",
+    "spark/test_end_to_end.py",
+    "packaging/test_rules.py",
+    "interop/test_replication_failover.py",
+    "faults/test_timers.py",
+    "bench/test_report_scale.py",
+    "interop/test_delays_and_retries.py",
+    "interop/test_sql_filter.py",
+    "interop/test_tls.py",
+    "faults/test_killed_processes.py",
+)
+"""Below tests/, those of a minute and more, the longest first: seconds of a run's results, added up
+(docs/testing.md)."""
+_LONG_ROOMS: Final = (
+    ("spark", "bench"),
+    ("interop", "faults"),
+    ("fuzz", "packaging", "simulation", "tools"),
+)
+"""Whose files take tens of seconds. The first kind computes, the second waits for processes."""
+
+
+def in_turn(files: Iterable[str]) -> list[str]:
+    """`files`, paths below tests/, the longest first, then the rooms with long ones, a file of each
+    kind in turn, so that workers seldom want the same; at the end what takes seconds."""
+    usual = list(files)
+    known = set(usual)
+    longest = [name for name in LONGEST if name in known]
+    kinds = ([name for name in usual if name.split("/")[0] in kind] for kind in _LONG_ROOMS)
+    turns = itertools.zip_longest(*kinds)
+    return list(
+        dict.fromkeys([*longest, *(name for turn in turns for name in turn if name), *usual])
+    )
