@@ -218,17 +218,15 @@ class BrokerProcess:
         """The supervisor's other threads; none exists while it forks its children."""
         member = find_member_facts(self._options, self._page.counters, self._clock)
         collector = self._collector(member)
-        self._dump = self._begin_dump(collector, member)
+        self._begin_dump(collector, member)
         site = SupervisorMetrics(collector, self._options.broker)
         self._metrics = MetricsServer(self._listeners["metrics"], site)
         self._metrics.start()
 
-    def _begin_dump(
-        self, collector: BrokerCollector, member: MemberFacts | None
-    ) -> MetricsDump | None:
+    def _begin_dump(self, collector: BrokerCollector, member: MemberFacts | None) -> None:
         settings = dump_settings(self._options)
         if settings is None:
-            return None
+            return
         changed, children = ChangedSettings(self._changes_fd), self._supervisor.children
         snapshot = ReplicationSnapshot(
             self._options, changed, collector, self._page, children, self._clock, member
@@ -240,7 +238,7 @@ class BrokerProcess:
         kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
-        return dump
+        self._dump = dump
 
     def _end_dump(self, *, in_order: bool) -> None:
         """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all
