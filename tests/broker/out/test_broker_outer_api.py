@@ -16,7 +16,6 @@ from broker.out.broker_outer_api import (
     BrokerIdentity,
     BrokerOuterAPI,
     RegisterBrokerResult,
-    parse_name_servers,
 )
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -95,20 +94,6 @@ def register(api: BrokerOuterAPI, *, wait_for_failing: bool = True) -> list[Regi
         compressed=False,
         wait_for_failing=wait_for_failing,
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        (None, []),
-        ("", []),
-        ("a:1", ["a:1"]),
-        ("a:1;b:2", ["a:1", "b:2"]),
-        (" a:1 ; ;b:2;a:1;", ["a:1", "b:2"]),
-    ],
-)
-def test_parse_name_servers(text: str | None, addresses: list[str]) -> None:
-    assert parse_name_servers(text) == addresses
 
 
 def test_the_request_is_javas(tmp_path: Path) -> None:
