@@ -184,7 +184,7 @@ class Schedule:
             (3, lambda: self._trouble(ms)),
             (2, broker.new_channel),
             (3, lambda: self._designate(broker)),
-            (3, lambda: setattr(self, "black_out", True)),
+            (3, self._black_out),
             (3, lambda: setattr(rng.choice(self.brokers), "dies_after_cut", True)),
             (3, lambda: self._back_and_hung(broker)),
             (3, lambda: self._answers_lost(broker)),
@@ -210,6 +210,13 @@ class Schedule:
 
     def _power(self, broker: Broker, ms: int) -> None:
         broker.kill(ms, power=self.shape.may_lose_power)
+
+    def _black_out(self) -> None:
+        """With the next put; the slaves' disks may be faster than the master's."""
+        self.black_out = True
+        if self.rng.random() < 0.5:
+            for one in self.brokers:
+                one.slow_disk = bool(one.open_epoch)
 
     def _kill_all(self) -> None:
         for one in self.brokers:
