@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 import controller.core
 import controller.election
@@ -175,10 +176,10 @@ def _no_lease() -> list[Any]:
 @mutant("a new leader knows only what it knew before")
 def _stale_leader() -> list[Any]:
     original = ControllerCore._granted
-    kept: dict[int, Any] = {}
+    kept: WeakKeyDictionary[ControllerCore, Any] = WeakKeyDictionary()
 
     def granted(self: ControllerCore, event: Any, now_ms: int) -> None:
-        old = kept.setdefault(id(self), dict(event.groups))
+        old = kept.setdefault(self, dict(event.groups))
         newest = {
             name: Stored(stored.version, old.get(name, stored).group)
             for name, stored in event.groups.items()
