@@ -43,7 +43,7 @@ from broker.wiring.pull_path import pull_processor, store_follower
 from broker.wiring.routes import REPLY_THREADS, Routes, RouteTable, request_executors
 from broker.wiring.runtime_source import RuntimeSource
 from broker.wiring.server import ClientListener, hot_routes, remoting_server
-from broker.wiring.start_of_role import open_log, start_services
+from broker.wiring.start_of_role import await_handover, come_online, open_log, start_services
 from broker.wiring.static_topics import STATIC_TOPIC_POOL, before_processors
 from broker.wiring.statistics import Statistics
 from broker.wiring.store_side import StoreSide
@@ -247,15 +247,16 @@ class BrokerController:
     def run(self) -> None:
         """Serve until `request_stop`; the caller's thread becomes the loop's."""
         self._prepare_loop()
+        parts = (self._messages, self._pop, self.loop)
         if not self._outside.is_isolated:
-            self._start_services()
+            start_services(self._role, *parts)
         self._server.start()
         self._outside.open()
         self._schedule()
         self._store.damaged.start()
         self._cold.start(self.loop)
         self._executor.start()
-        self._outside.start(self._set_ready, self._come_online)
+        self._outside.start(self._set_ready, lambda: come_online(self._role, *parts, self._outside))
         ask_for_short_slice()
         self.loop.run()
 
@@ -309,22 +310,7 @@ class BrokerController:
 
         self.loop.call_soon_threadsafe(serve)
         if not self._outside.is_isolated:
-            self._await_handover()
-
-    def _come_online(self) -> None:
-        """This broker was isolated. Thread of PreOnlineService."""
-        self.loop.call_soon_threadsafe(self._start_services)
-        self._await_handover()
-
-    def _start_services(self) -> None:
-        start_services(self._role, self._messages, self._pop, self.loop)
-
-    def _await_handover(self) -> None:
-        def begin() -> None:
-            if self._messages.handed_over():
-                self._pop.handed_over(self.loop)
-
-        self._outside.after_handover(lambda: self.loop.call_soon_threadsafe(begin))
+            await_handover(self._messages, self._pop, self.loop, self._outside)
 
     def _schedule(self) -> None:
         tables, access = self._tables, self._store.access

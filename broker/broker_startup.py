@@ -235,8 +235,8 @@ def _validate_controller_mode(options: StartupOptions, sources: Mapping[str, str
     )
     if options.controller_mode.enable_controller_mode and ":" in options.broker.broker_ip1:
         problem = (
-            f"{options.broker.broker_ip1[:100]!a}: the ports of a broker are IPv4, and controllers, "
-            "followers and clients come to this address; name one that they reach over IPv4"
+            f"{options.broker.broker_ip1[:100]!a}: the ports of a broker are IPv4, and "
+            "controllers, followers and clients come to this address: name one of IPv4"
         )
         problems = [*problems, ("brokerIP1", problem)]
     if problems:

@@ -24,10 +24,9 @@ from ha.client_selector import ClientSelector
 from ha.follow_orders import FollowOrders, MasterToFollow
 from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_environment import HaEnvironment, LinkIdentity
-from ha.last_error import LastError
 from ha.link_errors import LinkClosedError
+from ha.link_record import LinkRecord
 from ha.master_connector import Connected, MasterConnector
-from ha.master_hello import MasterHello
 from ha.member_events import MemberEvents
 from ha.refusal_log import RefusalLog
 from ha.refusals import RefusalReason
@@ -83,13 +82,8 @@ class AutoSwitchClient(ServiceThread):
         self._log_start: ReplicaLogStart | None = None
         self._connector: MasterConnector | None = None
         self._validators: RecordValidators | None = None
-        self._state = HAClientState.WAITING_FOR_ADDRESS
-        self._link: AutoSwitchLink | None = None
-        self._hello: MasterHello | None = None
+        self._record: Final = LinkRecord(replica_log, refusals, environment.clock)
         self._linked_address: str | None = None
-        self._last_read_ms = self._last_write_ms = 0
-        self._received = 0
-        self._last_error = LastError(self._clock)
         self._retry_ms: Final = min(_RETRY_SOON_MS, self._config.ha_reconnect_interval)
         self._passing_at = -1
         """Where our log ended when the last link closed that was opened anew at once."""
@@ -124,26 +118,11 @@ class AutoSwitchClient(ServiceThread):
     @property
     def is_transferring(self) -> bool:
         """A link is open, and its frames are taken. Any thread."""
-        return self._state is HAClientState.TRANSFER
+        return self._record.state is HAClientState.TRANSFER
 
     def snapshot(self) -> HAClientInfo:
         """What the client is doing now. Any thread."""
-        link = self._link
-        return HAClientInfo(
-            state=self._state,
-            master_address=self._linked_address or self._orders.address,
-            local_address=None if link is None else link.transport.local,
-            master_hello=None if link is None else self._hello,
-            max_offset=self._log.max_phy_offset,
-            last_read_ms=self._last_read_ms if link is None else link.last_read_ms,
-            last_write_ms=self._last_write_ms if link is None else link.last_write_ms,
-            bytes_per_second=0 if link is None else link.bytes_per_second(),
-            received=self._received if link is None else link.received,
-            connected_since_ms=None if link is None else link.connected_since_ms,
-            last_error=self._last_error.seen,
-            last_inspection=None,
-            last_inspection_ms=None,
-        )
+        return self._record.snapshot(self._linked_address or self._orders.address)
 
     def interrupt(self) -> None:
         """It sleeps in its selector."""
@@ -169,7 +148,7 @@ class AutoSwitchClient(ServiceThread):
     def _begin_order(self, order: MasterToFollow | None) -> None:
         """A new one begins with nothing of the last one left open."""
         self._let_go()
-        self._state = HAClientState.WAITING_FOR_ADDRESS
+        self._record.state = HAClientState.WAITING_FOR_ADDRESS
         if order is None:
             return
         own = dataclasses.replace(self._identity.own, broker_id=order.handshake.broker_id)
@@ -194,7 +173,7 @@ class AutoSwitchClient(ServiceThread):
     def _round(self, order: MasterToFollow) -> int:
         """Returns how long to rest, in ms."""
         address = self._orders.address
-        if address is None and self._last_error.note(_NO_ADDRESS):
+        if address is None and self._record.last_error.note(_NO_ADDRESS):
             log.info("waiting for the master: %s", _NO_ADDRESS)
         if address is None or self._orders.is_undecided:
             self._selector.sleep(_IDLE_MS, lambda: self._orders.may_connect)
@@ -216,7 +195,7 @@ class AutoSwitchClient(ServiceThread):
 
     def _follow(self, order: MasterToFollow, address: str) -> None:
         """Connect and receive until a stop or a changed address. Raises LinkClosedError."""
-        self._state = HAClientState.CONNECTING
+        self._record.state = HAClientState.CONNECTING
         assert self._connector is not None
         assert self._validators is not None
         # Whoever has a certificate is one of ours: Java's HA connections know no TLS.
@@ -233,12 +212,11 @@ class AutoSwitchClient(ServiceThread):
                 self._validators,
                 self._events.frame_taken,
             )
-            link.received = self._received
-            self._hello = connected.hello
-            self._link = link
+            self._record.hello = connected.hello
+            self._record.opened(link)
             self._shake_hands(link, order, connected)
-            self._last_error.end()
-            self._state = HAClientState.TRANSFER
+            self._record.last_error.end()
+            self._record.state = HAClientState.TRANSFER
             log.info("master %s: connected, continuing at %s", address, self._log.position)
             link.follow()
             self._transfer(link)
@@ -261,7 +239,7 @@ class AutoSwitchClient(ServiceThread):
         self._wait(link, lambda: link.hello is not None)
         hello = link.hello
         assert hello is not None
-        self._state = HAClientState.INSPECTING
+        self._record.state = HAClientState.INSPECTING
         if not self._orders.ask(order):
             raise LinkClosedError(None, _STOPPED)
         epoch = hello.last_epoch if connected.is_checked else order.master_epoch
@@ -282,7 +260,6 @@ class AutoSwitchClient(ServiceThread):
             self._selector.sleep(link.wait_ms(), lambda: is_over() or link.has_work())
 
     def _transfer(self, link: AutoSwitchLink) -> None:
-        stall: str | None = None
         while not self._selector.is_interrupted:
             if not self._orders.transfers:
                 raise LinkClosedError(None, "hung up by the group's member")
@@ -295,36 +272,19 @@ class AutoSwitchClient(ServiceThread):
                 continue
             if more:
                 continue
-            if stall is not None and not link.waits_for_file:
-                stall = None
-                self._last_error.end()
-                log.warning("replication resumed")
+            self._record.note_progress(link)
             self._selector.watch(link.transport.fileno(), link.interest)
             self._selector.sleep(
                 link.wait_ms(), lambda: link.has_work() or not self._orders.transfers
             )
-            if link.waits_for_file and stall is None and (stall := link.room.find_stall()):
-                self._last_error.note(stall)
-                log.error("replication stalled: %s", stall)
+            self._record.note_stall(link)
 
     def _end_link(self, connected: Connected) -> None:
-        link = self._link
-        if link is not None:
-            self._last_read_ms, self._last_write_ms = link.last_read_ms, link.last_write_ms
-            self._received = link.received
-        self._link = None
         self._linked_address = None
-        self._state = HAClientState.RESTING
-        self._selector.watch(connected.transport.fileno(), 0)
-        connected.transport.close()
+        self._record.state = HAClientState.RESTING
+        self._record.end(self._selector, connected.transport)
 
     def _note_closed(self, error: LinkClosedError) -> None:
-        self._state = HAClientState.RESTING
-        if self._selector.is_stopping:
-            return
-        text, address = str(error), self._orders.address or "?"
-        is_new = self._last_error.note(text)
-        if error.reason is not None:
-            self._refusals.refused(address, error.reason, text)
-        elif is_new:
-            log.warning("master %s: %s", address, text)
+        self._record.state = HAClientState.RESTING
+        if not self._selector.is_stopping:
+            self._record.note_closed(error, self._orders.address)

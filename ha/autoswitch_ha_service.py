@@ -41,7 +41,7 @@ from ha.replica_registry import ReplicaRegistry
 from ha.role_status import RoleObserver, RoleStatus
 from ha.set_transfer_service import SetTransferService
 from ha.transport import make_tls_context
-from ha.trusted_peers import TrustedPeers, describe_proof
+from ha.trusted_peers import TrustedPeers, log_proof
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
 from ipc.service_thread import ServiceThread
@@ -178,22 +178,17 @@ class AutoSwitchHAService:
 
     def _new_validators(self) -> RecordValidators:
         # Needs numpy, which who leads does without.
-        from ha.queue_ends import make_queue_ends
-        from ha.record_validator import RecordValidators
+        from ha.new_validators import new_validators
 
-        return RecordValidators(
-            self._source.file_size,
-            make_queue_ends(self._links.queue_offsets, self._page),
-            self._environment.clock,
-            check_crc=self._config.ha_ack_level is not HaAckLevel.received,
+        return new_validators(
+            self._source, self._links.queue_offsets, self._config, self._environment.clock
         )
 
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the services; the store is ready. Nobody is served or followed yet."""
-        text, is_warning = describe_proof(self._config)
-        log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
+        log_proof(self._config)
         for service in self._services:
             service.start()
 

@@ -26,8 +26,8 @@ from ha.divergence import Divergence, LogEnds, find_divergence
 from ha.ha_client_info import HAClientInfo, HAClientState
 from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.inspection import Inspection, Verdict
-from ha.last_error import LastError
 from ha.link_errors import LinkClosedError
+from ha.link_record import LinkRecord
 from ha.master_connector import MasterConnector
 from ha.master_hello import MasterHello
 from ha.master_link import MasterLink
@@ -105,10 +105,8 @@ class HAClient(ServiceThread):
         )
         self._updated_address: str | None = None
         """The last one given to `update_master_address`."""
-        self._state = HAClientState.WAITING_FOR_ADDRESS
+        self._record: Final = LinkRecord(replica_log, refusals, environment.clock)
         self._address: str | None = None
-        self._link: MasterLink | None = None
-        self._hello: MasterHello | None = None
         self._named_broker: str | None = None
         self._link_lasted = False
         """The last round's link was open for at least haReconnectInterval."""
@@ -120,10 +118,6 @@ class HAClient(ServiceThread):
         """Which end of ours the inspection is about that is under way beside the link."""
         self._passing_at = -1
         """Where our log ended when the last link closed that was opened anew at once."""
-        self._last_read_ms = self._last_write_ms = 0
-        self._received = 0
-        """Over the links that are closed."""
-        self._last_error = LastError(self._clock)
         self._last_inspection: str | None = None
         self._last_inspection_ms: int | None = None
         self._resync_trouble: str | None = None
@@ -148,22 +142,7 @@ class HAClient(ServiceThread):
 
     def snapshot(self) -> HAClientInfo:
         """What the client is doing now."""
-        link = self._link
-        return HAClientInfo(
-            state=self._state,
-            master_address=self._address,
-            local_address=None if link is None else link.transport.local,
-            master_hello=None if link is None else self._hello,
-            max_offset=self._log.max_phy_offset,
-            last_read_ms=self._last_read_ms if link is None else link.last_read_ms,
-            last_write_ms=self._last_write_ms if link is None else link.last_write_ms,
-            bytes_per_second=0 if link is None else link.bytes_per_second(),
-            received=self._received if link is None else link.received,
-            connected_since_ms=None if link is None else link.connected_since_ms,
-            last_error=self._last_error.seen,
-            last_inspection=self._last_inspection,
-            last_inspection_ms=self._last_inspection_ms,
-        )
+        return self._record.snapshot(self._address, self._last_inspection, self._last_inspection_ms)
 
     def interrupt(self) -> None:
         """It sleeps in its selector."""
@@ -223,7 +202,7 @@ class HAClient(ServiceThread):
 
     def _inspect(self) -> Inspection | None:
         """None: a stop was requested meanwhile. Raises LinkClosedError: no reply."""
-        self._state = HAClientState.INSPECTING
+        self._record.state = HAClientState.INSPECTING
         position, low = self._log.position, self._log.min_phy_offset
         self._uncompared.begin()
         is_anothers = False
@@ -240,7 +219,7 @@ class HAClient(ServiceThread):
             self._note_inspection(found, asked)
             if not self._uncompared.note(found, asked, position, goes_on=True):
                 return found
-            hello, address = self._hello, self._address
+            hello, address = self._record.hello, self._address
             if hello is not None and address is not None and found.ha_address == address:
                 is_anothers = self._proof.find_objection(found, address, hello) is not None
 
@@ -251,9 +230,9 @@ class HAClient(ServiceThread):
         self._last_inspection, self._last_inspection_ms = text, self._clock.now_ms()
 
     def _wait_for_master(self, found: Inspection, address: str | None) -> int:
-        self._state = HAClientState.WAITING_FOR_ADDRESS
+        self._record.state = HAClientState.WAITING_FOR_ADDRESS
         text = found.text or "the master's HA address is unknown"
-        if self._last_error.note(text):
+        if self._record.last_error.note(text):
             log.warning("waiting for the master: %s", text)
         return _NO_ADDRESS_MS if address is None else self._retry_soon_ms
 
@@ -292,8 +271,8 @@ class HAClient(ServiceThread):
         self._resync(repair.action, repair.offset, text)
 
     def _report_refusal(self, reason: RefusalReason, text: str) -> None:
-        self._state = HAClientState.REFUSED
-        self._last_error.note(text)
+        self._record.state = HAClientState.REFUSED
+        self._record.last_error.note(text)
         self._refusals.refused(self._address or "?", reason, text)
 
     def _resync(self, action: str, offset: int, text: str) -> None:
@@ -301,7 +280,7 @@ class HAClient(ServiceThread):
             self._others.request_resync(action, offset, text)
         except StoreError as error:
             trouble = f"{text}; {action} cannot be prepared: {error}"
-            self._last_error.note(trouble)
+            self._record.last_error.note(trouble)
             if str(error) != self._resync_trouble:
                 log.error("master %s: %s", self._address, trouble)
             self._resync_trouble = str(error)
@@ -310,7 +289,7 @@ class HAClient(ServiceThread):
 
     def _follow(self, address: str, found: Inspection) -> None:
         """Connect and receive until a stop or a changed address. Raises LinkClosedError."""
-        self._state = HAClientState.CONNECTING
+        self._record.state = HAClientState.CONNECTING
         if found.master_max >= 0 and found.ha_protocol == 0:
             self._checked_address = None
         speaks_handshake = found.ha_protocol > 0 or address == self._checked_address
@@ -332,10 +311,9 @@ class HAClient(ServiceThread):
             )
             self._note_hello(connected.hello)
             self._settle(found, address, connected.hello)
-            link.received = self._received
-            self._link = link
-            self._last_error.end()
-            self._state = HAClientState.TRANSFER
+            self._record.opened(link)
+            self._record.last_error.end()
+            self._record.state = HAClientState.TRANSFER
             log.info("master %s: connected, continuing at %s", address, self._log.position)
             self._link_changed()
             began_ms = self._clock.monotonic_ms()
@@ -362,7 +340,7 @@ class HAClient(ServiceThread):
         self._ignored_word = text
 
     def _note_hello(self, hello: MasterHello) -> None:
-        self._hello = hello
+        self._record.hello = hello
         if hello.broker_address is not None and hello.broker_address != self._named_broker:
             self._named_broker = hello.broker_address
             self._link_changed()
@@ -371,7 +349,6 @@ class HAClient(ServiceThread):
         def has_work() -> bool:
             return link.has_work() or renewed.has_result
 
-        stall: str | None = None
         while not self._selector.is_interrupted:
             self._inspect_again(renewed)
             outcome = link.receive()
@@ -382,15 +359,10 @@ class HAClient(ServiceThread):
                 continue
             if outcome.has_more:
                 continue
-            if stall is not None and not link.waits_for_file:
-                stall = None
-                self._last_error.end()
-                log.warning("replication resumed")
+            self._record.note_progress(link)
             self._selector.watch(link.transport.fileno(), link.interest)
             self._selector.sleep(min(link.wait_ms(), renewed.wait_ms()), has_work)
-            if link.waits_for_file and stall is None and (stall := link.room.find_stall()):
-                self._last_error.note(stall)
-                log.error("replication stalled: %s", stall)
+            self._record.note_stall(link)
 
     def _renewed_inspection(self, first: Inspection) -> RenewedInspection:
         def inspect() -> AsyncCall[Inspection]:
@@ -409,7 +381,7 @@ class HAClient(ServiceThread):
             return
         self._note_inspection(found, self._asked)
         divergence = find_divergence(found, self._log_ends())
-        hello, address = self._hello, self._address
+        hello, address = self._record.hello, self._address
         assert hello is not None, "a link is open"
         assert address is not None
         objection = self._proof.find_objection(found, address, hello)
@@ -426,23 +398,11 @@ class HAClient(ServiceThread):
             raise LinkClosedError(divergence.reason, divergence.text)
 
     def _end_link(self, transport: Transport) -> None:
-        link = self._link
-        if link is not None:
-            self._last_read_ms, self._last_write_ms = link.last_read_ms, link.last_write_ms
-            self._received = link.received
-        self._link = None
-        self._selector.watch(transport.fileno(), 0)
-        transport.close()
+        self._record.end(self._selector, transport)
         with contextlib.suppress(StoreError):  # The next round starts with it and reports it.
             self._log.discard()
 
     def _note_closed(self, error: LinkClosedError) -> None:
-        self._state = HAClientState.RESTING
-        if self.stopped:
-            return
-        text = str(error)
-        is_new = self._last_error.note(text)
-        if error.reason is not None:
-            self._refusals.refused(self._address or "?", error.reason, text)
-        elif is_new:
-            log.warning("master %s: %s", self._address or "?", text)
+        self._record.state = HAClientState.RESTING
+        if not self.stopped:
+            self._record.note_closed(error, self._address)

@@ -19,7 +19,6 @@ from ha.exposure_marks import ExposureMarks
 from ha.group_members_service import GroupMembersService
 from ha.group_transfer_service import GroupTransferService
 from ha.ha_client import HAClient, MasterChecks
-from ha.ha_config import HaAckLevel
 from ha.ha_connection import HAConnections
 from ha.ha_environment import HaEnvironment, LinkIdentity
 from ha.ha_observer import HaObserver
@@ -35,7 +34,7 @@ from ha.replica_verifier import ReplicaVerifier
 from ha.replication_lag import ReplicationLag
 from ha.reports import Reports
 from ha.transport import make_tls_context
-from ha.trusted_peers import TrustedPeers, describe_proof
+from ha.trusted_peers import TrustedPeers, log_proof
 from ha.uncompared_end import UncomparedEnd, uncompared_path
 from ha.wait_notify_object import WaitNotifyObject
 from ha.write_socket_service import LogSource
@@ -170,8 +169,7 @@ class HAService:
 
     def _build_client(self, slave: SlaveSide) -> HAClient:
         # Needs numpy, which a master does without.
-        from ha.queue_ends import make_queue_ends
-        from ha.record_validator import RecordValidators
+        from ha.new_validators import new_validators
 
         source = self._source
         replica_log = ReplicaLog(
@@ -185,12 +183,7 @@ class HAService:
             self._wait_notify,
             self._others,
             MasterChecks(
-                RecordValidators(
-                    source.file_size,
-                    make_queue_ends(slave.queue_offsets, source.page),
-                    self._clock,
-                    check_crc=self._config.ha_ack_level is not HaAckLevel.received,
-                ),
+                new_validators(source, slave.queue_offsets, self._config, self._clock),
                 UncomparedEnd(uncompared_path(LogDirectories.of(source.place).first)),
             ),
             slave.link_changed,
@@ -222,8 +215,7 @@ class HAService:
 
     def start(self) -> None:
         """Start the services; the store is ready."""
-        text, is_warning = describe_proof(self._config)
-        log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
+        log_proof(self._config)
         for service in self._services:
             service.start()
 

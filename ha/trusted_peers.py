@@ -8,10 +8,13 @@ name a slave's master (906). RocketMQ sends the log to anyone who connects (haAl
 from __future__ import annotations
 
 import ipaddress
+import logging
 from typing import Final, Self
 
 from conf.ip_addresses import parse_ip
 from ha.ha_config import HaConfig
+
+log = logging.getLogger(__name__)
 
 THIS_MACHINE: Final = "127.0.0.0/8,::1"
 
@@ -80,6 +83,12 @@ def describe_proof(config: HaConfig) -> tuple[str, bool]:
         "other machines set haSharedSecretFile",
         False,
     )
+
+
+def log_proof(config: HaConfig) -> None:
+    """The line of `describe_proof`."""
+    text, is_warning = describe_proof(config)
+    log.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
 
 
 def parse_networks(text: str) -> list[_Network]:

@@ -63,9 +63,10 @@ WINGS: dict[str, set[str]] = {
         "subscription",
         "topic",
     },
-    "timer": {"append", "out", "processor", "topic"},
+    "timer": {"append", "out", "processor", "schedule", "topic"},
     "pop": {
-        *("append", "filter", "offset", "processor", "settings", "store_access", "timer", "topic"),
+        *("append", "filter", "offset", "out", "processor", "schedule", "settings"),
+        *("store_access", "timer", "topic"),
     },
     "failover": {"settings"},
     "slave": {
@@ -77,7 +78,8 @@ WINGS: dict[str, set[str]] = {
         "topic",
     },
     "transaction": {
-        *("append", "client", "metrics", "offset", "processor", "store_access", "timer", "topic"),
+        *("append", "client", "metrics", "offset", "out", "processor", "schedule"),
+        *("store_access", "timer", "topic"),
     },
     "send": {
         *("append", "metrics", "processor", "settings", "store_access", "timer", "topic"),
@@ -168,7 +170,7 @@ LONG_MODULES = {
     "broker.transaction.end_transaction_processor": 440,
     "broker.wiring.replication": 440,
     "controller.core": 460,
-    "ha.ha_client": 460,
+    "ha.ha_client": 420,
     "namesrv.route_info_manager": 500,
     "remoting.connection": 460,
     "remoting.remoting_client": 480,
@@ -200,8 +202,8 @@ MANY_METHODS = {
     "broker.supervisor.supervisor.Supervisor": 26,
     "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
     "broker.topic.topic_config_manager.TopicConfigManager": 28,
-    "broker.wiring.replication.Replication": 23,
-    "controller.core.ControllerCore": 24,
+    "broker.wiring.replication.Replication": 24,
+    "controller.core.ControllerCore": 21,
     "ha.ha_client.HAClient": 26,
     "ha.master_link.MasterLink": 21,
     "ha.replica_registry.ReplicaRegistry": 25,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from broker.admin.consume_progress import ConsumeProgress
@@ -38,6 +39,16 @@ log = logging.getLogger(__name__)
 MAX_OFFSET: Final = (1 << 63) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetLimits:
+    """What is refused on some brokers."""
+
+    find_objection: Callable[[], str | None] = lambda: None
+    """Why no other broker may copy the tables of offsets."""
+    is_slave: Callable[[], bool] = lambda: False
+    """Whether the tables are copies of a master's now."""
+
+
 class AdminOffsetProcessor(TableProcessor):
     """Codes 43, 45, 308, 314 and, for mqadmin of 5.x, 343."""
 
@@ -51,10 +62,8 @@ class AdminOffsetProcessor(TableProcessor):
         schedule_offsets: ScheduleOffsetManager,
         store: StoreAccess,
         progress: ConsumeProgress,
-        find_objection: Callable[[], str | None] = lambda: None,
-        is_slave: Callable[[], bool] = lambda: False,
+        limits: OffsetLimits = OffsetLimits(),
     ) -> None:
-        """find_objection: why no other broker may copy the tables of offsets."""
         super().__init__(
             {
                 RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all_consumer_offset,
@@ -71,8 +80,8 @@ class AdminOffsetProcessor(TableProcessor):
         self._schedule_offsets = schedule_offsets
         self._store = store
         self._progress = progress
-        self._find_objection = find_objection
-        self._is_slave = is_slave
+        self._find_objection = limits.find_objection
+        self._is_slave = limits.is_slave
 
     def get_all_consumer_offset(
         self, _connection: ConnectionLike, request: RemotingCommand

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from broker.failover.asking import Asking
 from broker.failover.identity import Identity, encode_identity
+from broker.failover.masters_word import MastersWord
 from broker.failover.messages import (
     NOTHING_TAKEN,
     Answered,
@@ -35,7 +36,6 @@ from broker.failover.messages import (
     LeaderNamed,
     LogEnds,
     MasterHello,
-    Moved,
     NameServersAnswered,
     Ready,
     RegisterAtNameServers,
@@ -67,7 +67,6 @@ from ha.epochs import (
     UnknownEpochsError,
     adopted,
     plan_truncation,
-    slave_confirm_offset,
 )
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -139,10 +138,7 @@ class MemberCore:
         self._leader_known = False
         self._silent = self._unfit = False
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
-        self._joined = False
-        """The log is the beginning of its master's: what that one confirms counts."""
-        self._told_confirm_offset = 0
-        """What it has confirmed, as it said last; what is not flushed here counts when it is."""
+        self._master = MastersWord()
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
         self._registered_version = 0
@@ -198,8 +194,6 @@ class MemberCore:
         match event:
             case Tick():
                 self._tick(now_ms, log, doing)
-            case Moved():
-                self._let_read(log)
             case ReplicaReported() if self._sync_state is not None:
                 self._sync_state.reported(event.connection, event.ack_offset, now_ms, log)
                 self._grow(now_ms, log, doing)
@@ -208,9 +202,8 @@ class MemberCore:
             case ReplicaGone() if self._sync_state is not None:
                 self._sync_state.gone(event.connection)
                 self._check_set(now_ms, log, doing)
-            case FrameTaken() if self._joined:
-                self._told_confirm_offset = event.confirm_offset
-                self._let_read(log)
+            case FrameTaken():
+                self._master.told(event.confirm_offset)
             case MasterHello():
                 self._hello(event, log, doing)
             case Answered():
@@ -426,7 +419,8 @@ class MemberCore:
         self.master_epoch = view.master_epoch
         self.master_broker_id = view.master_broker_id
         self.trouble = None
-        self._silent = self._joined = False
+        self._silent = False
+        self._master.end()
         self._sync_state = None
         self.acknowledged_offset = 0
         doing.steps += [StopReplication(), CutHalfRecord()]
@@ -467,7 +461,8 @@ class MemberCore:
     # The log of a slave
 
     def _hello(self, event: MasterHello, log: LogEnds, doing: _Doing) -> None:
-        doing.role, self._joined, self._told_confirm_offset = HangUp(), False, 0
+        doing.role = HangUp()
+        self._master.end()
         if self.is_master or event.master_epoch != self.master_epoch:
             return
         try:
@@ -490,14 +485,8 @@ class MemberCore:
         self.epochs = adopted(plan.epochs, event.epochs)
         doing.steps.append(WriteEpochs(self.epochs))
         self.confirm_offset = min(self.confirm_offset, plan.cut_to)
-        doing.role, self._joined = Transfer(), True
-
-    def _let_read(self, log: LogEnds) -> None:
-        """What the master has confirmed, once it counts here."""
-        if self._joined:
-            self.confirm_offset = slave_confirm_offset(
-                self._told_confirm_offset, log.counted_end, self.confirm_offset
-            )
+        doing.role = Transfer()
+        self._master.begin()
 
     # The set of a master
 
@@ -548,6 +537,8 @@ class MemberCore:
         if state is not None:
             self.confirm_offset = state.confirm_offset(log, self.confirm_offset)
             self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)
+        else:
+            self.confirm_offset = self._master.confirm_offset(log, self.confirm_offset)
 
 
 def _cause_of(ask: Ask) -> Cause:

@@ -55,14 +55,6 @@ class ConsumerOffsetManager(JsonConfigManager):
         """(group, topic, queue id) to the offset behind what was given to the group last; in memory
         only, as in RocketMQ (pullOffsetTable)."""
 
-    def own_part(self, table: OffsetTable) -> OffsetTable:
-        """Of a table the offsets of the broker's own groups."""
-        return {
-            key: queues
-            for key, queues in table.items()
-            if key.partition(TOPIC_GROUP_SEPARATOR)[2] in self._own_groups
-        }
-
     # -- hot path -------------------------------------------------------------------------------
 
     def commit_offset(
@@ -248,12 +240,24 @@ class ConsumerOffsetManager(JsonConfigManager):
                 self.mark_changed()
         return gone + self._merge(table, lambda _key, _queue_id, _stored, offset: offset)
 
-    def raise_to(self, table: OffsetTable, max_offset: Callable[[str, int], int]) -> int:
+    def raise_to(
+        self,
+        table: OffsetTable,
+        max_offset: Callable[[str, int], int],
+        *,
+        only_own: bool = False,
+    ) -> int:
         """On a master: adopt the larger offsets of a slave's table (43); returns how many changed.
 
         Offsets beyond the end of the queue are ignored: `max_offset(topic, queue_id)`, 0 if
-        unknown.
+        unknown. only_own: of the broker's own groups, by which it works through its queues.
         """
+        if only_own:
+            table = {
+                key: queues
+                for key, queues in table.items()
+                if key.partition(TOPIC_GROUP_SEPARATOR)[2] in self._own_groups
+            }
 
         def raised(key: str, queue_id: int, stored: int | None, offset: int) -> int | None:
             topic = key.partition(TOPIC_GROUP_SEPARATOR)[0]

@@ -160,7 +160,7 @@ class ReturningMaster:
         """What can be had of it: each kind counts by itself."""
         try:
             self._take_progress(slave, self._fetch_progress(slave))
-            self._take(slave, self._offsets.own_part(self._fetch_offsets(slave)))
+            self._take(slave, self._fetch_offsets(slave), only_own=True)
         except TROUBLE as error:
             log.warning("slave %s: skipped, cannot get its progress: %s", slave, error)
         if self._timers is not None:
@@ -178,8 +178,8 @@ class ReturningMaster:
         body = self._api.get_table(slave, RequestCode.GET_ALL_DELAY_OFFSET, ASK_TIMEOUT_MS)
         return {} if body is None else parse_delay_offset_table(parse_object(body))
 
-    def _take(self, slave: str, table: OffsetTable) -> None:
-        raised = self._offsets.raise_to(table, self._max_offset)
+    def _take(self, slave: str, table: OffsetTable, *, only_own: bool = False) -> None:
+        raised = self._offsets.raise_to(table, self._max_offset, only_own=only_own)
         log.info(
             "slave %s: adopted %s consumer offsets that were larger than this master's",
             slave,

@@ -12,7 +12,7 @@ from broker.admin.admin_acl_processor import AdminAclProcessor
 from broker.admin.admin_consume_stats_processor import AdminConsumeStatsProcessor
 from broker.admin.admin_group_processor import AdminGroupProcessor
 from broker.admin.admin_mode_processor import AdminModeProcessor
-from broker.admin.admin_offset_processor import AdminOffsetProcessor
+from broker.admin.admin_offset_processor import AdminOffsetProcessor, OffsetLimits
 from broker.admin.admin_queue_processor import AdminQueueProcessor
 from broker.admin.admin_relay_processor import AdminRelayProcessor
 from broker.admin.admin_reset_processor import AdminResetProcessor
@@ -92,8 +92,9 @@ class AdminProcessors:
                 schedule_offsets=tables.schedule_offsets,
                 store=store,
                 progress=progress,
-                find_objection=self.outside.replication.find_offsets_objection,
-                is_slave=self._is_slave,
+                limits=OffsetLimits(
+                    self.outside.replication.find_offsets_objection, self._is_slave
+                ),
             ),
             AdminConsumeStatsProcessor(
                 identity, tables.topics, tables.groups, progress, self.statistics.manager

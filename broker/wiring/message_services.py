@@ -141,7 +141,7 @@ class MessageServices:
         # Ends wait for what its first steps find out; its first round comes later.
         self._transactions.start(self._calls)
         if not self.awaits_handover:
-            self._deliver()
+            self.handed_over()
 
     @property
     def awaits_handover(self) -> bool:
@@ -151,15 +151,12 @@ class MessageServices:
     def handed_over(self) -> bool:
         """The slaves know that this broker is back, deliver nothing more, and have been asked what
         they delivered. False: nothing begins, this is a slave or ends. Loop thread."""
-        begins = not self._role.is_slave and not self._delivers
-        if begins:
-            self._deliver()
-        return begins
-
-    def _deliver(self) -> None:
+        if self._role.is_slave or self._delivers:
+            return False
         self._delivers = True
         self._schedule.start(self._loop)
         self.timers.start(self._loop)
+        return True
 
     def follow(self) -> None:
         """This is a slave: nothing here runs by itself."""
@@ -171,6 +168,7 @@ class MessageServices:
         forgotten; files and tables say how far it came. Nothing is put from here on."""
         self.send.on_topics_changed()
         self._schedule.stop()
+        self._delivers = False
         self._transactions.cease()
         refuse_held(self.append_queue)
         self.timers.cease()
@@ -319,13 +317,13 @@ def durability_waiters(options: StartupOptions, stats: DurabilityStats) -> Durab
     how many that are is what process `ha` reckons with."""
     store, member = options.store, options.controller_mode
     is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER or member.enable_controller_mode
-    needs_replicas = options.ha.in_sync_replicas > 1 or (
-        member.enable_controller_mode and member.all_ack_in_sync_state_set
-    )
+    needs_whole_set = member.enable_controller_mode and member.all_ack_in_sync_state_set
+    needs_replicas = options.ha.in_sync_replicas > 1 or needs_whole_set
     return DurabilityWaiters(
         waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         waits_for_replicas=is_sync_master and needs_replicas,
         sync_flush_timeout_ms=store.sync_flush_timeout,
         slave_timeout_ms=store.slave_timeout,
         stats=stats,
+        is_safe_mode=needs_whole_set,
     )

@@ -9,6 +9,7 @@ Tested by tests/broker/wiring/test_pre_online.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.slave.group_members import GroupMembers, MemberAddress, resolved
@@ -18,6 +19,8 @@ from broker.slave.pre_online_service import PreOnlineActions, PreOnlineService
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.replication import Replication
 from remoting.headers.ha import ExchangeHAInfoRequestHeader
+
+_HA_TIMEOUT_MS: Final = 3_000
 
 
 def pre_online_service(
@@ -44,7 +47,7 @@ def pre_online_service(
         api.client,
         GroupMembers(identity, api),
         own_header,
-        replication.ha_status,
+        lambda: replication.ha.call("ha_status", _HA_TIMEOUT_MS),
         broker_name=identity.broker_name,
         is_ours=replication.is_slave_of_ours,
         is_old_compatible=broker.compatible_with_old_name_srv,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, MasterNews
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
@@ -84,7 +84,7 @@ class Replication:
         self._tables = tables
         self._master_is_silent = master_is_silent
         self._is_slave = options.store.is_slave
-        self._ha = CommandClient(resources.channels["remoting->ha"], "ha", clock)
+        self.ha: Final = CommandClient(resources.channels["remoting->ha"], "ha", clock)
         self._ha_address: str | None = None
         self._reported_ha_address: str | None = None
         self._initial_max_offset = 0
@@ -146,7 +146,7 @@ class Replication:
         )
         self.processor: Final = AdminHAProcessor(
             self.ha_identity,
-            ha=self._ha,
+            ha=self.ha,
             slave_sync=self.synchronize.status,
             promotion=self._journal.outlook,
             update_master=self._on_master_from_peer,
@@ -184,6 +184,12 @@ class Replication:
 
     def _build_returning(self) -> ReturningMaster:
         escapes = self._options.broker.enable_remote_escape
+        take_back = TimerTakeBack(
+            self._api,
+            self._page.counters,
+            lambda: self._store.table.offsets(TIMER_TOPIC, 0)[1],
+            self._clock.now_ms,
+        )
         return ReturningMaster(
             self._members.fetch_member_ips,
             self._api,
@@ -191,17 +197,7 @@ class Replication:
             lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
             is_slave=self.is_slave_of_ours,
             delay_offsets=self._tables.schedule_offsets if escapes else None,
-            timers=self._make_timer_take_back() if escapes else None,
-        )
-
-    def _make_timer_take_back(self) -> TimerTakeBack | None:
-        if not self._options.store.timer_wheel_enable:
-            return None
-        return TimerTakeBack(
-            self._api,
-            self._page.counters,
-            lambda: self._store.table.offsets(TIMER_TOPIC, 0)[1],
-            self._clock.now_ms,
+            timers=take_back if escapes and self._options.store.timer_wheel_enable else None,
         )
 
     def _build_synchronize(self) -> SlaveSynchronize:
@@ -315,10 +311,6 @@ class Replication:
         self._flushed.offer(answer.master_flush_offset)
         self.on_master(member.address, answer.master_ha_address)
 
-    def ha_status(self) -> dict[str, Any]:
-        """Of process `ha`. Raises CommandError."""
-        return self._ha.call("ha_status", _PASS_TIMEOUT_MS)
-
     def is_slave_of_ours(self, ip: str) -> bool:
         """Whether a replica was linked from this IP, lately or before this start: it was let in."""
         return self._trust.is_peer(ip) or ip in read_replica_ips(self._replicas_path)
@@ -382,7 +374,7 @@ class Replication:
         if fixed or self._ha_address in (None, self._reported_ha_address):
             return
         try:
-            self._ha.call("master_address", _PASS_TIMEOUT_MS, ha_address=self._ha_address)
+            self.ha.call("master_address", _PASS_TIMEOUT_MS, ha_address=self._ha_address)
             self._reported_ha_address = self._ha_address
         except CommandError as error:
             log.warning(

@@ -1,8 +1,8 @@
 """How a broker begins in the role that it has at its start: master or slave for life, or none yet.
 
-Called once, by BrokerController, on the main thread of process `remoting`, before the loop runs. In
-controller mode a broker begins without a role, and the loop takes what process `ha` orders
-(member_roles.py).
+Called by BrokerController, on the main thread of process `remoting`, before the loop runs, but for
+what says otherwise. In controller mode a broker begins without a role, and the loop takes what
+process `ha` orders (member_roles.py).
 
 Tested by tests/broker/test_durable_order.py.
 """
@@ -13,6 +13,7 @@ from broker.settings.current_role import CurrentRole
 from broker.settings.startup_options import StartupOptions
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.message_services import MessageServices
+from broker.wiring.outside import Outside
 from broker.wiring.pop_services import PopServices
 from broker.wiring.store_side import StoreSide
 from remoting.selector_loop import SelectorLoop
@@ -48,3 +49,28 @@ def start_services(
     else:
         messages.start()
         pop.start(loop)
+
+
+def await_handover(
+    messages: MessageServices, pop: PopServices, loop: SelectorLoop, outside: Outside
+) -> None:
+    """This broker registers: what its slaves may deliver in its place begins once they do not. Any
+    thread."""
+
+    def begin() -> None:
+        if messages.handed_over():
+            pop.handed_over(loop)
+
+    outside.after_handover(lambda: loop.call_soon_threadsafe(begin))
+
+
+def come_online(
+    role: CurrentRole,
+    messages: MessageServices,
+    pop: PopServices,
+    loop: SelectorLoop,
+    outside: Outside,
+) -> None:
+    """This broker was isolated: what waited for that begins. Thread of PreOnlineService."""
+    loop.call_soon_threadsafe(lambda: start_services(role, messages, pop, loop))
+    await_handover(messages, pop, loop, outside)

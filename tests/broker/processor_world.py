@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker.admin.admin_consume_stats_processor import AdminConsumeStatsProcessor
 from broker.admin.admin_group_processor import AdminGroupProcessor
-from broker.admin.admin_offset_processor import AdminOffsetProcessor
+from broker.admin.admin_offset_processor import AdminOffsetProcessor, OffsetLimits
 from broker.admin.admin_queue_processor import AdminQueueProcessor
 from broker.admin.admin_relay_processor import AdminRelayProcessor
 from broker.admin.admin_reset_processor import AdminResetProcessor
@@ -162,7 +162,7 @@ class World:
             schedule_offsets=self.schedule_offsets,
             store=self.store,
             progress=self.progress,
-            find_objection=find_objection,
+            limits=OffsetLimits(find_objection),
         )
 
     def admin_queue(self, filters: ConsumerFilterManager | None = None) -> AdminQueueProcessor:

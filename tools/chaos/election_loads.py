@@ -69,6 +69,11 @@ class ElectionLoads:
                 invisible_ms=_INVISIBLE_MS,
             )
 
+    @staticmethod
+    def topics(topic: str) -> list[str]:
+        """The names of all topics, the producers' among them."""
+        return [topic, *(f"{topic}{name}" for name in ("Transactions", "Delayed", "Pops"))]
+
     def start(self) -> None:
         """Begin."""
         self._transactions.start()

@@ -16,12 +16,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from remoting.request_code import RequestCode
 from tools.chaos import checks
-from tools.chaos.ack_log import Ack
+from tools.chaos.ack_log import SEND_OK, Ack
 from tools.chaos.chasing_load import ChasingProducers, MemberReaders
 from tools.chaos.election_faults import ElectionFaults
 from tools.chaos.election_judge import (
@@ -36,8 +36,9 @@ from tools.chaos.election_judge import (
 from tools.chaos.election_loads import ElectionLoads
 from tools.chaos.election_options import ElectionOptions, ElectionResult, FaultOutcome
 from tools.chaos.election_schedule import ElectionFault, PlannedFault, plan_faults
+from tools.chaos.frame_client import FrameClient
 from tools.chaos.group_view import Address, GroupView, epochs_of
-from tools.chaos.history import History
+from tools.chaos.history import Append, History
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.member_group import BROKERS, HEARTBEAT_TIMEOUT_S, MemberGroup
 from tools.chaos.network import NetworkError
@@ -47,12 +48,15 @@ from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
 from tools.chaos.workload import QUEUES
 
 _FIRST_S: Final = 60.0
+_ASK_S: Final = 8.0
 _AGAIN_S: Final = 30.0
 """So long a group that lost one member of three may take until it takes messages, on a busy
 machine; more is a violation."""
 _HEALED_S: Final = 60.0
 _WHOLE_S: Final = 15.0
 _EQUAL_S: Final = 30.0
+_KNOWN: Final = frozenset((SEND_OK, 19))
+"""Codes of a pull from a queue that is there; 19: PULL_NOT_FOUND."""
 _NEEDED: Final = 2
 """Brokers that have what was answered SEND_OK."""
 _LOOKED_AT: Final = 8
@@ -155,11 +159,12 @@ class ElectionRun:
     def _lead(self) -> None:
         wait_for(lambda: self._view.master, _FIRST_S, "a master")
         wait_for(self._is_whole, _FIRST_S, "all brokers in the SyncStateSet")
+        self._make_topics()
         self._producers.start()
         self._readers.start()
         self._loads.start()
         try:
-            wait_for(lambda: self._acknowledged() > 100, _FIRST_S, "the first SEND_OK")
+            wait_for(lambda: len(self._history.acknowledged()) > 100, _FIRST_S, "the first SEND_OK")
             self._break_things()
             self._loads.stop_sending()
             self._heal()
@@ -171,6 +176,28 @@ class ElectionRun:
         self._readers.stop()
         self._result.violations += violations + self._readers.violations
         self._judge()
+
+    def _make_topics(self) -> None:
+        """On every member before anything is broken: one that was made since slaves copied the
+        tables last is lost with its master (docs/failover.md)."""
+        topics = ElectionLoads.topics(self._topic)
+        fields = {"defaultTopic": "TBW102", "readQueueNums": QUEUES, "writeQueueNums": QUEUES}
+        fields |= {"perm": 6, "topicFilterType": "SINGLE_TAG"}
+
+        def are_made() -> bool:
+            with contextlib.suppress(OSError), FrameClient(self._where(), _ASK_S) as client:
+                code = RequestCode.UPDATE_AND_CREATE_TOPIC
+                answers = [client.call(code, {**fields, "topic": topic}) for topic in topics]
+                return all(answer.code == SEND_OK for answer in answers)
+            return False
+
+        def are_known() -> bool:
+            with contextlib.suppress(OSError):
+                return all(_knows(broker.address, topics) for broker in self._group.brokers)
+            return False
+
+        wait_for(are_made, _FIRST_S, "the topics")
+        wait_for(are_known, _FIRST_S, "the topics on every member", poll_s=0.2)
 
     def _break_things(self) -> None:
         for planned in self._plan:
@@ -184,7 +211,7 @@ class ElectionRun:
             self._faults.undo()
             self._wait_until_it_serves()
             self._judge_offsets()
-            gap = self._gap_since(outcome.begun_s)
+            gap = self._history.longest_gap(outcome.begun_s + self._began_s)
             self._say(f"{outcome.begun_s:7.2f} s  {outcome.planned}: {outcome.hit}; {gap:.2f} s")
         threading.Event().wait(0.5)
         self._end_of_faults()
@@ -212,7 +239,7 @@ class ElectionRun:
         is_owed = outcome.was_whole and planned.kind is not ElectionFault.ELECT_KILL
         limit_s = _AGAIN_S if is_owed else HEARTBEAT_TIMEOUT_S + 2
         try:
-            wait_for(lambda: self._answered_since(begun_s), limit_s, "SEND_OK")
+            wait_for(lambda: self._history.has_answer_since(begun_s), limit_s, "SEND_OK")
         except ChaosError:
             if is_owed:
                 self._result.violations.append(
@@ -222,7 +249,11 @@ class ElectionRun:
 
     def _wait_until_it_serves(self) -> None:
         begun_s = time.monotonic()
-        wait_for(lambda: self._answered_since(begun_s), _HEALED_S, "SEND_OK after a fault's end")
+        wait_for(
+            lambda: self._history.has_answer_since(begun_s),
+            _HEALED_S,
+            "SEND_OK after a fault's end",
+        )
         self._loads.disturb()
 
     def _end_of_faults(self) -> None:
@@ -236,27 +267,6 @@ class ElectionRun:
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began_s, 3)
-
-    def _acknowledged(self) -> int:
-        return sum(append.is_acknowledged for append in list(self._history.appends))
-
-    def _answered_since(self, since_s: float) -> bool:
-        """Whether something that was sent since then was answered SEND_OK."""
-        for append in reversed(self._history.appends[-20_000:]):
-            if append.call_s < since_s:
-                return False
-            if append.is_acknowledged:
-                return True
-        return False
-
-    def _gap_since(self, begun_s: float) -> float:
-        """For the log of the run: the longest time without a SEND_OK."""
-        since_s = begun_s + self._began_s
-        recent = self._history.appends[-60_000:]
-        times = sorted(a.return_s for a in recent if a.is_acknowledged and a.return_s is not None)
-        before = [at for at in times if at <= since_s][-1:]
-        points = [*before, *(at for at in times if at > since_s)]
-        return max((b - a for a, b in pairwise(points)), default=0.0)
 
     # -- the set, and what was promised of offsets ---------------------------------------------
 
@@ -276,7 +286,7 @@ class ElectionRun:
 
     def _judge_offsets(self) -> None:
         with contextlib.suppress(OSError):
-            broker = self._faults.master()
+            broker = self._faults.targets.master()
             who = f"{broker.name}, the master"
             self._result.violations += offset_violations(broker, self._promised, who, self._topic)
 
@@ -284,8 +294,8 @@ class ElectionRun:
 
     def _judge(self) -> None:
         result, history = self._result, self._history
-        master = self._faults.master()
-        self._wait_for_queues(master)
+        master = self._faults.targets.master()
+        _wait_for_queues(master, history.acknowledged(), self._topic)
         queues, stopped = read_queues(master.address, self._topic, QUEUES)
         history.write(self._directory / "history.jsonl", queues)
         acknowledged = history.acknowledged()
@@ -303,31 +313,38 @@ class ElectionRun:
         result.violations += masters_of_epochs(acknowledged, epochs)
         measure_gaps(result.faults, acknowledged, epochs, self._began_s)
         result.epochs = len({epoch for epoch, _begin in epochs})
-        result.violations += self._differences()
+        result.violations += _differences(self._group)
         for broker in self._group.brokers:
             result.violations += offset_violations(broker, self._promised, broker.name, self._topic)
 
-    def _wait_for_queues(self, master: ScratchBroker) -> None:
-        """Dispatch comes after the answers; what is lost is said by the judge."""
-        ends = [0] * QUEUES
-        for append in self._history.acknowledged():
-            ends[append.queue_id] = max(ends[append.queue_id], append.queue_offset + 1)
 
-        def shows_all() -> bool:
-            with contextlib.suppress(OSError):
-                now = queue_ends(master.address, self._topic, QUEUES)
-                return all(end <= at for end, at in zip(ends, now, strict=True))
-            return False
+def _knows(address: Address, topics: list[str]) -> bool:
+    """Whether a member has the last queue of each. Raises OSError."""
+    with FrameClient(address, _ASK_S) as client:
+        return all(client.pull(topic, QUEUES - 1, 0).code in _KNOWN for topic in topics)
 
-        with contextlib.suppress(ChaosError):
-            wait_for(shows_all, _EQUAL_S / 3, "the master's queues")
 
-    def _differences(self) -> list[str]:
-        """Of the logs, once they are at rest; what is left when they do not become equal."""
-        deadline = time.monotonic() + _EQUAL_S
-        while True:
-            files = {broker.name: broker.log_files() for broker in self._group.brokers}
-            found = different_logs(files)
-            if not found or time.monotonic() > deadline:
-                return checks.shortened(found)
-            threading.Event().wait(0.3)
+def _wait_for_queues(master: ScratchBroker, acknowledged: list[Append], topic: str) -> None:
+    """Dispatch comes after the answers; what is lost is said by the judge."""
+    ends = [0] * QUEUES
+    for append in acknowledged:
+        ends[append.queue_id] = max(ends[append.queue_id], append.queue_offset + 1)
+
+    def shows_all() -> bool:
+        with contextlib.suppress(OSError):
+            now = queue_ends(master.address, topic, QUEUES)
+            return all(end <= at for end, at in zip(ends, now, strict=True))
+        return False
+
+    with contextlib.suppress(ChaosError):
+        wait_for(shows_all, _EQUAL_S / 3, "the master's queues")
+
+
+def _differences(group: MemberGroup) -> list[str]:
+    """Of the logs, once they are at rest; what is left when they do not become equal."""
+    deadline = time.monotonic() + _EQUAL_S
+    while True:
+        found = different_logs({broker.name: broker.log_files() for broker in group.brokers})
+        if not found or time.monotonic() > deadline:
+            return checks.shortened(found)
+        threading.Event().wait(0.3)

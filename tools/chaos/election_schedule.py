@@ -40,7 +40,8 @@ class ElectionFault(enum.StrEnum):
     ELECT_KILL = "elect_kill"
     """electMaster, and in the middle of it a process of the old or the new master is killed."""
     TAIL_KILL = "tail_kill"
-    """The master's ha stands still, so that its log has what nobody else has, and is killed."""
+    """The master's log gets what nobody else has, as its ha stands still or its slaves are cut off;
+    then it is killed."""
     CUT_MASTER = "cut_master"
     """Nothing passes between the master and all other nodes; its clients still reach it."""
     CUT_SLAVE = "cut_slave"

@@ -46,6 +46,21 @@ def test_up_to_where_sends_are_answered(
     assert _state(settings, members).acknowledged_offset(LOG, 7) == answered
 
 
+@pytest.mark.parametrize(
+    ("settings", "members", "read"),
+    [
+        (SAFE, {1, 2, 3}, 40),
+        (SAFE, {1, 2}, 80),
+        (SAFE, {1, 4}, 7),
+        (SAFE, {1}, 90),
+        (WEAK, {1, 2}, 90),
+    ],
+)
+def test_up_to_where_consumers_read(settings: MemberSettings, members: set[int], read: int) -> None:
+    """In the safe mode what every member has; 7 is what was read before."""
+    assert _state(settings, members).confirm_offset(LOG, 7) == read
+
+
 def test_two_connections_of_one_slave_are_one_replica() -> None:
     """RocketMQ counts connections: one slave with two would satisfy inSyncReplicas=3."""
     state = SyncState(replace(WEAK, in_sync_replicas=3), 1, 0)

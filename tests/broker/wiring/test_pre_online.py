@@ -113,7 +113,7 @@ class World:
             api,
             SimpleNamespace(  # type: ignore[arg-type]
                 ha_identity=Identity,
-                ha_status=self._ha_status,
+                ha=SimpleNamespace(call=lambda *_each: self._ha_status()),
                 is_slave_of_ours=lambda _ip: False,
                 returning=self.returning,
                 use_master=lambda *each: self.masters.append(each),

@@ -31,6 +31,7 @@ class Echo:
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
+        self.heard = b""
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -42,6 +43,7 @@ class Echo:
     def _say(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError), sock:
             while data := sock.recv(1024):
+                self.heard += data
                 sock.sendall(data)
 
     def close(self) -> None:
@@ -97,8 +99,15 @@ class Node:
 
 
 @pytest.fixture
-def nodes(network: Network) -> Iterator[tuple[Node, Node]]:
-    echo, port = Echo(), free_port()
+def echo() -> Iterator[Echo]:
+    echo = Echo()
+    yield echo
+    echo.close()
+
+
+@pytest.fixture
+def nodes(network: Network, echo: Echo) -> Iterator[tuple[Node, Node]]:
+    port = free_port()
     network.lead(("127.0.0.1", port), ("127.0.0.1", echo.port), "echo")
     first, second = Node(port), Node(port)
     network.know({first.process.pid: "first", second.process.pid: "second"})
@@ -109,12 +118,11 @@ def nodes(network: Network) -> Iterator[tuple[Node, Node]]:
     yield first, second
     first.end()
     second.end()
-    echo.close()
 
 
 @pytest.mark.parametrize("link", [("first", "echo"), ("echo", "first")])
 def test_one_direction_of_one_link(
-    network: Network, nodes: tuple[Node, Node], link: tuple[str, str]
+    network: Network, echo: Echo, nodes: tuple[Node, Node], link: tuple[str, str]
 ) -> None:
     first, second = nodes
     network.cut([link])
@@ -122,12 +130,13 @@ def test_one_direction_of_one_link(
     second.say(b"passes")
     assert second.hears(b"passes", ANSWERS_S)
     assert not first.hears(b"held", SILENT_S)
+    assert (b"held" in echo.heard) == (link == ("echo", "first"))
     network.heal()
     assert first.hears(b"held", ANSWERS_S)
 
 
-def test_a_connection_made_during_a_cut_waits_for_its_end(network: Network) -> None:
-    echo, port = Echo(), free_port()
+def test_a_connection_made_during_a_cut_waits_for_its_end(network: Network, echo: Echo) -> None:
+    port = free_port()
     network.lead(("127.0.0.1", port), ("127.0.0.1", echo.port), "echo")
     node = Node(port)
     network.know({node.process.pid: "node"})
@@ -138,7 +147,6 @@ def test_a_connection_made_during_a_cut_waits_for_its_end(network: Network) -> N
     network.heal()
     assert node.hears(b"late", ANSWERS_S)
     node.end()
-    echo.close()
 
 
 def test_a_refused_link_is_reset(network: Network, nodes: tuple[Node, Node]) -> None:
