@@ -17,7 +17,7 @@ from store.errors import MessageIllegalError
 from store.topic_queue_table import rebuild_topic_queue_table
 from tests.broker.hot_path_world import HotPathWorld
 from tests.broker.schedule.test_schedule_message_service import Delays
-from tests.broker.transaction_world import COMMIT, TransactionWorld
+from tests.broker.transaction_world import COMMIT, Half, TransactionWorld
 from tests.support.timer_delivery import TimerDelivery
 from tests.support.timer_life import START_MS
 
@@ -37,6 +37,12 @@ def lead_anew(world: HotPathWorld, topics: TopicConfigManager) -> None:
     topics.delete("T")
 
 
+def commit(world: TransactionWorld, half: Half) -> int:
+    answer = world.end(half, COMMIT)
+    assert answer is not None
+    return answer.code
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> TransactionWorld:
     return TransactionWorld(tmp_path)
@@ -46,7 +52,7 @@ def test_a_half_of_a_queue_that_the_topic_lacks(world: TransactionWorld) -> None
     """The topic was put back with fewer queues, or an operator took some away."""
     half = world.prepare(b"half", queue_id=2)
     world.hot.topic("T", queues=1)
-    assert world.end(half, COMMIT).code == 0
+    assert commit(world, half) == 0
     assert queues(world.hot.topics, "T") == (3, 1), "it is read, and gets no sends"
     assert [(m.topic, m.queue_id) for m in world.hot.records() if m.body == b"half"][-1] == ("T", 2)
 
@@ -59,7 +65,7 @@ def test_a_half_of_a_topic_that_was_not_copied(
     told: list[tuple[TopicChange, TopicConfig | None]] = []
     world.hot.topics.add_listener(lambda *change: told.append(change))
     with caplog.at_level(logging.ERROR):
-        assert world.end(half, COMMIT).code == 0
+        assert commit(world, half) == 0
     assert queues(world.hot.topics, "T") == (8, 8)
     assert [change for change, _ in told] == [TopicChange.NEW], "the name servers hear of it"
     assert "topic T: is not in the table of this broker, but the message at " in caplog.text
@@ -69,7 +75,7 @@ def test_a_half_of_a_topic_that_was_deleted(world: TransactionWorld) -> None:
     """Under this leader: nobody wants it any more."""
     half = world.prepare(b"half", queue_id=2)
     world.hot.topics.delete("T")
-    assert world.end(half, COMMIT).code == ResponseCode.TOPIC_NOT_EXIST
+    assert commit(world, half) == ResponseCode.TOPIC_NOT_EXIST
     assert queues(world.hot.topics, "T") is None
 
 
