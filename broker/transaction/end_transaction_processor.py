@@ -304,7 +304,17 @@ class EndTransactionProcessor(TableProcessor):
 
     def _resume(self, asked: _Request, record: Record) -> None:
         def placed(_phy_offset: int, _queue_offset: int) -> None:
-            self._answer(asked, ResponseCode.SUCCESS, None)
+            if self._waiters.is_safe_mode:
+                # Nobody asks about it again where the next leader lacks it.
+                self._waiters.add(self._log.position, waited, None)
+            else:
+                self._answer(asked, ResponseCode.SUCCESS, None)
+
+        def waited(code: ResponseCode) -> None:
+            if code is ResponseCode.SUCCESS:
+                self._answer(asked, code, None)
+            else:
+                refused(code, code.name)
 
         def refused(_code: ResponseCode, remark: str) -> None:
             remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark}"
