@@ -195,6 +195,9 @@ class ControllerCore:
         """The groups as last seen, while another controller leads."""
         self._warm_at_ms: int | None = None
         """Until then the master of a group is taken for alive; None: nobody was listened to yet."""
+        self._ended: set[int] = set()
+        """Connections that have ended since the last tick: whatever came over them is dropped with
+        it, as peers may hang up more often than all that waits can be looked through."""
         self._scanned_ms = 0
         self._swap_number = 0
         self._last_ms: int | None = None
@@ -247,7 +250,8 @@ class ControllerCore:
             case Asked():
                 self._asked(event, now_ms, doing)
             case Tick():
-                _drop(self._lanes.values(), lambda one: one.is_given_up(now_ms), doing)
+                _drop(self._lanes.values(), lambda one: self._is_given_up(one, now_ms), doing)
+                self._ended.clear()
                 self._scan(now_ms, doing)
             case ChannelClosed():
                 self._closed(event, now_ms, doing)
@@ -340,13 +344,18 @@ class ControllerCore:
             # A name that nobody has: strangers' names are not collected.
             del self._lanes[name]
 
+    def _is_given_up(self, waiting: _Waiting, now_ms: int) -> bool:
+        """Whether nobody waits for its answer."""
+        is_ended = waiting.channel in self._ended and waiting.channel != NO_CHANNEL
+        return is_ended or waiting.is_given_up(now_ms)
+
     def _serve(self, name: str, lane: _Lane, now_ms: int, doing: _Doing) -> None:
         """Answer what waits, up to the first request that changes the group."""
         if lane.unreadable:
             lane.refuse_all(doing)
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
-            if first.is_given_up(now_ms):
+            if self._is_given_up(first, now_ms):
                 doing.reply(lane.take_first().ticket, _GIVEN_UP)
                 continue
             group = lane.stored.group
@@ -415,7 +424,7 @@ class ControllerCore:
         return Liveness(self._live.alive(name, now_ms), is_new)
 
     def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
-        _drop(self._lanes.values(), lambda one: one.channel == event.channel != NO_CHANNEL, doing)
+        self._ended.add(event.channel)
         if not self._settings.elect_on_channel_closed:
             return
         for gone in self._live.closed(event.channel):

@@ -124,8 +124,9 @@ class EtcdStore:
             raise EtcdError("etcd: it answers with other keys than those asked for")
         return self._stored(broker_name, answer.kvs[0])
 
-    def load_all(self, since: int = 0) -> Groups:
-        """All groups; with `since` those written after that revision. Raises EtcdError."""
+    def load_all(self, since: int = 0, between: Callable[[], None] | None = None) -> Groups:
+        """All groups; with `since` those written after that revision. between: called after each
+        page. Raises EtcdError, and what `between` raises."""
         readable: dict[str, Stored] = {}
         unreadable: dict[str, str] = {}
         revision = 0
@@ -137,6 +138,8 @@ class EtcdStore:
                     readable[name] = self._stored(name, found)
                 except UnreadableGroupError as error:
                     unreadable[name] = str(error)
+            if between is not None:
+                between()
         return Groups(readable, unreadable, revision)
 
     def _pages(self, since: int) -> Iterator[RangeAnswer]:

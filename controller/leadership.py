@@ -208,10 +208,22 @@ class Leadership:
         if fence is None:
             self._give_back()
             return
-        groups = self._store.load_all()
-        self._since = 0
         held = _Held(lease.id, fence)
-        self._on_loop(functools.partial(self._granted, held, lease.sent_ms, groups))
+        sent_ms = lease.sent_ms
+
+        def keep() -> None:
+            """Thousands of groups may take longer to read than the lease lasts."""
+            nonlocal sent_ms
+            if self._now_ms() - sent_ms < RENEW_MS:
+                return
+            kept_ms = self._store.renew(held.lease, held.fence, self._lease_s)
+            if kept_ms is None:
+                raise ControllerStoreError("the lease ended while the groups were read")
+            sent_ms = kept_ms
+
+        groups = self._store.load_all(between=keep)
+        self._since = 0
+        self._on_loop(functools.partial(self._granted, held, sent_ms, groups))
 
     def _give_back(self) -> None:
         if self._lease:

@@ -6,8 +6,10 @@ In the core, and with a disk that fails under a running controller.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,8 +64,9 @@ def test_neither_an_operator_who_left_nor_one_who_waited_moves_the_master() -> N
     core.step(Asked(2, MOVE, 8), 1_000)
     core.step(Asked(3, MOVE, 9), 1_500)
     core.step(Asked(4, GetReplicaInfo("C", "b"), 10), 2_000)
-    assert given_up(core.step(ChannelClosed(8), 2_100)) == [2]
+    assert core.step(ChannelClosed(8), 2_100) == Ready()
     assert core.step(ChannelClosed(7), 2_200) == Ready(), "its write is under way"
+    assert given_up(core.step(Tick(), 2_500)) == [2]
     assert core.step(Tick(), 4_499) == Ready()
     assert given_up(core.step(Tick(), 4_500)) == [3]
     assert core.step(SwapEnded("b", swap.number, Outcome.UNKNOWN), 4_900).loads == ("b",)
@@ -71,6 +74,38 @@ def test_neither_an_operator_who_left_nor_one_who_waited_moves_the_master() -> N
     ended = core.step(SwapEnded("b", barrier.number, Outcome.DONE, 2), 5_100)
     assert (ended.swaps, given_up(ended)) == ((), [1, 4])
     assert master_of(core, 5_100) == 1
+
+
+def test_who_hung_up_is_passed_over_before_the_next_tick_too() -> None:
+    core = core_with(led(), warm_up_ms=500)
+    (swap,) = core.step(Asked(1, RegisterBroker("C", "b", 3, "h:9"), 7), 1_000).swaps
+    core.step(Asked(2, MOVE, 8), 1_100)
+    core.step(ChannelClosed(8), 1_200)
+    ended = core.step(SwapEnded("b", swap.number, Outcome.DONE, 2), 1_300)
+    codes = {one.ticket: one.answer.code for one in ended.sends if isinstance(one, Reply)}
+    assert (ended.swaps, codes) == ((), {1: 0, 2: ResponseCode.SYSTEM_BUSY})
+    assert master_of(core, 1_300) == 1
+
+
+def test_a_connection_that_ends_costs_nothing_of_what_waits() -> None:
+    """Anybody may hang up as often as he likes."""
+    core = core_with(led(), warm_up_ms=500)
+    core.step(Asked(0, RegisterBroker("C", "b", 3, "h:9"), 7), 1_000)
+    looked = 0
+
+    class Counting(deque[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            nonlocal looked
+            looked += 1
+            return super().__iter__()
+
+    lane = core._lanes["b"]
+    lane.waiting = Counting(lane.waiting)
+    for channel in range(100, 200):
+        core.step(ChannelClosed(channel), 1_000)
+    assert looked == 0
+    core.step(Tick(), 1_100)
+    assert looked == 1
 
 
 def test_a_write_that_came_through_is_answered_however_late() -> None:
