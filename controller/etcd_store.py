@@ -36,6 +36,7 @@ from controller.events import Outcome, Stored, Swap, SwapEnded
 from controller.group_codec import GroupsTextError, decode_groups, encode_groups
 from controller.group_store import UnreadableGroupError
 from controller.leader import Leader
+from remoting.control_characters import holds_control
 
 PAGE: Final = 20
 """Groups in one answer: etcd takes values of 1.5 MB, and one bad value must not hide the others."""
@@ -239,6 +240,8 @@ class EtcdStore:
                 leader = msgspec.json.decode(found.value, type=Leader)
             except msgspec.MsgspecError:
                 leader = None
+        if leader is not None and holds_control(leader.id + leader.address):
+            leader = None
         return LeaderSeen(leader, found.create_revision, found.lease)
 
 
