@@ -79,6 +79,13 @@ class _Waiting(NamedTuple):
     channel: int = NO_CHANNEL
     until_ms: int | None = None
     """Until when somebody waits for its answer; None: it is the controller's own."""
+    was_tried: bool = False
+    """Whether a write of it has ended unknown."""
+
+    @property
+    def last_word(self) -> Answer:
+        """The answer to whoever waits no longer."""
+        return _PERHAPS_DONE if self.was_tried else _GIVEN_UP
 
     def is_given_up(self, now_ms: int) -> bool:
         """Whether its asker waits no longer."""
@@ -134,6 +141,11 @@ _GIVEN_UP: Final = Answer(
     remark="not carried out: it waited for the controllers' store longer than its sender waits for "
     "an answer; ask again",
 )
+_PERHAPS_DONE: Final = Answer(
+    ResponseCode.SYSTEM_BUSY,
+    remark="carried out or not: the controllers' store has not said so in time; look before you "
+    "ask again",
+)
 
 
 def _why_older(found: Stored, known: Stored) -> str:
@@ -178,7 +190,7 @@ def _drop(lanes: Iterable[_Lane], is_unwanted: Callable[[_Waiting], bool], doing
     election above all. Its answer says so, if anybody still listens."""
     for lane in lanes:
         for one in lane.drop(is_unwanted):
-            doing.reply(one.ticket, _GIVEN_UP)
+            doing.reply(one.ticket, one.last_word)
 
 
 class ControllerCore:
@@ -356,7 +368,7 @@ class ControllerCore:
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
             if self._is_given_up(first, now_ms):
-                doing.reply(lane.take_first().ticket, _GIVEN_UP)
+                doing.reply(lane.take_first().ticket, first.last_word)
                 continue
             group = lane.stored.group
             decision = decide(
@@ -397,7 +409,10 @@ class ControllerCore:
             self._serve(event.broker_name, lane, now_ms, doing)
         else:
             lane.loading = True
-            lane.barred = lane.barred or event.outcome is Outcome.UNKNOWN
+            if event.outcome is Outcome.UNKNOWN:
+                lane.barred = True
+                if decision is not None:
+                    lane.waiting[0] = lane.waiting[0]._replace(was_tried=True)
             doing.loads.append(event.broker_name)
 
     def _loaded(self, event: Loaded | Unreadable, now_ms: int, doing: _Doing) -> None:

@@ -210,6 +210,18 @@ def test_groups_that_take_longer_to_read_than_the_lease_lasts(pair: Pair, place:
     assert not one.service.is_leader, "it ended meanwhile"
 
 
+def test_a_store_that_goes_back_is_read_anew(pair: Pair, place: Place) -> None:
+    """Of what is written after it was put back, the number is lower than what was read before."""
+    one, two = pair
+    one.run()
+    for revision, since in ((9, 0), (4, 9), (5, 0), (6, 5)):
+        place.groups = Groups({}, {}, revision)
+        assert two.run() == ["look", f"load since {since}"]
+    place.failing["load since 6"] = "before"
+    assert two.run() == ["look", "load since 6"]
+    assert two.run() == ["look", "load since 0"], "a number that etcd does not take"
+
+
 def test_it_is_renewed_each_second_and_kept(pair: Pair, place: Place) -> None:
     one, _ = pair
     one.run()
