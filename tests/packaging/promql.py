@@ -16,6 +16,8 @@ from typing import Any, Final
 import yaml
 
 from broker.metrics import metrics_table as table
+from controller import controller_metrics
+from remoting.metrics.metric import Kind
 
 PACKAGING: Final = Path(__file__).parents[2] / "packaging"
 RULES: Final = PACKAGING / "prometheus" / "rocketmq_rules.yml"
@@ -37,7 +39,9 @@ SCRAPED: Final = frozenset(("job", "instance"))
 """Labels that Prometheus adds to what it scrapes."""
 
 _STRING: Final = re.compile(r'"[^"]*"')
-_SELECTOR: Final = re.compile(r"(?<![\w:$])((?:rocketmq_|\w+:rocketmq_)[\w:]*|up)\b(\{[^}]*\})?")
+_SELECTOR: Final = re.compile(
+    r"(?<![\w:$])((?:rocketmq_|\w+:rocketmq_)[\w:]*|up|role(?=\{))\b(\{[^}]*\})?"
+)
 _GROUPING: Final = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _BY: Final = re.compile(r"\bby\s*\(([^)]*)\)")
 _TEMPLATE: Final = re.compile(r"{{\s*(?:\$labels\.)?(\w+)\s*}}")
@@ -126,9 +130,11 @@ def labels_of(metric: str) -> frozenset[str]:
         return SCRAPED
     if metric in records():
         return _outermost_labels(records()[metric])
-    for known in table.METRICS:
-        labels = SCRAPED | {*table.BASE_LABELS, *known.labels}
-        if known.kind is table.Kind.HISTOGRAM:
+    of_broker = [(one, table.BASE_LABELS) for one in table.METRICS]
+    of_controller = [(one, controller_metrics.BASE_LABELS) for one in controller_metrics.METRICS]
+    for known, base in (*of_broker, *of_controller):
+        labels = SCRAPED | {*base, *known.labels}
+        if known.kind is Kind.HISTOGRAM:
             if metric == f"{known.name}_bucket":
                 return labels | {"le"}
             if metric in (f"{known.name}_sum", f"{known.name}_count"):

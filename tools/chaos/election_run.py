@@ -16,7 +16,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +38,7 @@ from tools.chaos.election_options import ElectionOptions, ElectionResult, FaultO
 from tools.chaos.election_schedule import ElectionFault, PlannedFault, plan_faults
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.group_view import Address, GroupView, epochs_of
-from tools.chaos.history import History
+from tools.chaos.history import Append, History
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.member_group import BROKERS, HEARTBEAT_TIMEOUT_S, MemberGroup
 from tools.chaos.network import NetworkError
@@ -165,7 +164,7 @@ class ElectionRun:
         self._readers.start()
         self._loads.start()
         try:
-            wait_for(lambda: self._acknowledged() > 100, _FIRST_S, "the first SEND_OK")
+            wait_for(lambda: len(self._history.acknowledged()) > 100, _FIRST_S, "the first SEND_OK")
             self._break_things()
             self._loads.stop_sending()
             self._heal()
@@ -212,7 +211,7 @@ class ElectionRun:
             self._faults.undo()
             self._wait_until_it_serves()
             self._judge_offsets()
-            gap = self._gap_since(outcome.begun_s)
+            gap = self._history.longest_gap(outcome.begun_s + self._began_s)
             self._say(f"{outcome.begun_s:7.2f} s  {outcome.planned}: {outcome.hit}; {gap:.2f} s")
         threading.Event().wait(0.5)
         self._end_of_faults()
@@ -240,7 +239,7 @@ class ElectionRun:
         is_owed = outcome.was_whole and planned.kind is not ElectionFault.ELECT_KILL
         limit_s = _AGAIN_S if is_owed else HEARTBEAT_TIMEOUT_S + 2
         try:
-            wait_for(lambda: self._answered_since(begun_s), limit_s, "SEND_OK")
+            wait_for(lambda: self._history.has_answer_since(begun_s), limit_s, "SEND_OK")
         except ChaosError:
             if is_owed:
                 self._result.violations.append(
@@ -250,7 +249,11 @@ class ElectionRun:
 
     def _wait_until_it_serves(self) -> None:
         begun_s = time.monotonic()
-        wait_for(lambda: self._answered_since(begun_s), _HEALED_S, "SEND_OK after a fault's end")
+        wait_for(
+            lambda: self._history.has_answer_since(begun_s),
+            _HEALED_S,
+            "SEND_OK after a fault's end",
+        )
         self._loads.disturb()
 
     def _end_of_faults(self) -> None:
@@ -264,27 +267,6 @@ class ElectionRun:
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began_s, 3)
-
-    def _acknowledged(self) -> int:
-        return sum(append.is_acknowledged for append in list(self._history.appends))
-
-    def _answered_since(self, since_s: float) -> bool:
-        """Whether something that was sent since then was answered SEND_OK."""
-        for append in reversed(self._history.appends[-20_000:]):
-            if append.call_s < since_s:
-                return False
-            if append.is_acknowledged:
-                return True
-        return False
-
-    def _gap_since(self, begun_s: float) -> float:
-        """For the log of the run: the longest time without a SEND_OK."""
-        since_s = begun_s + self._began_s
-        recent = self._history.appends[-60_000:]
-        times = sorted(a.return_s for a in recent if a.is_acknowledged and a.return_s is not None)
-        before = [at for at in times if at <= since_s][-1:]
-        points = [*before, *(at for at in times if at > since_s)]
-        return max((b - a for a, b in pairwise(points)), default=0.0)
 
     # -- the set, and what was promised of offsets ---------------------------------------------
 
@@ -304,7 +286,7 @@ class ElectionRun:
 
     def _judge_offsets(self) -> None:
         with contextlib.suppress(OSError):
-            broker = self._faults.master()
+            broker = self._faults.targets.master()
             who = f"{broker.name}, the master"
             self._result.violations += offset_violations(broker, self._promised, who, self._topic)
 
@@ -312,8 +294,8 @@ class ElectionRun:
 
     def _judge(self) -> None:
         result, history = self._result, self._history
-        master = self._faults.master()
-        self._wait_for_queues(master)
+        master = self._faults.targets.master()
+        _wait_for_queues(master, history.acknowledged(), self._topic)
         queues, stopped = read_queues(master.address, self._topic, QUEUES)
         history.write(self._directory / "history.jsonl", queues)
         acknowledged = history.acknowledged()
@@ -331,37 +313,38 @@ class ElectionRun:
         result.violations += masters_of_epochs(acknowledged, epochs)
         measure_gaps(result.faults, acknowledged, epochs, self._began_s)
         result.epochs = len({epoch for epoch, _begin in epochs})
-        result.violations += self._differences()
+        result.violations += _differences(self._group)
         for broker in self._group.brokers:
             result.violations += offset_violations(broker, self._promised, broker.name, self._topic)
-
-    def _wait_for_queues(self, master: ScratchBroker) -> None:
-        """Dispatch comes after the answers; what is lost is said by the judge."""
-        ends = [0] * QUEUES
-        for append in self._history.acknowledged():
-            ends[append.queue_id] = max(ends[append.queue_id], append.queue_offset + 1)
-
-        def shows_all() -> bool:
-            with contextlib.suppress(OSError):
-                now = queue_ends(master.address, self._topic, QUEUES)
-                return all(end <= at for end, at in zip(ends, now, strict=True))
-            return False
-
-        with contextlib.suppress(ChaosError):
-            wait_for(shows_all, _EQUAL_S / 3, "the master's queues")
-
-    def _differences(self) -> list[str]:
-        """Of the logs, once they are at rest; what is left when they do not become equal."""
-        deadline = time.monotonic() + _EQUAL_S
-        while True:
-            files = {broker.name: broker.log_files() for broker in self._group.brokers}
-            found = different_logs(files)
-            if not found or time.monotonic() > deadline:
-                return checks.shortened(found)
-            threading.Event().wait(0.3)
 
 
 def _knows(address: Address, topics: list[str]) -> bool:
     """Whether a member has the last queue of each. Raises OSError."""
     with FrameClient(address, _ASK_S) as client:
         return all(client.pull(topic, QUEUES - 1, 0).code in _KNOWN for topic in topics)
+
+
+def _wait_for_queues(master: ScratchBroker, acknowledged: list[Append], topic: str) -> None:
+    """Dispatch comes after the answers; what is lost is said by the judge."""
+    ends = [0] * QUEUES
+    for append in acknowledged:
+        ends[append.queue_id] = max(ends[append.queue_id], append.queue_offset + 1)
+
+    def shows_all() -> bool:
+        with contextlib.suppress(OSError):
+            now = queue_ends(master.address, topic, QUEUES)
+            return all(end <= at for end, at in zip(ends, now, strict=True))
+        return False
+
+    with contextlib.suppress(ChaosError):
+        wait_for(shows_all, _EQUAL_S / 3, "the master's queues")
+
+
+def _differences(group: MemberGroup) -> list[str]:
+    """Of the logs, once they are at rest; what is left when they do not become equal."""
+    deadline = time.monotonic() + _EQUAL_S
+    while True:
+        found = different_logs({broker.name: broker.log_files() for broker in group.brokers})
+        if not found or time.monotonic() > deadline:
+            return checks.shortened(found)
+        threading.Event().wait(0.3)

@@ -22,12 +22,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from tools.chaos.ack_log import SEND_OK, Ack, read_body
 
 _MICROSECONDS: Final = 1_000_000
+_RECENT: Final = 20_000
+"""Messages: more than there are under way, and in a fault's time."""
 FIRST_READER: Final = 100
 """Clients from this number on are consumers."""
 
@@ -109,6 +112,23 @@ class History:
     def acknowledged(self) -> list[Append]:
         """Those that were answered SEND_OK."""
         return [append for append in list(self.appends) if append.is_acknowledged]
+
+    def has_answer_since(self, since_s: float) -> bool:
+        """Whether something that was sent since then was answered SEND_OK."""
+        for append in reversed(self.appends[-_RECENT:]):
+            if append.call_s < since_s:
+                return False
+            if append.is_acknowledged:
+                return True
+        return False
+
+    def longest_gap(self, since_s: float) -> float:
+        """The longest time without a SEND_OK since then, from the last one before on."""
+        recent = self.appends[-3 * _RECENT :]
+        times = sorted(a.return_s for a in recent if a.is_acknowledged and a.return_s is not None)
+        before = [at for at in times if at <= since_s][-1:]
+        points = [*before, *(at for at in times if at > since_s)]
+        return max((b - a for a, b in pairwise(points)), default=0.0)
 
     def write(self, path: Path, queues: Mapping[int, Sequence[bytes]]) -> None:
         """All of it, with the queues as they are in the end. Raises OSError."""

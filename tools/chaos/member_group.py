@@ -37,7 +37,7 @@ BROKERS: Final = 3
 HEARTBEAT_TIMEOUT_S: Final = 3.0
 _HEARTBEAT_TIMEOUT_MS: Final = int(HEARTBEAT_TIMEOUT_S * 1000)
 NAMESRV: Final = "namesrv"
-_MEMBER: Final = {
+MEMBER: Final[Mapping[str, object]] = {
     "brokerClusterName": CLUSTER,
     "brokerName": BROKER_NAME,
     "enableControllerMode": "true",
@@ -51,7 +51,7 @@ _MEMBER: Final = {
     "syncBrokerMetadataPeriod": 1_000,
     "slaveSyncInterval": 1_000,
 }
-_CONTROLLER: Final = {
+CONTROLLER: Final[Mapping[str, object]] = {
     "scanNotActiveBrokerInterval": 500,
     "scanInactiveMasterInterval": 1_000,
     "leaderWarmUpMillis": _HEARTBEAT_TIMEOUT_MS,
@@ -85,11 +85,7 @@ class MemberGroup:
         self.namesrv = self._make_namesrv()
         self.etcd = self._make_etcd(shape.etcd_nodes)
         self.controllers = self._make_controllers(shape.controllers)
-        asked = [f"127.0.1.{n}:{each.address[1]}" for n, each in enumerate(self.controllers, 1)]
-        self.brokers = [
-            self._make_broker(number + 1, ";".join(asked), shape.settings)
-            for number in range(BROKERS)
-        ]
+        self.brokers = [self._make_broker(number + 1, shape.settings) for number in range(BROKERS)]
         self.paused: set[str] = set()
         """Nodes whose processes stand still."""
 
@@ -127,7 +123,7 @@ class MemberGroup:
             "bindAddress": "127.0.0.1",
             "controllerStorePath": directory / "store",
             "logDir": directory,
-            **_CONTROLLER,
+            **CONTROLLER,
             **shared,
             **({"controllerDLegerSelfId": f"n{number}"} if shared else {}),
         }
@@ -162,20 +158,19 @@ class MemberGroup:
             made.append(ScratchServer(name, directory, command, _ETCD_LINE, port=port))
         return made
 
-    def _make_broker(
-        self, number: int, controllers: str, settings: Mapping[str, object]
-    ) -> ScratchBroker:
+    def _make_broker(self, number: int, settings: Mapping[str, object]) -> ScratchBroker:
         port, ha, name = free_port(-2), free_port(), f"broker-{number}"
         announced, host = f"127.0.1.{10 + number}", f"127.0.0.{10 + number}"
         for each in (port, ha):
             self.network.lead((announced, each), (host, each), name)
+        asked = [f"127.0.1.{n}:{each.address[1]}" for n, each in enumerate(self.controllers, 1)]
         own = {
-            **_MEMBER,
+            **MEMBER,
             "brokerIP1": announced,
             "brokerIP2": announced,
             "listenPort": port,
             "haListenPort": ha,
-            "controllerAddr": controllers,
+            "controllerAddr": ";".join(asked),
             "namesrvAddr": f"127.0.1.9:{self.namesrv.address[1]}",
             **settings,
         }

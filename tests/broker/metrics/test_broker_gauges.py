@@ -21,6 +21,7 @@ from ipc.control_page import ProcessIndex
 from ipc.metric_slots import OVERFLOW, MetricSlots, MetricSlotsReader, create_metric_slots
 from remoting.body.heartbeat import ConsumeType
 from remoting.body.topic_config import TopicConfig
+from remoting.metrics.metric import Metric
 from remoting.metrics.metrics_text import MetricsText
 from tests.broker.broker_fakes import CONFIG, FakeClock, FakeConnection, FakeGroupFilters
 from tests.broker.client.test_consumer_manager import data_of
@@ -103,7 +104,7 @@ class World:
         self.offsets.commit_offset("test", group, "T", 0, committed)
         return member
 
-    def sample(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+    def sample(self, metric: Metric) -> dict[tuple[str, ...], float]:
         self.gauges.sample()
         found = self.slots.series(metric.name)
         return {labels: self.slots.values[slot] for labels, slot in found.items()}

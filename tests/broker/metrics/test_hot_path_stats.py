@@ -14,6 +14,7 @@ from broker.metrics.store_stats_service import StoreStatsService
 from broker.topic.system_topics import SystemTopics
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, create_metric_slots
+from remoting.metrics.metric import Metric
 from tests.broker.broker_fakes import FakeClock
 
 
@@ -26,7 +27,7 @@ class World:
         self.metrics = RemotingMetrics(self.slots, SystemTopics())
         self.stats = HotPathStats(self.manager, self.store, self.metrics, clock)
 
-    def series(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+    def series(self, metric: Metric) -> dict[tuple[str, ...], float]:
         values = self.slots.values
         return {k: values[slot] for k, slot in self.slots.series(metric.name).items()}
 

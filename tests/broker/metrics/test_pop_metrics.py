@@ -10,6 +10,7 @@ from broker.metrics import metrics_table as table
 from broker.metrics.pop_metrics import PopMetrics
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, create_metric_slots
+from remoting.metrics.metric import Metric
 from remoting.response_code import ResponseCode
 
 
@@ -18,7 +19,7 @@ class World:
         self.slots = MetricSlots(create_metric_slots(), ProcessIndex.REMOTING)
         self.metrics = PopMetrics(self.slots)
 
-    def shown(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+    def shown(self, metric: Metric) -> dict[tuple[str, ...], float]:
         return {each: self.slots.values[at] for each, at in self.slots.series(metric.name).items()}
 
 

@@ -12,6 +12,7 @@ from broker.topic.system_topics import SystemTopics
 from broker.wiring.routes import _executor_of
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, create_metric_slots
+from remoting.metrics.metric import Metric
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_dispatcher import RequestDispatcher
@@ -27,7 +28,7 @@ class World:
         self.slots = MetricSlots(self.fd, ProcessIndex.REMOTING)
         self.metrics = RemotingMetrics(self.slots, SystemTopics())
 
-    def series(self, metric: table.Metric) -> dict[tuple[str, ...], list[float]]:
+    def series(self, metric: Metric) -> dict[tuple[str, ...], list[float]]:
         found = self.slots.series(metric.name)
         return {k: list(self.slots.values[at : at + metric.size]) for k, at in found.items()}
 

@@ -9,6 +9,7 @@ import pytest
 
 from broker.metrics import metrics_table as table
 from ha.control_slots import REPLICA_COUNT
+from remoting.metrics.metric import Metric
 from store.control_slots import MAX_PHY_OFFSET
 from tests.broker.metrics_world import MetricsWorld
 
@@ -41,7 +42,7 @@ class HaWorld(MetricsWorld):
         self.ha(table.HA_UNREPLICATED_EXACT, 1)
         self.looks()
 
-    def ha(self, metric: table.Metric, value: float, *labels: str) -> None:
+    def ha(self, metric: Metric, value: float, *labels: str) -> None:
         self.set(metric, value, *labels, ha=True)
 
     def looks(self) -> None:
@@ -50,7 +51,7 @@ class HaWorld(MetricsWorld):
     def kill(self) -> None:
         self.children[1].process = None
 
-    def one(self, metric: table.Metric, *labels: str) -> float:
+    def one(self, metric: Metric, *labels: str) -> float:
         """labels: in the order of their names."""
         return self.samples()[metric.name][labels]
 

@@ -35,6 +35,7 @@ from ha.control_slots import (
 )
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import MetricSlots, MetricSlotsReader, create_metric_slots
+from remoting.metrics.metric import Metric
 from store.control_slots import MAX_PHY_OFFSET, MIN_PHY_OFFSET
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import close_page, fresh_page
@@ -99,7 +100,7 @@ class Broker:
         )
 
     def put(
-        self, slots: MetricSlots, metric: table.Metric, labels: tuple[str, ...], *values: float
+        self, slots: MetricSlots, metric: Metric, labels: tuple[str, ...], *values: float
     ) -> None:
         first = slots.find(metric.name, labels, metric.size)
         for number, value in enumerate(values):

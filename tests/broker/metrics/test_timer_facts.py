@@ -13,6 +13,7 @@ from broker.metrics.timer_facts import BOUNDS_S, TimerFacts, TimerFiles
 from broker.metrics.timer_gauges import TimerGauges
 from ipc.control_page import ProcessIndex
 from ipc.metric_slots import OVERFLOW, MetricSlots, create_metric_slots
+from remoting.metrics.metric import Metric
 from store.timer.slot import Slot
 from store.timer.timer_metrics import TimerMetrics, write_timer_metrics
 from store.timer.timer_slots import TIMER_COMMIT_QUEUE_OFFSET, TIMER_OPENED, TIMER_READ_TIME_MS
@@ -65,7 +66,7 @@ class World:
         wheel.write_out()
         wheel.close()
 
-    def shown(self, metric: table.Metric) -> dict[tuple[str, ...], float]:
+    def shown(self, metric: Metric) -> dict[tuple[str, ...], float]:
         return {each: self.slots.values[at] for each, at in self.slots.series(metric.name).items()}
 
 

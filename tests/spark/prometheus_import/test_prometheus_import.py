@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from broker.metrics import metrics_table as table
+from remoting.metrics.metric import Kind
 from spark.command import import_command
 from spark.command.arguments import UsageError
 from spark.dumps.dump_files import read_lines
@@ -152,7 +153,7 @@ def test_the_names_are_those_of_the_table() -> None:
     shown |= {f"{table.HA_ACK_LATENCY.name}_{end}" for end in ("bucket", "sum")}
     assert {*prometheus_metrics.OWN_LABELS} - shown == {prometheus_metrics.SCRAPED_AT}
     for metric in table.METRICS:
-        ends = ("",) if metric.kind is not table.Kind.HISTOGRAM else ("_bucket", "_sum")
+        ends = ("",) if metric.kind is not Kind.HISTOGRAM else ("_bucket", "_sum")
         for name in (f"{metric.name}{end}" for end in ends):
             if name in prometheus_metrics.OWN_LABELS:
                 labels = (*metric.labels, "le") if name.endswith("_bucket") else metric.labels
