@@ -19,11 +19,13 @@ import pytest
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
+from broker.slave.ends_at_start import EndsAtStart
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.pre_online import ComeOnline
 from broker.slave.pre_online_service import PreOnlineService
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.timer_take_back import TimerTakeBack
+from broker.topic.system_topics import TIMER_TOPIC
 from broker.wiring.pre_online import pre_online_service
 from ha.control_slots import ISOLATED, MASTER_LINKED, isolation_text
 from ipc.command_channel import CommandError
@@ -87,6 +89,8 @@ class World:
         self.delays = ScheduleOffsetManager(root / "delayOffset.json")
         self.offsets.load()
         self.delays.load()
+        self.at_start = EndsAtStart(lambda: {TIMER_TOPIC: {0: 3}}, self.clock.now_ms)
+        self.at_start.note()
         self.returning = ReturningMaster(
             GroupMembers(identity, api).fetch_member_ips,
             api,
@@ -94,7 +98,9 @@ class World:
             lambda _topic, _queue_id: 100,
             is_slave=lambda _ip: False,
             delay_offsets=self.delays,
-            timers=TimerTakeBack(api, self.page.counters, lambda: 3, self.clock.now_ms),
+            timers=TimerTakeBack(
+                api, self.page.counters, lambda: 3, self.at_start, self.clock.now_ms
+            ),
         )
         broker = SimpleNamespace(
             begins_isolated=True,
