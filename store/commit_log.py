@@ -242,10 +242,6 @@ class CommitLog:
         offsets = self._next_offsets.get(name)
         return None if offsets is None else offsets.get(queue_id)
 
-    def queue_ends(self) -> dict[str, dict[int, int]]:
-        """`next_offset` of every queue, by topic and queue id: a copy."""
-        return {name: offsets.copy() for name, offsets in self._next_offsets.items()}
-
     def forget_topic(self, name: str) -> None:
         """The topic's queues were deleted: the next record of each starts at offset 0."""
         self._next_offsets.get(name, {}).clear()

@@ -10,26 +10,36 @@ count as done, and never be delivered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-QueueEnds = Mapping[str, Mapping[int, int]]
-"""The offset of the next record by topic and queue id."""
+if TYPE_CHECKING:
+    from ipc.queue_table import QueueTableReader
 
 
 class EndsAtStart:
     """See the module."""
 
-    def __init__(self, queue_ends: Callable[[], QueueEnds], now_ms: Callable[[], int]) -> None:
-        """queue_ends: a copy of what the log knows (CommitLog). now_ms: wall clock."""
-        self._queue_ends = queue_ends
+    def __init__(
+        self,
+        table: QueueTableReader,
+        next_offset: Callable[[str, int], int | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """next_offset: of CommitLog. now_ms: wall clock."""
+        self._table = table
+        self._next_offset = next_offset
         self._now_ms = now_ms
-        self._ends: QueueEnds = {}
+        self._ends: dict[str, dict[int, int]] = {}
+        """By topic and queue id."""
         self.began_ms = 0
         """When that was (wall clock)."""
 
     def note(self) -> None:
-        """This is the start; the log is open."""
-        self._ends = self._queue_ends()
+        """This is the start; the log is open, which knows its ends before the table does."""
+        for topic, queue_id, row in self._table:
+            end = max(self._table.state(row)[1], self._next_offset(topic, queue_id) or 0)
+            self._ends.setdefault(topic, {})[queue_id] = end
         self.began_ms = self._now_ms()
 
     def end(self, topic: str, queue_id: int) -> int:

@@ -5,11 +5,11 @@ with its old offsets, and its slaves copy those. This master requests the consum
 every live slave of its group before it registers, that is, before clients return, and keeps the
 larger offset of each queue, limited to where the queue ended at the start. Slaves that did not
 respond are retried after 5 s and after 30 s, each until its first response; from then on slaves
-copy the master's offsets (slave_synchronize). Registered members that are not known to be our slaves are not asked:
-with their offsets consumers could be made to skip messages. A master that starts isolated asks each
-slave when that is linked (`take_back`, pre_online.py). Where slaves deliver in the master's place,
-it also adopts how far they came: delay levels (45), timers (60), and the offsets of this broker's
-own groups, which revive popped messages and check transactions.
+copy the master's offsets (slave_synchronize). Registered members that are not known to be our
+slaves are not asked: with their offsets consumers could be made to skip messages. A master that
+starts isolated asks each slave when that is linked (`take_back`, pre_online.py). Where slaves
+deliver in the master's place, it also adopts how far they came: delay levels (45), timers (60), and
+the offsets of this broker's own groups, which revive popped messages and check transactions.
 
 Runs in process `remoting` on the scheduled executor; on masters only. Limitation: an offset that an
 operator reset in the last seconds before the master stopped, before a slave had copied it, is

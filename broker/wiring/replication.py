@@ -132,7 +132,9 @@ class Replication:
             store.claim_queue_offsets,
             on_failure=on_failure,
         )
-        self._at_start: Final = EndsAtStart(lambda: store.log.queue_ends(), resources.clock.now_ms)
+        self._at_start: Final = EndsAtStart(
+            store.table, lambda *queue: store.log.next_offset(*queue), clock.now_ms
+        )
         self.returning: Final = self._build_returning()
         handlers = {
             "inspect_master": self._inspector.handle,

@@ -93,6 +93,7 @@ def test_an_isolated_broker(broker: OurBroker, names: Names) -> None:
         assert "waits for broker id 1" in json.loads(client.call(907, {}).body)["isolated"]
         assert "waits for broker id 1" in json.loads(client.call(28, {}).body)["table"]["isolated"]
         assert client.call(43, {}).code == 1, "slaves copy nothing that is not known to be right"
+        assert client.call(60, {}).code == 1
         assert client.call(17, NEW_TOPIC).code == 0
     wait_until(lambda: names.asked.count(105) > 3)
     assert not names.registered(), "not even for a new topic"

@@ -18,12 +18,14 @@ def test_what_comes_after_the_start_does_not_move_them(tmp_path: Path) -> None:
         assert hot.send_processor.process_request(client.connection, request) is None
         hot.turn()
 
-    at_start = EndsAtStart(hot.log.queue_ends, lambda: 7)
+    at_start = EndsAtStart(hot.table, hot.log.next_offset, lambda: 7)
     assert at_start.end("T", 0) == 0
     send()
-    at_start.note()
-    assert (at_start.end("T", 0), at_start.began_ms) == (1, 7)
+    hot.dispatch()
     send()
-    assert hot.log.next_offset("T", 0) == 2
-    assert at_start.end("T", 0) == 1
+    at_start.note()
+    assert (at_start.end("T", 0), at_start.began_ms) == (2, 7)
+    send()
+    assert hot.log.next_offset("T", 0) == 3
+    assert at_start.end("T", 0) == 2
     assert (at_start.end("T", 9), at_start.end("none", 0)) == (0, 0)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from broker.out.broker_outer_api import BrokerAnswerError, TimerCheckPointAnswer
-from broker.slave.ends_at_start import EndsAtStart
 from broker.slave.timer_take_back import TimerTakeBack
-from broker.topic.system_topics import TIMER_TOPIC
 from remoting.errors import RemotingTimeoutError
 from store.timer.timer_checkpoint import TimerCheckpoint
 from store.timer.timer_slots import TIMER_TAKEN_BACK_MS
@@ -26,10 +25,13 @@ class World:
         self.asked: list[str] = []
         self.end = END
         """Of the timers, now."""
-        at_start = EndsAtStart(lambda: {TIMER_TOPIC: {0: END}}, lambda: BEGAN_MS)
-        at_start.note()
+        at_start = SimpleNamespace(end=lambda *_queue: END, began_ms=BEGAN_MS)
         self.take_back = TimerTakeBack(
-            self, self.page.counters, lambda: self.end, at_start, lambda: NOW_MS
+            self,
+            self.page.counters,
+            lambda: self.end,
+            at_start,  # type: ignore[arg-type]
+            lambda: NOW_MS,
         )
 
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:

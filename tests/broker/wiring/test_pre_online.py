@@ -19,13 +19,11 @@ import pytest
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
-from broker.slave.ends_at_start import EndsAtStart
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.pre_online import ComeOnline
 from broker.slave.pre_online_service import PreOnlineService
 from broker.slave.returning_master import ReturningMaster
 from broker.slave.timer_take_back import TimerTakeBack
-from broker.topic.system_topics import TIMER_TOPIC
 from broker.wiring.pre_online import pre_online_service
 from ha.control_slots import ISOLATED, MASTER_LINKED, isolation_text
 from ipc.command_channel import CommandError
@@ -89,8 +87,6 @@ class World:
         self.delays = ScheduleOffsetManager(root / "delayOffset.json")
         self.offsets.load()
         self.delays.load()
-        self.at_start = EndsAtStart(lambda: {TIMER_TOPIC: {0: 3}}, self.clock.now_ms)
-        self.at_start.note()
         self.returning = ReturningMaster(
             GroupMembers(identity, api).fetch_member_ips,
             api,
@@ -99,7 +95,11 @@ class World:
             is_slave=lambda _ip: False,
             delay_offsets=self.delays,
             timers=TimerTakeBack(
-                api, self.page.counters, lambda: 3, self.at_start, self.clock.now_ms
+                api,
+                self.page.counters,
+                lambda: 3,
+                SimpleNamespace(end=lambda *_queue: 3, began_ms=0),  # type: ignore[arg-type]
+                self.clock.now_ms,
             ),
         )
         broker = SimpleNamespace(
@@ -312,6 +312,21 @@ def test_no_failure_ends_the_wait_or_makes_it_longer(master: World, trouble: str
     master.clock.advance(60_000)
     master.service.step()
     assert [step.waited_in_vain for step in master.online] == [True]
+
+
+@pytest.mark.parametrize("broker_id", [2**62, 2**63 - 1])
+def test_an_id_that_no_page_holds_is_waited_for_as_any_other(
+    master: World, broker_id: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Name servers take any of 63 bits from anybody."""
+    master.registered = {broker_id: master.peer.address}
+    master.service.step()
+    assert master.codes() == [906]
+    assert "waits for broker id" in isolation_text(master.page.counters)
+    master.link(f"{NAME}:{broker_id}")
+    master.service.step()
+    assert len(master.online) == 1
+    assert "ValueError" not in caplog.text
 
 
 def test_a_round_that_failed_is_followed_by_a_pause(master: World) -> None:
