@@ -315,7 +315,8 @@ class Replication:
     def use_master(self, member: MemberAddress, answer: ExchangeHAInfoResponseHeader) -> None:
         """A slave that is isolated asked who is registered as its master: to be followed as one
         that a registration names. Its thread."""
-        self._flushed.offer(answer.master_flush_offset)
+        if self._trust.is_peer(member.ip):
+            self._flushed.offer(answer.master_flush_offset)
         self.on_master(member.address, answer.master_ha_address)
 
     def is_slave_of_ours(self, ip: str) -> bool:

@@ -171,6 +171,7 @@ def test_nothing_is_stored_by_any_entrance_nor_by_a_broker_itself(
             answer = client.call(ask.code, fields, ask.body)
         # What the pop buffer holds needs no record to be acknowledged.
         assert (name, answer.code != 0 or name in ACKS, log_end(broker)) == (name, True, end)
+        assert ask.code != 37 or answer.code == 14, "at once: it waits for nothing"
     time.sleep(3)  # The timer is due, and the delay level.
     assert log_end(broker) == end
 
