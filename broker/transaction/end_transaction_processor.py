@@ -147,6 +147,9 @@ class EndTransactionProcessor(TableProcessor):
                 f"commitOrRollback is {decision}, expected {TRANSACTION_COMMIT} (commit), "
                 f"{TRANSACTION_ROLLBACK} (rollback) or {TRANSACTION_NOT} (not decided yet)",
             )
+        if (refusal := self._append_queue.role_refusal) is not None:
+            # Isolated: nothing is read before that is over, and the threads of this pool are few.
+            raise RequestError(*refusal)
         if not self._halves.known.wait(_KNOWN_WAIT_S):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,

@@ -91,6 +91,7 @@ class Timers:
             options.store.timer_checkpoint_path,
             options.store.timer_metrics_path,
             enabled=self._is_enabled,
+            is_slave=options.store.is_slave,
         )
         self._progress = TimerProgress(options.store.timer_progress_path, self._precision_ms)
         self._early = EarlyDeliveries(options.store.timer_early_path, self._precision_ms)
