@@ -14,7 +14,7 @@ tests/simulation/test_pitfalls.py.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -262,7 +262,7 @@ class ControllerCore:
             case LeadershipLost():
                 self._step_down(doing)
             case Followed() if self._fence is None:
-                self._followed |= event.groups
+                self._follow(event.groups)
                 if self._warm_at_ms is None:
                     self._warm_at_ms = now_ms + self._settings.warm_up_ms
         return doing.ready()
@@ -284,10 +284,22 @@ class ControllerCore:
         for name, known in self._followed.items():
             found = self._lanes.setdefault(name, _Lane(Stored(0, None), deque()))
             found.unreadable = _why_older(found.stored, known)
+            if found.unreadable:
+                # Each scan reads it again: what was known has to outlast that.
+                found.stored = known
         for name, reason in event.unreadable.items():
-            self._lanes[name] = _Lane(Stored(0, None), deque(), unreadable=reason)
+            known = self._followed.get(name, Stored(0, None))
+            self._lanes[name] = _Lane(known, deque(), unreadable=reason)
         self._followed = {}
         self._warm_at_ms = now_ms + self._settings.warm_up_ms
+
+    def _follow(self, groups: Mapping[str, Stored]) -> None:
+        """Keep the newest version of each that was ever seen: a store that was put back to an older
+        state shows by it once this controller leads."""
+        for name, stored in groups.items():
+            known = self._followed.get(name)
+            if known is None or stored.version >= known.version:
+                self._followed[name] = stored
 
     def _prolong(self, sent_ms: int) -> None:
         if self._settings.lease_ms is not None:

@@ -36,7 +36,14 @@ ANY_LEFT_OUT: Final = (LEFT_OUT, REPLICAS_LEFT_OUT)
 
 FIRST_COPY: Final = "first copy"
 NOT_YET: Final = "did not exist yet"
-"""Why time of a new replica is excluded, in the report's own words: nobody else may use them."""
+IS_MASTER: Final = "is the master"
+"""Why time of a new replica, and of one that leads its group, is excluded, in the report's own
+words: nobody else may use them."""
+
+PROMISE_HELD: Final = "held"
+PROMISE_LOST: Final = "lost"
+PROMISE_UNKNOWN: Final = "not known"
+"""Whether what was answered SEND_OK was in the log of the master that was elected."""
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000

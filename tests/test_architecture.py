@@ -203,7 +203,7 @@ MANY_METHODS = {
     "broker.timer.timer_dequeue_service.TimerDequeueService": 26,
     "broker.topic.topic_config_manager.TopicConfigManager": 28,
     "broker.wiring.replication.Replication": 24,
-    "controller.core.ControllerCore": 24,
+    "controller.core.ControllerCore": 21,
     "ha.ha_client.HAClient": 26,
     "ha.master_link.MasterLink": 21,
     "ha.replica_registry.ReplicaRegistry": 25,

@@ -154,8 +154,7 @@ class BrokerProcess:
         self._listeners.update(main=main, vip=vip)
         for sock in (main, vip):
             undo.callback(sock.close)
-        ha_port = options.ha.ha_listen_port
-        self._add(undo, "ha", server.bind_address, ha_port, "haListenPort")
+        self._add(undo, "ha", server.bind_address, options.ha.ha_listen_port, "haListenPort")
         metrics = options.supervisor
         address = metrics.metrics_address or server.bind_address
         self._add(undo, "metrics", address, metrics.metrics_port, "metricsPort")
@@ -219,17 +218,15 @@ class BrokerProcess:
         """The supervisor's other threads; none exists while it forks its children."""
         member = find_member_facts(self._options, self._page.counters, self._clock)
         collector = self._collector(member)
-        self._dump = self._begin_dump(collector, member)
+        self._begin_dump(collector, member)
         site = SupervisorMetrics(collector, self._options.broker)
         self._metrics = MetricsServer(self._listeners["metrics"], site)
         self._metrics.start()
 
-    def _begin_dump(
-        self, collector: BrokerCollector, member: MemberFacts | None
-    ) -> MetricsDump | None:
+    def _begin_dump(self, collector: BrokerCollector, member: MemberFacts | None) -> None:
         settings = dump_settings(self._options)
         if settings is None:
-            return None
+            return
         changed, children = ChangedSettings(self._changes_fd), self._supervisor.children
         snapshot = ReplicationSnapshot(
             self._options, changed, collector, self._page, children, self._clock, member
@@ -241,7 +238,7 @@ class BrokerProcess:
         kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()
-        return dump
+        self._dump = dump
 
     def _end_dump(self, *, in_order: bool) -> None:
         """Stop the dump. At an orderly stop remoting has ended, so that the last line counts all

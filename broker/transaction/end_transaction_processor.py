@@ -304,14 +304,21 @@ class EndTransactionProcessor(TableProcessor):
 
     def _resume(self, asked: _Request, record: Record) -> None:
         def placed(_phy_offset: int, _queue_offset: int) -> None:
-            self._answer(asked, ResponseCode.SUCCESS, None)
+            if self._waiters.is_safe_mode:
+                # Nobody asks about it again where the next leader lacks it.
+                self._waiters.add(self._log.position, answer, None)
+            else:
+                answer(ResponseCode.SUCCESS)
 
-        def refused(_code: ResponseCode, remark: str) -> None:
-            remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark}"
+        def answer(code: ResponseCode, remark: str | None = None) -> None:
+            if code is ResponseCode.SUCCESS:
+                self._answer(asked, code, None)
+                return
+            remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark or code.name}"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
 
         topic = self._log.topic(TRANS_HALF_TOPIC)
-        self._append_queue.append(OneRecord(topic, record, placed, refused))
+        self._append_queue.append(OneRecord(topic, record, placed, answer))
 
     def _begin(self, asked: _Request, half: int) -> bool:
         """Start ending the half. False, with a response sent, if it has ended or another request is
@@ -330,8 +337,7 @@ class EndTransactionProcessor(TableProcessor):
         return False
 
     def _answer_ended(self, asked: _Request, half: int) -> None:
-        address = asked.connection.remote_address
-        log.info("half %s: already ended, ignoring the request of %s", half, address)
+        log.info("half %s: already ended, ignoring %s", half, asked.connection.remote_address)
         self._answer(asked, ResponseCode.SUCCESS, _ENDED)
 
     def append_op(self, half: int, asked: _Request | None = None, *, again: bool = False) -> None:
@@ -354,16 +360,14 @@ class EndTransactionProcessor(TableProcessor):
         self, asked: _Request, half: Message, topic: str, phy_offset: int, _queue_offset: int
     ) -> None:
         """A committed message was appended: its half has ended."""
-        parts = self._parts
         end = self._log.position
-        parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
+        self._parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
         for ended in self._halves.end(half.queue_offset):
             self.append_op(ended)
         if self._waiters.active and record_asks_to_wait(half.properties):
             # The message is stored; a timeout of flush or replicas is not a failure.
-            self._waiters.add(
-                end, lambda _code: self._answer(asked, ResponseCode.SUCCESS, None), None
-            )
+            answer = partial(self._answer, asked, ResponseCode.SUCCESS, None)
+            self._waiters.add(end, lambda _code: answer(), None)
         else:
             self._answer(asked, ResponseCode.SUCCESS, None)
 

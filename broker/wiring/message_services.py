@@ -317,13 +317,13 @@ def durability_waiters(options: StartupOptions, stats: DurabilityStats) -> Durab
     how many that are is what process `ha` reckons with."""
     store, member = options.store, options.controller_mode
     is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER or member.enable_controller_mode
-    needs_replicas = options.ha.in_sync_replicas > 1 or (
-        member.enable_controller_mode and member.all_ack_in_sync_state_set
-    )
+    needs_whole_set = member.enable_controller_mode and member.all_ack_in_sync_state_set
+    needs_replicas = options.ha.in_sync_replicas > 1 or needs_whole_set
     return DurabilityWaiters(
         waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         waits_for_replicas=is_sync_master and needs_replicas,
         sync_flush_timeout_ms=store.sync_flush_timeout,
         slave_timeout_ms=store.slave_timeout,
         stats=stats,
+        is_safe_mode=needs_whole_set,
     )

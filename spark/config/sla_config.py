@@ -32,7 +32,7 @@ from spark.config.objectives import (
     glob_regex,
 )
 from spark.config.sla_values import Parser, ValueReader, is_empty, shown
-from spark.vocabulary import FIRST_COPY, NOT_YET
+from spark.vocabulary import FIRST_COPY, IS_MASTER, NOT_YET
 
 DEFAULT_NAME: Final = "default"
 """Name of the objective that is added when the file has none that matches everything."""
@@ -313,7 +313,7 @@ class _Reader(ValueReader):
             cluster, broker, replica = (values.get(name, "*") for name in _PATTERNS)
             patterns = (cluster, broker, replica)
             reason = values.get("reason", "")
-            if reason in (FIRST_COPY, NOT_YET):
+            if reason in (FIRST_COPY, NOT_YET, IS_MASTER):
                 node = next(value for key, value in entry.value if key.value == "reason")
                 text = f"reason is {reason!r}: the report says so itself of new replicas"
                 self.problem(node, f"{text}; say what was agreed")

@@ -137,10 +137,38 @@ class ReplicaRow(msgspec.Struct, gc=False):
     last_error: LastError | None = None
 
 
+class Member(msgspec.Struct, gc=False):
+    """What a member of a group with a controller says of its role; `since`: the monotonic ms at
+    which it took it."""
+
+    leads: bool
+    epoch: _Count
+    since: _Count
+    master: _Count | None = None
+
+
+class TakenRole(msgspec.Struct, gc=False):
+    """A role that a member took, as it kept it; offsets in bytes of its log."""
+
+    number: _Positive
+    ts: _Moment
+    mono: _Count
+    role: Literal["FENCED", "FOLLOW", "LEAD"]
+    cause: str
+    id: _Count
+    epoch: _Count
+    old_epoch: _Count
+    confirm_offset: _Any
+    log_end: _Any
+    members: list[_Count]
+    old_master: _Count | None = None
+    without_master_ms: _Count | None = None
+
+
 class Line(msgspec.Struct, gc=False):
     """All that a line must have; those from `prev_boot` to `metadata` may be null or absent. Of
     version 2's, `prev_digest`, `exposure`, `ended` and the three of the machine's clocks may, also
-    in a line of version 2."""
+    in a line of version 2; `member` and `roles` are there in controller mode only."""
 
     v: int
     ts: _Moment
@@ -181,6 +209,8 @@ class Line(msgspec.Struct, gc=False):
     sends: Sends | None = None
     lag_le: list[_Positive] | None = None
     ended: Ended | None = None
+    member: Member | None = None
+    roles: list[TakenRole] | None = None
 
 
 class _Version(msgspec.Struct):
@@ -258,6 +288,7 @@ def _forget_version_2(line: Line) -> None:
     """Version 1 did not know these names: whatever stands there means nothing."""
     line.prev_digest = line.since = line.host = line.exposure = line.sends = line.lag_le = None
     line.machine_boot = line.uptime = line.clock_error_ms = line.ended = None
+    line.member = line.roles = None
     for replica in line.replicas or ():
         replica.lag_ms_max = replica.lag_time = replica.remote = replica.last_error = None
     for row in line.metadata or ():

@@ -8,13 +8,14 @@ unknown been bad, breached only if that is proved (docs/sla_report.md, "Service 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spark.config.objectives import Objective, SlowSends
 from spark.figures import wording
 from spark.figures.criteria import Criterion, criterion_verdict
-from spark.figures.report_data import INSUFFICIENT
+from spark.figures.report_data import BREACHED, INSUFFICIENT
+from spark.vocabulary import PROMISE_LOST
 
 Row = Mapping[str, Any]
 
@@ -36,6 +37,17 @@ def contract_of_sends(objective: Objective, group: Row | None) -> Iterator[Crite
         yield from _sends_ok(known, objective.sends_ok_percent)
     if objective.sends_slower_than is not None:
         yield from _slow_sends(known, objective.sends_slower_than)
+
+
+def of_elections(elections: Sequence[Row]) -> Iterator[Criterion]:
+    """SEND_OK is a promise that no objective has to ask for: what an election lost breaks it. Where
+    nobody knows nothing is said: what was at risk has a criterion of its own (`rpo_bytes`)."""
+    lost = [row for row in elections if row["promise"] == PROMISE_LOST]
+    if lost:
+        size = sum(row["lost_bytes"] for row in lost)
+        epochs = ", ".join(str(row["epoch"]) for row in lost)
+        text = f"{size} bytes that were answered SEND_OK are lost: by election of epoch {epochs}"
+        yield Criterion(BREACHED, text, "", "")
 
 
 def _sends_ok(group: Row | None, wanted: float) -> Iterator[Criterion]:

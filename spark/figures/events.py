@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from spark.figures.sample_stream import GroupSamples, Sample
+from spark.figures.spells import is_change_of_role
 from spark.reported_day import Day
 from spark.vocabulary import MASTER_ROLES
 
@@ -75,7 +76,7 @@ def _of_lives(lives: Sequence[_Life]) -> list[Event]:
     master: _Life | None = None
     for life in lives:
         past = before.get(life.broker_id)
-        told = [*_restart(life, past)]
+        told = [] if is_change_of_role(life.first.line) else [*_restart(life, past)]
         if past is not None:
             told += _changes(life, past)
         if master is not None and life.is_master and master.latest_ts > life.first.ts:

@@ -23,7 +23,7 @@ from spark.figures.time_pieces import (
 )
 from spark.figures.verdicts import budget_columns, budget_s
 from spark.reported_day import Day
-from spark.vocabulary import FIRST_COPY, NOT_YET
+from spark.vocabulary import FIRST_COPY, IS_MASTER, NOT_YET
 
 Row = dict[str, Any]
 
@@ -97,8 +97,9 @@ def _laid_over(times: Sequence[ReplicaTime]) -> Iterator[tuple[int, list[str]]]:
                 places[number] += 1
 
 
-_WITHOUT_COPY: Final = (NOT_YET, FIRST_COPY)
-"""Such a replica saves nothing, whatever its own promise excludes."""
+_WITHOUT_COPY: Final = (NOT_YET, FIRST_COPY, IS_MASTER)
+"""Such a replica saves nothing, whatever its own promise excludes; the master's copy counts as the
+master's."""
 
 
 def _quality(qualities: Sequence[str], wanted: int) -> str:

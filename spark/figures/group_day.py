@@ -24,13 +24,15 @@ from spark.figures.distributions import (
     whole_ns,
 )
 from spark.figures.exposure_bounds import at_risk, exposure_bounds, reported_positions
+from spark.figures.other_members import answered_by_others
 from spark.figures.result_tables import PERCENTILES
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
 from spark.figures.send_answers import send_columns
 from spark.figures.send_bounds import send_bounds
+from spark.figures.spells import is_change_of_role
 from spark.figures.two_masters import Ancestry, Overlap, columns, overlaps
 from spark.reported_day import Day
-from spark.vocabulary import MINUTE_MS, SYNC_MASTER, SYNC_RESULTS
+from spark.vocabulary import MINUTE_MS, SEND_ANSWERS, SYNC_MASTER, SYNC_RESULTS
 
 Row = dict[str, Any]
 
@@ -66,7 +68,7 @@ class GroupFigures:
     """What is the same for all replicas of the group. `segments`: see `spoken`; `minute_of`: of
     each segment the number of the minute that it lies in, -1 for one that lies in several;
     `at_risk`, `oldest`: exposure, value -> ms; `counters`: of the window; `written` and `msgs_in`
-    by minute; `overlaps`: two masters at once."""
+    by minute; `overlaps`: two masters at once; `others`: answers of members that did not lead."""
 
     def __init__(self, samples: GroupSamples, day: Day) -> None:
         self.stream: Final = samples.masters
@@ -77,6 +79,7 @@ class GroupFigures:
         self.minute_of: Final[list[int]] = []
         self.ancestry: Final = Ancestry(samples)
         self.overlaps: Final[list[Overlap]] = overlaps(samples, self.ancestry, day)
+        self.others: Final = answered_by_others(samples, day)
         self.at_risk: Final[dict[int, int]] = {}
         self.oldest: Final[dict[int, int]] = {}
         self.msgs_in: Final = [0] * self.minutes
@@ -194,8 +197,11 @@ def group_columns(group: GroupFigures) -> Row:
     if not inside:  # a closing sample alone says too little of a group
         return {**row, **_exposure({}, {}), "exposure_covered_s": None}
     row |= {**_exposure(group.at_risk, group.oldest), **group.counters, **_latency(inside)}
-    row["sync_ok_ratio"] = send_ratio(row)
     row |= send_columns(inside, risen)
+    for name, count in group.others.least.items():
+        if row[name] is not None:
+            row[name] += count
+    row["sync_ok_ratio"] = send_ratio(row)
     row["restarts"] = sum(map(_is_restart, inside))
     return row | _bounds(group)
 
@@ -204,6 +210,7 @@ def _bounds(group: GroupFigures) -> Row:
     """What is proved from both sides, and what puts all of it in doubt."""
     exposed = exposure_bounds(group.stream, group.ancestry, group.day)
     sent = send_bounds(group.stream, group.ancestry, group.day)
+    others_least, others_most = group.others.failed("sync", SYNC_RESULTS)
     return {
         "exposure_at_least": exposed.at_least,
         "exposure_at_most": exposed.at_most,
@@ -211,8 +218,8 @@ def _bounds(group: GroupFigures) -> Row:
         "exposure_unbounded_s": exposed.unbounded_ms / 1000,
         "sync_ok_least": sent.ok_least,
         "sync_ok_most": sent.ok_most,
-        "sync_failed_least": sent.failed_least,
-        "sync_failed_most": sent.failed_most,
+        "sync_failed_least": sent.failed_least + others_least,
+        "sync_failed_most": sent.failed_most + others_most,
         **_answers(group),
         **columns(group.overlaps),
         "ready_samples": sum([sample.line.ready for sample in group.stream.inside]),
@@ -224,11 +231,12 @@ def _answers(group: GroupFigures) -> Row:
     found = answer_bounds(group.stream, group.ancestry, group.day)
     if not found.le:
         return {"sends_uncounted": found.uncounted}
+    others_least, others_most = group.others.failed("sends", SEND_ANSWERS)
     return {
         "sends_ok_least": found.ok_least,
         "sends_ok_most": found.ok_most,
-        "sends_failed_least": found.failed_least,
-        "sends_failed_most": found.failed_most,
+        "sends_failed_least": found.failed_least + others_least,
+        "sends_failed_most": found.failed_most + others_most,
         "sends_le": found.le,
         "sends_least": found.least,
         "sends_most": found.most,
@@ -271,7 +279,9 @@ def _latency(inside: Sequence[Sample]) -> Row:
 
 
 def _is_restart(sample: Sample) -> bool:
-    """A boot begins; but not the first life of a broker."""
+    """A boot begins; but not the first life of a broker, and nothing begins with another role."""
+    if is_change_of_role(sample.line):
+        return False
     if sample.predecessor is not None:
         return not sample.same_boot
     return sample.line.seq == 1 and sample.line.prev_boot is not None

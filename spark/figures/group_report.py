@@ -14,6 +14,7 @@ from typing import Any, Final
 from spark.config.objectives import Objective, SlaConfig, is_named_by
 from spark.dumps.dump_line import FileLines
 from spark.figures.calendar_windows import calendar_windows
+from spark.figures.elections import elections
 from spark.figures.events import events
 from spark.figures.group_availability import group_availability
 from spark.figures.group_day import GroupFigures, Row, group_columns, metadata_columns
@@ -30,6 +31,7 @@ from spark.figures.report_data import INSUFFICIENT
 from spark.figures.result_tables import METADATA_TYPE, TABLES, WINDOW_METADATA_TYPE
 from spark.figures.revisions import Revision
 from spark.figures.sample_stream import GroupSamples, read_samples
+from spark.figures.spells import times_as_leader
 from spark.figures.stored_minutes import StoredMinutes
 from spark.figures.time_pieces import ReplicaTime
 from spark.figures.two_masters import joined
@@ -50,7 +52,7 @@ Stored = Mapping[str, Sequence[Mapping[str, Any]]]
 OF_GROUPS: Final = (
     *("replica_days", "group_days", "group_availability"),
     *("windows", "calendar_windows", "group_windows"),
-    *("incidents", "events", "minutes", "hours", "bad_lines"),
+    *("incidents", "events", "elections", "minutes", "hours", "bad_lines"),
 )
 """The tables that this module fills."""
 _SHOWN_NAME: Final = 200
@@ -115,6 +117,7 @@ class _GroupReport:
         self._bad_minutes: Final[dict[str, list[StoredMinutes]]] = {}
         for each in minutes:
             self._bad_minutes.setdefault(each.replica, []).append(each)
+        self._leading: Final = times_as_leader(group, samples.masters.samples)
         self._untold: list[str] = []
         """Names of replicas that are not reported."""
         self._hours: Final[dict[str, list[Row]]] = {}
@@ -124,6 +127,8 @@ class _GroupReport:
         """All rows of the group."""
         self._tables["bad_lines"] = [tuple(row) for row in self._samples.bad]
         self._tables["events"] = [(*self._group, *row) for row in events(self._samples, self._day)]
+        elected = elections(self._samples, self._day)
+        self._put("elections", (self._key | row for row in elected))
         group_row = self._key | group_columns(self._figures)
         group_row = dict.fromkeys(TABLES["group_days"]) | group_row
         revision = Revision(self._own_rows(), is_reported=self._context.is_reported)
@@ -133,7 +138,7 @@ class _GroupReport:
         for name, (objective, time) in times.items():
             of_day = ReplicaDay(self._figures, name, time)
             row = self._replica_day(
-                name, of_day, objective, group_row, availability.get(objective.name)
+                name, of_day, objective, group_row, (availability.get(objective.name), elected)
             )
             yield "minutes", [(*self._group, name, *each) for each in of_day.minute_rows()]
             row |= revision.columns(row)
@@ -204,8 +209,9 @@ class _GroupReport:
         of_day: ReplicaDay,
         objective: Objective,
         group_row: Row,
-        availability: Row | None,
+        of_group: tuple[Row | None, Sequence[Row]],
     ) -> Row:
+        """of_group: the row of group_availability of its objective, and the elections."""
         row = {**self._key, "replica": name, "objective": objective.name, **of_day.columns()}
         row |= of_day.lag_p99_columns(objective.lag_p99_seconds)
         row["metadata"] = self._metadata(name)
@@ -217,7 +223,7 @@ class _GroupReport:
         today = burnt_minutes(self._figures.first_minute, (times[1] for times in of_day.minutes))
         before = (pair for each in self._bad_minutes.get(name, ()) for pair in each.pairs())
         row |= burn_rates(today, before, objective.availability_percent)
-        row["verdict"], row["reasons"] = judged(row, objective, group_row, availability)
+        row["verdict"], row["reasons"] = judged(row, objective, group_row, *of_group)
         self._hours[name] = of_day.hours
         self._put("hours", (self._key | {"replica": name} | each for each in of_day.hours))
         self._put("incidents", (self._key | {"replica": name} | each for each in of_day.incidents))
@@ -233,7 +239,10 @@ class _GroupReport:
                 unnamed_since=known.unnamed_since,
                 copy_since_ms=known.copy_since_ms,
                 copy_ms=round(objective.first_copy_hours * HOUR_MS),
-                maintenance=maintenance_of(self._context, (*self._group, name)),
+                maintenance=[
+                    *maintenance_of(self._context, (*self._group, name)),
+                    *self._leading.get(name, ()),
+                ],
                 doubted=joined(self._figures.overlaps),
             ),
             self._day,

@@ -366,7 +366,8 @@ class ReplicaDay:
         """What the first bad piece shows."""
         first, sample = bad[0], bad[0].sample
         if first.state == DOWN or sample is None:
-            return "master_restart"
+            is_elected = sample is not None and not sample.proved
+            return "failover" if is_elected else "master_restart"
         if _ha_failed(sample):
             return "ha_restart"
         sample = _first_with(sample)

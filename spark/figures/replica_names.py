@@ -18,6 +18,7 @@ from typing import Any, Final
 from spark.dumps.dump_line import ReplicaRow
 from spark.figures.report_context import Context
 from spark.figures.sample_stream import GroupSamples, Sample, Stream
+from spark.figures.spells import led_epoch
 from spark.figures.time_pieces import NEVER
 
 MOST_REPLICAS: Final = 256
@@ -141,6 +142,10 @@ def known_replicas(
     for number, slave in samples.slaves.items():
         if number and slave.inside:
             add(f"{group[1]}:{number}", NEVER)
+    led = _led(group, samples.masters)
+    for name, (ts, is_over) in led.items():
+        if name in known or is_over:
+            add(name, ts)
     first_rows = _first_rows(samples.masters)
     asked = [name for name in known if not any(each.matches(*group, name) for each in sla.retired)]
     # Of too many the real ones: names that somebody makes up are in a few lines each.
@@ -151,9 +156,21 @@ def known_replicas(
         copy_ms = last.get("first_copy_since_ms") if last is not None else None
         if day.w0_ms < known[name] < day.w1_ms:
             is_first = since is None or since >= first_rows.get(name, since)
-            copy_ms = known[name] if is_first else None
+            copy_ms = known[name] if is_first and name not in led else None
         found.append((name, KnownReplica(known[name], copy_ms, since)))
     return found, asked[MOST_REPLICAS:]
+
+
+def _led(group: tuple[str, str], stream: Stream) -> dict[str, tuple[int, bool]]:
+    """Replicas whose brokers led in a group with a controller, each with its first moment as
+    leader, and whether another one leads behind its last: from then on it is one."""
+    found: dict[str, tuple[int, bool]] = {}
+    latest = None
+    for sample in stream.samples:
+        if led_epoch(sample.line) is not None:
+            latest = f"{group[1]}:{sample.line.broker_id}"
+            found.setdefault(latest, (sample.start_ms, True))
+    return {name: (ts, name != latest) for name, (ts, _) in found.items()}
 
 
 def _seen(

@@ -61,6 +61,7 @@ GROUP_WINDOW_COLUMNS = _shown("group_windows")
 CLUSTER_COLUMNS = _shown("clusters")
 INCIDENT_COLUMNS = _shown("incidents")
 EVENT_COLUMNS = _shown("events")
+ELECTION_COLUMNS = _shown("elections")
 BAD_LINE_COLUMNS = ("reason", "lines", "files", "example_file", "example_text")
 MINUTE_COLUMNS = (
     *(*KEY, "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms"),
@@ -135,6 +136,8 @@ class ReportData:
     exit_on: str = "day"
     """Whose verdicts the exit code tells: one of `sla_config.EXIT_POLICIES`."""
     budget_policy: Sequence[PolicyStep] = ()
+    elections: Sequence[Row] = ()
+    """Of groups with a controller, all of the date."""
     past_left_out: Sequence[str] = ()
     """Dates before this one of which files or replicas were left out, YYYY-MM-DD."""
 
@@ -258,6 +261,7 @@ _REQUIRED = {
     "clusters": CLUSTER_COLUMNS,
     "incidents": INCIDENT_COLUMNS,
     "events": EVENT_COLUMNS,
+    "elections": ELECTION_COLUMNS,
     "bad_lines": BAD_LINE_COLUMNS,
     "minutes": MINUTE_COLUMNS,
     "hours": HOUR_COLUMNS,

@@ -221,6 +221,16 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     | _columns("int", "broker_id")
     | _columns("bigint", "ts")
     | _columns("string", "kind", "text"),
+    "elections": _GROUP_COLUMNS
+    | _columns("bigint", "epoch", "ts")
+    | _columns("int", "broker_id")
+    | _columns("string", "cause", "why")
+    | _columns("bigint", "old_epoch")
+    | _columns("int", "old_master")
+    | _columns("string", "members")
+    | _columns("double", "without_master_s")
+    | _columns("bigint", "confirm_offset", "log_end", "at_risk_bytes", "lost_bytes")
+    | _columns("string", "promise"),
     "minutes": _KEY_COLUMNS
     | _columns("bigint", "minute", "good_ms", "bad_ms", "unknown_ms", "excluded_ms")
     | _columns("bigint", "lag_ms_max", "msgs_in")

@@ -25,6 +25,7 @@ from spark.figures.between_lives import (
     slept_ms,
 )
 from spark.figures.life_ends import LifeEnds
+from spark.figures.spells import prove_gaps, split_spells
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
 
@@ -169,6 +170,7 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
     for line, text in ends.asked(samples, day):
         samples.append(Sample(line, line.ts, _by_id(line.replicas)))
         texts.append(text)
+    samples = split_spells(samples)
     masters: list[Sample] = []
     slaves: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -180,12 +182,14 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
     of_slaves = {number: in_order(some, day, every) for number, some in sorted(slaves.items())}
     of_masters = in_order(masters, day, every, is_known=is_known)
     inherit_hidden(of_masters.samples, every, day)
+    begins = [sample for sample in samples if sample.line.seq == 1]
+    prove_gaps(of_masters.samples, begins)
     return GroupSamples(
         of_masters,
         of_slaves,
         bad,
         _digest(texts),
-        begins=[sample for sample in samples if sample.line.seq == 1],
+        begins=begins,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark.config.objectives import Objective
-from spark.figures.contract_criteria import contract_criteria, contract_of_sends
+from spark.figures.contract_criteria import contract_criteria, contract_of_sends, of_elections
 from spark.figures.criteria import Criterion, criteria, of_sends
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
@@ -22,13 +22,18 @@ Row = Mapping[str, Any]
 
 
 def judged(
-    row: Row, objective: Objective, group: Row | None, availability: Row | None = None
+    row: Row,
+    objective: Objective,
+    group: Row | None,
+    availability: Row | None = None,
+    elections: Sequence[Row] = (),
 ) -> tuple[str, list[str]]:
     """The verdict of a replica's day, and the reasons: texts on what puts the whole day in doubt,
     on what is breached, then on what is not known; for `met` on how each criterion was met.
 
     `row` has the columns of replica_days up to the budget, `group` those of group_days; None
-    without a sample of the group. `availability`: the row of group_availability of this objective.
+    without a sample of the group. `availability`: the row of group_availability of this objective;
+    `elections`: the group's of the date.
     """
     if row["excluded_s"] >= row["window_s"]:
         reasons = [each["reason"] for each in row["exclusions"]]
@@ -43,6 +48,7 @@ def judged(
             *criteria(row, objective, group),
             *contract_criteria(objective, group, availability),
         ]
+    found += of_elections(elections)
     doubts = list(_doubts(group)) if group is not None else []
     breaches = [each.breach for each in found if each.verdict == BREACHED]
     gaps = [each.gap for each in found if each.verdict == INSUFFICIENT]

@@ -66,6 +66,7 @@ def report_data(
         clusters=in_order(of_several["clusters"]),
         incidents=first_rows(groups.rows("incidents"), "-bad_s", "start_ms", *REPLICA),
         events=first_rows(groups.rows("events"), "ts", *TABLES["events"]),
+        elections=in_order(groups.rows("elections")),
         bad_lines=groups.bad_lines(),
         minutes=in_order(of_some(groups.long_rows("minutes", keys), plotted)),
         hours=in_order(hours),

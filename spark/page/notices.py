@@ -15,9 +15,9 @@ from spark.page import budget_steps
 from spark.page.headlines import left_out_text
 from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
-from spark.vocabulary import FIRST_COPY, NOT_YET
+from spark.vocabulary import FIRST_COPY, IS_MASTER, NOT_YET
 
-_EXPECTED: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet"}
+_EXPECTED: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet", IS_MASTER: "the master"}
 """Reasons that nobody agreed upon: a new replica has them. Other ones are people's."""
 
 

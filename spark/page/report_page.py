@@ -36,7 +36,13 @@ from spark.page.plot_shapes import Plot
 from spark.page.reasons import cause, why_day, why_window
 from spark.page.replica_plots import ReplicaPlots, span_of
 from spark.page.runbook import RUNBOOK, link
-from spark.page.summary import counts, ordered_bad_lines, ordered_events, ordered_incidents
+from spark.page.summary import (
+    counts,
+    ordered_bad_lines,
+    ordered_elections,
+    ordered_events,
+    ordered_incidents,
+)
 from spark.vocabulary import GROUP, SYNC_RESULTS
 
 MAX_ROWS = 200
@@ -137,10 +143,23 @@ def _view(data: ReportData) -> dict[str, Any]:
         "windows": _part(_windows_in_order(ordered, windows)),
         "calendar": _part(_calendar(data, ordered)),
         "events": _part(ordered_events(data), data.total("events")),
+        "elections": _part(ordered_elections(data)),
+        "election_totals": _election_totals(data),
         "bad_lines": _part(ordered_bad_lines(data)),
         "remarks": _part(data.remarks),
         "past_remarks": _part(data.past_remarks),
     }
+
+
+def _election_totals(data: ReportData) -> str:
+    """How many there were, how long nobody was master, and what is not known of that."""
+    rows = data.elections
+    known = [seconds for row in rows if (seconds := finite(row["without_master_s"])) is not None]
+    text = f"{wording.plural(len(rows), 'election', 'elections')}, {wording.duration(sum(known))}"
+    text += " without a master in all"
+    if len(known) < len(rows):
+        text += f" (of {len(rows) - len(known)} nobody knows how long)"
+    return f"{text}."
 
 
 def _any_excluded(rows: Sequence[Row]) -> bool:

@@ -17,6 +17,7 @@ from spark.figures.report_data import (
     BREACHED,
     CALENDAR_WINDOW_COLUMNS,
     CLUSTER_COLUMNS,
+    ELECTION_COLUMNS,
     EVENT_COLUMNS,
     GROUP_DAY_COLUMNS,
     GROUP_WINDOW_COLUMNS,
@@ -98,6 +99,7 @@ def summary_json(data: ReportData) -> bytes:
         ],
         "incidents": [_pick(row, INCIDENT_COLUMNS) for row in ordered_incidents(data)],
         "events": [_pick(row, EVENT_COLUMNS) for row in ordered_events(data)],
+        **_elections(data),
         "remarks": [dict(row) for row in data.remarks],
         "past_remarks": [dict(row) for row in data.past_remarks],
         "bad_lines": [_pick(row, tuple(row)) for row in ordered_bad_lines(data)],
@@ -164,6 +166,28 @@ def incidents_csv(data: ReportData) -> bytes:
             for row in ordered_incidents(data)
         ),
     )
+
+
+def elections_csv(data: ReportData) -> bytes:
+    """A row for each election, in the order of groups and time, also with its time as UTC text."""
+    return _csv(
+        ["date", *ELECTION_COLUMNS, "at"],
+        (
+            [data.date, *(row[name] for name in ELECTION_COLUMNS), _iso(row["ts"])]
+            for row in ordered_elections(data)
+        ),
+    )
+
+
+def _elections(data: ReportData) -> dict[str, Any]:
+    """Only where there are some: results of groups without a controller stay what they were."""
+    rows = [_pick(row, ELECTION_COLUMNS) for row in ordered_elections(data)]
+    return {"elections": rows} if rows else {}
+
+
+def ordered_elections(data: ReportData) -> list[Row]:
+    """By group, then time."""
+    return sorted(data.elections, key=lambda row: (_group(row), row["ts"], row["epoch"]))
 
 
 def calendar_verdicts(data: ReportData) -> list[dict[str, Any]]:

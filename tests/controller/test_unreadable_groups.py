@@ -129,6 +129,50 @@ def test_nor_at_a_take_over_by_who_has_seen_more() -> None:
         assert "was removed" in answer.remark
 
 
+def test_nor_is_it_believed_later_where_it_is_read_again() -> None:
+    """Each scan reads what is not served; that it says the same again makes it no newer."""
+    brain = Brain()
+    known = {name: Stored(7, group(name)) for name in ("good", "gone", "bad")}
+    brain.step(Followed(known))
+    brain.step(granted(bad="its value is none"))
+    for _ in range(2):
+        assert set(brain.scan().loads) == known.keys()
+        brain.step(Loaded("good", Stored(5, group("good"))))
+        brain.step(Loaded("gone", Stored(0, None)))
+        brain.step(Loaded("bad", Stored(6, group("bad"))))
+        for name in known:
+            answer = brain.ask(name)
+            assert answer is not None
+            assert answer.code == 1, name
+            assert "was removed" in answer.remark
+    brain.scan()
+    brain.step(Loaded("good", Stored(7, group("good"))))
+    whole = brain.ask("good")
+    assert whole is not None
+    assert whole.code == 0, "it was put back"
+
+
+def test_whoever_follows_does_not_forget_what_it_has_seen() -> None:
+    """A leader loses its lease as etcd stops; etcd comes back from a snapshot, and the controller
+    follows somebody before it leads again."""
+    brain = Brain()
+    brain.step(granted())
+    brain.step(LeadershipLost())
+    older = {"good": Stored(4, group("good"))}
+    brain.step(Followed(older))
+    brain.step(LeadershipGranted(2, brain.now, older))
+    answer = brain.ask("good")
+    assert answer is not None
+    assert answer.code == 1
+    brain = Brain()
+    brain.step(Followed({"good": Stored(5, group("good"))}))
+    brain.step(Followed({"good": Stored(9, group("good"))}))
+    brain.step(LeadershipGranted(2, brain.now, {"good": Stored(8, group("good"))}))
+    answer = brain.ask("good")
+    assert answer is not None
+    assert answer.code == 1
+
+
 def test_what_a_leader_knew_it_remembers() -> None:
     brain = Brain()
     brain.step(granted())

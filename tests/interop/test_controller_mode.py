@@ -9,11 +9,13 @@ are numbered in the order of their first start, which is the order of their ids.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,7 @@ MEMBER = {
     "controllerHeartBeatTimeoutMills": "3000",
     "checkSyncStateSetPeriod": "500",
     "syncBrokerMetadataPeriod": "1000",
+    "metricsDumpIntervalSeconds": "1",
 }
 _WAIT_S = 30
 
@@ -256,8 +259,9 @@ def test_a_log_from_before_controller_mode_needs_a_list_of_epochs(
 
 def test_failover_in_the_safe_mode(group: Group, capsys: pytest.CaptureFixture[str]) -> None:
     """Three brokers, so that two are left. Whatever was answered SEND_OK is read once from the next
-    master; the old one comes back, loses the tail that nobody else had, keeps a copy of it, and its
-    log is the new master's."""
+    master; a message that was sent back is not answered before it has a replica, as it would be
+    forgotten then and lost; the old one comes back, loses the tail that nobody else had, keeps a
+    copy of it, and its log is the new master's."""
     one = group.add()
     with one.client() as client:
         wait_until(lambda: client.send("T", 0, b"refused").code == 1, "it leads, and is alone")
@@ -276,6 +280,10 @@ def test_failover_in_the_safe_mode(group: Group, capsys: pytest.CaptureFixture[s
         for body in tail:
             client.post_send("T", 0, body)
         wait_until(lambda: tail[-1] in group.log_bytes(1), "the tail is in one log")
+        sent_back = client.post(36, {"offset": sent[0].phy_offset, "group": "B", "delayLevel": 0})
+        wait_until(lambda: b"%RETRY%B" in group.log_bytes(1), "the copy is in one log")
+        with pytest.raises(TimeoutError):
+            client.take(sent_back, 0.5)
     killed_at = time.monotonic()
     one.kill()
     master = group.wait_for_master(other_than=1)
@@ -331,6 +339,70 @@ def test_an_operator_moves_the_master_while_everything_runs(
             group.wait_for_set(1, 2)
     assert [pids_of(broker) for broker in (one, two)] == before
     wait_until(lambda: group.log_bytes(1) == group.log_bytes(2), "equal logs", _WAIT_S)
+    _is_seen_to_lead_again(group)
+    _is_in_the_dumps(group)
+
+
+def _is_seen_to_lead_again(group: Group) -> None:
+    """Broker 1, behind two elections: what haStatus says of the group, and /metrics."""
+    found = group.info()
+    assert found is not None
+    statuses = []
+    for broker in (group.brokers[1], group.brokers[2]):
+        with broker.client() as client:
+            statuses.append(json.loads(client.call(907, {}).body)["groupInfo"])
+    leader, follower = statuses
+    epoch = found.master_epoch
+    assert [leader[name] for name in ("role", "brokerId", "memberId", "epoch", "masterId")] == [
+        *("lead", 0, 1, epoch, 1)
+    ]
+    assert [follower[name] for name in ("role", "brokerId", "memberId", "epoch", "masterId")] == [
+        *("follow", 2, 2, epoch, 1)
+    ]
+    assert (leader["syncStateSet"], leader["takesMessages"]) == ([1, 2], True)
+    assert (follower["syncStateSet"], follower["takesMessages"]) == ([], False)
+    for each in statuses:
+        last = each["lastRole"]
+        assert (last["epoch"], last["oldEpoch"], last["oldMasterId"]) == (epoch, epoch - 1, 2)
+        assert last["cause"] in ("notified", "polled")
+        assert last["confirmOffset"] <= last["logEnd"]
+        assert 0 <= last["withoutMasterMillis"] < _WAIT_S * 1000
+    shown = harness.our_admin(
+        group.root, "haStatus", "-b", group.brokers[1].address, "-n", group.places.namesrv.address
+    )
+    assert f"group       member 1, lead in epoch {epoch}; master is broker 1" in shown
+    assert "SyncStateSet 1, 2 (minInSyncReplicas 2), takes messages" in shown
+
+
+def dump_lines(broker: harness.Broker) -> list[dict[str, Any]]:
+    """Those of its metrics dump that are written, in their order."""
+    paths = sorted((broker.store_dir / "metrics").glob("dt=*/cluster=*/broker=*/*.jsonl"))
+    texts = [text for path in paths for text in path.read_text().splitlines()]
+    return sorted(map(json.loads, texts), key=lambda line: line["seq"])
+
+
+def _is_in_the_dumps(group: Group) -> None:
+    """Each broker has one id in all of its lines, whatever its role, and tells each role once."""
+    found = group.info()
+    assert found is not None
+    epoch = found.master_epoch
+    wait_until(
+        lambda: all(dump_lines(group.brokers[n])[-1]["member"]["epoch"] == epoch for n in (1, 2)),
+        "lines behind the last election",
+        _WAIT_S,
+    )
+    for number in (1, 2):
+        lines = dump_lines(group.brokers[number])
+        assert {line["broker_id"] for line in lines} == {number}
+        roles = [role for line in lines for role in line.get("roles", [])]
+        assert [role["number"] for role in roles] == [*range(1, len(roles) + 1)]
+        assert {role["id"] for role in roles} == {number}
+        leads = [role["epoch"] for role in roles if role["role"] == "LEAD"]
+        assert leads == ([epoch - 2, epoch] if number == 1 else [epoch - 1])
+        is_leader = number == 1
+        assert lines[-1]["role"] == ("SYNC_MASTER" if is_leader else "SLAVE")
+        assert [row["id"] for row in lines[-1]["replicas"]] == [f"{group.name}:2"] * is_leader
+        assert lines[-1]["member"]["set_size"] == (2 if is_leader else 0)
 
 
 def pids_of(broker: harness.Broker) -> dict[int, str]:

@@ -57,7 +57,7 @@ def shape_of(rng: Random) -> Shape:
     self_fence = kind > 0.9
     return Shape(
         brokers=rng.choice((2, 2, 3, 3, 3, 4, 5)),
-        controllers=rng.choice((1, 1, 2, 3)),
+        controllers=rng.choice((1, 2, 3)),
         all_ack=kind < 0.8,
         min_in_sync=2 if kind < 0.65 or kind > 0.95 else 1,
         in_sync=2 if 0.8 < kind < 0.85 else 1,
@@ -184,7 +184,7 @@ class Schedule:
             (3, lambda: self._trouble(ms)),
             (2, broker.new_channel),
             (3, lambda: self._designate(broker)),
-            (3, lambda: setattr(self, "black_out", True)),
+            (3, self._black_out),
             (3, lambda: setattr(rng.choice(self.brokers), "dies_after_cut", True)),
             (3, lambda: self._back_and_hung(broker)),
             (3, lambda: self._answers_lost(broker)),
@@ -210,6 +210,13 @@ class Schedule:
 
     def _power(self, broker: Broker, ms: int) -> None:
         broker.kill(ms, power=self.shape.may_lose_power)
+
+    def _black_out(self) -> None:
+        """With the next put; the master's disk or the others' may be the slower ones."""
+        self.black_out = True
+        slow = self.rng.choice(("nobody's", "the master's", "the others'"))
+        for one in self.brokers:
+            one.slow_disk = slow == ("the master's" if one.open_epoch else "the others'")
 
     def _kill_all(self) -> None:
         for one in self.brokers:
