@@ -17,12 +17,12 @@ SLOW = {  # Dozens of schedules each.
     "1001 is taken from whoever sends it",
     "the master's own copy counts before it is flushed",
     "103 is sent once, and not again if it is lost (P36)",
+    "a write without an answer is taken for done",
     "the tail behind a cut is not zeroed (P1)",
     "a slave lets read what is not confirmed",
     "a start lets read everything that it finds (P4)",
 }
 LONG = {  # Hundreds.
-    "a write without an answer is taken for done",
     "a deposed leader goes on answering",
     "an older epoch changes the role",
     "a set that was asked for does not count before the answer (P6)",
