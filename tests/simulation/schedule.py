@@ -243,6 +243,9 @@ class Schedule:
                         self._later(5_000, other.stop, 4_000)
 
     def _kill_two(self, broker: Broker, ms: int) -> None:
+        """And what brokers tell the name server meanwhile is lost."""
+        for one in self.brokers:
+            self.world.cut(one.name, self.namesrv.name, 4_000)
         broker.kill(ms)
         self._later(self.rng.randrange(0, 2_000), self.rng.choice(self.brokers).kill, ms)
 
