@@ -108,6 +108,7 @@ def test_a_connection_that_ends_costs_nothing_of_what_waits() -> None:
     assert looked == 0
     core.step(Tick(), 1_100)
     assert looked == 1
+    assert not core._ended, "nor is it remembered"
 
 
 def test_a_write_that_came_through_is_answered_however_late() -> None:

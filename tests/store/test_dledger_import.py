@@ -508,6 +508,31 @@ def test_a_damaged_index_costs_no_message(
     assert "behind the last entry" not in said
 
 
+def test_the_first_entry_of_a_term_outlasts_a_damaged_index(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    store.append(one_queue(20)[:10])
+    head = store.append(one_queue(20)[10:], term=2)[0]
+    store.put_unit(dataclasses.replace(head, pos=head.pos ^ 64))
+    imported(capsys, store.root, target)
+    assert [without_place(each) for each in stored(target)] == one_queue(20)
+
+
+def test_a_head_that_swallows_the_next_entry_costs_its_own(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both sizes in it agree: only the index and the record say otherwise."""
+    store = DledgerStore(tmp_path / "source")
+    heads = store.append(one_queue(20))
+    size = heads[3].size + heads[4].size
+    store.put(heads[3].pos + 4, size.to_bytes(4, "big"))
+    store.put(heads[3].pos + 44, (size - ENTRY_HEAD_SIZE).to_bytes(4, "big"))
+    imported(capsys, store.root, target, "--skip-damaged")
+    kept = [each.body for each in stored(target) if each.topic == "T"]
+    assert kept == [b"body %d" % n for n in range(20) if n != 3]
+
+
 def test_damage_is_kept_aside_across_files(
     tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
