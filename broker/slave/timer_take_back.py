@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 3_000
+MOST_AHEAD_MS: Final = 60_000
+"""A read time further ahead is that of a clock that was wrong: it says nothing."""
 
 
 class TimerTakeBack:
@@ -76,7 +78,15 @@ class TimerTakeBack:
                 end,
             )
             return
-        limit_ms = self._now_ms() if held == self._timer_end() else self._at_start.began_ms
+        now_ms = self._now_ms()
+        if found.last_read_time_ms > now_ms + MOST_AHEAD_MS:
+            log.warning(
+                "slave %s: ignored its timers' read time %s, which has not come yet",
+                slave,
+                found.last_read_time_ms,
+            )
+            return
+        limit_ms = now_ms if held == self._timer_end() else self._at_start.began_ms
         read_ms = min(found.last_read_time_ms, limit_ms)
         if read_ms > self._counters[TIMER_TAKEN_BACK_MS]:
             self._counters[TIMER_TAKEN_BACK_MS] = read_ms

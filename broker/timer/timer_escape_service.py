@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 LOOK_MS: Final = 100
 RETRY_MS: Final = 1_000
 _WALKED: Final = 4_096
+CLOCK_STEP_MS: Final = 60_000
+"""A read time that lies further ahead of the write time is of a clock that was set back."""
 
 
 class RevivesPops(Protocol):
@@ -115,6 +117,7 @@ class TimerEscapeService(ServiceThread):
 
     def step(self) -> None:
         """Deliver what is due."""
+        self._follow_clock()
         if not self._may_deliver():
             self._end_of_acting()
             self.wait_for_running(LOOK_MS)
@@ -130,6 +133,18 @@ class TimerEscapeService(ServiceThread):
                 self._trouble = str(error)
                 log.warning("timers wait at %s ms: %s", self._next_ms, error)
         self.wait_for_running(wait_ms)
+
+    def _follow_clock(self) -> None:
+        """After the wall clock was set back the slots from then on come again, with others in
+        them: none of these was delivered."""
+        counters = self._counters
+        write_ms = counters[TIMER_WRITE_TIME_MS]
+        if not write_ms or counters[TIMER_TAKEN_BACK_MS] <= write_ms + CLOCK_STEP_MS:
+            return
+        log.warning("the wall clock was set back: timers are delivered from %s ms on", write_ms)
+        counters[TIMER_TAKEN_BACK_MS] = counters[TIMER_READ_TIME_MS] = write_ms
+        if self._next_ms:
+            self._next_ms, self._slot = write_ms, None
 
     def _end_of_acting(self) -> None:
         if self._delivered:

@@ -52,6 +52,16 @@ def test_a_slave_takes_its_masters_table(tmp_path: Path) -> None:
     assert manager.changes == changes, "the same table is no change"
 
 
+def test_what_a_slave_delivered_itself_is_not_taken_back(tmp_path: Path) -> None:
+    """By a master that does not know of it yet."""
+    manager = manager_of(tmp_path)
+    manager.update_own(2, 9)
+    manager.replace_all({1: 4, 2: 5})
+    assert manager.offsets() == {1: 4, 2: 9}
+    manager.replace_all({2: 12})
+    assert manager.offsets() == {2: 12}
+
+
 def test_a_table_of_5_x_is_read() -> None:
     value = {"offsetTable": {"2": 5}, "dataVersion": {"counter": 1}}
     assert parse_delay_offset_table(value) == {2: 5}

@@ -11,7 +11,11 @@ from broker.slave.timer_synchronize import TimerSynchronize
 from remoting.body.kv_table import KVTable
 from remoting.request_code import RequestCode
 from store.control_slots import MAX_PHY_OFFSET
-from store.timer.timer_slots import TIMER_MASTER_QUEUE_OFFSET, TIMER_READ_TIME_MS
+from store.timer.timer_slots import (
+    TIMER_MASTER_QUEUE_OFFSET,
+    TIMER_READ_TIME_MS,
+    TIMER_TAKEN_BACK_MS,
+)
 from tests.support.shared_memory import close_page, fresh_page
 
 GOLDEN = bytes.fromhex(
@@ -65,6 +69,13 @@ def test_the_read_time_of_a_java_master_waits_for_the_log(counters: memoryview) 
     counters[MAX_PHY_OFFSET] = 1_000
     sync.sync("m:1")
     assert counters[TIMER_READ_TIME_MS] == 0x1A205AC6D60
+
+
+def test_what_this_slave_delivered_is_not_forgotten(counters: memoryview) -> None:
+    """A master that has not asked for it yet says less."""
+    counters[TIMER_TAKEN_BACK_MS] = 0x1A205AC6D60 + 5_000
+    TimerSynchronize(Master(), counters).sync("m:1")
+    assert counters[TIMER_READ_TIME_MS] == 0x1A205AC6D60 + 5_000
 
 
 def test_a_read_time_waits_for_the_log(counters: memoryview) -> None:

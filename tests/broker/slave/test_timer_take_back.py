@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.out.broker_outer_api import BrokerAnswerError, TimerCheckPointAnswer
-from broker.slave.timer_take_back import TimerTakeBack
+from broker.slave.timer_take_back import MOST_AHEAD_MS, TimerTakeBack
 from remoting.errors import RemotingTimeoutError
 from store.timer.timer_checkpoint import TimerCheckpoint
 from store.timer.timer_slots import TIMER_TAKEN_BACK_MS
@@ -83,6 +83,11 @@ def test_of_a_slave_whose_clock_is_ahead_what_is_due_here_is_taken(world: World)
     assert world.ask() == NOW_MS
     world.answer = said(-1)
     assert world.ask() == NOW_MS
+
+
+def test_a_clock_that_was_far_ahead_says_nothing(world: World) -> None:
+    world.answer = said(NOW_MS + MOST_AHEAD_MS + 1)
+    assert world.ask() == 0
 
 
 @pytest.mark.parametrize("entered", [END, END + 1, END + 3], ids=["lacks", "has one", "is ahead"])

@@ -209,3 +209,22 @@ def test_a_record_that_is_lost_here_waits_for_the_master(
     monkeypatch.setattr(world.life.reader, "record_at", lambda _phy_offset: None)
     world.act(5_000)
     assert (world.keys(), world.read_ms) == ([], SLOT_MS)
+
+
+def test_a_clock_that_was_ahead_while_it_acted_makes_it_pass_over_nothing(world: World) -> None:
+    """What comes after the clock was set right lies in slots that it believed to be over."""
+    world.timer("a", 2_000)
+    world.act(3_600_000)
+    assert world.keys() == ["a"]
+    world.is_acting = False
+    world.life.clock.jump_to(SLOT_MS + 10_000)
+    world.act()
+    world.act()
+    assert world.read_ms <= SLOT_MS + 10_000
+    assert world.counters[TIMER_TAKEN_BACK_MS] == world.read_ms
+    world.timer("b", 20_000)
+    world.act()
+    world.is_acting = True
+    world.act(30_000)
+    world.act(5_000)
+    assert world.keys() == ["a", "b"]
