@@ -36,6 +36,7 @@ from broker.send.reply_message_processor import (
 )
 from broker.send.send_message_processor import SendMessageProcessor
 from broker.settings.startup_options import StartupOptions
+from broker.topic.lost_topics import LostTopics
 from broker.topic.new_topics import NewTopics
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
@@ -305,6 +306,7 @@ class MessageServices:
                 clock=self._clock,
                 clock_steps=self.clock_steps,
                 room_waits=self.room_waits,
+                put_back_topic=LostTopics(self._tables.topics, self._store.log).put_back,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,

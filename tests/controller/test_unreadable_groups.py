@@ -28,6 +28,7 @@ from controller.watched_store import WatchedStore
 from tests.controller.etcd_capture import group
 
 SCAN_MS = 5_000
+SWAP = Swap("b", 1, 0, 1, None)
 
 
 class Brain:
@@ -199,13 +200,18 @@ def test_what_others_lead_changes_nothing_of_a_leader() -> None:
 class Broken:
     """A store, and what its reads raise."""
 
-    def __init__(self, error: ControllerStoreError) -> None:
-        self._error = error
+    def __init__(self, error: ControllerStoreError | None) -> None:
+        self.error = error
+        self.swap_error: ControllerStoreError | None = None
 
     def load(self, _broker_name: str) -> Stored:
-        raise self._error
+        if self.error is not None:
+            raise self.error
+        return Stored(0, None)
 
     def swap(self, swap: Swap) -> SwapEnded:
+        if self.swap_error is not None:
+            raise self.swap_error
         return SwapEnded(swap.broker_name, swap.number, Outcome.DONE, 1)
 
     def close(self) -> None:
@@ -221,3 +227,23 @@ def test_one_group_is_no_trouble_of_the_store(error: ControllerStoreError, troub
     with pytest.raises(ControllerStoreError):
         store.load("bad")
     assert store.seen.trouble == trouble
+
+
+def test_trouble_of_reading_ends_with_the_next_read() -> None:
+    """Stable groups are not written for weeks: a controller that said for so long that nothing
+    works would be taken out of service. A full disk can be read: that stays until a write."""
+    broken = Broken(ControllerStoreError("x"))
+    store = WatchedStore(broken, ControllerMetrics())
+    with pytest.raises(ControllerStoreError):
+        store.load("b")
+    broken.error = None
+    store.load("b")
+    assert store.seen.trouble == ""
+    broken.swap_error = ControllerStoreError("disk full")
+    with pytest.raises(ControllerStoreError):
+        store.swap(SWAP)
+    store.load("b")
+    assert store.seen.trouble == "disk full"
+    broken.swap_error = None
+    store.swap(SWAP)
+    assert store.seen.trouble == ""

@@ -246,7 +246,7 @@ class Sender:
         self._brokers = brokers
         self._sent = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=lambda: None)
+        self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
         self._stop.clear()
@@ -256,8 +256,9 @@ class Sender:
     def stop(self) -> None:
         """Returns when nothing is on its way."""
         self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
+        if self._thread is not None:
+            self._thread.join(60)
+            assert not self._thread.is_alive()
 
     def wait_for_more(self, count: int, what: str) -> None:
         """Until that many more were answered SEND_OK."""

@@ -193,6 +193,7 @@ class Schedule:
             (1, self._kill_all),
             (self._late_writes, lambda: self._late_write(broker)),
             (2, lambda: self._kill_two(broker, ms)),
+            (2, lambda: self._lead_comes_back(broker)),
         )
         weights = [weight for weight, _ in faults]
         rng.choices([fault for _, fault in faults], weights)[0]()  # type: ignore[no-untyped-call]
@@ -230,6 +231,16 @@ class Schedule:
         self.world.after(100, setattr, self.world, "slow_writes", False)
         for leader in leaders:
             self._later(50, leader.kill, 9_000)
+
+    def _lead_comes_back(self, broker: Broker) -> None:
+        """The controllers' leader hangs, the next one has a change to write and hangs as well."""
+        for leader in self.controllers:
+            if leader.core.is_leader(leader.clock()):
+                leader.stop(4_000)
+                self._later(4_200, broker.kill, 1_500)
+                for other in self.controllers:
+                    if other is not leader:
+                        self._later(5_000, other.stop, 4_000)
 
     def _kill_two(self, broker: Broker, ms: int) -> None:
         broker.kill(ms)
