@@ -155,6 +155,10 @@ def test_ports_and_settings_of_both(tmp_path: Path) -> None:
     assert (options.server.listen_port, options.controller.server.listen_port) == (9999, 9877)
     assert options.controller.controller.leader_warm_up_millis == 700
     assert options.warnings == ()
+    path = _write(tmp_path, f"{text}jRaftGroupId=x\n")
+    raft = load_namesrv_options(["-c", path], {"ROCKETMQ_HOME": str(tmp_path)})
+    assert "jRaftGroupId" in raft.warnings[0], "what a controller ignores, this one ignores, too"
+    _write(tmp_path, text)
     with pytest.raises(StartupExitError) as shown:
         load_namesrv_options(["-p", "-c", _write(tmp_path, text)], {})
     assert "leaderWarmUpMillis=700" in shown.value.text
