@@ -86,6 +86,7 @@ class BrokerController:
         self._store = StoreSide(
             resources,
             self._tables.topics.find,
+            on_make=self._tables.topics.make_readable,
             on_loop=lambda function: call_on_loop(self.loop, function),
             before_delete=lambda topic: call_on_loop(
                 self.loop, lambda: self._messages.block_topic(topic)

@@ -56,6 +56,10 @@ REFUSED: Final[Mapping[str, Refusal]] = {
     "enableConsumeQueueExt": _only("false", "consumequeue extension files are not available"),
     "duplicationEnable": _only("false", "duplication mode is not available"),
     "clusterTest": _only("false", "routes of another environment are not available"),
+    "enableControllerInNamesrv": _only(
+        "false",
+        "it belongs in the file of bin/mqnamesrv: a broker's own name server has no controller",
+    ),
 }
 
 
@@ -228,6 +232,9 @@ _NAMESRV = _keys(
     """
 )
 
+_OF_THE_NAMESRV = _keys("enableControllerInNamesrv")
+"""Refused in a broker's file, where RocketMQ does not look at it."""
+
 IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
     "access control of 5.x: no caches, tables in config/": _ACCESS_CONTROL,
     "DLedger, RocksDB, tiered store, pre-online": _OTHER_STORES,
@@ -239,7 +246,7 @@ IGNORED_BROKER_GROUPS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Reason to keys, for the broker, which reads the keys of four Java classes."""
 
-IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values())
+IGNORED_BROKER_KEYS: Final = frozenset().union(*IGNORED_BROKER_GROUPS.values(), _OF_THE_NAMESRV)
 
 IGNORED_NAMESRV_KEYS: Final = _NAMESRV
 """Of the name server."""

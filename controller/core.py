@@ -14,7 +14,7 @@ tests/simulation/test_pitfalls.py.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -79,6 +79,13 @@ class _Waiting(NamedTuple):
     channel: int = NO_CHANNEL
     until_ms: int | None = None
     """Until when somebody waits for its answer; None: it is the controller's own."""
+    was_tried: bool = False
+    """Whether a write of it has ended unknown."""
+
+    @property
+    def last_word(self) -> Answer:
+        """The answer to whoever waits no longer."""
+        return _PERHAPS_DONE if self.was_tried else _GIVEN_UP
 
     def is_given_up(self, now_ms: int) -> bool:
         """Whether its asker waits no longer."""
@@ -134,6 +141,11 @@ _GIVEN_UP: Final = Answer(
     remark="not carried out: it waited for the controllers' store longer than its sender waits for "
     "an answer; ask again",
 )
+_PERHAPS_DONE: Final = Answer(
+    ResponseCode.SYSTEM_BUSY,
+    remark="carried out or not: the controllers' store has not said so in time; look before you "
+    "ask again",
+)
 
 
 def _why_older(found: Stored, known: Stored) -> str:
@@ -178,7 +190,7 @@ def _drop(lanes: Iterable[_Lane], is_unwanted: Callable[[_Waiting], bool], doing
     election above all. Its answer says so, if anybody still listens."""
     for lane in lanes:
         for one in lane.drop(is_unwanted):
-            doing.reply(one.ticket, _GIVEN_UP)
+            doing.reply(one.ticket, one.last_word)
 
 
 class ControllerCore:
@@ -195,6 +207,9 @@ class ControllerCore:
         """The groups as last seen, while another controller leads."""
         self._warm_at_ms: int | None = None
         """Until then the master of a group is taken for alive; None: nobody was listened to yet."""
+        self._ended: set[int] = set()
+        """Connections that have ended since the last tick: whatever came over them is dropped with
+        it, as peers may hang up more often than all that waits can be looked through."""
         self._scanned_ms = 0
         self._swap_number = 0
         self._last_ms: int | None = None
@@ -247,7 +262,8 @@ class ControllerCore:
             case Asked():
                 self._asked(event, now_ms, doing)
             case Tick():
-                _drop(self._lanes.values(), lambda one: one.is_given_up(now_ms), doing)
+                _drop(self._lanes.values(), lambda one: self._is_given_up(one, now_ms), doing)
+                self._ended.clear()
                 self._scan(now_ms, doing)
             case ChannelClosed():
                 self._closed(event, now_ms, doing)
@@ -262,7 +278,7 @@ class ControllerCore:
             case LeadershipLost():
                 self._step_down(doing)
             case Followed() if self._fence is None:
-                self._followed |= event.groups
+                self._follow(event.groups)
                 if self._warm_at_ms is None:
                     self._warm_at_ms = now_ms + self._settings.warm_up_ms
         return doing.ready()
@@ -284,10 +300,22 @@ class ControllerCore:
         for name, known in self._followed.items():
             found = self._lanes.setdefault(name, _Lane(Stored(0, None), deque()))
             found.unreadable = _why_older(found.stored, known)
+            if found.unreadable:
+                # Each scan reads it again: what was known has to outlast that.
+                found.stored = known
         for name, reason in event.unreadable.items():
-            self._lanes[name] = _Lane(Stored(0, None), deque(), unreadable=reason)
+            known = self._followed.get(name, Stored(0, None))
+            self._lanes[name] = _Lane(known, deque(), unreadable=reason)
         self._followed = {}
         self._warm_at_ms = now_ms + self._settings.warm_up_ms
+
+    def _follow(self, groups: Mapping[str, Stored]) -> None:
+        """Keep the newest version of each that was ever seen: a store that was put back to an older
+        state shows by it once this controller leads."""
+        for name, stored in groups.items():
+            known = self._followed.get(name)
+            if known is None or stored.version >= known.version:
+                self._followed[name] = stored
 
     def _prolong(self, sent_ms: int) -> None:
         if self._settings.lease_ms is not None:
@@ -328,14 +356,19 @@ class ControllerCore:
             # A name that nobody has: strangers' names are not collected.
             del self._lanes[name]
 
+    def _is_given_up(self, waiting: _Waiting, now_ms: int) -> bool:
+        """Whether nobody waits for its answer."""
+        is_ended = waiting.channel in self._ended and waiting.channel != NO_CHANNEL
+        return is_ended or waiting.is_given_up(now_ms)
+
     def _serve(self, name: str, lane: _Lane, now_ms: int, doing: _Doing) -> None:
         """Answer what waits, up to the first request that changes the group."""
         if lane.unreadable:
             lane.refuse_all(doing)
         while lane.waiting and not (lane.swapped or lane.loading or lane.barred):
             first = lane.waiting[0]
-            if first.is_given_up(now_ms):
-                doing.reply(lane.take_first().ticket, _GIVEN_UP)
+            if self._is_given_up(first, now_ms):
+                doing.reply(lane.take_first().ticket, first.last_word)
                 continue
             group = lane.stored.group
             decision = decide(
@@ -376,7 +409,10 @@ class ControllerCore:
             self._serve(event.broker_name, lane, now_ms, doing)
         else:
             lane.loading = True
-            lane.barred = lane.barred or event.outcome is Outcome.UNKNOWN
+            if event.outcome is Outcome.UNKNOWN:
+                lane.barred = True
+                if decision is not None:
+                    lane.waiting[0] = lane.waiting[0]._replace(was_tried=True)
             doing.loads.append(event.broker_name)
 
     def _loaded(self, event: Loaded | Unreadable, now_ms: int, doing: _Doing) -> None:
@@ -403,7 +439,7 @@ class ControllerCore:
         return Liveness(self._live.alive(name, now_ms), is_new)
 
     def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
-        _drop(self._lanes.values(), lambda one: one.channel == event.channel != NO_CHANNEL, doing)
+        self._ended.add(event.channel)
         if not self._settings.elect_on_channel_closed:
             return
         for gone in self._live.closed(event.channel):

@@ -44,11 +44,11 @@ AnswerT = TypeVar("AnswerT")
 
 
 class EtcdError(ControllerStoreError):
-    """etcd cannot be used: the message says which endpoint, why, and the way out. code: gRPC's, if
-    etcd has refused the request."""
+    """etcd cannot be used: the message says which endpoint, why, and the way out, in one line
+    whatever a peer has said. code: gRPC's, if etcd has refused the request."""
 
     def __init__(self, text: str, code: int | None = None) -> None:
-        super().__init__(text)
+        super().__init__("".join(one if one.isprintable() else ascii(one)[1:-1] for one in text))
         self.code = code
 
 

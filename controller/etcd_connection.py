@@ -87,6 +87,10 @@ class EtcdConnection:
             content = _read(response)
             if response.will_close:
                 self.close()
+        except ValueError as error:
+            # As http.client says, too, that a chunk's size is no size.
+            self.close()
+            raise http.client.HTTPException(str(error)) from error
         except BaseException:
             self.close()
             raise

@@ -36,6 +36,7 @@ from controller.events import Outcome, Stored, Swap, SwapEnded
 from controller.group_codec import GroupsTextError, decode_groups, encode_groups
 from controller.group_store import UnreadableGroupError
 from controller.leader import Leader
+from remoting.control_characters import holds_control
 
 PAGE: Final = 20
 """Groups in one answer: etcd takes values of 1.5 MB, and one bad value must not hide the others."""
@@ -124,8 +125,9 @@ class EtcdStore:
             raise EtcdError("etcd: it answers with other keys than those asked for")
         return self._stored(broker_name, answer.kvs[0])
 
-    def load_all(self, since: int = 0) -> Groups:
-        """All groups; with `since` those written after that revision. Raises EtcdError."""
+    def load_all(self, since: int = 0, between: Callable[[], None] | None = None) -> Groups:
+        """All groups; with `since` those written after that revision. between: called after each
+        page. Raises EtcdError, and what `between` raises."""
         readable: dict[str, Stored] = {}
         unreadable: dict[str, str] = {}
         revision = 0
@@ -137,6 +139,8 @@ class EtcdStore:
                     readable[name] = self._stored(name, found)
                 except UnreadableGroupError as error:
                     unreadable[name] = str(error)
+            if between is not None:
+                between()
         return Groups(readable, unreadable, revision)
 
     def _pages(self, since: int) -> Iterator[RangeAnswer]:
@@ -236,6 +240,8 @@ class EtcdStore:
                 leader = msgspec.json.decode(found.value, type=Leader)
             except msgspec.MsgspecError:
                 leader = None
+        if leader is not None and holds_control(leader.id + leader.address):
+            leader = None
         return LeaderSeen(leader, found.create_revision, found.lease)
 
 

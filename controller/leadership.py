@@ -85,7 +85,8 @@ class Leadership:
         self._lease = 0
         """The newest one that was made; 0: none, or given back."""
         self._since = 0
-        """The revision up to which the groups were read."""
+        """The revision up to which the groups were read; 0, so that all are, also after a read that
+        failed, and where the store has gone back."""
 
     # -- the loop's ----------------------------------------------------------------------------
 
@@ -197,8 +198,10 @@ class Leadership:
                 f"etcd's key {self._store.leader_key} has no lease: no controller has written it, "
                 "and nobody can lead; etcdctl del it"
             )
-        groups = self._store.load_all(self._since)
-        self._since = max(self._since, groups.revision)
+        since, self._since = self._since, 0
+        groups = self._store.load_all(since)
+        if groups.revision >= since:
+            self._since = groups.revision
         self._on_loop(functools.partial(self._followed, seen, sent_ms, groups))
 
     def _lead(self) -> None:
@@ -208,10 +211,22 @@ class Leadership:
         if fence is None:
             self._give_back()
             return
-        groups = self._store.load_all()
-        self._since = 0
         held = _Held(lease.id, fence)
-        self._on_loop(functools.partial(self._granted, held, lease.sent_ms, groups))
+        sent_ms = lease.sent_ms
+
+        def keep() -> None:
+            """Thousands of groups may take longer to read than the lease lasts."""
+            nonlocal sent_ms
+            if self._now_ms() - sent_ms < RENEW_MS:
+                return
+            kept_ms = self._store.renew(held.lease, held.fence, self._lease_s)
+            if kept_ms is None:
+                raise ControllerStoreError("the lease ended while the groups were read")
+            sent_ms = kept_ms
+
+        groups = self._store.load_all(between=keep)
+        self._since = 0
+        self._on_loop(functools.partial(self._granted, held, sent_ms, groups))
 
     def _give_back(self) -> None:
         if self._lease:

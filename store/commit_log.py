@@ -176,6 +176,9 @@ class CommitLog:
         self._file_end = 0
         self.position = 0
         """Where the next record will start; for others to read."""
+        self.opened_at = 0
+        """The log's end when this time as its writer began: what lies before, others may have put,
+        or this broker before its last start."""
         self._committed = 0
         self.store_host = b""
         self.now_ms = clock.now_ms()
@@ -191,7 +194,7 @@ class CommitLog:
         self.store_host = store_host
         if self.lmq is not None:
             self.lmq.load(name for name, queues in self._next_offsets.items() if queues)
-        self.position = self._committed = self._counters[MAX_PHY_OFFSET]
+        self.position = self._committed = self.opened_at = self._counters[MAX_PHY_OFFSET]
         zero_unpublished(self._directories, self._file_size, self._page)
         try:
             self._use(self._open(self.position - self.position % self._file_size))

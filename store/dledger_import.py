@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,9 @@ from store.errors import StoreError
 
 DONE: Final = 0
 REFUSED: Final = 1
+_FILE_SIZES: Final = (1_024, 2**31 - 1)
+"""What mappedFileSizeCommitLog may be."""
+_MEMBERS: Final = (1, 1_000)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,13 +68,28 @@ def _run(options: argparse.Namespace) -> None:
                     f"{run.moved.unknown_halves} committed messages name a half message that is "
                     "not in the log, or far back: they name 0 now (preparedTransactionOffset)"
                 )
-        _say(f"{run.compare(target)} messages are the same in {target}")
+        count, more_at = run.compare(target)
+        _say(f"{count} messages are the same in {target}")
+        if more_at is not None:
+            _say(f"behind them, from {more_at} on, {target} has more: of a broker that ran on it")
         _say(f"start the broker with mappedFileSizeCommitLog={run.file_size}")
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    """One line: names come from files and messages."""
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line)
+    sys.stdout.write(f"{shown}\n")
     sys.stdout.flush()
+
+
+def _within(least: int, most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+        if not (is_number and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!a:.40}: expected {least} to {most}")
+        return int(text)
+
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="storePathRootDir of another node of the group, or a copy; once for each",
     )
-    parser.add_argument("--members", type=int, default=3, help="nodes of the group (default 3)")
+    parser.add_argument(
+        "--members", type=_within(*_MEMBERS), default=3, help="nodes of the group (default 3)"
+    )
     parser.add_argument(
         "--majority-only",
         action="store_true",
@@ -103,7 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="read and judge only")
     parser.add_argument("--verify", action="store_true", help="only compare, message by message")
     parser.add_argument(
-        "--file-size", type=int, help="mappedFileSizeCommitLog of the target; default: the source's"
+        "--file-size",
+        type=_within(*_FILE_SIZES),
+        help="mappedFileSizeCommitLog of the target; default: the source's",
     )
     return parser
 

@@ -11,6 +11,7 @@ wait: without them a message would wait in whatever level there is, and be store
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from ipc.queue_table import QueueTableReader
@@ -34,9 +35,17 @@ _LOOK_AT_MOST: Final = 1_024
 class QueueRoom:
     """See the module."""
 
-    def __init__(self, rows: QueueTableReader, *, reserved: int = 0) -> None:
-        """reserved: rows that are left for the broker's own queues."""
+    def __init__(
+        self,
+        rows: QueueTableReader,
+        *,
+        reserved: int = 0,
+        on_make: Callable[[str, int], None] | None = None,
+    ) -> None:
+        """reserved: rows that are left for the broker's own queues. on_make: told of each queue
+        (topic, queue id) that a record is about to make; may be told of it twice."""
         self._rows = rows
+        self._on_make = on_make
         self._reserved = reserved
         self._new: dict[tuple[str, int], int] = {}
         """Queues that were made here and had no row when last looked for it; bytes of the name."""
@@ -47,6 +56,11 @@ class QueueRoom:
     def take(self, topic: str, queue_id: int) -> None:
         """A record is about to make this queue, unless it was there before. Raises
         QueueTableFullError; may be asked again for the same queue."""
+        self._take(topic, queue_id)
+        if self._on_make is not None:
+            self._on_make(topic, queue_id)
+
+    def _take(self, topic: str, queue_id: int) -> None:
         queue = topic, queue_id
         if queue in self._new or self._rows.find_row(topic, queue_id) is not None:
             return

@@ -83,9 +83,14 @@ class DurabilityWaiters:
         sync_flush_timeout_ms: int,
         slave_timeout_ms: int,
         stats: DurabilityStats,
+        is_safe_mode: bool = False,
     ) -> None:
+        """is_safe_mode: all of a SyncStateSet is waited for (allAckInSyncStateSet)."""
         self._for_flush = waits_for_flush
         self.waits_for_replicas = waits_for_replicas
+        self.is_safe_mode: Final = is_safe_mode
+        """Then an answer on which a client forgets a message waits, too, where RocketMQ's does
+        not: nobody else sends it again after the next election."""
         self._flush_timeout_ms = sync_flush_timeout_ms
         self._slave_timeout_ms = slave_timeout_ms
         self._stats = stats

@@ -109,12 +109,6 @@ class TimerCheckPointAnswer(NamedTuple):
     log_end: int
 
 
-def parse_name_servers(text: str | None) -> list[str]:
-    """ "a:1;b:2" as a list, without blanks and doubles."""
-    parts = (part.strip() for part in (text or "").split(";"))
-    return list(dict.fromkeys(part for part in parts if part))
-
-
 class BrokerOuterAPI:
     """Requests to name servers and brokers. Any thread; the address list is replaced as a whole."""
 
@@ -332,10 +326,7 @@ class BrokerOuterAPI:
         if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
             return None
         if response.code != ResponseCode.SUCCESS or not response.body:
-            raise BrokerAnswerError(
-                f"{broker}: {code.name} answered with code {response.code}, "
-                f"{len(response.body)} bytes, remark {response.remark}"
-            )
+            raise _refused(broker, code, response)
         return response.body
 
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
@@ -343,12 +334,10 @@ class BrokerOuterAPI:
         code = RequestCode.GET_TIMER_CHECK_POINT
         response = self.client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
         if response.code != ResponseCode.SUCCESS:
-            raise BrokerAnswerError(
-                f"{broker}: {code.name} answered with code {response.code}, remark "
-                f"{response.remark}"
-            )
+            raise _refused(broker, code, response)
         end = response.ext_fields.get(LOG_END_FIELD, "0")
-        return TimerCheckPointAnswer(response.body, int(end) if end.isdecimal() else 0)
+        is_offset = len(end) < 20 and end.isascii() and end.isdecimal()
+        return TimerCheckPointAnswer(response.body, int(end) if is_offset else 0)
 
     # -- one request to all name servers ---------------------------------------------------------
 
@@ -395,6 +384,13 @@ class BrokerOuterAPI:
         if (code, name_server) in self._failing:
             self._failing.discard((code, name_server))
             log.info("name server %s: %s works again", name_server, code.name)
+
+
+def _refused(broker: str, code: RequestCode, response: RemotingCommand) -> BrokerAnswerError:
+    return BrokerAnswerError(
+        f"{broker}: {code.name} answered with code {response.code}, {len(response.body)} bytes, "
+        f"remark {response.remark}"
+    )
 
 
 def _forget(_response: RemotingCommand | None, _error: Exception | None) -> None:

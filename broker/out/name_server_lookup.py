@@ -28,6 +28,12 @@ LookUp = Callable[[], list[str]]
 """The name servers. Raises LookupFailedError."""
 
 
+def parse_name_servers(text: str | None) -> list[str]:
+    """ "a:1;b:2" as a list, without blanks and doubles."""
+    parts = (part.strip() for part in (text or "").split(";"))
+    return list(dict.fromkeys(part for part in parts if part))
+
+
 class NameServerLookup:
     """Owned by: `_lock`, held for a whole look-up."""
 

@@ -24,6 +24,7 @@ from broker.schedule.clock_steps import ClockSteps
 from broker.schedule.put_off_levels import put_off_levels, put_off_properties
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.store_access.checked_units import CheckedUnits
+from broker.topic.lost_topics import PutBackTopic
 from broker.topic.system_topics import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from broker.topic.table_protocols import PutStats
 from ipc.clock import Clock
@@ -118,6 +119,7 @@ class ScheduleParts:
     clock: Clock
     clock_steps: ClockSteps
     room_waits: RoomWaits
+    put_back_topic: PutBackTopic
     flushed_offset: Callable[[], int]
     """The flushed offset of the log."""
 
@@ -270,6 +272,7 @@ class ScheduleMessageService:
             return
         full, queue_id, properties = None, home[1], message.properties
         try:
+            self._parts.put_back_topic(home[0], queue_id, message.phy_offset)
             topic = self._log.topic(home[0])
             self._log.check_room(topic, queue_id)
         except MessageIllegalError as error:

@@ -53,7 +53,7 @@ class ScheduleOffsetManager(JsonConfigManager):
         """Replace the table by the master's (45), including lower offsets: after a promotion,
         deliveries continue from it. Marks a change; the caller saves (save_if_changed).
         """
-        own = self._own.items()
+        own = self._own.copy().items()
         table = {**table, **{level: max(offset, table.get(level, 0)) for level, offset in own}}
         with self._lock:
             if table != self._table:
@@ -62,7 +62,7 @@ class ScheduleOffsetManager(JsonConfigManager):
 
     def raise_to(self, table: dict[int, int]) -> int:
         """Adopt the larger offsets of a slave that has delivered in this broker's place; returns
-        how many changed. The delivery limits them to the ends of its queues."""
+        how many changed."""
         with self._lock:
             larger = {
                 level: offset

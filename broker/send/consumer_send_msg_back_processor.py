@@ -1,9 +1,9 @@
 """ConsumerSendMsgBackProcessor: a consumer sends back a message that it failed to consume (36).
 
 Reads the message in a pool (it may be an old one on disk) and passes the copy to the loop, which
-appends it and responds. The copy goes to the group's retry topic via the delay levels, or to the
-group's dead-letter queue once its retries are used up. Follows asyncConsumerSendMsgBack of
-RocketMQ's SendMessageProcessor.
+appends it and responds; in the safe mode of a group with a controller once the whole set has it.
+The copy goes to the group's retry topic via the delay levels, or to the group's dead-letter queue
+once its retries are used up. Follows asyncConsumerSendMsgBack of RocketMQ's SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -241,15 +241,28 @@ class ConsumerSendMsgBackProcessor(TableProcessor):
     def _on_placed(
         self, asked: _Request, group: str, copy: _Copy, phy_offset: int, _queue_offset: int
     ) -> None:
-        """The copy is stored; the response does not wait for flush or replicas (WAIT=false, as in
-        RocketMQ)."""
+        """The copy is stored. The response does not wait for flush or replicas (WAIT=false, as in
+        RocketMQ), except in the safe mode: the consumer passes over the message with it."""
         stats = self._parts.stats
         size = self._parts.log.commit_log.position - phy_offset
         stats.add_put(copy.topic, 1, size, "delay" if copy.delayed else "normal")
         if copy.delayed:
             stats.add_queue_put(copy.topic, copy.record.queue_id, size)
         stats.add_send_back(group, copy.origin_topic)
-        self._answer(asked, ResponseCode.SUCCESS, None)
+        waiters = self._parts.log.waiters
+        if waiters.is_safe_mode and not asked.command.is_oneway:
+            end = self._parts.log.commit_log.position
+            waiters.add(end, partial(self._on_waited, asked), None)
+        else:
+            self._answer(asked, ResponseCode.SUCCESS, None)
+
+    def _on_waited(self, asked: _Request, code: ResponseCode) -> None:
+        """The copy is as safe as a send, or it is not: then the consumer sends the message
+        itself, as after a refusal, and gets it twice if this copy lasts."""
+        if code is ResponseCode.SUCCESS:
+            self._answer(asked, code, None)
+        else:
+            self._answer(asked, ResponseCode.SYSTEM_ERROR, code.name)
 
     def _on_refused(self, asked: _Request, code: ResponseCode, remark: str) -> None:
         """Nothing was stored. Java's consumers know a single error code here, and then send the

@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_MS: Final = 1_000
 SAY_MS: Final = 10_000
+_SHOWN: Final = 1 << 32
+"""Largest id in the control page; name servers take any of 63 bits."""
 TROUBLE: Final = (RemotingError, BrokerAnswerError, RequestError, ValueError, OSError)
 """What a peer can be the reason of, or a disk that is full."""
 
@@ -168,7 +170,7 @@ class PreOnlineService(ServiceThread):
     def _say(self, step: Step, now_ms: int) -> None:
         awaited = step.awaited if isinstance(step, Pause) else getattr(step, "member", None)
         self._counters[ISOLATED] = (
-            ISOLATED_ALONE if awaited is None else ISOLATED_AWAITS + awaited.broker_id
+            ISOLATED_ALONE if awaited is None else ISOLATED_AWAITS + min(awaited.broker_id, _SHOWN)
         )
         if isinstance(step, ComeOnline) or now_ms - self._said_ms < SAY_MS:
             return

@@ -3,13 +3,13 @@
 While a master is down, consumers continue on a slave and commit there. A RocketMQ master returns
 with its old offsets, and its slaves copy those. This master requests the consumer offsets (43) of
 every live slave of its group before it registers, that is, before clients return, and keeps the
-larger offset of each queue, limited to the queue's end. Slaves that did not respond are retried
-after 5 s and after 30 s, each until its first response; from then on slaves copy the master's
-offsets (slave_synchronize). Registered members that are not known to be our slaves are not asked:
-with their offsets consumers could be made to skip messages. A master that starts isolated asks each
-slave when that is linked (`take_back`, pre_online.py). Where slaves deliver in the master's place,
-it also adopts how far they came: delay levels (45), timers (60), and the offsets of this broker's
-own groups, which revive popped messages and check transactions.
+larger offset of each queue, limited to where the queue ended at the start. Slaves that did not
+respond are retried after 5 s and after 30 s, each until its first response; from then on slaves
+copy the master's offsets (slave_synchronize). Registered members that are not known to be our
+slaves are not asked: with their offsets consumers could be made to skip messages. A master that
+starts isolated asks each slave when that is linked (`take_back`, pre_online.py). Where slaves
+deliver in the master's place, it also adopts how far they came: delay levels (45), timers (60), and
+the offsets of this broker's own groups, which revive popped messages and check transactions.
 
 Runs in process `remoting` on the scheduled executor; on masters only. Limitation: an offset that an
 operator reset in the last seconds before the master stopped, before a slave had copied it, is
@@ -37,6 +37,7 @@ from broker.schedule.schedule_offset_manager import (
 )
 from broker.slave.group_members import FindMembers, MemberAddress
 from broker.slave.timer_take_back import TimerTakeBack
+from broker.topic.system_topics import SCHEDULE_TOPIC
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingError
 from remoting.request_code import RequestCode
@@ -65,7 +66,8 @@ class ReturningMaster:
         timers: TimerTakeBack | None = None,
     ) -> None:
         """`members`: the other members of the group (GroupMembers); `max_offset(topic, queue_id)`:
-        the end of a queue, 0 if unknown. `is_slave(ip)`: whether a slave of ours is there.
+        the end of a queue at the start (EndsAtStart), 0 if unknown. `is_slave(ip)`: whether a slave
+        of ours is there.
         `delay_offsets`, `timers`: adopted, too, where slaves deliver in the master's place."""
         self._members = members
         self._api = api
@@ -117,7 +119,8 @@ class ReturningMaster:
 
     def take_back(self, member: MemberAddress) -> None:
         """What a slave whose HA link stands did in this master's place: all is asked for before any
-        of it is taken. Raises RemotingError, BrokerAnswerError, ValueError: nothing was taken."""
+        of it is taken. Raises RemotingError, BrokerAnswerError, ValueError: nothing was taken. Its
+        consumers may go on until this broker registers, so `ask_slaves` asks it once more."""
         slave = member.address
         with self._lock:
             delayed = None if self._delay_offsets is None else self._fetch_progress(slave)
@@ -125,7 +128,6 @@ class ReturningMaster:
             timers = None if self._timers is None else self._timers.fetch(slave)
             if delayed is not None:
                 self._take_progress(slave, delayed)
-            self._answered.add(slave)
             self._take(slave, offsets)
             if self._timers is not None:
                 self._timers.take(slave, timers)
@@ -189,7 +191,10 @@ class ReturningMaster:
     def _take_progress(self, slave: str, table: dict[int, int]) -> None:
         if self._delay_offsets is None:
             return
-        raised = self._delay_offsets.raise_to(table)
+        ends = {level: self._max_offset(SCHEDULE_TOPIC, level - 1) for level in table}
+        raised = self._delay_offsets.raise_to(
+            {level: min(offset, ends[level]) for level, offset in table.items()}
+        )
         log.info("slave %s: adopted its progress of %s delay levels", slave, raised)
 
     def _save(self) -> None:

@@ -4,8 +4,10 @@ Asked at the slave's VIP port, as RocketMQ does. That a slave has no check point
 such port, says that it delivered none; RocketMQ's master would stay offline. A read time is taken
 from a slave that held every timer that this master's log holds: one that lacks the last of them
 may say that a time has passed though their slots were never delivered, and then they come twice
-rather than never. Nor is a time taken that has not come yet here. What is taken is in a slot of
-the control page, and the delivery begins behind it. Owned by: ReturningMaster, under its lock.
+rather than never. A clock that is ahead there has read what is due there: all that is due here.
+Timers that producers have sent to this life of the master, and the slave does not hold, are due
+after its start: then no later time counts. What is taken is in a slot of the control page, and the
+delivery begins behind it. Owned by: ReturningMaster, under its lock.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from broker.out.broker_outer_api import BrokerAnswerError
 from broker.slave.topic_group_synchronize import vip_address
+from broker.topic.system_topics import TIMER_TOPIC
 from remoting.errors import RemotingError
 from store.timer.timer_checkpoint import TimerCheckpoint
 from store.timer.timer_slots import TIMER_TAKEN_BACK_MS
 
 if TYPE_CHECKING:
     from broker.out.broker_outer_api import BrokerOuterAPI
+    from broker.slave.ends_at_start import EndsAtStart
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +40,15 @@ class TimerTakeBack:
         api: BrokerOuterAPI,
         counters: memoryview[int],
         timer_end: Callable[[], int],
+        at_start: EndsAtStart,
         now_ms: Callable[[], int],
     ) -> None:
-        """counters: of the control page. timer_end: of the timer topic's queue here. now_ms: wall
-        clock."""
+        """counters: of the control page. timer_end: of the timer topic's queue here, now. now_ms:
+        wall clock."""
         self._api = api
         self._counters = counters
         self._timer_end = timer_end
+        self._at_start = at_start
         self._now_ms = now_ms
 
     def fetch(self, slave: str) -> TimerCheckpoint | None:
@@ -61,8 +67,7 @@ class TimerTakeBack:
         """Begin behind its read time, if that is to be believed."""
         if found is None or found.last_read_time_ms <= self._counters[TIMER_TAKEN_BACK_MS]:
             return
-        end, now_ms = self._timer_end(), self._now_ms()
-        held = found.last_timer_queue_offset
+        held, end = found.last_timer_queue_offset, self._at_start.end(TIMER_TOPIC, 0)
         if held < end:
             log.warning(
                 "slave %s: it held %s of %s timers: those that it delivered come again",
@@ -70,12 +75,9 @@ class TimerTakeBack:
                 held,
                 end,
             )
-        elif found.last_read_time_ms > now_ms:
-            log.warning(
-                "slave %s: ignored its timers' read time %s, which has not come yet",
-                slave,
-                found.last_read_time_ms,
-            )
-        else:
-            self._counters[TIMER_TAKEN_BACK_MS] = found.last_read_time_ms
-            log.info("slave %s: delivered timers up to %s ms", slave, found.last_read_time_ms)
+            return
+        limit_ms = self._now_ms() if held == self._timer_end() else self._at_start.began_ms
+        read_ms = min(found.last_read_time_ms, limit_ms)
+        if read_ms > self._counters[TIMER_TAKEN_BACK_MS]:
+            self._counters[TIMER_TAKEN_BACK_MS] = read_ms
+            log.info("slave %s: delivered timers up to %s ms", slave, read_ms)

@@ -9,6 +9,7 @@ from broker.append.append_queue import AppendQueue
 from broker.append.room_waits import RoomWaits
 from broker.timer.early_deliveries import EarlyDeliveries
 from broker.timer.timer_progress import TimerProgress
+from broker.topic.lost_topics import PutBackTopic
 from broker.topic.table_protocols import PutStats
 from ipc.clock import Clock
 from store.commit_log import CommitLog
@@ -35,3 +36,4 @@ class DequeueParts:
     stats: PutStats
     clock: Clock
     room_waits: RoomWaits
+    put_back_topic: PutBackTopic

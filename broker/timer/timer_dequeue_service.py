@@ -361,6 +361,7 @@ class TimerDequeueService:
         now_ms, full = self._parts.clock.now_ms(), None
         properties = delivered_properties(message.properties, unit, now_ms)
         try:
+            self._parts.put_back_topic(*home, message.phy_offset)
             topic = self._log.topic(home[0])
             self._log.check_room(topic, home[1])
         except MessageIllegalError as error:

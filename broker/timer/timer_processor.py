@@ -12,6 +12,7 @@ from pathlib import Path
 
 from broker.out.broker_outer_api import LOG_END_FIELD
 from broker.processor.table_processor import TableProcessor
+from ha.control_slots import ISOLATED
 from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -32,9 +33,15 @@ class TimerProcessor(TableProcessor):
     """See the module. Any thread."""
 
     def __init__(
-        self, counters: memoryview[int], checkpoint_path: Path, metrics_path: Path, *, enabled: bool
+        self,
+        counters: memoryview[int],
+        checkpoint_path: Path,
+        metrics_path: Path,
+        *,
+        enabled: bool,
+        is_slave: bool,
     ) -> None:
-        """counters: of the control page. enabled: timerWheelEnable."""
+        """counters: of the control page. enabled: timerWheelEnable. is_slave: for life."""
         super().__init__(
             {
                 RequestCode.GET_TIMER_CHECK_POINT: self.get_timer_check_point,
@@ -45,6 +52,7 @@ class TimerProcessor(TableProcessor):
         self._checkpoint_path = checkpoint_path
         self._metrics_path = metrics_path
         self._enabled = enabled
+        self._is_slave = is_slave
 
     def get_timer_check_point(
         self, _connection: ConnectionLike, request: RemotingCommand
@@ -52,6 +60,12 @@ class TimerProcessor(TableProcessor):
         """60: 56 bytes (TimerCheckpoint)."""
         if not self._enabled:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+        if self._counters[ISOLATED] and not self._is_slave:
+            # Its slave would forget what it has delivered, before it is asked for it. As 43 and 45.
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "this broker is isolated, and does not know yet what its slaves did in its place",
+            )
         found = load_timer_checkpoint(self._checkpoint_path) or TimerCheckpoint()
         if self._counters[TIMER_OPENED] and self._counters[TIMER_READ_TIME_MS]:
             queue_offset = self._counters[TIMER_COMMIT_QUEUE_OFFSET]

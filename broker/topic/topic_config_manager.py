@@ -21,6 +21,7 @@ from broker.settings.broker_config import BrokerConfig
 from broker.topic.built_in_topics import built_in_topics
 from broker.topic.system_topics import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
+    DLQ_GROUP_TOPIC_PREFIX,
     PERM_INHERIT,
     PERM_READ_WRITE,
     PERM_WRITE,
@@ -29,6 +30,7 @@ from broker.topic.system_topics import (
     TOPIC_SYS_FLAG_UNIT_SUB,
     SystemTopics,
     check_send_allowed,
+    is_internal_topic,
     revive_topic,
 )
 from broker.topic.topic_attributes import altered, is_compaction, unsupported
@@ -400,15 +402,17 @@ class TopicConfigManager(VersionedConfigManager):
     def restore(
         self, queues: Mapping[str, int], batch_topics: Container[str] = ()
     ) -> list[TopicConfig]:
-        """Add the topics (name -> number of queues) that the table lacks, read-write, under any
-        name; a start does so when the file was lost. Returns them; no listener is told.
-        batch_topics: those with batch consume queues."""
+        """Add the topics (name -> number of queues that are in use) that the table lacks,
+        read-write, under any name, with defaultTopicQueueNums at least: what waits for a queue
+        (a half, a delayed message) is in none. Returns them; no listener is told. batch_topics:
+        those with batch consume queues."""
+        default = self.config.default_topic_queue_nums
         with self._lock:
             made = [
                 TopicConfig(
                     topic_name=name,
-                    read_queue_nums=count,
-                    write_queue_nums=count,
+                    read_queue_nums=max(count, _least_queues(name, default)),
+                    write_queue_nums=max(count, _least_queues(name, default)),
                     perm=PERM_READ_WRITE,
                     attributes={"queue.type": "BatchCQ"} if name in batch_topics else None,
                 )
@@ -419,6 +423,43 @@ class TopicConfigManager(VersionedConfigManager):
             self._next_version()
         self.save_soon()
         return made
+
+    def put_back(self, topic: str, queue_id: int) -> TopicConfig:
+        """Add a topic that is due a message for this queue; the one that is there, if it is.
+        Listeners are told as of a new one."""
+        for made in self.restore({topic: queue_id + 1}):
+            self._notify(TopicChange.NEW, made)
+        return self._table[topic]
+
+    def make_readable(self, topic: str, queue_id: int) -> None:
+        """A record is about to make this queue: consumers shall read it, though the topic has fewer
+        queues than when the message was taken (a commit, a due message, one that was sent back).
+        Sends do not get more queues. RocketMQ stores it where nobody reads. Never raises."""
+        found = self._table.get(topic)
+        if found is None or queue_id < found.read_queue_nums:
+            return
+        if self.system_topics.is_system_topic(topic):
+            return
+        if queue_id >= MAX_TOPIC_QUEUES:
+            log.error("topic %s: it cannot have a queue %s: nobody reads it", topic, queue_id)
+            return
+        with self._lock:
+            found = self._table.get(topic)
+            if found is None or queue_id < found.read_queue_nums:
+                return
+            wider = replace(found, read_queue_nums=queue_id + 1)
+            self._table[topic] = wider
+            self._next_version()
+        log.warning(
+            "topic %s: readQueueNums is %s now, was %s: a message for queue %s was taken when it "
+            "had more",
+            topic,
+            wider.read_queue_nums,
+            found.read_queue_nums,
+            queue_id,
+        )
+        self.save_soon()
+        self._notify(TopicChange.NEW, wider)
 
     def _notify(self, change: TopicChange, config: TopicConfig | None) -> None:
         for listener in self._listeners:
@@ -469,6 +510,13 @@ def _check_queue_nums(config: TopicConfig) -> None:
             f"topic {config.topic_name}: readQueueNums {config.read_queue_nums}, writeQueueNums "
             f"{config.write_queue_nums}: at most {MAX_TOPIC_QUEUES}",
         )
+
+
+def _least_queues(topic: str, default: int) -> int:
+    """Of a topic that is put back. The broker's own have one queue mostly, as have those of what
+    comes back to a group, and of what is dead."""
+    is_of_group = topic.startswith((RETRY_GROUP_TOPIC_PREFIX, DLQ_GROUP_TOPIC_PREFIX))
+    return 1 if is_of_group or is_internal_topic(topic) else default
 
 
 def _unit_flag(topic: str) -> int:

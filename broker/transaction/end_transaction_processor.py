@@ -30,12 +30,12 @@ from broker.processor.stored_rights import StoredRights, everybody, to_end
 from broker.processor.table_processor import TableProcessor
 from broker.store_access.store_access import StoreAccess
 from broker.timer.timer_hook import TimerHook
+from broker.topic.lost_topics import PutBackTopic
 from broker.topic.system_topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from broker.topic.table_protocols import FindTopic
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_records import (
@@ -91,7 +91,7 @@ class EndTransactionParts:
     halves: HalfMessageStates
     earlier: EarlierEnds
     timers: TimerHook
-    find_topic: FindTopic
+    put_back_topic: PutBackTopic
     stats: HotPathStats
     on_loop: Callable[[Callable[[], None]], None]
     """Runs a function on the loop's thread (call_soon_threadsafe)."""
@@ -147,6 +147,9 @@ class EndTransactionProcessor(TableProcessor):
                 f"commitOrRollback is {decision}, expected {TRANSACTION_COMMIT} (commit), "
                 f"{TRANSACTION_ROLLBACK} (rollback) or {TRANSACTION_NOT} (not decided yet)",
             )
+        if (refusal := self._append_queue.role_refusal) is not None:
+            # Isolated: nothing is read before that is over, and the threads of this pool are few.
+            raise RequestError(*refusal)
         if not self._halves.known.wait(_KNOWN_WAIT_S):
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,
@@ -170,7 +173,7 @@ class EndTransactionProcessor(TableProcessor):
             )
         record = commit_record(half, home[1], self._log.store_host_flag)
         topic, record = self._parts.timers.divert_record(home[0], record)
-        self._parts.on_loop(lambda: self._commit(asked, half, home[0], topic, record))
+        self._parts.on_loop(lambda: self._commit(asked, half, home, topic, record))
         return None
 
     def resume_check_half_message(
@@ -270,7 +273,7 @@ class EndTransactionProcessor(TableProcessor):
     # -- on the loop ---------------------------------------------------------------------------
 
     def _commit(
-        self, asked: _Request, half: Message, topic: str, stored_in: str, record: Record
+        self, asked: _Request, half: Message, home: tuple[str, int], stored_in: str, record: Record
     ) -> None:
         try:
             entry = self._log.topic(stored_in)
@@ -279,11 +282,11 @@ class EndTransactionProcessor(TableProcessor):
             return
         if not self._begin(asked, half.queue_offset):
             return
-        if self._parts.find_topic(topic) is None:
+        if not self._parts.put_back_topic(*home, half.phy_offset):
             # Its queues are deleted now or were: the record would make one of them again, at the
             # old offset, where nobody may pull it.
             remark = (
-                f"topic[{topic}] not exist: create it again and repeat the commit, or roll back"
+                f"topic[{home[0]}] not exist: create it again and repeat the commit, or roll back"
             )
             self._on_end_refused(asked, half.queue_offset, ResponseCode.TOPIC_NOT_EXIST, remark)
             return
@@ -304,14 +307,21 @@ class EndTransactionProcessor(TableProcessor):
 
     def _resume(self, asked: _Request, record: Record) -> None:
         def placed(_phy_offset: int, _queue_offset: int) -> None:
-            self._answer(asked, ResponseCode.SUCCESS, None)
+            if self._waiters.is_safe_mode:
+                # Nobody asks about it again where the next leader lacks it.
+                self._waiters.add(self._log.position, answer, None)
+            else:
+                answer(ResponseCode.SUCCESS)
 
-        def refused(_code: ResponseCode, remark: str) -> None:
-            remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark}"
+        def answer(code: ResponseCode, remark: str | None = None) -> None:
+            if code is ResponseCode.SUCCESS:
+                self._answer(asked, code, None)
+                return
+            remark = f"Put message back to {TRANS_HALF_TOPIC} failed. {remark or code.name}"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, remark)
 
         topic = self._log.topic(TRANS_HALF_TOPIC)
-        self._append_queue.append(OneRecord(topic, record, placed, refused))
+        self._append_queue.append(OneRecord(topic, record, placed, answer))
 
     def _begin(self, asked: _Request, half: int) -> bool:
         """Start ending the half. False, with a response sent, if it has ended or another request is
@@ -330,8 +340,7 @@ class EndTransactionProcessor(TableProcessor):
         return False
 
     def _answer_ended(self, asked: _Request, half: int) -> None:
-        address = asked.connection.remote_address
-        log.info("half %s: already ended, ignoring the request of %s", half, address)
+        log.info("half %s: already ended, ignoring %s", half, asked.connection.remote_address)
         self._answer(asked, ResponseCode.SUCCESS, _ENDED)
 
     def append_op(self, half: int, asked: _Request | None = None, *, again: bool = False) -> None:
@@ -354,16 +363,14 @@ class EndTransactionProcessor(TableProcessor):
         self, asked: _Request, half: Message, topic: str, phy_offset: int, _queue_offset: int
     ) -> None:
         """A committed message was appended: its half has ended."""
-        parts = self._parts
         end = self._log.position
-        parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
+        self._parts.stats.add_put(topic, 1, end - phy_offset, "transaction")
         for ended in self._halves.end(half.queue_offset):
             self.append_op(ended)
         if self._waiters.active and record_asks_to_wait(half.properties):
             # The message is stored; a timeout of flush or replicas is not a failure.
-            self._waiters.add(
-                end, lambda _code: self._answer(asked, ResponseCode.SUCCESS, None), None
-            )
+            answer = partial(self._answer, asked, ResponseCode.SUCCESS, None)
+            self._waiters.add(end, lambda _code: answer(), None)
         else:
             self._answer(asked, ResponseCode.SUCCESS, None)
 

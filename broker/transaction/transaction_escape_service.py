@@ -27,7 +27,12 @@ from broker.out.escape_bridge import EscapeBridge, EscapedMessage, EscapeError
 from broker.schedule.due_message import escaped_message
 from broker.topic.system_topics import TRANS_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
-from broker.transaction.transaction_records import CHECK_TIMES, PRODUCER_GROUP
+from broker.transaction.transaction_records import (
+    CHECK_TIMES,
+    PREPARED_QUEUE_OFFSET,
+    PRODUCER_GROUP,
+    identity_of,
+)
 from broker.transaction.transactional_message_bridge import TransactionalMessageBridge
 from ipc.clock import Clock
 from ipc.service_thread import FailureHandler, ServiceThread
@@ -40,7 +45,6 @@ from store.put_aside import ReadBy, RecordGuard
 log = logging.getLogger(__name__)
 
 LOOK_MS: Final = 1_000
-_UNIQ_KEY: Final = "UNIQ_KEY"
 
 
 class TransactionEscapeService(ServiceThread):
@@ -117,17 +121,17 @@ class TransactionEscapeService(ServiceThread):
             raise EscapeError(f"the half at {queue.position} cannot be read here")
         queue.sent_last = False
         found: EscapedMessage | None = None
-        key: tuple[str | None, str | None] = (None, None)
+        identity: tuple[object, ...] = ()
         with self._guard.of(phy_offset):
             if 0 <= self._clock.now_ms() - half.born_timestamp < self._time_out_ms:
                 return False
-            key = (half.find_property(PRODUCER_GROUP), half.find_property(_UNIQ_KEY))
-            found = None if key in queue.sent else as_half(half)
+            identity = identity_of(half)
+            is_known = identity in queue.sent and _was_stored_again(half)
+            found = None if is_known else as_half(half)
         if found is not None:
             self._bridge.put(found)
             queue.sent_last = True
-            if key[1] is not None:
-                queue.sent.add(key)
+            queue.sent.add(identity)
             log.info("half %s: handed over to another broker", queue.position)
         return True
 
@@ -139,13 +143,20 @@ class _Halves:
         self.bridge = bridge
         self.states = states
         self.position = bridge.half_offset()
-        self.sent: set[tuple[str | None, str | None]] = set()
-        """Producer group and key: copies of a half that was checked are the same transaction."""
+        self.sent: set[tuple[object, ...]] = set()
+        """Their identities: copies of a half that was checked are the same transaction."""
         self.sent_last = False
 
     def store_progress(self) -> None:
         """Everything before the position is done with."""
         self.bridge.store_progress(self.position, self.states.advance_ops(self.position))
+
+
+def _was_stored_again(half: Message) -> bool:
+    """Whether a broker made this half as a copy of another: no client writes these two. (A key is
+    its sender's: two halves of one key are two messages.)"""
+    names = (CHECK_TIMES, PREPARED_QUEUE_OFFSET)
+    return any(half.find_property(name) is not None for name in names)
 
 
 def as_half(half: Message) -> EscapedMessage | None:

@@ -87,14 +87,14 @@ def is_copy(half: Message, original: Message) -> bool:
     same ms and place, as the same message for the same queue, of the same producer group. All of
     these stay in a broker's copies, ours and Java's; who sends a half has none of them in his hand
     but his own."""
-    return (half.born_timestamp, half.born_host, home_of(half.properties)) == (
-        original.born_timestamp,
-        original.born_host,
-        home_of(original.properties),
-    ) and all(
-        half.find_property(name) == original.find_property(name)
-        for name in (PRODUCER_GROUP, _UNIQ_KEY)
-    )
+    return identity_of(half) == identity_of(original)
+
+
+def identity_of(half: Message) -> tuple[object, ...]:
+    """What is_copy compares."""
+    names = (PRODUCER_GROUP, _UNIQ_KEY)
+    home = home_of(half.properties)
+    return half.born_timestamp, half.born_host, home, *map(half.find_property, names)
 
 
 def op_record(half: int, now_ms: int, store_host: bytes, store_host_flag: int) -> Record:

@@ -36,6 +36,7 @@ from broker.send.reply_message_processor import (
 )
 from broker.send.send_message_processor import SendMessageProcessor
 from broker.settings.startup_options import StartupOptions
+from broker.topic.lost_topics import LostTopics
 from broker.topic.new_topics import NewTopics
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
@@ -305,6 +306,7 @@ class MessageServices:
                 clock=self._clock,
                 clock_steps=self.clock_steps,
                 room_waits=self.room_waits,
+                put_back_topic=LostTopics(self._tables.topics, self._store.log).put_back,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,
@@ -317,13 +319,13 @@ def durability_waiters(options: StartupOptions, stats: DurabilityStats) -> Durab
     how many that are is what process `ha` reckons with."""
     store, member = options.store, options.controller_mode
     is_sync_master = store.broker_role is BrokerRole.SYNC_MASTER or member.enable_controller_mode
-    needs_replicas = options.ha.in_sync_replicas > 1 or (
-        member.enable_controller_mode and member.all_ack_in_sync_state_set
-    )
+    needs_whole_set = member.enable_controller_mode and member.all_ack_in_sync_state_set
+    needs_replicas = options.ha.in_sync_replicas > 1 or needs_whole_set
     return DurabilityWaiters(
         waits_for_flush=store.flush_disk_type is FlushDiskType.SYNC_FLUSH,
         waits_for_replicas=is_sync_master and needs_replicas,
         sync_flush_timeout_ms=store.sync_flush_timeout,
         slave_timeout_ms=store.slave_timeout,
         stats=stats,
+        is_safe_mode=needs_whole_set,
     )

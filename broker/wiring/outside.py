@@ -20,12 +20,12 @@ from broker.client.query_assignment_processor import (
     AssignmentParts,
     QueryAssignmentProcessor,
 )
-from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI, parse_name_servers
+from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.broker_registration import BrokerRegistration
 from broker.out.broker_rpc import BrokerRpc
 from broker.out.control_slots import NAME_SERVERS_MISSING
 from broker.out.member_registration import MemberRegistration
-from broker.out.name_server_lookup import LookUp, NameServerLookup
+from broker.out.name_server_lookup import LookUp, NameServerLookup, parse_name_servers
 from broker.out.outgoing_client import outgoing_client
 from broker.out.top_addressing import (
     NamedServers,

@@ -17,6 +17,7 @@ from broker.admin.admin_ha_processor import AdminHAProcessor, HaIdentity, Master
 from broker.out.broker_outer_api import BrokerIdentity, BrokerOuterAPI
 from broker.out.control_slots import EMBEDS_NAME_SERVER
 from broker.slave.cut_log import CutLog
+from broker.slave.ends_at_start import EndsAtStart
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.ha_request_service import HaRequestService
 from broker.slave.master_flushed_offset import MasterFlushedOffset
@@ -131,6 +132,9 @@ class Replication:
             store.claim_queue_offsets,
             on_failure=on_failure,
         )
+        self._at_start: Final = EndsAtStart(
+            store.table, lambda *queue: store.log.next_offset(*queue), clock.now_ms
+        )
         self.returning: Final = self._build_returning()
         handlers = {
             "inspect_master": self._inspector.handle,
@@ -184,17 +188,19 @@ class Replication:
 
     def _build_returning(self) -> ReturningMaster:
         escapes = self._options.broker.enable_remote_escape
+        at_start = self._at_start
         take_back = TimerTakeBack(
             self._api,
             self._page.counters,
             lambda: self._store.table.offsets(TIMER_TOPIC, 0)[1],
+            at_start,
             self._clock.now_ms,
         )
         return ReturningMaster(
             self._members.fetch_member_ips,
             self._api,
             self._tables.offsets,
-            lambda topic, queue_id: self._store.table.offsets(topic, queue_id)[1],
+            at_start.end,
             is_slave=self.is_slave_of_ours,
             delay_offsets=self._tables.schedule_offsets if escapes else None,
             timers=take_back if escapes and self._options.store.timer_wheel_enable else None,
@@ -236,6 +242,7 @@ class Replication:
         self._requests.start()
         self.damage_repair.service.start()
         if not self._is_slave:
+            self._at_start.note()
             self.returning.schedule_on(executor)
             return
         self.synchronize.schedule_on(executor, self._options.broker)
@@ -308,7 +315,8 @@ class Replication:
     def use_master(self, member: MemberAddress, answer: ExchangeHAInfoResponseHeader) -> None:
         """A slave that is isolated asked who is registered as its master: to be followed as one
         that a registration names. Its thread."""
-        self._flushed.offer(answer.master_flush_offset)
+        if self._trust.is_peer(member.ip):
+            self._flushed.offer(answer.master_flush_offset)
         self.on_master(member.address, answer.master_ha_address)
 
     def is_slave_of_ours(self, ip: str) -> bool:

@@ -50,12 +50,14 @@ class StoreSide:
         resources: ProcessResources,
         find_topic: Callable[[str], TopicConfig | None],
         *,
+        on_make: Callable[[str, int], None],
         on_loop: Callable[[Callable[[], int]], int],
         before_delete: Callable[[str], int],
         after_delete: Callable[[str, bool], None],
     ) -> None:
-        """find_topic: settings of a topic. on_loop: runs a function on the loop and returns its
-        result; for pool threads, as are the others. before_delete: hold a topic's sends, return the
+        """find_topic: settings of a topic. on_make: told of a queue (topic, queue id) before a
+        record makes it; on the loop. on_loop: runs a function on the loop and returns its result;
+        for pool threads, as are the others. before_delete: hold a topic's sends, return the
         log's end. after_delete: release them, with whether the topic's queues were deleted."""
         options, page, clock = resources.options, resources.page, resources.clock
         store = options.store
@@ -74,7 +76,7 @@ class StoreSide:
             clock,
             self._ring,
             most_light_queues=store.max_lmq_consume_queue_num if store.dispatches_lmq else None,
-            room=QueueRoom(self.table, reserved=RESERVED_ROWS),
+            room=QueueRoom(self.table, reserved=RESERVED_ROWS, on_make=on_make),
             writes_v2=store.auto_message_version_on_topic_len,
         )
         self.log.store_host = encode_host(

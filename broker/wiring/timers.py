@@ -23,6 +23,7 @@ from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.timer.timer_processor import TimerProcessor
 from broker.timer.timer_progress import TimerProgress
 from broker.timer.timer_put import TimerPut
+from broker.topic.lost_topics import LostTopics
 from broker.topic.system_topics import TIMER_TOPIC
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.wiring.store_side import StoreSide
@@ -61,6 +62,7 @@ class Timers:
         self._log = log
         self._stats = stats
         self._room_waits = room_waits
+        self._lost_topics = LostTopics(topics, log.commit_log)
         self._stops_dequeue = options.store.timer_stop_dequeue
         self._samples = False
         """The rates are sampled."""
@@ -89,6 +91,7 @@ class Timers:
             options.store.timer_checkpoint_path,
             options.store.timer_metrics_path,
             enabled=self._is_enabled,
+            is_slave=options.store.is_slave,
         )
         self._progress = TimerProgress(options.store.timer_progress_path, self._precision_ms)
         self._early = EarlyDeliveries(options.store.timer_early_path, self._precision_ms)
@@ -186,6 +189,7 @@ class Timers:
                 stats=self._stats,
                 clock=self._clock,
                 room_waits=self._room_waits,
+                put_back_topic=self._lost_topics.put_back,
             ),
             stopped=self._stops_dequeue,
         )

@@ -13,6 +13,7 @@ from broker.client.broker2client import Broker2Client
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights, judge_of_ends
 from broker.timer.timer_hook import TimerHook
+from broker.topic.lost_topics import LostTopics
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.end_transaction_processor import (
@@ -71,7 +72,7 @@ class TransactionalMessages:
                 halves=self._halves,
                 earlier=self._earlier,
                 timers=timers,
-                find_topic=tables.topics.find,
+                put_back_topic=LostTopics(tables.topics, log.commit_log).put_back,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,

@@ -168,11 +168,18 @@ def _say(last: EntryHead | None) -> str:
 
 
 def open_nodes(roots: Sequence[Path]) -> list[NodeFiles]:
-    """The files of each. Raises StoreError."""
+    """The files of each. Raises StoreError: also where two are of one node."""
     opened: list[NodeFiles] = []
+    by_node: dict[str, Path] = {}
     try:
         for root in roots:
             opened.append(NodeFiles(root))
+            same = by_node.setdefault(opened[-1].node, root)
+            if same != root:
+                raise StoreError(
+                    f"{root}: it is of node {opened[-1].node}, as {same}: one node's store and a "
+                    "copy of it are no two nodes of a majority; name each node once"
+                )
     except StoreError:
         for each in opened:
             each.close()

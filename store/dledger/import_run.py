@@ -12,6 +12,7 @@ Tested by tests/store/test_dledger_import.py.
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -39,7 +40,13 @@ from store.lost_range import LOST_MARK, LostRange
 from store.mapped_file import MappedFile, sync_directory
 from store.mapped_file_queue import list_store_files
 from store.message import Message
-from store.message_codec import RecordKind, check_record, decode_record
+from store.message_codec import (
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    RecordKind,
+    check_record,
+    decode_record,
+)
 from store.store_lock import StoreLock
 
 DAMAGED_NAME: Final = "dledger_import.damaged"
@@ -176,7 +183,8 @@ class DledgerImport(ExitStack):
     def _copy_tables(self, target: Path) -> None:
         """config/ as it is: what it says of places counts in queues."""
         for path in config_files(self.source.root):
-            write_atomic(target / "config" / path.name, path.read_bytes())
+            mode = stat.S_IMODE(path.stat().st_mode)
+            write_atomic(target / "config" / path.name, path.read_bytes(), mode=mode)
 
     def _write_log(self, target: Path) -> None:
         size = self.file_size
@@ -195,8 +203,11 @@ class DledgerImport(ExitStack):
     def _keep_aside(self, damage: Damage, directory: Path) -> None:
         directory.mkdir(exist_ok=True)
         with (directory / f"{damage.start:020d}").open("wb") as file:
-            for at in range(damage.start, damage.end, _COPY_STEP):
-                file.write(self.source.bytes_at(at, min(_COPY_STEP, damage.end - at)))
+            at = damage.start
+            while at < damage.end:
+                piece = self.source.bytes_at(at, min(_COPY_STEP, damage.end - at))
+                file.write(piece)
+                at += len(piece)
 
     def _fill_up(self, log: TargetLog, damage: Damage, time_ms: int) -> None:
         """Records that nobody reads take the place: a queue's next offset is believed only where
@@ -213,12 +224,13 @@ class DledgerImport(ExitStack):
 
     # -- comparing -----------------------------------------------------------------------------
 
-    def compare(self, target: Path) -> int:
-        """Read both message by message; how many there are. Raises StoreError: they differ."""
+    def compare(self, target: Path) -> tuple[int, int | None]:
+        """Read both message by message; how many there are, and where the target goes on behind
+        them, if it does. Raises StoreError: they differ."""
         records = _read_target(target)
         count = 0
         for piece in self._pieces():
-            if not isinstance(piece, Stored):
+            if not isinstance(piece, Stored) or _is_filler(decode_record(piece.record, 0)[0]):
                 continue
             ours = next(records, None)
             place = self.source.place(piece.phy_offset)
@@ -227,7 +239,8 @@ class DledgerImport(ExitStack):
             if _without_places(ours[1]) != _without_places(decode_record(piece.record, 0)[0]):
                 raise StoreError(f"{place}: the message differs from that at {ours[0]} of {target}")
             count += 1
-        return count
+        more = next(records, None)
+        return count, None if more is None else more[0]
 
 
 def _without_places(message: Message) -> Message:
@@ -239,6 +252,16 @@ def _without_places(message: Message) -> Message:
         phy_offset=0,
         prepared_transaction_offset=0,
         properties=head if mark else properties,
+    )
+
+
+def _is_filler(message: Message) -> bool:
+    """What takes the place of damage; also in the source's log from before DLedger, if a broker of
+    ours has written it. A client's message may begin with the same words."""
+    return (
+        message.topic == _LOST_TOPIC
+        and message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK
+        and message.body.startswith(LOST_MARK)
     )
 
 
@@ -255,7 +278,7 @@ def _read_target(target: Path) -> Iterator[tuple[int, Message]]:
                 if found.kind is not RecordKind.MESSAGE:
                     break
                 message = decode_record(view, position)[0]
-                if not message.body.startswith(LOST_MARK):
+                if not _is_filler(message):
                     yield offset, message
                 position += found.size
 

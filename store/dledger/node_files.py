@@ -32,7 +32,9 @@ from store.mapped_file import MappedFile
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.message_codec import RecordCheck, RecordKind, check_record
 
+_FIRST_STEP: Final = 4 << 10
 _STEP: Final = 1 << 20
+"""Bytes that are searched at once: few at first, as the next entry is mostly near."""
 _PREFIX: Final = "dledger-"
 
 
@@ -224,8 +226,10 @@ def self_naming(view: memoryview, position: int, start: int, field_at: int) -> I
     """The positions in a file's bytes, from `position` on, whose int64 at `field_at` behind is
     their own place; the file's first byte is `start`."""
     last = len(view) - field_at - 8
+    step = _FIRST_STEP
     while position <= last:
-        count = min(_STEP, last + 1 - position)
+        count = min(step, last + 1 - position)
+        step = min(step * 2, _STEP)
         with view[position : position + count + field_at + 7] as piece:
             found = _naming(piece, count, start + position, field_at)
         yield from (position + at for at in found)

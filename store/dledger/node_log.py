@@ -97,7 +97,9 @@ def _find_record(view: memoryview, at: int, start: int) -> int:
 
 
 def read_entries(files: NodeFiles, at: int, last: EntryHead | None) -> Iterator[Piece]:
-    """From `at` on, where the entry after `last` begins."""
+    """From `at` on, where the entry after `last` begins. Linear: once no entry lies behind a place,
+    none lies behind any later one."""
+    may_follow = True
     while True:
         found = files.head_at(at)
         if isinstance(found, Blank):
@@ -116,7 +118,8 @@ def read_entries(files: NodeFiles, at: int, last: EntryHead | None) -> Iterator[
                 yield Damage(at, at + found.size, reason, head=found)
             last, at = found, at + found.size
             continue
-        behind = _find_next(files, at + 1, last)
+        behind = _find_next(files, at + 1, last) if may_follow else None
+        may_follow = behind is not None
         if behind is not None:
             yield Damage(at, behind.pos, problem, behind=behind)
             last = EntryHead(behind.index - 1, 0 if last is None else last.term, at, 0)
@@ -137,22 +140,39 @@ def _out_of_order(files: NodeFiles, head: EntryHead, last: EntryHead | None) -> 
     """Why this is not the entry after `last`, or the first one; empty if it is.
 
     An index or a term that is too high by damage would make all that follows look like the rest of
-    an older log: the index, which has both, too, has to say the same. A unit that was never written
-    is no objection: the machine may have stopped before.
+    an older log: the index, which has both, too, has to say the same, unless the entry is whole and
+    in its turn: then the index is damaged, as Java's recovery takes it. A unit that was never
+    written is no objection: the machine may have stopped before.
     """
     known = files.unit_of(head.index)
-    if known is not None and known != head:
-        return "the index says otherwise"
+    is_doubted = known not in (None, head)
     if last is None:
         behind = files.head_at(head.pos + head.size)
-        if known is None and isinstance(behind, EntryHead) and behind.index != head.index + 1:
+        if not isinstance(behind, EntryHead):
+            return "the index says otherwise" if is_doubted else ""
+        if is_doubted and not (_follows(behind, head) and _is_whole(files, head)):
+            return "the index says otherwise"
+        if known is None and behind.index != head.index + 1:
             return f"index {head.index} before {behind.index}"
         return ""
+    if is_doubted:
+        is_next = _follows(head, last) or (known is not None and known.term == head.term)
+        if not (is_next and _is_whole(files, head)):
+            return "the index says otherwise"
     if head.index != last.index + 1:
         return f"index {head.index} after {last.index}"
     if head.term < last.term:
         return f"term {head.term} after {last.term}"
     return ""
+
+
+def _follows(head: EntryHead, last: EntryHead) -> bool:
+    """Whether it is the next one, of the same term: by damage no entry looks so."""
+    return head.index == last.index + 1 and head.term == last.term
+
+
+def _is_whole(files: NodeFiles, head: EntryHead) -> bool:
+    return check_entry(head, files.record_of(head)).kind is RecordKind.MESSAGE
 
 
 def _find_next(files: NodeFiles, pos: int, last: EntryHead | None) -> EntryHead | None:

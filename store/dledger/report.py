@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from store.dledger.import_run import DledgerImport, config_files
-from store.dledger.source_queues import read_queue_ends
+from store.dledger.source_queues import is_topic, read_queue_ends
 
 _BUILT_ANEW = ("consumequeue", "index", "checkpoint", "timerwheel", "timerlog")
 _LEFT_OUT = {
@@ -84,6 +84,9 @@ def _left_out(root: Path) -> Iterator[str]:
     for name, text in _LEFT_OUT.items():
         if (root / name).is_dir() and any(path.is_file() for path in (root / name).rglob("*")):
             yield f"left out: {root / name}: {text}"
+    for path in sorted((root / "consumequeue").glob("*")):
+        if not is_topic(path):
+            yield f"left out: {path}: not the queues of a topic"
     copied = {path.name for path in config_files(root)}
     config = root / "config"
     for path in sorted(config.iterdir()) if config.is_dir() else []:

@@ -6,6 +6,7 @@ One thread. The log alone does not say where a queue goes on whose messages have
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from store.dledger.unfinished_import import QueueEnd
 from store.mapped_file_queue import StoreFile, list_store_files
 from store.stored_units import CQ_UNIT, CQ_UNIT_SIZE
 
+_QUEUE: Final = re.compile("0|[1-9][0-9]{0,9}")
 _NO_UNIT: Final = bytes(CQ_UNIT_SIZE)
 
 
@@ -21,11 +23,18 @@ def read_queue_ends(directory: Path) -> Iterator[QueueEnd]:
     """Of each queue that ever had a message, in order. Raises OSError."""
     topics = sorted(directory.iterdir()) if directory.is_dir() else []
     for topic in topics:
-        for queue in sorted(topic.iterdir()) if topic.is_dir() else []:
-            if queue.name.isascii() and queue.name.isdigit():
+        if not is_topic(topic):
+            continue
+        for queue in sorted(topic.iterdir()):
+            if _QUEUE.fullmatch(queue.name):
                 end = _find_end(list_store_files(queue))
                 if end:
                     yield topic.name, int(queue.name), end
+
+
+def is_topic(path: Path) -> bool:
+    """Whether it is a directory that a broker can have made for a topic."""
+    return path.is_dir() and path.name.isprintable()
 
 
 def _find_end(files: list[StoreFile]) -> int:

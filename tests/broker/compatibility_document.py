@@ -163,6 +163,7 @@ def document(ours: Served) -> str:
         _unused(),
         compatibility_bodies.section(),
         _settings(),
+        _CONTROLLER_MODE,
         _commands(),
     )
     return "\n\n".join(parts) + "\n"
@@ -341,6 +342,25 @@ def _settings() -> str:
         harmless = ", ".join(sorted(refusal.harmless)) or "empty"
         lines.append(f"| {key} | {harmless} | {refusal.reason.partition(';')[0]} |")
     return "\n".join(lines)
+
+
+_CONTROLLER_MODE: Final = """\
+## Controller mode
+
+Yes ([failover.md](failover.md)): a broker is a member under RocketMQ's controllers (5.3.3, of the
+DLedger and the jRaft kind, one node or three) and under ours; a group mixes Java's brokers and
+ours. `tests/interop/test_mixed_groups.py` runs the mixes. What remains different:
+
+- **Member.** A store without a list of epochs does not start (5.3.3: joins, and nobody notices
+  where logs differ). Who does not lead lets nobody follow (5.3.3's HA port stays open: P38 in
+  failover.md). A 1008 moves no role, it makes the member ask. A container's brokers are no members.
+- **Controller.** An id that was not offered is refused (5.3.3 takes it: P16), only ids that were
+  given are elected (P13), a set that is in force is answered (P18), cleaning honours ids (P34), a
+  silent master is replaced (jRaft of 5.3.3: never, P10). Several controllers share an etcd;
+  RocketMQ's raft is not spoken, so its controllers and ours do not mix. 1010 names the settings
+  that there are.
+- **HA between Java and ours** has neither checksums nor proof of who speaks: those are between
+  ours."""
 
 
 def _commands() -> str:

@@ -44,6 +44,7 @@ from broker.store_access.durability_follower import DurabilityFollower
 from broker.store_access.store_follower import StoreFollower
 from broker.subscription.subscription_group_manager import SubscriptionGroupManager
 from broker.timer.timer_hook import TimerHook, TimerSettings
+from broker.topic.lost_topics import LostTopics
 from broker.topic.new_topics import NewTopics
 from broker.topic.system_topics import SCHEDULE_TOPIC, SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -405,7 +406,7 @@ class HotPathWorld:
             self.page,
             self.clock,
             self._ring,
-            room=QueueRoom(self.table),
+            room=QueueRoom(self.table, on_make=self._make_readable),
             most_light_queues=light_queues,
         )
         self.log.open(encode_host(store_host, 20911))
@@ -607,6 +608,9 @@ class HotPathWorld:
             publish_counts=self.stats.publish,
         )
 
+    def _make_readable(self, topic: str, queue_id: int) -> None:
+        self.topics.make_readable(topic, queue_id)
+
     def _begin_turn(self) -> None:
         self.log.now_ms = self.clock_steps.now_ms()
 
@@ -625,6 +629,7 @@ class HotPathWorld:
                 clock=self.clock,
                 clock_steps=self.clock_steps,
                 room_waits=RoomWaits(self.counters, self.clock),
+                put_back_topic=LostTopics(self.topics, self.log).put_back,
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,

@@ -120,6 +120,11 @@ def test_a_slave_that_nobody_tells_of_its_master(tmp_path: Path, lines: str, wor
         ("#\nhaTrustedAddresses=127.0.0.1,here", "b.conf:2: haTrustedAddresses: 'here' is no"),
         ("haTlsEnable=true", "b.conf:1: haTlsEnable=true needs haTlsCertificate"),
         (
+            "enableControllerInNamesrv=true",
+            "b.conf:1: enableControllerInNamesrv = true: it belongs in the file of bin/mqnamesrv: "
+            "a broker's own name server has no controller; set it to false or remove the line",
+        ),
+        (
             "haTlsEnable=true\nhaTlsCertificate=/nowhere/c.pem",
             "b.conf:2: haTlsCertificate /nowhere/c.pem cannot be read: No such file",
         ),

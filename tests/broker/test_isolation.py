@@ -6,6 +6,9 @@ The name server is scripted: it names a replica that never links, and keeps who 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from remoting.remoting_command import RemotingCommand
+from tests.broker.twin_requests import SEND
+from tests.broker.wiring.test_closed_members import POPS, PUTS
 from tests.remoting.fake_peer import FakePeer, PeerConnection
 from tests.support.deadline import wait_until
-from tests.support.our_broker import OurBroker
+from tests.support.our_broker import FrameClient, OurBroker
 from tests.support.pop_client import PopClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -39,7 +44,9 @@ class Names:
         if request.code != 105:
             connection.send(request.response(0, None, {}, b""))
             return
-        group = {"cluster": "DefaultCluster", "brokerName": "a", "brokerAddrs": self.members}
+        topic = request.ext_fields["topic"]
+        name = topic.removeprefix("rmq_sys_SYNC_BROKER_MEMBER_")
+        group = {"cluster": "DefaultCluster", "brokerName": name, "brokerAddrs": self.members}
         body = json.dumps({"queueDatas": [], "brokerDatas": [group]}).encode()
         connection.send(request.response(0, None, {}, body))
 
@@ -93,6 +100,7 @@ def test_an_isolated_broker(broker: OurBroker, names: Names) -> None:
         assert "waits for broker id 1" in json.loads(client.call(907, {}).body)["isolated"]
         assert "waits for broker id 1" in json.loads(client.call(28, {}).body)["table"]["isolated"]
         assert client.call(43, {}).code == 1, "slaves copy nothing that is not known to be right"
+        assert client.call(60, {}).code == 1
         assert client.call(17, NEW_TOPIC).code == 0
     wait_until(lambda: names.asked.count(105) > 3)
     assert not names.registered(), "not even for a new topic"
@@ -121,6 +129,70 @@ def test_skip_pre_online_registers_at_once(broker: OurBroker, names: Names) -> N
         assert client.send(TOPIC, 0, b"at once").code == 0
 
 
+def log_end(broker: OurBroker) -> int:
+    with broker.client() as client:
+        return int(json.loads(client.call(28, {}).body)["table"]["commitLogMaxOffset"])
+
+
+def test_nothing_is_stored_by_any_entrance_nor_by_a_broker_itself(
+    broker: OurBroker, names: Names
+) -> None:
+    """Also where process `remoting` alone begins anew. What is due meanwhile comes out later."""
+    switches = ("enableLmq", "enableMultiDispatch", "recallMessageEnable")
+    broker.settings.update(dict.fromkeys(switches, "true"), brokerName="broker-a", **ISOLATED)
+    members, names.members = names.members, {}
+    broker.start()
+    wait_until(names.registered)
+    with broker.client() as client:
+        for number in range(3):
+            assert client.send(TOPIC, 0, b"kept", f"k{number}").code == 0
+        halves = _put(client, "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01U", f=4)
+        timer = _put(client, "TIMER_DELAY_MS\x012500\x02UNIQ_KEY\x01V")
+        _put(client, "DELAY\x011")
+        wait_until(lambda: client.offset(30, TOPIC, 0) >= 3)
+        popped = PopClient(client, "G", "broker-a").pop(TOPIC, queueId=0, maxMsgNums=1)
+        known = {
+            "PLACE": "0",
+            "HALF_ID": halves["msgId"],
+            "HALF_PLACE": str(int(halves["msgId"][16:], 16)),
+            "HALF_OFFSET": halves["queueOffset"],
+            "RECALL": timer["recallHandle"],
+            "HANDLE": popped.messages[0].handle,
+            "POPPED": str(popped.messages[0].offset),
+        }
+    names.members = members
+    wait_until(lambda: log_end(broker) > 0)
+    os.kill(broker.children()["remoting"], signal.SIGKILL)
+    wait_until(lambda: "isolated" in ready(broker), 30)
+    end = log_end(broker)
+    for name, ask in (PUTS | POPS).items():
+        fields = {key: _named(value, known) for key, value in ask.fields.items()}
+        with broker.client() as client:
+            answer = client.call(ask.code, fields, ask.body)
+        # What the pop buffer holds needs no record to be acknowledged.
+        assert (name, answer.code != 0 or name in ACKS, log_end(broker)) == (name, True, end)
+        assert ask.code != 37 or answer.code == 14, "at once: it waits for nothing"
+    time.sleep(3)  # The timer is due, and the delay level.
+    assert log_end(broker) == end
+
+    names.members = {}
+    wait_until(lambda: ready(broker).startswith("ready"), 30)
+    with broker.client() as client:
+        wait_until(lambda: client.offset(30, TOPIC, 0) == 5, 30)
+
+
+def _put(client: FrameClient, properties: str, f: int = 0) -> dict[str, str]:
+    fields = SEND | {"i": properties, "f": f, "g": int(time.time() * 1000)}
+    answer = client.call(310, fields, b"kept")
+    assert answer.code == 0, answer
+    return dict(answer.ext_fields)
+
+
+def _named(value: object, known: dict[str, str]) -> object:
+    return known[value[1:]] if isinstance(value, str) and value.startswith("@") else value
+
+
+ACKS = POPS.keys() - {"a pop"}
 NEW_TOPIC = {
     "topic": "N",
     "defaultTopic": "TBW102",

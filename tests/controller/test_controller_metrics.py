@@ -173,6 +173,28 @@ def test_after_a_start_it_says_that_nobody_is_judged(tmp_path: Path) -> None:
         assert one.get("/other")[0] == 404
 
 
+def test_many_clients_are_one_look_at_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes the loop's time, which is the brokers'."""
+    looks = 0
+
+    def look() -> ControllerSeen:
+        nonlocal looks
+        looks += 1
+        return ControllerSeen(is_leader=True, waiting=looks)
+
+    monkeypatch.setattr(site_module, "_LOOK_AGAIN_S", 3_600.0)
+    site = ControllerSite(ControllerMetrics(), {}, look, lambda run: run())
+    for _ in range(50):
+        assert site.health().is_fine
+        assert site.readiness().is_fine
+        site.text("")
+    assert looks == 1
+    monkeypatch.setattr(site_module, "_LOOK_AGAIN_S", 0.0)
+    site = ControllerSite(ControllerMetrics(), {}, look, lambda run: run())
+    site.health()
+    assert b"rocketmq_controller_waiting_requests 3.0" in site.text("")[0]
+
+
 def test_a_loop_that_hangs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site_module, "_PATIENCE_S", 0.05)
     site = ControllerSite(ControllerMetrics(), {}, ControllerSeen, lambda _: None)

@@ -174,6 +174,10 @@ HEAD = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n"
         (raw(HEAD + b"Content-Length: 99\r\n\r\n{}"), "no answer of HTTP, or cut off"),
         (raw(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 40)), "too large"),
         (raw(HEAD + b"X: y\r\n" * 200), "no answer of HTTP"),
+        (raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nabc"), "no answer of HTTP"),
+        (answer(503, '{"code":14,"message":"a\\n\\u001b[31m"}'), r"a\\n\\x1b\[31m$"),
+        (answer(500, "", "a/b\x1b[31m"), r"HTTP 500 and a/b\\x1b\[31m: "),
+        (raw(b"-ERR \x1b[31m\r\n"), r"-ERR \\x1b\[31m"),
     ],
 )
 def test_a_peer_that_is_no_etcd_is_named(step: Step, words: str) -> None:

@@ -126,7 +126,11 @@ def test_pages_without_end_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"{}", b"[1]", b'{"id":"a","address":"b","x":1}', b"x" * 5_000]
+    "value",
+    [
+        *(b"", b"{}", b"[1]", b'{"id":"a","address":"b","x":1}', b"x" * 5_000),
+        *(b'{"id":"a\\n","address":"b"}', b'{"id":"a","address":"\\u001b[31m"}'),
+    ],
 )
 def test_a_leader_key_of_nobody_names_nobody(value: bytes) -> None:
     key = one_key(f"{PREFIX}/leader", value, create_revision="4", lease="3")

@@ -40,6 +40,8 @@ class Place:
     """Until when."""
     groups: Groups = NOTHING
     calls: list[str] = field(default_factory=list)
+    pages_ms: list[int] = field(default_factory=list)
+    """How long each page of the groups takes."""
     failing: dict[str, str] = field(default_factory=dict)
     """Calls that end unknown: "before" or "after" what they do."""
 
@@ -109,8 +111,12 @@ class PlaceStore:
 
         self._call("revoke", revoke)
 
-    def load_all(self, since: int = 0) -> Groups:
+    def load_all(self, since: int = 0, between: Callable[[], None] | None = None) -> Groups:
         found: Groups = self._call(f"load since {since}", lambda: self.place.groups)
+        for ms in self.place.pages_ms:
+            self.place.pass_ms(ms)
+            if between is not None:
+                between()
         return found
 
     def swap(self, swap: Swap) -> SwapEnded:
@@ -187,6 +193,33 @@ def test_one_leads_and_the_other_names_it(pair: Pair, place: Place) -> None:
     assert (one.leadership.leader, two.leadership.leader) == (None, one.me)
     assert (one.ask().code, two.ask().code) == (0, 2007)
     assert two.run() == ["look", "load since 9"]
+
+
+def test_groups_that_take_longer_to_read_than_the_lease_lasts(pair: Pair, place: Place) -> None:
+    """Thousands, from an etcd that is far away: nobody would ever lead."""
+    one, _ = pair
+    place.pages_ms = [700] * 20
+    calls = one.run()
+    assert calls[:4] == ["look", "lease", "acquire", "load since 0"]
+    assert set(calls[4:]) == {"renew"}
+    assert one.service.is_leader
+    place.pages_ms = []
+    place.pass_ms(LEASE_S * 1_000)
+    place.pages_ms = [6_000, 10]
+    one.run()
+    assert not one.service.is_leader, "it ended meanwhile"
+
+
+def test_a_store_that_goes_back_is_read_anew(pair: Pair, place: Place) -> None:
+    """Of what is written after it was put back, the number is lower than what was read before."""
+    one, two = pair
+    one.run()
+    for revision, since in ((9, 0), (4, 9), (5, 0), (6, 5)):
+        place.groups = Groups({}, {}, revision)
+        assert two.run() == ["look", f"load since {since}"]
+    place.failing["load since 6"] = "before"
+    assert two.run() == ["look", "load since 6"]
+    assert two.run() == ["look", "load since 0"], "a number that etcd does not take"
 
 
 def test_it_is_renewed_each_second_and_kept(pair: Pair, place: Place) -> None:

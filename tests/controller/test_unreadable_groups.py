@@ -28,6 +28,7 @@ from controller.watched_store import WatchedStore
 from tests.controller.etcd_capture import group
 
 SCAN_MS = 5_000
+SWAP = Swap("b", 1, 0, 1, None)
 
 
 class Brain:
@@ -129,6 +130,50 @@ def test_nor_at_a_take_over_by_who_has_seen_more() -> None:
         assert "was removed" in answer.remark
 
 
+def test_nor_is_it_believed_later_where_it_is_read_again() -> None:
+    """Each scan reads what is not served; that it says the same again makes it no newer."""
+    brain = Brain()
+    known = {name: Stored(7, group(name)) for name in ("good", "gone", "bad")}
+    brain.step(Followed(known))
+    brain.step(granted(bad="its value is none"))
+    for _ in range(2):
+        assert set(brain.scan().loads) == known.keys()
+        brain.step(Loaded("good", Stored(5, group("good"))))
+        brain.step(Loaded("gone", Stored(0, None)))
+        brain.step(Loaded("bad", Stored(6, group("bad"))))
+        for name in known:
+            answer = brain.ask(name)
+            assert answer is not None
+            assert answer.code == 1, name
+            assert "was removed" in answer.remark
+    brain.scan()
+    brain.step(Loaded("good", Stored(7, group("good"))))
+    whole = brain.ask("good")
+    assert whole is not None
+    assert whole.code == 0, "it was put back"
+
+
+def test_whoever_follows_does_not_forget_what_it_has_seen() -> None:
+    """A leader loses its lease as etcd stops; etcd comes back from a snapshot, and the controller
+    follows somebody before it leads again."""
+    brain = Brain()
+    brain.step(granted())
+    brain.step(LeadershipLost())
+    older = {"good": Stored(4, group("good"))}
+    brain.step(Followed(older))
+    brain.step(LeadershipGranted(2, brain.now, older))
+    answer = brain.ask("good")
+    assert answer is not None
+    assert answer.code == 1
+    brain = Brain()
+    brain.step(Followed({"good": Stored(5, group("good"))}))
+    brain.step(Followed({"good": Stored(9, group("good"))}))
+    brain.step(LeadershipGranted(2, brain.now, {"good": Stored(8, group("good"))}))
+    answer = brain.ask("good")
+    assert answer is not None
+    assert answer.code == 1
+
+
 def test_what_a_leader_knew_it_remembers() -> None:
     brain = Brain()
     brain.step(granted())
@@ -155,13 +200,18 @@ def test_what_others_lead_changes_nothing_of_a_leader() -> None:
 class Broken:
     """A store, and what its reads raise."""
 
-    def __init__(self, error: ControllerStoreError) -> None:
-        self._error = error
+    def __init__(self, error: ControllerStoreError | None) -> None:
+        self.error = error
+        self.swap_error: ControllerStoreError | None = None
 
     def load(self, _broker_name: str) -> Stored:
-        raise self._error
+        if self.error is not None:
+            raise self.error
+        return Stored(0, None)
 
     def swap(self, swap: Swap) -> SwapEnded:
+        if self.swap_error is not None:
+            raise self.swap_error
         return SwapEnded(swap.broker_name, swap.number, Outcome.DONE, 1)
 
     def close(self) -> None:
@@ -177,3 +227,23 @@ def test_one_group_is_no_trouble_of_the_store(error: ControllerStoreError, troub
     with pytest.raises(ControllerStoreError):
         store.load("bad")
     assert store.seen.trouble == trouble
+
+
+def test_trouble_of_reading_ends_with_the_next_read() -> None:
+    """Stable groups are not written for weeks: a controller that said for so long that nothing
+    works would be taken out of service. A full disk can be read: that stays until a write."""
+    broken = Broken(ControllerStoreError("x"))
+    store = WatchedStore(broken, ControllerMetrics())
+    with pytest.raises(ControllerStoreError):
+        store.load("b")
+    broken.error = None
+    store.load("b")
+    assert store.seen.trouble == ""
+    broken.swap_error = ControllerStoreError("disk full")
+    with pytest.raises(ControllerStoreError):
+        store.swap(SWAP)
+    store.load("b")
+    assert store.seen.trouble == "disk full"
+    broken.swap_error = None
+    store.swap(SWAP)
+    assert store.seen.trouble == ""

@@ -259,8 +259,9 @@ def test_a_log_from_before_controller_mode_needs_a_list_of_epochs(
 
 def test_failover_in_the_safe_mode(group: Group, capsys: pytest.CaptureFixture[str]) -> None:
     """Three brokers, so that two are left. Whatever was answered SEND_OK is read once from the next
-    master; the old one comes back, loses the tail that nobody else had, keeps a copy of it, and its
-    log is the new master's."""
+    master; a message that was sent back is not answered before it has a replica, as it would be
+    forgotten then and lost; the old one comes back, loses the tail that nobody else had, keeps a
+    copy of it, and its log is the new master's."""
     one = group.add()
     with one.client() as client:
         wait_until(lambda: client.send("T", 0, b"refused").code == 1, "it leads, and is alone")
@@ -279,6 +280,10 @@ def test_failover_in_the_safe_mode(group: Group, capsys: pytest.CaptureFixture[s
         for body in tail:
             client.post_send("T", 0, body)
         wait_until(lambda: tail[-1] in group.log_bytes(1), "the tail is in one log")
+        sent_back = client.post(36, {"offset": sent[0].phy_offset, "group": "B", "delayLevel": 0})
+        wait_until(lambda: b"%RETRY%B" in group.log_bytes(1), "the copy is in one log")
+        with pytest.raises(TimeoutError):
+            client.take(sent_back, 0.5)
     killed_at = time.monotonic()
     one.kill()
     master = group.wait_for_master(other_than=1)

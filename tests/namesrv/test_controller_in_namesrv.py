@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,17 @@ from namesrv.namesrv_startup import load_namesrv_options
 from remoting.remoting_command import RemotingCommand
 from tests.controller.controller_peer import Peer as ControllerPeer
 from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, registration, route
-from tests.namesrv.test_namesrv_main import ROOT, Start, start
+from tests.support.own_process import Start, started
+from tools.chaos.free_ports import free_port
 
-__all__ = ["start"]
+ROOT = Path(__file__).parents[2]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a name server with these settings; kills what is left at the end."""
+    with started("namesrv", tmp_path, {"kvConfigPath": f"{tmp_path}/kv.json"}) as start:
+        yield start
 
 
 def ports_of(process: subprocess.Popen[str]) -> tuple[int, int]:

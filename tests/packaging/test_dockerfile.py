@@ -1,6 +1,6 @@
 """packaging/docker: the steps of the Dockerfile, replayed without Docker: what it copies is there
-and is enough for both images, its commands run, its ports are the defaults. The composed pair names
-what exists, and the nightly CronJob the report's image."""
+and is enough for both images, its commands run, its ports are the defaults. The composed pair and
+group name what exists, and the nightly CronJob the report's image."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from setuptools import find_packages
 from broker.broker_startup import load_startup_options
 from broker.supervisor.life_stages import ChildTimeouts
 from conf.command_line import require_addresses
+from controller.controller_startup import load_controller_options
 from namesrv.namesrv_startup import load_namesrv_options
 from tests.spark.generate_dumps import Shape, generate
 from tests.support.deadline import wait_until
@@ -322,54 +323,122 @@ def test_a_night_in_the_image_of_the_report(tmp_path: Path) -> None:
     assert sorted(image.root.rglob("*")) == before
 
 
-def composed() -> dict[str, Any]:
-    text = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
+COMPOSED = ("compose.yaml", "compose-controller.yaml")
+
+
+def composed(name: str) -> dict[str, Any]:
+    text = (DOCKER / name).read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))
 
 
+def subnet(project: dict[str, Any]) -> str:
+    (network,) = project["networks"]["default"]["ipam"]["config"]
+    return str(network["subnet"])
+
+
+def shipped(service: dict[str, Any], launcher: str) -> list[str]:
+    """The arguments of a service's command, with the settings file of the checkout."""
+    given, *arguments = service["command"]
+    assert given == launcher
+    path = Path(arguments[-1])
+    assert f"{path.parent}/" in {target for _, target in BROKER.copies()}
+    return [*arguments[:-1], str(ROOT / path.relative_to(SETTINGS))]
+
+
 def test_the_pair_uses_settings_of_the_image() -> None:
-    services = composed()["services"]
-    (network,) = composed()["networks"]["default"]["ipam"]["config"]
-    in_image = {target for _, target in BROKER.copies()}
+    pair = composed("compose.yaml")
     for name in ("master", "slave"):
-        launcher, *arguments = services[name]["command"]
-        path = Path(arguments[-1])
-        assert launcher == "mqbroker"
-        assert f"{path.parent}/" in in_image
-        arguments[-1] = str(ROOT / path.relative_to(SETTINGS))
-        surroundings = {**services[name]["environment"], "ROCKETMQ_HOME": SETTINGS}
-        options = load_startup_options(arguments, surroundings)
+        service = pair["services"][name]
+        surroundings = {**service["environment"], "ROCKETMQ_HOME": SETTINGS}
+        options = load_startup_options(shipped(service, "mqbroker"), surroundings)
         assert options.namesrv_addresses == ("namesrv:9876",)
         assert options.broker.broker_name == "broker-a"
         # Two containers are two hosts: without this neither follows the other.
-        assert options.ha.ha_trusted_addresses == network["subnet"]
+        assert options.ha.ha_trusted_addresses == subnet(pair)
         assert (options.store.broker_role.name == "SLAVE") == (name == "slave")
-    launcher, *arguments = services["namesrv"]["command"]
-    arguments[-1] = str(ROOT / Path(arguments[-1]).relative_to(SETTINGS))
-    namesrv = load_namesrv_options(arguments, {"ROCKETMQ_HOME": SETTINGS})
-    assert (launcher, namesrv.server.listen_port) == ("mqnamesrv", 9876)
 
 
-def test_the_pair_is_built_kept_and_stopped_well() -> None:
-    pair = composed()
-    (limit,) = {service["stop_grace_period"] for service in pair["services"].values()}
+def test_the_group_is_in_the_safe_mode_under_its_controller() -> None:
+    group = composed("compose-controller.yaml")
+    controller = load_controller_options(
+        shipped(group["services"]["controller"], "mqcontroller"), {"ROCKETMQ_HOME": SETTINGS}
+    )
+    assert controller.warnings == ()
+    stored = Path(controller.controller.controller_store_path)
+    kept = [Path(text.split(":")[1]) for text in group["services"]["controller"]["volumes"]]
+    assert set(stored.parents) & set(kept), "a new container knows the groups"
+    members = [name for name in group["services"] if name.startswith("member")]
+    assert len(members) == 3
+    for name in members:
+        service = group["services"][name]
+        options = load_startup_options(shipped(service, "mqbroker"), {"ROCKETMQ_HOME": SETTINGS})
+        assert options.namesrv_addresses == ("namesrv:9876",)
+        assert options.controller_mode.enable_controller_mode
+        assert options.controller_mode.controller_addr == (
+            f"controller:{controller.server.listen_port}"
+        )
+        assert options.controller_mode.all_ack_in_sync_state_set
+        assert options.controller_mode.min_in_sync_replicas == 2
+        assert options.ha.ha_trusted_addresses == subnet(group)
+        assert set(service["depends_on"]) == {"namesrv", "controller"}
+        # The image's own check asks for this port.
+        assert f":{options.supervisor.metrics_port}/readyz" in BROKER.only("HEALTHCHECK")
+        assert "healthcheck" not in service
+    text = (DOCKER / "compose-controller.yaml").read_text(encoding="utf-8")
+    assert text.count(f" {options.broker.broker_name}\n") == 1, "the command at its top"
+
+
+def test_the_controller_is_asked_whether_it_is_ready() -> None:
+    service = composed("compose-controller.yaml")["services"]["controller"]
+    options = load_controller_options(shipped(service, "mqcontroller"), {"ROCKETMQ_HOME": SETTINGS})
+    kind, *check = service["healthcheck"]["test"]
+    assert (kind, check[:2]) == ("CMD", ["python", "-c"])
+    ours = json.loads(BROKER.only("HEALTHCHECK").partition("CMD ")[2])
+    port = str(options.controller.metrics_port)
+    assert check == [word.replace("5557", port) for word in ours]
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_they_have_a_name_server(name: str) -> None:
+    namesrv = composed(name)["services"]["namesrv"]
+    arguments = shipped(namesrv, "mqnamesrv")
+    options = load_namesrv_options(arguments, {"ROCKETMQ_HOME": SETTINGS})
+    assert options.server.listen_port == 9876
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_is_composed_is_built_kept_and_stopped_well(name: str) -> None:
+    project = composed(name)
+    (limit,) = {service["stop_grace_period"] for service in project["services"].values()}
     assert ChildTimeouts(hang_ms=1).stop_ms < 1000 * int(limit.removesuffix("s"))
     volumes = [
-        volume.split(":") for service in pair["services"].values() for volume in service["volumes"]
+        volume.split(":")
+        for service in project["services"].values()
+        for volume in service["volumes"]
     ]
-    assert {name for name, _ in volumes} == set(pair["volumes"])
-    assert len(volumes) == len(pair["volumes"])
+    assert {name for name, _ in volumes} == set(project["volumes"])
+    assert len(volumes) == len(project["volumes"])
     assert {path for _, path in volumes} == set(json.loads(BROKER.only("VOLUME")))
-    for service in pair["services"].values():
+    for service in project["services"].values():
         build = service["build"]
         context = (DOCKER / build["context"]).resolve()
         assert (context, context / build["dockerfile"]) == (ROOT, DOCKER / "Dockerfile")
+        for needed, when in service.get("depends_on", {}).items():
+            assert when == {"condition": "service_healthy"}
+            assert "healthcheck" in project["services"][needed]
 
 
+def test_they_share_neither_name_nor_network() -> None:
+    projects = [composed(name) for name in COMPOSED]
+    assert len({project["name"] for project in projects}) == len(projects)
+    assert len({subnet(project) for project in projects}) == len(projects)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
 def test_the_name_server_is_asked_by_a_command_that_exists(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    kind, launcher, *arguments = composed()["services"]["namesrv"]["healthcheck"]["test"]
+    kind, launcher, *arguments = composed(name)["services"]["namesrv"]["healthcheck"]["test"]
     assert (kind, launcher) == ("CMD", "mqadmin")
     require_addresses(arguments[-1])
     assert mqadmin([*arguments, "--help"]) == 0

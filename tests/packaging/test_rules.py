@@ -12,6 +12,7 @@ import yaml
 from tests.packaging.promql import (
     PACKAGING,
     RULES,
+    RULES_HOURS_TEST,
     RULES_TEST,
     SLO_RULES,
     alerts,
@@ -42,7 +43,9 @@ def test_the_example_configuration_is_correct(promtool: str) -> None:
 
 @pytest.mark.slow
 def test_the_rules_do_what_their_tests_say(promtool: str) -> None:
-    assert "SUCCESS" in run_promtool(promtool, "test", "rules", str(RULES_TEST))
+    assert "SUCCESS" in run_promtool(
+        promtool, "test", "rules", str(RULES_TEST), str(RULES_HOURS_TEST)
+    )
 
 
 @pytest.mark.slow
@@ -62,7 +65,8 @@ def test_the_tests_of_the_rules_can_fail(promtool: str, tmp_path: Path) -> None:
 
 
 def test_each_alert_fires_in_some_test_and_is_silent_in_another() -> None:
-    cases = yaml.safe_load(RULES_TEST.read_text())["tests"]
+    files = (RULES_TEST, RULES_HOURS_TEST)
+    cases = [case for path in files for case in yaml.safe_load(path.read_text())["tests"]]
     looks = [look for case in cases for look in case.get("promql_expr_test", ())]
     firing = [str(look["exp_samples"]) for look in looks if "ALERTS" in look["expr"]]
     for name in alerts():

@@ -23,8 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "packaging" / "systemd"
 INSTALLED = "/opt/rocketmq-python-broker"
 SETTINGS = "/etc/rocketmq"
-BOTH = ("mqbroker.service", "mqnamesrv.service")
-ALL = (*BOTH, "mqcontroller.service")
+ALL = ("mqbroker.service", "mqnamesrv.service", "mqcontroller.service")
 MOST_EXPOSED = 20
 """Tenths; systemd calls less than 20 OK, 50 is medium."""
 
@@ -121,7 +120,7 @@ def test_the_steps_of_an_installation_name_what_is_there() -> None:
 def test_systemd_understands_the_units(analyze: str, tmp_path: Path) -> None:
     """Paths and user of an installation are put in, for systemd looks whether they are there."""
     units = []
-    for name in BOTH:
+    for name in ALL:
         text = text_of(name).replace(INSTALLED, str(ROOT)).replace("=rocketmq\n", "=root\n")
         units.append(tmp_path / name)
         units[-1].write_text(text, encoding="utf-8")
@@ -131,7 +130,7 @@ def test_systemd_understands_the_units(analyze: str, tmp_path: Path) -> None:
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", ALL)
 def test_systemd_finds_them_well_guarded(analyze: str, name: str) -> None:
     command = [analyze, "security", "--offline=yes", f"--threshold={MOST_EXPOSED}", UNITS / name]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -168,7 +168,7 @@ class Broker(Node):
         self.puts: deque[tuple[int, int, int]] = deque()
         self.open_epoch = 0
         self.role_epoch = 0
-        self._flush_due = self._confirm_due = False
+        self._flush_due = self._confirm_due = self.slow_disk = False
         if self.sync_flush:
             # A recovery flushes what it takes over, or it would not count.
             self.disk.synced = len(self.log)
@@ -417,7 +417,8 @@ class Broker(Node):
     def _flush_soon(self) -> None:
         if not self._flush_due:
             self._flush_due = True
-            self.world.after(self.world.rng.randrange(2, 40), self._flush, self.life)
+            ms = self.world.rng.randrange(2, 40) + (40 if self.slow_disk else 0)
+            self.world.after(ms, self._flush, self.life)
 
     def _flush(self, life: int) -> None:
         if life != self.life or not self.up:

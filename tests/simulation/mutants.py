@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 import controller.core
 import controller.election
@@ -175,10 +176,10 @@ def _no_lease() -> list[Any]:
 @mutant("a new leader knows only what it knew before")
 def _stale_leader() -> list[Any]:
     original = ControllerCore._granted
-    kept: dict[int, Any] = {}
+    kept: WeakKeyDictionary[ControllerCore, Any] = WeakKeyDictionary()
 
     def granted(self: ControllerCore, event: Any, now_ms: int) -> None:
-        old = kept.setdefault(id(self), dict(event.groups))
+        old = kept.setdefault(self, dict(event.groups))
         newest = {
             name: Stored(stored.version, old.get(name, stored).group)
             for name, stored in event.groups.items()
@@ -214,11 +215,11 @@ def _elect_names_nobody() -> list[Any]:
 def _same_epoch() -> list[Any]:
     original = MemberCore._consider
 
-    def consider(self: MemberCore, view: Any, now_ms: int, log: LogEnds, doing: Any) -> None:
+    def consider(self: MemberCore, view: Any, *args: Any) -> None:
         mine = view.master_broker_id == self.broker_id
         if mine and view.master_epoch == self.epochs.last_epoch > self.master_epoch:
             self.epochs = EpochList(self.epochs.entries[:-1])
-        original(self, view, now_ms, log, doing)
+        original(self, view, *args)
 
     return [_on(MemberCore, "_consider", consider)]
 
@@ -227,11 +228,11 @@ def _same_epoch() -> list[Any]:
 def _older_epoch() -> list[Any]:
     original = MemberCore._consider
 
-    def consider(self: MemberCore, view: Any, now_ms: int, log: LogEnds, doing: Any) -> None:
+    def consider(self: MemberCore, view: Any, *args: Any) -> None:
         if view.master_epoch < self.master_epoch and view.master_broker_id is not None:
-            self._follow(view, doing)
+            self._follow(view, args[-1])
         else:
-            original(self, view, now_ms, log, doing)
+            original(self, view, *args)
 
     return [_on(MemberCore, "_consider", consider)]
 

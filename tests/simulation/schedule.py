@@ -57,7 +57,7 @@ def shape_of(rng: Random) -> Shape:
     self_fence = kind > 0.9
     return Shape(
         brokers=rng.choice((2, 2, 3, 3, 3, 4, 5)),
-        controllers=rng.choice((1, 1, 2, 3)),
+        controllers=rng.choice((1, 2, 3)),
         all_ack=kind < 0.8,
         min_in_sync=2 if kind < 0.65 or kind > 0.95 else 1,
         in_sync=2 if 0.8 < kind < 0.85 else 1,
@@ -184,7 +184,7 @@ class Schedule:
             (3, lambda: self._trouble(ms)),
             (2, broker.new_channel),
             (3, lambda: self._designate(broker)),
-            (3, lambda: setattr(self, "black_out", True)),
+            (3, self._black_out),
             (3, lambda: setattr(rng.choice(self.brokers), "dies_after_cut", True)),
             (3, lambda: self._back_and_hung(broker)),
             (3, lambda: self._answers_lost(broker)),
@@ -193,6 +193,7 @@ class Schedule:
             (1, self._kill_all),
             (self._late_writes, lambda: self._late_write(broker)),
             (2, lambda: self._kill_two(broker, ms)),
+            (2, lambda: self._lead_comes_back(broker)),
         )
         weights = [weight for weight, _ in faults]
         rng.choices([fault for _, fault in faults], weights)[0]()  # type: ignore[no-untyped-call]
@@ -211,6 +212,13 @@ class Schedule:
     def _power(self, broker: Broker, ms: int) -> None:
         broker.kill(ms, power=self.shape.may_lose_power)
 
+    def _black_out(self) -> None:
+        """With the next put; the master's disk or the others' may be the slower ones."""
+        self.black_out = True
+        slow = self.rng.choice(("nobody's", "the master's", "the others'"))
+        for one in self.brokers:
+            one.slow_disk = slow == ("the master's" if one.open_epoch else "the others'")
+
     def _kill_all(self) -> None:
         for one in self.brokers:
             one.kill(self.rng.randrange(200, 3_000))
@@ -223,6 +231,16 @@ class Schedule:
         self.world.after(100, setattr, self.world, "slow_writes", False)
         for leader in leaders:
             self._later(50, leader.kill, 9_000)
+
+    def _lead_comes_back(self, broker: Broker) -> None:
+        """The controllers' leader hangs, the next one has a change to write and hangs as well."""
+        for leader in self.controllers:
+            if leader.core.is_leader(leader.clock()):
+                leader.stop(4_000)
+                self._later(4_200, broker.kill, 1_500)
+                for other in self.controllers:
+                    if other is not leader:
+                        self._later(5_000, other.stop, 4_000)
 
     def _kill_two(self, broker: Broker, ms: int) -> None:
         broker.kill(ms)

@@ -15,22 +15,23 @@ WITHIN = 1_000
 SLOW = {  # Dozens of schedules each.
     "elects whoever is alive, in the set or not",
     "1001 is taken from whoever sends it",
-    "a write without an answer is taken for done",
-    "a set that was asked for does not count before the answer (P6)",
-    "one slave's ack is enough for SEND_OK",
-    "a slave reports what it has not flushed",
+    "the master's own copy counts before it is flushed",
     "the tail behind a cut is not zeroed (P1)",
     "a slave lets read what is not confirmed",
+    "a start lets read everything that it finds (P4)",
 }
 LONG = {  # Hundreds.
+    "a write without an answer is taken for done",
     "a deposed leader goes on answering",
-    "a new leader knows only what it knew before",
     "an older epoch changes the role",
+    "a set that was asked for does not count before the answer (P6)",
     "a slave joins the set before it has what was confirmed",
-    "the master's own copy counts before it is flushed",
+    "one slave's ack is enough for SEND_OK",
+    "a slave reports what it has not flushed",
     "103 is sent once, and not again if it is lost (P36)",
     "the self-fence never closes",
     "any answer renews the self-fence, whoever is named",
+    "epochs come from the labels of frames (P24)",
     "half a record stays, and the log goes on behind it (P26)",
 }
 

@@ -8,14 +8,17 @@ import dataclasses
 import os
 import random
 import re
+import shutil
+import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from store.dledger import import_run, target_log, unfinished_import
 from store.dledger.entry import ENTRY_HEAD_SIZE, EntryHead, find_unit, read_head
+from store.dledger.node_files import NodeFiles
 from store.dledger_import import DONE, REFUSED, main
 from store.errors import StoreError
 from store.mapped_file_queue import list_store_files
@@ -161,6 +164,18 @@ def test_tables_are_copied_as_they_are(
     before = {path.name: path.read_bytes() for path in (golden / "dl1/config").iterdir()}
     assert {path.name: path.read_bytes() for path in (target / "config").iterdir()} == before
     assert {"topics.json", "subscriptionGroup.json", "consumerOffset.json"} <= before.keys()
+
+
+def test_a_table_with_secrets_stays_private(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    store.append(one_queue(1))
+    path = store.root / "config" / "users.json"
+    path.write_text("{}")
+    path.chmod(0o600)
+    imported(capsys, store.root, target)
+    assert stat.S_IMODE((target / "config" / "users.json").stat().st_mode) == 0o600
 
 
 def test_a_source_stays_as_it_was(
@@ -381,7 +396,7 @@ def test_a_tail_that_a_newer_leader_replaced_is_not_the_group_s(
 def test_nodes_of_different_groups_are_noticed(
     tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, other = DledgerStore(tmp_path / "1"), DledgerStore(tmp_path / "2")
+    one, other = DledgerStore(tmp_path / "1"), DledgerStore(tmp_path / "2", node="n1")
     one.append(one_queue(5), term=1)
     other.append(one_queue(5), term=2)
     status, said = run(capsys, other.root, target, "--other", one.root)
@@ -447,7 +462,6 @@ HARMS: dict[str, Harm] = {
     "lower term": lambda store, head: store.put(head.pos + 16, bytes(8)),
     "higher term": lambda store, head: store.flip(head.pos + 22),
     "higher index": lambda store, head: store.flip(head.pos + 14),
-    "index unit": lambda store, head: store.put_unit(dataclasses.replace(head, size=400)),
     "pos": lambda store, head: store.flip(head.pos + 31),
     "head and more": lambda store, head: store.put(head.pos, bytes(head.size)),
     "two entries": lambda store, head: store.put(head.pos + 5, bytes(head.size + 60)),
@@ -474,10 +488,145 @@ def test_damage_is_named_and_left_out_only_on_request(
     aside = sorted((target / import_run.DAMAGED_NAME).iterdir())
     assert int(aside[0].name) == heads[at].pos
     size = sum(heads[n].size for n in lost)
-    if name != "index unit":
-        assert sum(path.stat().st_size for path in aside) == size
+    assert sum(path.stat().st_size for path in aside) == size
     # No offset is given twice, and the others are where consumers expect them.
     assert opened(target)[0]["T", 0] == 20
+
+
+@pytest.mark.parametrize("field", ["pos", "size", "term"])
+@pytest.mark.parametrize("at", [0, 3, 19])
+def test_a_damaged_index_costs_no_message(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str], field: str, at: int
+) -> None:
+    """Java's recovery believes the data and writes the index anew. The last entry above all: it was
+    taken for the rest of an older log, and left out with a word."""
+    store = DledgerStore(tmp_path / "source")
+    head = store.append(one_queue(20))[at]
+    store.put_unit(dataclasses.replace(head, **{field: getattr(head, field) ^ 64}))
+    said = imported(capsys, store.root, target)
+    assert [without_place(each) for each in stored(target)] == one_queue(20)
+    assert "behind the last entry" not in said
+
+
+def test_damage_is_kept_aside_across_files(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    heads = store.append(one_queue(150))
+    bad = next(n for n, head in enumerate(heads) if head.pos > FILE_SIZE - 700)
+    start, end = heads[bad].pos, 2 * FILE_SIZE + 300
+    files = sorted((store.directory / "data").iterdir())
+    raw = bytearray(b"".join(path.read_bytes() for path in files))
+    raw[start:end] = random.Random(7).randbytes(end - start)
+    for number, path in enumerate(files):
+        path.write_bytes(raw[number * FILE_SIZE : (number + 1) * FILE_SIZE])
+    imported(capsys, store.root, target, "--skip-damaged")
+    aside = sorted((target / import_run.DAMAGED_NAME).iterdir())
+    kept = b"".join(path.read_bytes() for path in aside)
+    assert int(aside[0].name) == start
+    assert len(kept) >= end - start
+    assert kept == raw[start : start + len(kept)]
+
+
+def test_zeros_that_the_index_knows_are_searched_once(
+    tmp_path: Path,
+    target: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The machine stopped before the data was on disk, and after the index was."""
+    store = DledgerStore(tmp_path / "source")
+    heads = store.append(one_queue(150))
+    for head in heads[10:]:
+        store.put(head.pos, bytes(head.size))
+    searched = 0
+    real = NodeFiles.heads_from
+
+    def counted(files: NodeFiles, pos: int) -> Iterator[EntryHead]:
+        nonlocal searched
+        searched += 1
+        return real(files, pos)
+
+    monkeypatch.setattr(NodeFiles, "heads_from", counted)
+    status, said = run(capsys, store.root, target, "--dry-run")
+    assert (status, "DAMAGED: 140" in said) == (DONE, True)
+    assert searched == 1
+
+
+def test_one_node_twice_is_no_majority(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    store.append(one_queue(3))
+    shutil.copytree(store.root, tmp_path / "copy")
+    for words in ((), ("--majority-only",)):
+        status, said = run(capsys, store.root, target, "--other", tmp_path / "copy", *words)
+        assert (status, "it is of node n0" in said) == (REFUSED, True)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--members", 0),
+        ("--members", -5),
+        ("--members", "٣"),
+        ("--file-size", 125),
+        ("--file-size", -1),
+        ("--file-size", 2**31),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str], words: tuple[object, ...]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    store.append(one_queue(3))
+    with pytest.raises(SystemExit):
+        run(capsys, store.root, target, *words)
+    assert not target.exists()
+    assert "expected" in capsys.readouterr().err
+
+
+def test_names_that_nobody_gave_a_topic(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of files and of messages: one ended the import when all but the queues was written."""
+    store = DledgerStore(tmp_path / "source")
+    store.append([message(0, topic="T\n\x1b[31m"), message(1)])
+    for name in (b"\xff\xfe", b"T\n: 5"):
+        store.queue(os.fsdecode(name), 0, 5)
+    store.queue("U", 1, 5)
+    (store.root / "consumequeue" / "U" / "1").rename(store.root / "consumequeue" / "U" / ("9" * 99))
+    said = imported(capsys, store.root, target)
+    assert "\x1b" not in said
+    assert "T\\n\\x1b[31m 0: 1 messages" in said
+    assert said.count("not the queues of a topic") == 2
+    assert opened(target)[0]["T", 0] == 1
+
+
+def test_a_client_s_words_are_no_mark(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    sent = [message(0), message(1, queue_offset=1, body=b"LOST RANGE"), message(2, queue_offset=2)]
+    store.append(sent)
+    assert "3 messages are the same" in imported(capsys, store.root, target)
+    assert [without_place(each) for each in stored(target)] == sent
+
+
+def test_a_target_that_has_more_is_said(
+    tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = DledgerStore(tmp_path / "source")
+    store.append(one_queue(3))
+    shutil.copytree(store.root, tmp_path / "before")
+    assert "has more" not in imported(capsys, store.root, target)
+    store.append(one_queue(5)[3:])
+    shutil.rmtree(target)
+    imported(capsys, store.root, target)
+    status, said = run(capsys, tmp_path / "before", target, "--verify")
+    assert (status, "3 messages are the same" in said) == (DONE, True)
+    assert f"from {stored(target)[3].phy_offset} on, {target} has more" in said
 
 
 @pytest.mark.parametrize("name", HARMS)
@@ -800,9 +949,9 @@ def test_an_import_that_ends_early_is_begun_anew_and_starts_no_broker(
     module, name = STEPS[step]
     real = getattr(module, name)
 
-    def dies(*arguments: object) -> None:
+    def dies(*arguments: object, **named: object) -> None:
         if not before:
-            real(*arguments)
+            real(*arguments, **named)
         raise Killed
 
     words = (store.root, target, "--file-size", OUR_FILE_SIZE)

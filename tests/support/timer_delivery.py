@@ -60,6 +60,8 @@ class TimerDelivery:
     def __init__(self, root: Path, clock: ManualClock | None = None, **settings: Any) -> None:
         self.root = root
         self._settings = settings
+        self.needed: list[tuple[str, int, int]] = []
+        """Topic, queue and place of the messages that were due."""
         self.life = TimerLife(root, clock=clock, **settings)
         self.clock = self.life.clock
         self.service = self.new_service()
@@ -86,11 +88,17 @@ class TimerDelivery:
                 stats=NoStats(),
                 clock=self.clock,
                 room_waits=RoomWaits(life.counters, self.clock),
+                put_back_topic=self._put_back_topic,
             ),
             stopped=False,
         )
         service.start(NoLoop())
         return service
+
+    def _put_back_topic(self, topic: str, queue_id: int, phy_offset: int) -> bool:
+        """PutBackTopic."""
+        self.needed.append((topic, queue_id, phy_offset))
+        return True
 
     def restart(self) -> None:
         """All processes are killed and started again."""

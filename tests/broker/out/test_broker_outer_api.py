@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,6 @@ from broker.out.broker_outer_api import (
     BrokerIdentity,
     BrokerOuterAPI,
     RegisterBrokerResult,
-    parse_name_servers,
 )
 from broker.topic.system_topics import SystemTopics
 from broker.topic.topic_config_manager import TopicConfigManager
@@ -95,20 +95,6 @@ def register(api: BrokerOuterAPI, *, wait_for_failing: bool = True) -> list[Regi
         compressed=False,
         wait_for_failing=wait_for_failing,
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [
-        (None, []),
-        ("", []),
-        ("a:1", ["a:1"]),
-        ("a:1;b:2", ["a:1", "b:2"]),
-        (" a:1 ; ;b:2;a:1;", ["a:1", "b:2"]),
-    ],
-)
-def test_parse_name_servers(text: str | None, addresses: list[str]) -> None:
-    assert parse_name_servers(text) == addresses
 
 
 def test_the_request_is_javas(tmp_path: Path) -> None:
@@ -363,3 +349,14 @@ def test_other_addresses() -> None:
     api.update_name_server_addresses([])
     assert register(api) == []
     assert not api.need_register(IDENTITY, TOPICS.data_version, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("end", "log_end"),
+    [("12", 12), ("-1", 0), ("", 0), ("9" * 19, int("9" * 19)), ("9" * 5_000, 0), ("²", 0)],
+)
+def test_only_an_offset_is_taken_for_the_end_of_a_masters_log(end: str, log_end: int) -> None:
+    answer = RemotingCommand(code=0, body=bytes(56), ext_fields={"maxPhyOffset": end})
+    client = SimpleNamespace(invoke_sync=lambda *_: answer)
+    found = BrokerOuterAPI(client).get_timer_check_point("10.0.0.1:10911", 1_000)  # type: ignore[arg-type]
+    assert found.log_end == log_end

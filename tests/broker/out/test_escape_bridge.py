@@ -39,6 +39,8 @@ class World:
         self.perms = {"a": 4, "b": 6, "c": 6, "d": 4, "e": 6}
         self.known = True
         self.code: int | None = 0
+        self.down: set[str] = set()
+        self.queues = 2
         self.routes = 0
         self.sent: list[tuple[str, RemotingCommand]] = []
         self.bridge = EscapeBridge(IDENTITY, self, self, self.clock)
@@ -52,7 +54,7 @@ class World:
                 QueueData(
                     broker_name=name,
                     read_queue_nums=4,
-                    write_queue_nums=2,
+                    write_queue_nums=self.queues,
                     perm=perm,
                     topic_sys_flag=0,
                 )
@@ -73,7 +75,7 @@ class World:
         self, address: str, command: RemotingCommand, timeout_ms: int
     ) -> RemotingCommand:
         self.sent.append((address, command))
-        if self.code is None:
+        if self.code is None or address in self.down:
             raise RemotingConnectError(address, "refused")
         return command.response(self.code, "words")
 
@@ -86,12 +88,12 @@ class World:
         raise AssertionError
 
 
-def test_the_queues_of_other_masters_take_turns() -> None:
+def test_other_masters_and_their_queues_take_turns() -> None:
     world = World()
     for _ in range(5):
         world.bridge.put(MESSAGE)
     places = [(address, command.ext_fields["e"]) for address, command in world.sent]
-    once = [("b0:1", "0"), ("b0:1", "1"), ("c0:1", "0"), ("c0:1", "1")]
+    once = [("b0:1", "0"), ("c0:1", "0"), ("b0:1", "1"), ("c0:1", "1")]
     assert places == [*once, once[0]]
     assert world.routes == 1
     command = world.sent[0][1]
@@ -137,7 +139,38 @@ def test_a_route_is_old_after_a_while() -> None:
     world.clock.monotonic += FRESH_MS
     world.bridge.put(MESSAGE)
     assert world.routes == 2
-    assert [command.ext_fields["e"] for _, command in world.sent] == ["0", "1"]
+    assert [address for address, _ in world.sent] == ["b0:1", "c0:1"], "the turn stays"
+
+
+def test_one_that_does_not_take_it_holds_nothing_up_that_others_take() -> None:
+    world = World()
+    world.down = {"b0:1"}
+    with pytest.raises(EscapeError):
+        world.bridge.put(MESSAGE)
+    for _ in range(4):
+        world.bridge.put(MESSAGE)
+    assert [address for address, _ in world.sent] == ["b0:1", *["c0:1"] * 4]
+    world.down.add("c0:1")
+    for _ in range(2):
+        with pytest.raises(EscapeError):
+            world.bridge.put(MESSAGE)
+    assert {address for address, _ in world.sent[-2:]} == {"b0:1", "c0:1"}, "all failed: any"
+    world.down.clear()
+    world.clock.monotonic += FRESH_MS
+    for _ in range(2):
+        world.bridge.put(MESSAGE)
+    assert {address for address, _ in world.sent[-2:]} == {"b0:1", "c0:1"}
+
+
+@pytest.mark.parametrize("queues", [0, -1, 2**31 - 1])
+def test_a_broker_may_register_any_number_of_queues(queues: int) -> None:
+    world = World()
+    world.queues = queues
+    if queues > 0:
+        world.bridge.put(MESSAGE)
+    else:
+        with pytest.raises(EscapeError, match="no other broker"):
+            world.bridge.put(MESSAGE)
 
 
 @pytest.mark.parametrize("known", [True, False])

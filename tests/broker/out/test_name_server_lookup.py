@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.out.broker_outer_api import BrokerOuterAPI
-from broker.out.name_server_lookup import NameServerLookup
+from broker.out.name_server_lookup import NameServerLookup, parse_name_servers
 from broker.out.top_addressing import LookupFailedError
 from tests.broker.broker_fakes import FakeClock
 from tests.broker.out.test_broker_outer_api import FakeClient
@@ -114,3 +114,17 @@ def test_a_broker_finds_its_name_server(server: AddressServer, tmp_path: Path) -
             server.status, server.body = 200, b"127.0.0.1:1"
             wait_until(lambda: "['127.0.0.1:1'], were" in broker.log("remoting"), 30)
             assert "status 500; keeping those in use: 127.0.0.1:" in broker.log("remoting")
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        (None, []),
+        ("", []),
+        ("a:1", ["a:1"]),
+        ("a:1;b:2", ["a:1", "b:2"]),
+        (" a:1 ; ;b:2;a:1;", ["a:1", "b:2"]),
+    ],
+)
+def test_parse_name_servers(text: str | None, addresses: list[str]) -> None:
+    assert parse_name_servers(text) == addresses

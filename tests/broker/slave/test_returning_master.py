@@ -12,6 +12,7 @@ from broker.out.broker_outer_api import BrokerAnswerError, BrokerOuterAPI
 from broker.schedule.schedule_offset_manager import ScheduleOffsetManager
 from broker.slave.group_members import MemberAddress
 from broker.slave.returning_master import ReturningMaster
+from broker.topic.system_topics import SCHEDULE_TOPIC
 from ipc.scheduled_executor import ScheduledExecutor
 from remoting.errors import RemotingTimeoutError
 from remoting.remoting_client import RemotingClient
@@ -21,7 +22,7 @@ from remoting.request_code import RequestCode
 from tests.broker.broker_fakes import FakeClock, json_of
 from tests.remoting.fake_peer import FakePeer, PeerConnection
 
-ENDS = {("t", 0): 100, ("t", 1): 10}
+ENDS = {("t", 0): 100, ("t", 1): 10} | {(SCHEDULE_TOPIC, queue_id): 8 for queue_id in range(4)}
 
 
 class World:
@@ -210,6 +211,29 @@ def test_what_slaves_delivered_is_not_delivered_again(tmp_path: Path) -> None:
     world.returning.adopt_progress()
     assert world.progress.offsets() == {1: 7, 2: 9, 4: 2}
     assert json_of((tmp_path / "delayOffset.json").read_bytes())["offsetTable"]
+
+
+def test_a_slave_whose_log_is_longer_does_not_pass_over_what_is_delayed_from_now_on(
+    tmp_path: Path,
+) -> None:
+    """This master lost the tail of its log; the queue will have other messages there."""
+    world = DelayedWorld(tmp_path)
+    world.slaves(a=None)
+    world.delayed = {"a": b'{"offsetTable":{1:100,9:1,0:3,-7:2,2147483647:5}}'}
+    world.returning.adopt_progress()
+    assert world.progress.offsets() == {1: 8, 2: 9}
+
+
+def test_what_is_committed_at_a_slave_until_the_master_registers_counts(tmp_path: Path) -> None:
+    world = DelayedWorld(tmp_path)
+    world.slaves(a=b'{"offsetTable":{"t@g":{0:60}}}')
+    world.delayed = {"a": b'{"offsetTable":{}}'}
+    assert world.members is not None
+    world.returning.take_back(world.members[0])
+    assert world.offset() == 60
+    world.answers["a"] = b'{"offsetTable":{"t@g":{0:70}}}'
+    world.returning.ask_slaves()
+    assert world.offset() == 70
 
 
 def test_a_slave_that_has_answered_once_is_asked_for_its_progress_all_the_same(

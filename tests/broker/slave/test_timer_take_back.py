@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from store.timer.timer_checkpoint import TimerCheckpoint
 from store.timer.timer_slots import TIMER_TAKEN_BACK_MS
 from tests.support.shared_memory import close_page, fresh_page
 
-NOW_MS, END = 1_000_000, 7
+BEGAN_MS, NOW_MS, END = 990_000, 1_000_000, 7
 SLAVE = "10.0.0.2:10911"
 
 
@@ -22,7 +23,16 @@ class World:
         self.page = fresh_page()
         self.answer: bytes | Exception = b""
         self.asked: list[str] = []
-        self.take_back = TimerTakeBack(self, self.page.counters, lambda: END, lambda: NOW_MS)
+        self.end = END
+        """Of the timers, now."""
+        at_start = SimpleNamespace(end=lambda *_queue: END, began_ms=BEGAN_MS)
+        self.take_back = TimerTakeBack(
+            self,
+            self.page.counters,
+            lambda: self.end,
+            at_start,  # type: ignore[arg-type]
+            lambda: NOW_MS,
+        )
 
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
         assert timeout_ms == 3_000
@@ -67,11 +77,23 @@ def test_of_a_slave_that_lacked_a_timer_nothing_is_taken(world: World) -> None:
     assert world.ask() == 0
 
 
-def test_a_time_that_has_not_come_yet_is_not_believed(world: World) -> None:
-    world.answer = said(NOW_MS + 1)
-    assert world.ask() == 0
+def test_of_a_slave_whose_clock_is_ahead_what_is_due_here_is_taken(world: World) -> None:
+    """It has delivered all that was due by its own clock; nothing of that comes twice."""
+    world.answer = said(NOW_MS + 5_000)
+    assert world.ask() == NOW_MS
     world.answer = said(-1)
-    assert world.ask() == 0
+    assert world.ask() == NOW_MS
+
+
+@pytest.mark.parametrize("entered", [END, END + 1, END + 3], ids=["lacks", "has one", "is ahead"])
+def test_what_producers_send_to_this_life_is_not_passed_over(world: World, entered: int) -> None:
+    """They are due after its start, and the slave has not delivered them: it may not even hold
+    them, though its own log, of which this master lost the tail, is as long."""
+    world.end = END + 2
+    world.answer = said(BEGAN_MS + 1_500, entered)
+    assert world.ask() == BEGAN_MS
+    world.answer = said(BEGAN_MS - 1_500, entered)
+    assert world.ask() == BEGAN_MS
 
 
 @pytest.mark.parametrize(

@@ -130,12 +130,25 @@ def test_one_that_nobody_takes_holds_those_behind_it(slave: Slave) -> None:
 
 
 def test_copies_of_a_half_that_was_checked_are_one(slave: Slave) -> None:
+    """The slave has a progress from before the check."""
     slave.prepare(b"a")
-    slave.prepare(b"a again", "a")
-    slave.prepare(b"other", "a", "Q")
+    world = slave.world
+    world.connect("P")
+    world.hot.clock.advance(TIME_OUT_MS)
+    world.round()
+    assert len(world.messages(TRANS_HALF_TOPIC)) == 2
+    world.offsets.commit_own_offset("", "CID_RMQ_SYS_TRANS", TRANS_HALF_TOPIC, 0, 0)
     slave.act()
-    assert slave.bodies() == [b"a", b"other"]
-    assert slave.world.progress()[0] == 3
+    assert slave.bodies() == [b"a"]
+    assert slave.world.progress()[0] == 2
+
+
+def test_halves_to_which_a_client_gave_one_key_are_as_many_messages(slave: Slave) -> None:
+    slave.prepare(b"a")
+    slave.prepare(b"another", "a")
+    slave.prepare(b"of another group", "a", "Q")
+    slave.act()
+    assert slave.bodies() == [b"a", b"another", b"of another group"]
 
 
 def test_only_while_it_acts_and_once_the_log_is_dispatched(slave: Slave) -> None:

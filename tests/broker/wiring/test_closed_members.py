@@ -89,9 +89,9 @@ PUTS: Final = {
     "a half again": Ask(323, {"msgId": "@HALF_ID", "topic": "T"}),
 }
 """Whatever wants a record of its own in the log."""
-NO_PROMISE: Final = {"a commit", "a rollback", "a message back", "a half again"}
-"""As in RocketMQ their answers say that the leader stored it, not that a replica has it: a half is
-asked about again by the next leader, a message that was sent back may be lost with its leader."""
+NO_PROMISE: Final = {"a commit", "a rollback"}
+"""As in RocketMQ their answers say that the leader stored it, not that a replica has it: the half
+is asked about again by the next leader."""
 POPS: Final = {
     "a pop": Ask(200050, POP),
     "an ack": Ask(200051, ACK),

@@ -61,7 +61,7 @@ def test_a_lost_topic_table_is_put_back(tmp_path: Path, caplog: pytest.LogCaptur
     version = found.topics.data_version
     with caplog.at_level(logging.ERROR):
         found.restore_lost(directory)
-    for topic, count in {"orders": 4, "%RETRY%g": 1, "%DLQ%dead": 1, "odd name": 2}.items():
+    for topic, count in {"orders": 8, "%RETRY%g": 1, "%DLQ%dead": 1, "odd name": 8}.items():
         config = found.topics.find(topic)
         assert config is not None
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (count, count, 6)
@@ -70,7 +70,7 @@ def test_a_lost_topic_table_is_put_back(tmp_path: Path, caplog: pytest.LogCaptur
     assert found.topics.find("empty") is None
     assert found.topics.data_version.counter > version.counter
     assert "topics.json: is missing, but the store has messages: put back 4 topics" in caplog.text
-    assert "orders (4)" in caplog.text
+    assert "orders (8)" in caplog.text
 
 
 def test_a_topic_with_batch_queues_is_put_back_as_such(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_topic_with_batch_queues_is_put_back_as_such(tmp_path: Path) -> None:
     found.restore_lost(queues(tmp_path))
     config = found.topics.find("batches")
     assert config is not None
-    assert (config.read_queue_nums, config.attributes) == (3, {"queue.type": "BatchCQ"})
+    assert (config.read_queue_nums, config.attributes) == (8, {"queue.type": "BatchCQ"})
     orders = found.topics.find("orders")
     assert orders is not None
     assert orders.attributes is None
@@ -153,7 +153,7 @@ def test_a_master_puts_back_the_topics_that_its_table_lacks(
         found.restore_lacking(QUEUES)
         version = found.topics.data_version
         assert version.counter == 8
-    for topic, count in {"%RETRY%g": 1, "%DLQ%dead": 1, "odd name": 2}.items():
+    for topic, count in {"%RETRY%g": 1, "%DLQ%dead": 1, "odd name": 8}.items():
         config = found.topics.find(topic)
         assert config is not None
         assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (count, count, 6)
@@ -165,6 +165,19 @@ def test_a_master_puts_back_the_topics_that_its_table_lacks(
     (said,) = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
     assert "topics.json: lacks topics that the store has messages of: put back 3 topics" in said
     assert "%DLQ%dead (1)" in said
+
+
+def test_a_topic_that_is_put_back_has_the_queues_that_wait_for_messages(tmp_path: Path) -> None:
+    """Halves and delayed messages are for queues that have none yet (seed 31 of mqchaos with etcd);
+    a topic with more in use keeps them."""
+    found = with_tables(tmp_path)
+    found.restore_lacking({"new": 1, "wide": 20, "rmq_sys_wheel_timer": 1})
+    made = {name: found.topics.find(name) for name in ("new", "wide", "rmq_sys_wheel_timer")}
+    assert {name: config and config.read_queue_nums for name, config in made.items()} == {
+        "new": 8,
+        "wide": 20,
+        "rmq_sys_wheel_timer": 1,
+    }
 
 
 def test_a_kill_right_after_a_start_brings_no_offset_of_lost_messages_back(tmp_path: Path) -> None:

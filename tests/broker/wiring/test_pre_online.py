@@ -94,7 +94,13 @@ class World:
             lambda _topic, _queue_id: 100,
             is_slave=lambda _ip: False,
             delay_offsets=self.delays,
-            timers=TimerTakeBack(api, self.page.counters, lambda: 3, self.clock.now_ms),
+            timers=TimerTakeBack(
+                api,
+                self.page.counters,
+                lambda: 3,
+                SimpleNamespace(end=lambda *_queue: 3, began_ms=0),  # type: ignore[arg-type]
+                self.clock.now_ms,
+            ),
         )
         broker = SimpleNamespace(
             begins_isolated=True,
@@ -306,6 +312,21 @@ def test_no_failure_ends_the_wait_or_makes_it_longer(master: World, trouble: str
     master.clock.advance(60_000)
     master.service.step()
     assert [step.waited_in_vain for step in master.online] == [True]
+
+
+@pytest.mark.parametrize("broker_id", [2**62, 2**63 - 1])
+def test_an_id_that_no_page_holds_is_waited_for_as_any_other(
+    master: World, broker_id: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Name servers take any of 63 bits from anybody."""
+    master.registered = {broker_id: master.peer.address}
+    master.service.step()
+    assert master.codes() == [906]
+    assert "waits for broker id" in isolation_text(master.page.counters)
+    master.link(f"{NAME}:{broker_id}")
+    master.service.step()
+    assert len(master.online) == 1
+    assert "ValueError" not in caplog.text
 
 
 def test_a_round_that_failed_is_followed_by_a_pause(master: World) -> None:
