@@ -45,9 +45,14 @@ PROMISE_LOST: Final = "lost"
 PROMISE_UNKNOWN: Final = "not known"
 """Whether what was answered SEND_OK was in the log of the master that was elected."""
 
+LED_TWICE: Final = "two brokers tell that they lead in this epoch"
+"""What an election is said to be that nobody can judge."""
+
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 
 LARGEST: Final = 2**63 - 1
 """What a column of type bigint holds."""
+LARGEST_INT: Final = 2**31 - 1
+"""What one of type int holds."""

@@ -161,6 +161,7 @@ class TakenRole(msgspec.Struct, gc=False):
     confirm_offset: _Any
     log_end: _Any
     members: list[_Count]
+    master: _Count | None = None
     old_master: _Count | None = None
     without_master_ms: _Count | None = None
 

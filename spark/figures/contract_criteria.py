@@ -15,7 +15,7 @@ from spark.config.objectives import Objective, SlowSends
 from spark.figures import wording
 from spark.figures.criteria import Criterion, criterion_verdict
 from spark.figures.report_data import BREACHED, INSUFFICIENT
-from spark.vocabulary import PROMISE_LOST
+from spark.vocabulary import LED_TWICE, PROMISE_LOST
 
 Row = Mapping[str, Any]
 
@@ -48,6 +48,9 @@ def of_elections(elections: Sequence[Row]) -> Iterator[Criterion]:
         epochs = ", ".join(str(row["epoch"]) for row in lost)
         text = f"{size} bytes that were answered SEND_OK are lost: by election of epoch {epochs}"
         yield Criterion(BREACHED, text, "", "")
+    twice = [row["epoch"] for row in elections if row["why"] == LED_TWICE]
+    if twice:
+        yield Criterion(INSUFFICIENT, "", f"{LED_TWICE}: {', '.join(map(str, twice))}", "")
 
 
 def _sends_ok(group: Row | None, wanted: float) -> Iterator[Criterion]:

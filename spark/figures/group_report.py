@@ -44,7 +44,7 @@ from spark.figures.verdicts import (
     worst_of,
 )
 from spark.figures.windows import group_windows, replica_windows
-from spark.vocabulary import HOUR_MS, LARGEST, REPLICAS_LEFT_OUT
+from spark.vocabulary import HOUR_MS, LARGEST, LARGEST_INT, REPLICAS_LEFT_OUT
 
 Rows = list[tuple[Any, ...]]
 Stored = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -307,6 +307,11 @@ def _bigint(value: Any) -> int:
     return max(-LARGEST, min(int(value), LARGEST))
 
 
+def _int(value: Any) -> int:
+    """The same of an id that somebody made up."""
+    return max(-LARGEST_INT, min(int(value), LARGEST_INT))
+
+
 def _bigints(values: Iterable[Any]) -> list[int]:
     return [_bigint(value) for value in values]
 
@@ -321,7 +326,7 @@ def _metadata_rows(rows: Iterable[Row]) -> list[Row]:
 _CASTS: Final[dict[str, Callable[[Any], Any]]] = {
     "double": float,
     "bigint": _bigint,
-    "int": int,
+    "int": _int,
     "array<bigint>": _bigints,
     METADATA_TYPE: _metadata_rows,
     WINDOW_METADATA_TYPE: _metadata_rows,

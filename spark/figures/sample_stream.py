@@ -25,7 +25,7 @@ from spark.figures.between_lives import (
     slept_ms,
 )
 from spark.figures.life_ends import LifeEnds
-from spark.figures.spells import prove_gaps, split_spells
+from spark.figures.spells import Epochs, prove_gaps, roles_of, split_spells
 from spark.reported_day import Day, midnight_ms
 from spark.vocabulary import DAY_MS, MASTER_ROLES
 
@@ -183,7 +183,7 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
     of_masters = in_order(masters, day, every, is_known=is_known)
     inherit_hidden(of_masters.samples, every, day)
     begins = [sample for sample in samples if sample.line.seq == 1]
-    prove_gaps(of_masters.samples, begins)
+    prove_gaps(of_masters.samples, begins, Epochs(roles_of(samples)))
     return GroupSamples(
         of_masters,
         of_slaves,

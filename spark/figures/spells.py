@@ -12,19 +12,24 @@ Tested by tests/spark/figures/test_spells.py.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from spark.dumps.dump_line import Ended, Latency, Line, Sends, SyncResults
+from spark.dumps.dump_line import Ended, Latency, Line, Sends, SyncResults, TakenRole
 from spark.vocabulary import IS_MASTER, MASTER_ROLES, SEND_ANSWERS, SYNC_RESULTS
 
 if TYPE_CHECKING:
     from spark.figures.sample_stream import Sample
 
 _SLAVE: Final = "SLAVE"
+_LEAD: Final = "LEAD"
+_FENCED: Final = "FENCED"
+_CUT_REFUSED: Final = "cut refused"
+"""The cause of a role that no controller gave."""
 _MARK: Final = "/"
 """Between the boot of a life and the number of the sample behind which a later spell of it began: a
 boot has hexadecimal digits only."""
@@ -66,20 +71,49 @@ def split_spells(samples: Iterable[Sample]) -> list[Sample]:
     return found
 
 
-def prove_gaps(masters: Iterable[Sample], begins: Iterable[Sample]) -> None:
-    """Between the time of one leader and that of the next epoch's nobody led: it is proved down, if
-    the last line of the former is known to be its last. `masters`: laid out, in their order;
-    `begins`: the first samples of lives."""
+class Epochs:
+    """Which epochs had no master: a controller that finds none gives the group a new epoch, too,
+    and its members keep that they were fenced in it."""
+
+    def __init__(self, roles: Iterable[TakenRole]) -> None:
+        without: set[int] = set()
+        led: set[int] = set()
+        for role in roles:
+            if role.role == _LEAD:
+                led.add(role.epoch)
+            elif role.role == _FENCED and role.master is None and role.cause != _CUT_REFUSED:
+                without.add(role.epoch)
+        self._without: Final = sorted(without - led)
+
+    def are_adjacent(self, old: int, new: int) -> bool:
+        """Whether nobody can have led between these two."""
+        first = bisect.bisect_right(self._without, old)
+        return new > old and bisect.bisect_left(self._without, new) - first == new - old - 1
+
+
+def roles_of(samples: Iterable[Sample]) -> Iterable[TakenRole]:
+    """All that their lines tell; a life repeats some of the one before."""
+    return (role for sample in samples for role in sample.line.roles or ())
+
+
+def prove_gaps(
+    masters: Iterable[Sample], begins: Iterable[Sample], epochs: Epochs | None = None
+) -> None:
+    """Between the time of one leader and that of the next one nobody led: it is proved down, if the
+    last line of the former is known to be its last, and no epoch between theirs had a master.
+    `masters`: laid out, in their order; `begins`: the first samples of lives."""
+    epochs = epochs or Epochs(())
     named = {(each.line.prev_boot, each.line.prev_seq) for each in begins}
     latest_ms = 0
     for sample in masters:
         before, line = sample.predecessor, sample.line
         epoch = led_epoch(line)
         if before is not None and not sample.same_boot and line.seq == 1 and epoch is not None:
-            last = before.line
+            last, old = before.line, led_epoch(before.line)
+            is_next = old is not None and epochs.are_adjacent(old, epoch)
             is_end = last.final or (last.boot, last.seq) in named
             is_right = sample.proves_down and not sample.hidden_down_ms
-            if led_epoch(last) == epoch - 1 and is_end and is_right and sample.down_ms is None:
+            if is_next and is_end and is_right and sample.down_ms is None:
                 told_ms = max(latest_ms, before.ts)
                 if told_ms < min(line.boot_ts, sample.ts):
                     sample.down_ms = told_ms
@@ -181,11 +215,10 @@ class _Spell:
 
 def _find(spells: Sequence[_Spell], seq: int) -> _Spell | None:
     """That of a line of a life, by its number."""
-    found = None
-    for spell in spells:
-        if found is None or spell.first_seq <= seq:
-            found = spell
-    return found
+    if not spells:
+        return None
+    place = bisect.bisect_right(spells, seq, key=lambda spell: spell.first_seq)
+    return spells[max(place - 1, 0)]
 
 
 class _Splitter:

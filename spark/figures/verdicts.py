@@ -16,7 +16,7 @@ from spark.figures.contract_criteria import contract_criteria, contract_of_sends
 from spark.figures.criteria import Criterion, criteria, of_sends
 from spark.figures.report_data import BREACHED, INSUFFICIENT, MET
 from spark.figures.result_tables import SPANS_S
-from spark.vocabulary import FIRST_COPY, GROUP, MINUTE_MS, SYNC_MASTER
+from spark.vocabulary import FIRST_COPY, GROUP, IS_MASTER, MINUTE_MS, SYNC_MASTER
 
 Row = Mapping[str, Any]
 
@@ -35,21 +35,22 @@ def judged(
     without a sample of the group. `availability`: the row of group_availability of this objective;
     `elections`: the group's of the date.
     """
+    is_asked = True
     if row["excluded_s"] >= row["window_s"]:
         reasons = [each["reason"] for each in row["exclusions"]]
         nothing = f"nothing was promised: all of it is excluded ({', '.join(reasons)})"
-        if FIRST_COPY not in reasons:
-            return MET, [nothing]
-        # Nothing of the replica; but those who send did not ask whether it is copied.
-        found = [Criterion(MET, "", "", nothing), *of_sends(objective, group)]
-        found += contract_of_sends(objective, group)
+        found = [Criterion(MET, "", "", nothing)]
+        is_asked = FIRST_COPY in reasons or IS_MASTER in reasons
+        if is_asked:
+            # Nothing of the replica; but those who send did not ask whether it is copied.
+            found += [*of_sends(objective, group), *contract_of_sends(objective, group)]
     else:
         found = [
             *criteria(row, objective, group),
             *contract_criteria(objective, group, availability),
         ]
     found += of_elections(elections)
-    doubts = list(_doubts(group)) if group is not None else []
+    doubts = list(_doubts(group)) if group is not None and is_asked else []
     breaches = [each.breach for each in found if each.verdict == BREACHED]
     gaps = [each.gap for each in found if each.verdict == INSUFFICIENT]
     told = [each.told for each in found if each.verdict == MET]

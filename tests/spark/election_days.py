@@ -201,7 +201,8 @@ class ElectionDay:
             elif before is not None and before.id == boot.id and before.start < boot.end:
                 at, role = max(before.believes_until, term.start), "FOLLOW"
                 if before.kind == "move" and boot.start < before.end:
-                    found.append({"at": before.end, "role": "FENCED", "term": before, "of": before})
+                    fenced = {"at": before.end, "role": "FENCED", "term": before, "of": before}
+                    found.append(fenced | {"without": term.epoch - before.epoch - 1})
             else:
                 at, role = term.start + 20, "FOLLOW"
             until = min(term.believes_until if role == "LEAD" else term.end, boot.end)
@@ -221,6 +222,8 @@ class ElectionDay:
         gap = at - old.end if old is not None and role["role"] == "LEAD" else 0
         tail = old.tail if old is not None and led else 0
         log_end = term.log_start if role["role"] == "LEAD" else ends + tail
+        # A controller that finds no master gives the group a new epoch, too.
+        without = role.get("without", 0)
         return {
             "number": numbers[boot.id],
             "ts": at + self.skew[boot.id],
@@ -230,8 +233,8 @@ class ElectionDay:
             "role": role["role"],
             "cause": "start" if is_new else "notified",
             "id": boot.id,
-            "epoch": term.epoch,
-            "master": term.id,
+            "epoch": term.epoch + without,
+            "master": None if without else term.id,
             "old_epoch": 0 if is_new or old is None else old.epoch,
             "old_master": None if is_new or old is None else old.id,
             "without_master_ms": None if is_new else gap,
@@ -402,9 +405,10 @@ def random_election_day(seed: int) -> ElectionDay:
     return _day(seed, moments, rng)
 
 
-def day_of(kind: str) -> ElectionDay:
-    """One election, in the middle of the window."""
-    return _day(1, [(W0 + 20 * MINUTE, kind)], random.Random(1))
+def day_of(*kinds: str) -> ElectionDay:
+    """Elections, the first in the middle of the window, five minutes apart."""
+    moments = [(W0 + (20 + 5 * place) * MINUTE, kind) for place, kind in enumerate(kinds)]
+    return _day(1, moments, random.Random(1))
 
 
 def _day(seed: int, elections: Sequence[tuple[int, str]], rng: random.Random) -> ElectionDay:
@@ -491,7 +495,11 @@ def _answer(day: ElectionDay, rng: random.Random) -> None:
 
 
 def tables_of(day: ElectionDay, root: Path) -> Tables:
-    day.write(root)
+    return tables_of_lines(day.lines(), root)
+
+
+def tables_of_lines(lines: list[dict[str, Any]], root: Path) -> Tables:
+    write_dump(root, lines)
     objective = Objective(
         name="all",
         availability_percent=BUDGET_PERCENT,
