@@ -14,9 +14,9 @@ tests/simulation/test_pitfalls.py.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from controller.election import Liveness, asked_by_controller
 from controller.events import (
@@ -32,7 +32,6 @@ from controller.events import (
     Notice,
     Outcome,
     Ready,
-    Reply,
     Stored,
     Swap,
     SwapEnded,
@@ -40,13 +39,12 @@ from controller.events import (
     Unreadable,
 )
 from controller.group_state import GroupState
+from controller.lane import NO_TICKET, Doing, Lane, Waiting, drop_unwanted
 from controller.live_brokers import Heartbeat, LiveBrokers
-from controller.requests import Answer, Request
-from controller.state_machine import Decision, decide
+from controller.requests import Answer
+from controller.state_machine import decide
 from remoting.response_code import ResponseCode
 
-NO_TICKET: Final = -1
-"""Of the controller's own requests: nobody waits for an answer."""
 _LEAST_PAUSE_MS: Final = 1_000
 """Ticks come once a second: what is no longer than that between two events is no pause."""
 
@@ -71,83 +69,6 @@ class ControllerSettings:
     """How long whoever asks waits for an answer: RocketMQ's brokers 3 s."""
 
 
-class _Waiting(NamedTuple):
-    """A request in the order of its group."""
-
-    ticket: int
-    request: Request
-    channel: int = NO_CHANNEL
-    until_ms: int | None = None
-    """Until when somebody waits for its answer; None: it is the controller's own."""
-    was_tried: bool = False
-    """Whether a write of it has ended unknown."""
-
-    @property
-    def last_word(self) -> Answer:
-        """The answer to whoever waits no longer."""
-        return _PERHAPS_DONE if self.was_tried else _GIVEN_UP
-
-    def is_given_up(self, now_ms: int) -> bool:
-        """Whether its asker waits no longer."""
-        return self.until_ms is not None and now_ms >= self.until_ms
-
-
-@dataclass(slots=True)
-class _Lane:
-    """The requests about one group: one swap at a time, what comes meanwhile waits."""
-
-    stored: Stored
-    waiting: deque[_Waiting]
-    swapped: Decision | None = None
-    """What the swap under way would make; its request is the first that waits."""
-    swap_number: int = 0
-    barred: bool = False
-    """A write whose end is unknown may yet come: first the group is written as it is, under a newer
-    version, which that one does not expect. Only then is anything answered."""
-    loading: bool = False
-    unreadable: str = ""
-    """Why nobody can say what the store holds of the group; it is loaded again at each scan."""
-    elects: bool = False
-    """Whether the controller's own request is among those that wait."""
-
-    def drop(self, is_unwanted: Callable[[_Waiting], bool]) -> list[_Waiting]:
-        """Take out what is not wanted any more, but for the request whose swap is under way: that
-        may be stored already."""
-        waiting = list(self.waiting)
-        undecided = waiting[0 if self.swapped is None else 1 :]
-        dropped = [one for one in undecided if is_unwanted(one)]
-        if dropped:
-            gone = {one.ticket for one in dropped}
-            self.waiting = deque(one for one in waiting if one.ticket not in gone)
-        return dropped
-
-    def take_first(self) -> _Waiting:
-        """It has been decided, or is not wanted any more."""
-        first = self.waiting.popleft()
-        if first.ticket == NO_TICKET:
-            self.elects = False
-        return first
-
-    def refuse_all(self, doing: _Doing) -> None:
-        """Nothing can be decided of a group that nobody can read."""
-        answer = Answer(ResponseCode.SYSTEM_ERROR, remark=self.unreadable)
-        while self.waiting:
-            doing.reply(self.take_first().ticket, answer)
-
-
-_NOTHING: Final = Ready()
-_GIVEN_UP: Final = Answer(
-    ResponseCode.SYSTEM_BUSY,
-    remark="not carried out: it waited for the controllers' store longer than its sender waits for "
-    "an answer; ask again",
-)
-_PERHAPS_DONE: Final = Answer(
-    ResponseCode.SYSTEM_BUSY,
-    remark="carried out or not: the controllers' store has not said so in time; look before you "
-    "ask again",
-)
-
-
 def _why_older(found: Stored, known: Stored) -> str:
     """What is wrong if the store has less than this controller has seen in it."""
     if found.version >= known.version:
@@ -167,39 +88,13 @@ def _needs_master(group: GroupState, liveness: Liveness) -> bool:
     )
 
 
-class _Doing:
-    """A `Ready` in the making."""
-
-    def __init__(self) -> None:
-        self.swaps: list[Swap] = []
-        self.loads: list[str] = []
-        self.sends: list[Reply | Notice] = []
-
-    def reply(self, ticket: int, answer: Answer) -> None:
-        if ticket != NO_TICKET:
-            self.sends.append(Reply(ticket, answer))
-
-    def ready(self) -> Ready:
-        if not (self.swaps or self.loads or self.sends):
-            return _NOTHING
-        return Ready(tuple(self.swaps), tuple(self.loads), tuple(self.sends))
-
-
-def _drop(lanes: Iterable[_Lane], is_unwanted: Callable[[_Waiting], bool], doing: _Doing) -> None:
-    """What waits and is not wanted any more is not carried out later, when nobody expects it: an
-    election above all. Its answer says so, if anybody still listens."""
-    for lane in lanes:
-        for one in lane.drop(is_unwanted):
-            doing.reply(one.ticket, one.last_word)
-
-
 class ControllerCore:
     """Owned by one thread, which gives it one event after the other."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings = settings
         self._live = LiveBrokers()
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, Lane] = {}
         self._fence: int | None = None
         self._newest_fence = 0
         self._lease_until_ms = 0
@@ -252,7 +147,7 @@ class ControllerCore:
 
     def step(self, event: Event, now_ms: int) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
-        doing = _Doing()
+        doing = Doing()
         self._notice_own_pause(now_ms)
         if self._fence is not None and not self.is_leader(now_ms):
             self._step_down(doing)
@@ -262,7 +157,9 @@ class ControllerCore:
             case Asked():
                 self._asked(event, now_ms, doing)
             case Tick():
-                _drop(self._lanes.values(), lambda one: self._is_given_up(one, now_ms), doing)
+                drop_unwanted(
+                    self._lanes.values(), lambda one: self._is_given_up(one, now_ms), doing
+                )
                 self._ended.clear()
                 self._scan(now_ms, doing)
             case ChannelClosed():
@@ -296,16 +193,16 @@ class ControllerCore:
         self._fence = self._newest_fence = event.fence
         self._lease_until_ms = 0
         self._prolong(event.sent_ms)
-        self._lanes = {name: _Lane(stored, deque()) for name, stored in event.groups.items()}
+        self._lanes = {name: Lane(stored, deque()) for name, stored in event.groups.items()}
         for name, known in self._followed.items():
-            found = self._lanes.setdefault(name, _Lane(Stored(0, None), deque()))
+            found = self._lanes.setdefault(name, Lane(Stored(0, None), deque()))
             found.unreadable = _why_older(found.stored, known)
             if found.unreadable:
                 # Each scan reads it again: what was known has to outlast that.
                 found.stored = known
         for name, reason in event.unreadable.items():
             known = self._followed.get(name, Stored(0, None))
-            self._lanes[name] = _Lane(known, deque(), unreadable=reason)
+            self._lanes[name] = Lane(known, deque(), unreadable=reason)
         self._followed = {}
         self._warm_at_ms = now_ms + self._settings.warm_up_ms
 
@@ -322,7 +219,7 @@ class ControllerCore:
             until = sent_ms + self._settings.lease_ms - self._settings.lease_margin_ms
             self._lease_until_ms = max(self._lease_until_ms, until)
 
-    def _step_down(self, doing: _Doing) -> None:
+    def _step_down(self, doing: Doing) -> None:
         if self._fence is None:
             return
         self._fence = None
@@ -342,26 +239,26 @@ class ControllerCore:
 
     # Requests, one group at a time
 
-    def _asked(self, event: Asked, now_ms: int, doing: _Doing) -> None:
+    def _asked(self, event: Asked, now_ms: int, doing: Doing) -> None:
         if not self.is_leader(now_ms):
             doing.reply(event.ticket, Answer(ResponseCode.CONTROLLER_NOT_LEADER))
             return
         name = event.request.broker_name
-        lane = self._lanes.get(name) or _Lane(Stored(0, None), deque())
+        lane = self._lanes.get(name) or Lane(Stored(0, None), deque())
         until_ms = now_ms + self._settings.asker_timeout_ms
-        lane.waiting.append(_Waiting(event.ticket, event.request, event.channel, until_ms))
+        lane.waiting.append(Waiting(event.ticket, event.request, event.channel, until_ms))
         self._lanes[name] = lane
         self._serve(name, lane, now_ms, doing)
         if not (lane.waiting or lane.unreadable) and lane.stored == Stored(0, None):
             # A name that nobody has: strangers' names are not collected.
             del self._lanes[name]
 
-    def _is_given_up(self, waiting: _Waiting, now_ms: int) -> bool:
+    def _is_given_up(self, waiting: Waiting, now_ms: int) -> bool:
         """Whether nobody waits for its answer."""
         is_ended = waiting.channel in self._ended and waiting.channel != NO_CHANNEL
         return is_ended or waiting.is_given_up(now_ms)
 
-    def _serve(self, name: str, lane: _Lane, now_ms: int, doing: _Doing) -> None:
+    def _serve(self, name: str, lane: Lane, now_ms: int, doing: Doing) -> None:
         """Answer what waits, up to the first request that changes the group."""
         if lane.unreadable:
             lane.refuse_all(doing)
@@ -384,13 +281,13 @@ class ControllerCore:
                 lane.swapped = decision
                 self._swap(name, lane, decision.group, doing)
 
-    def _swap(self, name: str, lane: _Lane, group: GroupState | None, doing: _Doing) -> None:
+    def _swap(self, name: str, lane: Lane, group: GroupState | None, doing: Doing) -> None:
         assert self._fence is not None
         self._swap_number += 1
         lane.swap_number = self._swap_number
         doing.swaps.append(Swap(name, self._swap_number, lane.stored.version, self._fence, group))
 
-    def _swap_ended(self, event: SwapEnded, now_ms: int, doing: _Doing) -> None:
+    def _swap_ended(self, event: SwapEnded, now_ms: int, doing: Doing) -> None:
         lane = self._lanes.get(event.broker_name)
         if lane is None or lane.swap_number != event.number:
             return
@@ -415,7 +312,7 @@ class ControllerCore:
                     lane.waiting[0] = lane.waiting[0]._replace(was_tried=True)
             doing.loads.append(event.broker_name)
 
-    def _loaded(self, event: Loaded | Unreadable, now_ms: int, doing: _Doing) -> None:
+    def _loaded(self, event: Loaded | Unreadable, now_ms: int, doing: Doing) -> None:
         lane = self._lanes.get(event.broker_name)
         if lane is None or not lane.loading:
             return
@@ -438,14 +335,14 @@ class ControllerCore:
         is_new = self._warm_at_ms is None or now_ms < self._warm_at_ms
         return Liveness(self._live.alive(name, now_ms), is_new)
 
-    def _closed(self, event: ChannelClosed, now_ms: int, doing: _Doing) -> None:
+    def _closed(self, event: ChannelClosed, now_ms: int, doing: Doing) -> None:
         self._ended.add(event.channel)
         if not self._settings.elect_on_channel_closed:
             return
         for gone in self._live.closed(event.channel):
             self._replace_dead_master(gone.broker_name, now_ms, doing)
 
-    def _scan(self, now_ms: int, doing: _Doing) -> None:
+    def _scan(self, now_ms: int, doing: Doing) -> None:
         if now_ms - self._scanned_ms < self._settings.scan_inactive_master_interval_ms:
             return
         self._scanned_ms = now_ms
@@ -456,7 +353,7 @@ class ControllerCore:
                 lane.loading = True
                 doing.loads.append(name)
 
-    def _replace_dead_master(self, name: str, now_ms: int, doing: _Doing) -> None:
+    def _replace_dead_master(self, name: str, now_ms: int, doing: Doing) -> None:
         """Ask for an election if the group has no living master; a loss counts once."""
         lane = self._lanes.get(name)
         if lane is None or lane.elects or not self.is_leader(now_ms):
@@ -465,6 +362,6 @@ class ControllerCore:
         if group is not None and _needs_master(group, self._liveness(name, now_ms)):
             # Before all that waits: brokers who ask without a pause put no election off.
             place = 0 if lane.swapped is None else 1
-            lane.waiting.insert(place, _Waiting(NO_TICKET, asked_by_controller(group)))
+            lane.waiting.insert(place, Waiting(NO_TICKET, asked_by_controller(group)))
             lane.elects = True
             self._serve(name, lane, now_ms, doing)

@@ -15,7 +15,7 @@ from broker.failover.messages import (
     CutLog,
     Step,
 )
-from controller.core import NO_TICKET, ControllerCore, ControllerSettings
+from controller.core import ControllerCore, ControllerSettings
 from controller.election import Choice, Liveness, LogReport, choose_master
 from controller.events import (
     Asked,
@@ -30,6 +30,7 @@ from controller.events import (
 from controller.events import Ready as ControllerReady
 from controller.events import Tick as ControllerTick
 from controller.group_state import GroupState, Replica
+from controller.lane import NO_TICKET
 from controller.live_brokers import Heartbeat
 from controller.requests import (
     AlterSyncStateSet,
