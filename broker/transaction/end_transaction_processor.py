@@ -79,6 +79,7 @@ _QUEUED_WAIT_MS: Final = 5_000
 _QUEUED_LOOK_MS: Final = 2
 _SHOWN: Final = 127
 _ENDED: Final = "the transaction has already ended; request ignored"
+_STILL_READING: Final = "the broker is still reading which transactions have ended; try again soon"
 _NOT_FOUND: Final = "Find prepared transaction message failed"
 
 
@@ -147,15 +148,10 @@ class EndTransactionProcessor(TableProcessor):
                 f"commitOrRollback is {decision}, expected {TRANSACTION_COMMIT} (commit), "
                 f"{TRANSACTION_ROLLBACK} (rollback) or {TRANSACTION_NOT} (not decided yet)",
             )
-        if (refusal := self._append_queue.role_refusal) is not None:
-            # Isolated: nothing is read before that is over, and the threads of this pool are few.
+        if refusal := self._append_queue.role_refusal:  # Isolated: nothing is read before the end.
             raise RequestError(*refusal)
         if not self._halves.known.wait(_KNOWN_WAIT_S):
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                "the broker has just started and is still reading which transactions have ended; "
-                "try again in a few seconds",
-            )
+            raise RequestError(ResponseCode.SYSTEM_BUSY, _STILL_READING)
         half = self._find_half(header)
         self._parts.rights(connection, request, to_end(half))
         if self._ended_earlier(half):

@@ -415,8 +415,7 @@ def test_ends_wait_until_the_ends_of_before_are_known(
     monkeypatch.setattr(world.halves.known, "wait", wait)
     assert refusal(world, end_request(half, COMMIT)) == (
         ResponseCode.SYSTEM_BUSY,
-        "the broker has just started and is still reading which transactions have ended; try again "
-        "in a few seconds",
+        "the broker is still reading which transactions have ended; try again soon",
     )
     assert waited == [5.0]
 
