@@ -40,6 +40,8 @@ class SubscriptionGroupManager(VersionedConfigManager):
         self._table = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
         self._forbidden: Mapping[str, Mapping[str, int]] | None = None
         """group -> topic -> bits; replaced whole. None until a 5.x broker or 353 made it."""
+        self._deleted: set[str] = set()
+        """Groups that were deleted here since this process began."""
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -67,6 +69,19 @@ class SubscriptionGroupManager(VersionedConfigManager):
         _warn_without_retry(group)
         self.save_soon()
         return made
+
+    def find_or_put_back(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group whose popped messages wait for their revival; None if it was deleted here. One
+        that is missing otherwise was made after the last copy of this table, and its master was
+        lost: it is made anew, as nobody else gives its messages out again."""
+        if group not in self._table and group not in self._deleted and self.restore([group]):
+            log.error(
+                "group %s: is not in the table of this broker, but messages that were popped belong"
+                " to it: put back with defaults. Lost are its own settings: set them by mqadmin "
+                "updateSubGroup; if it was deleted, delete it again",
+                ascii(group)[1:-1],
+            )
+        return self._table.get(group)
 
     def group_names(self) -> list[str]:
         """Every group."""
@@ -138,6 +153,7 @@ class SubscriptionGroupManager(VersionedConfigManager):
             if self._forbidden and group in self._forbidden:
                 self._forbidden = {k: v for k, v in self._forbidden.items() if k != group}
             if old is not None:
+                self._deleted.add(group)
                 self._next_version()
         if old is None:
             log.warning("group %s: not deleted, it does not exist", group)

@@ -115,7 +115,7 @@ def _timer_parts(
         messages=store.access,
         offsets=tables.offsets,
         find_topic=tables.topics.find,
-        find_group=tables.groups.find,
+        find_group=tables.groups.find_or_put_back,
         bridge=bridge,
         broker_name=options.broker.broker_name,
         uses_retry_topic_v2=options.broker.enable_retry_topic_v2,

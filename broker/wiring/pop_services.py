@@ -225,7 +225,7 @@ class PopServices:
                 records=self.path.records,
                 topics=tables.topics,
                 find_topic=tables.topics.find,
-                find_group=tables.groups.find,
+                find_group=tables.groups.find_or_put_back,
                 inflight=self.path.inflight,
                 progress=self._progress,
                 stats=stats,

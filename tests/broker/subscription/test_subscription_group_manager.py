@@ -55,6 +55,19 @@ def test_creation_is_saved_once(tmp_path: Path) -> None:
     assert manager_of(tmp_path).find("g") is not None
 
 
+def test_a_group_that_stored_pops_belong_to_is_put_back_unless_it_was_deleted_here(
+    tmp_path: Path,
+) -> None:
+    manager = manager_of(tmp_path, replace(CONFIG, auto_create_subscription_group=False))
+    assert manager.find_or_put_back("g") == SubscriptionGroupConfig(group_name="g")
+    assert manager.find_or_put_back("g") is manager.find("g")
+    assert manager.data_version.counter == 1
+    manager.delete("g")
+    manager.delete("unknown")
+    assert manager.find_or_put_back("g") is None
+    assert manager.find_or_put_back("unknown") is not None
+
+
 def test_update_delete_disable(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     config = SubscriptionGroupConfig(group_name="g", retry_queue_nums=3)

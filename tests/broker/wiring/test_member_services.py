@@ -20,6 +20,7 @@ from broker.schedule.schedule_message_service import ScheduleMessageService
 from broker.timer.timer_dequeue_service import TimerDequeueService
 from broker.transaction.transactional_message_bridge import TransactionalMessageBridge
 from ha.control_slots import MemberRole
+from remoting.body.subscription_group_config import SubscriptionGroupConfig
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
@@ -198,6 +199,28 @@ def test_what_another_leader_knows_better_is_forgotten(member: Member) -> None:
     assert not member.journal_path.exists()
     member.lead(3)
     assert bodies(pop(member, peer)) == [(0, b"one")]
+
+
+def test_revivals_put_a_group_back_that_no_copied_table_has(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group was made after the last copy, and its master was lost: what it had popped never
+    came again (mqchaos, seed 5065). One that an operator deleted here stays so."""
+    revivals: list[PopReviveService] = []
+    run_pass = PopReviveService.run_pass
+
+    def seen(service: PopReviveService) -> int:
+        revivals.append(service)
+        return run_pass(service)
+
+    monkeypatch.setattr(PopReviveService, "run_pass", seen)
+    member.lead(1)
+    member.tick()
+    find_group = revivals[0]._parts.find_group
+    assert find_group("G") == SubscriptionGroupConfig(group_name="G")
+    assert member.controller._tables.groups.find("G") is not None
+    member.controller._tables.groups.delete("G")
+    assert find_group("G") is None
 
 
 def test_pops_that_wait_are_refused_with_the_lead(member: Member) -> None:
