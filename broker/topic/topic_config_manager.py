@@ -434,9 +434,11 @@ class TopicConfigManager(VersionedConfigManager):
     def make_readable(self, topic: str, queue_id: int) -> None:
         """A record is about to make this queue: consumers shall read it, though the topic has fewer
         queues than when the message was taken (a commit, a due message, one that was sent back).
-        Sends do not get more queues. RocketMQ stores it where nobody reads. Never raises."""
+        Sends do not get more queues, and what they fill that an operator lets nobody read
+        (writeQueueNums above readQueueNums) stays so. RocketMQ stores it where nobody reads. Never
+        raises."""
         found = self._table.get(topic)
-        if found is None or queue_id < found.read_queue_nums:
+        if found is None or queue_id < max(found.read_queue_nums, found.write_queue_nums):
             return
         if self.system_topics.is_system_topic(topic):
             return
@@ -445,7 +447,7 @@ class TopicConfigManager(VersionedConfigManager):
             return
         with self._lock:
             found = self._table.get(topic)
-            if found is None or queue_id < found.read_queue_nums:
+            if found is None or queue_id < max(found.read_queue_nums, found.write_queue_nums):
                 return
             wider = replace(found, read_queue_nums=queue_id + 1)
             self._table[topic] = wider

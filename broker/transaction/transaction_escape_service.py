@@ -155,8 +155,8 @@ class _Halves:
 def _was_stored_again(half: Message) -> bool:
     """Whether a broker made this half as a copy of another: no client writes these two. (A key is
     its sender's: two halves of one key are two messages.)"""
-    names = (CHECK_TIMES, PREPARED_QUEUE_OFFSET)
-    return any(half.find_property(name) is not None for name in names)
+    times, place = half.find_property(CHECK_TIMES), half.find_property(PREPARED_QUEUE_OFFSET)
+    return times is not None or place is not None
 
 
 def as_half(half: Message) -> EscapedMessage | None:

@@ -16,9 +16,10 @@ import pytest
 from remoting.frame import pack_head
 from tests.bench.measuring import MemoryWatch
 from tests.faults.test_attacks import MOST_BYTES, TOPIC, GoodClient
-from tests.namesrv.test_namesrv_main import Start, boot_port, start
+from tests.namesrv.test_namesrv_main import Start, start
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
+from tests.support.own_process import boot_port
 from tests.support.program import own_interpreters
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.fault(41)]
@@ -54,7 +55,7 @@ def test_slow_loris(tmp_path: Path, start: Start, proved: Callable[[str], None])
     name_server = start(serverChannelMaxIdleTimeSeconds=str(IDLE_S))
     with broker.start(), contextlib.ExitStack() as stack:
         ports = {name: broker.ports[name] for name in ("main", "vip")}
-        ports["name server"] = boot_port(name_server)
+        ports["name server"] = boot_port(name_server, "Name")
         left = {name: set(half_sent(stack, port, 100)) for name, port in ports.items()}
         began = time.monotonic()
 

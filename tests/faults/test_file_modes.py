@@ -15,9 +15,10 @@ import pytest
 from remoting.remoting_command import RemotingCommand
 from tests.broker.acl.test_acl_served import ACCOUNTS, OPERATOR, client, home_of
 from tests.namesrv.namesrv_peer import Peer
-from tests.namesrv.test_namesrv_main import Start, boot_port, start
+from tests.namesrv.test_namesrv_main import Start, start
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
+from tests.support.own_process import boot_port
 
 __all__ = ["start"]
 
@@ -100,7 +101,7 @@ def test_access_files_that_others_may_read(tmp_path: Path) -> None:
 
 def test_what_a_name_server_creates(start: Start, tmp_path: Path) -> None:
     process: subprocess.Popen[str] = start(kvConfigPath=f"{tmp_path}/kv/kv.json")
-    with Peer(boot_port(process)) as peer:
+    with Peer(boot_port(process, "Name")) as peer:
         for value in ("1", "2"):
             fields = {"namespace": "n", "key": "k", "value": value}
             assert peer.ask(RemotingCommand.request(100, fields)).code == 0

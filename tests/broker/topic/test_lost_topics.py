@@ -5,6 +5,7 @@ whoever delivers them has their queue read. What was answered SEND_OK is not put
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,16 @@ def test_a_queue_that_no_topic_can_have(tmp_path: Path, caplog: pytest.LogCaptur
     assert "topic T: it cannot have a queue 65536: nobody reads it" in caplog.text
     world.topics.make_readable("SCHEDULE_TOPIC_XXXX", 30)
     assert queues(world.topics, "SCHEDULE_TOPIC_XXXX") == (18, 18)
+
+
+def test_what_an_operator_lets_nobody_read_stays_so(tmp_path: Path) -> None:
+    """Senders fill writeQueueNums; only a queue beyond both counts was taken by other ones."""
+    world = HotPathWorld(tmp_path)
+    world.topic("T", queues=1)
+    found = world.topics.find("T")
+    assert found is not None
+    world.topics.update(replace(found, write_queue_nums=4))
+    world.topics.make_readable("T", 3)
+    assert queues(world.topics, "T") == (1, 4)
+    world.topics.make_readable("T", 4)
+    assert queues(world.topics, "T") == (5, 4)
