@@ -43,6 +43,19 @@ NOTHING_TO_SHOW = {
     "rocketmq_overview: Series beyond the limit: ",
     "rocketmq_replication: Process restarts: changes(",
     "rocketmq_replication: Refused and broken links: sum by (cluster, node_id, instance, reason)",
+    # Of members of a group with a controller: tests/broker/metrics/test_member_facts.py
+    *(
+        f"rocketmq_replication: {panel}: {which} by (cluster, node_id, instance) "
+        f"(rocketmq_ha_{name}{{"
+        for panel, which, name in (
+            ("Master and epoch", "max", "leads"),
+            ("Master and epoch", "max", "epoch"),
+            ("SyncStateSet", "max", "sync_state_set_size"),
+            ("SyncStateSet", "max", "sync_state_set_minimum"),
+            ("Without a master", "max", "master_absent_seconds"),
+            ("Without a master", "min", "lease_seconds"),
+        )
+    ),
 }
 """Beginnings of the queries that rightly give nothing for a healthy pair."""
 
