@@ -52,7 +52,6 @@ _ASK_S: Final = 8.0
 _AGAIN_S: Final = 30.0
 """So long a group that lost one member of three may take until it takes messages, on a busy
 machine; more is a violation."""
-_HEALED_S: Final = 60.0
 _WHOLE_S: Final = 15.0
 _EQUAL_S: Final = 30.0
 _KNOWN: Final = frozenset((SEND_OK, 19))
@@ -69,6 +68,7 @@ _ENDS_BY_ITSELF: Final = frozenset(
         *(ElectionFault.CUT_CONTROLLERS, ElectionFault.CUT_LINK, ElectionFault.ONE_WAY),
         *(ElectionFault.STOP_CONTROLLER, ElectionFault.CUT_CONTROLLER, ElectionFault.ELECT),
         *(ElectionFault.KILL_CONTROLLER, ElectionFault.RESTART_NAMESRV, ElectionFault.CLOCK_JUMP),
+        ElectionFault.FULL_DISK,
         *(ElectionFault.KILL_ETCD, ElectionFault.STOP_ETCD, ElectionFault.CUT_ETCD),
     )
 )
@@ -249,11 +249,12 @@ class ElectionRun:
 
     def _wait_until_it_serves(self) -> None:
         begun_s = time.monotonic()
-        wait_for(
-            lambda: self._history.has_answer_since(begun_s),
-            _HEALED_S,
-            "SEND_OK after a fault's end",
-        )
+
+        def serves() -> bool:
+            self._group.tend(self._view.in_sync(), self._view.master)
+            return self._history.has_answer_since(begun_s)
+
+        wait_for(serves, self._group.healed_s, "SEND_OK after a fault's end", poll_s=0.1)
         self._loads.disturb()
 
     def _end_of_faults(self) -> None:
@@ -263,7 +264,8 @@ class ElectionRun:
     def _heal(self) -> None:
         self._faults.undo()
         self._result.violations += self._faults.violations
-        wait_for(self._is_whole, _HEALED_S, "all brokers in the SyncStateSet after healing")
+        what = "all brokers in the SyncStateSet after healing"
+        wait_for(self._is_whole, self._group.healed_s, what)
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began_s, 3)
@@ -271,7 +273,9 @@ class ElectionRun:
     # -- the set, and what was promised of offsets ---------------------------------------------
 
     def _is_whole(self) -> bool:
-        whole = len(self._view.in_sync()) == BROKERS
+        in_sync = self._view.in_sync()
+        self._group.tend(in_sync, self._view.master)
+        whole = len(in_sync) == BROKERS
         if not whole:
             self._whole_s = None
         elif self._whole_s is None:
@@ -303,6 +307,8 @@ class ElectionRun:
         result.rate = round(rate_of(acknowledged))
         result.read = sum(len(read.bodies) for read in history.reads)
         result.stored = sum(map(len, queues.values()))
+        result.lost = len(checks.lost((each.as_ack() for each in acknowledged), queues))
+        result.doubled = len(checks.repeated(queues))
         result.looked_at = self._honesty.looked_at
         result.violations += checks.shortened([*stopped, *gaps(queues)])
         result.violations += checks.shortened(self._honesty.violations)

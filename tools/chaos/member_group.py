@@ -73,15 +73,22 @@ class GroupShape:
     """0: the one controller keeps its groups in a file of its own."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of all brokers, over the group's."""
+    fills_disks: bool = False
+    """Whether disks of brokers can be full: hooks in each of their processes, which then starts as
+    an interpreter of its own."""
 
 
 class MemberGroup:
     """See the module."""
 
+    healed_s = 60.0
+    """So long it may take, once nothing is broken any more, until it serves, and is whole."""
+
     def __init__(self, directory: Path, shape: GroupShape) -> None:
         """directory: exists. Raises OSError, NetworkError."""
         self.network = Network()
         self._directory = directory
+        self._shape = shape
         self.namesrv = self._make_namesrv()
         self.etcd = self._make_etcd(shape.etcd_nodes)
         self.controllers = self._make_controllers(shape.controllers)
@@ -127,9 +134,13 @@ class MemberGroup:
             **shared,
             **({"controllerDLegerSelfId": f"n{number}"} if shared else {}),
         }
-        command = _command("controller", directory / "controller.properties", settings)
+        command = self._controller_command(directory / "controller.properties", settings)
         self.network.lead((f"127.0.1.{number}", port), ("127.0.0.1", port), name)
         return ScratchServer(name, directory, command, _CONTROLLER_LINE, port=port)
+
+    def _controller_command(self, path: Path, settings: Mapping[str, object]) -> Sequence[str]:
+        """path: of its settings file, which is written."""
+        return _command("controller", path, settings)
 
     def _make_etcd(self, count: int) -> list[ScratchServer]:
         ports = [(free_port(), free_port()) for _ in range(count)]
@@ -174,7 +185,14 @@ class MemberGroup:
             "namesrvAddr": f"127.0.1.9:{self.namesrv.address[1]}",
             **settings,
         }
-        return ScratchBroker(name, self._directory / name, own, host=host)
+        return self._broker_of(name, own, host)
+
+    def _broker_of(self, name: str, settings: Mapping[str, object], host: str) -> ScratchBroker:
+        directory = self._directory / name
+        has_hooks = self._shape.fills_disks
+        return ScratchBroker(
+            name, directory, settings, host, has_hooks=has_hooks, can_lose_power=False
+        )
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -236,6 +254,10 @@ class MemberGroup:
             if broker.ports and str(broker.ports["main"]) == port:
                 return broker.address
         return None
+
+    def tend(self, _in_sync: Sequence[tuple[str, int]], _master: tuple[str, int] | None) -> None:
+        """Do for members what an operator has to; ours come back by themselves. in_sync: who is in
+        the SyncStateSet. Called again and again while somebody is waited for."""
 
     # -- signals -------------------------------------------------------------------------------
 

@@ -68,14 +68,18 @@ class ScratchBroker:
         host: str = "127.0.0.1",
         *,
         has_hooks: bool = False,
+        can_lose_power: bool = True,
     ) -> None:
         """settings: keys of broker.conf, on top of ports and directories. host: its address.
-        has_hooks: its disk can misbehave."""
+        has_hooks: its disk can misbehave. can_lose_power: and lose what was not synced."""
         self.name = name
         self.host = host
         self.directory = directory
         self.store = directory / "store"
-        self.disk = ScratchDisk(directory / "disk-faults", self.store) if has_hooks else None
+        self.disk: ScratchDisk | None = None
+        if has_hooks:
+            faults = directory / "disk-faults"
+            self.disk = ScratchDisk(faults, self.store, keeps_copies=can_lose_power)
         self.ports: dict[str, int] = {}
         self._settings: dict[str, object] = {
             "brokerIP1": host,
@@ -134,16 +138,9 @@ class ScratchBroker:
         with self._output.open("ab") as output:
             begun = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "-c", str(conf)],
+                self._command(conf),
                 cwd=_ROOT,
-                env={
-                    "ROCKETMQ_HOME": str(_ROOT),
-                    **os.environ,
-                    # Of its own: mqshutdown must not take these brokers for the user's.
-                    "ROCKETMQ_RUN_DIR": str(self.directory / "run"),
-                    _WALL_OFFSET_VARIABLE: str(self._wall_offset),
-                    **({} if self.disk is None else self.disk.environment),
-                },
+                env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -154,13 +151,29 @@ class ScratchBroker:
         def printed() -> str:
             return self._output.read_bytes()[begun:].decode(errors="replace")
 
-        wait_for(lambda: _BOOT_LINE.search(printed()) or not self.is_alive, _START_S, self.name)
-        found = _BOOT_LINE.search(printed())
-        if found is None:
+        wait_for(lambda: self._ports_of(printed()) or not self.is_alive, _START_S, self.name)
+        self.ports = self._ports_of(printed())
+        if not self.ports:
             raise ChaosError(f"{self.name} did not start: {printed()[-2000:]}")
-        self.ports = {
-            name: int(port) for name, port in (pair.split(" ") for pair in found[1].split(", "))
+
+    def _command(self, conf: Path) -> list[str]:
+        return [sys.executable, "-m", "broker", "-c", str(conf)]
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "ROCKETMQ_HOME": str(_ROOT),
+            **os.environ,
+            # Of its own: mqshutdown must not take these brokers for the user's.
+            "ROCKETMQ_RUN_DIR": str(self.directory / "run"),
+            _WALL_OFFSET_VARIABLE: str(self._wall_offset),
+            **({} if self.disk is None else self.disk.environment),
         }
+
+    def _ports_of(self, printed: str) -> dict[str, int]:
+        """By what it has printed; empty: it does not serve yet."""
+        found = _BOOT_LINE.search(printed)
+        pairs = [] if found is None else found[1].split(", ")
+        return {name: int(port) for name, port in (pair.split(" ") for pair in pairs)}
 
     def processes(self) -> dict[str, int]:
         """Name to pid: the supervisor and the children that have given themselves a title."""

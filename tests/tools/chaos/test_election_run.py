@@ -72,6 +72,27 @@ def test_controllers_over_etcd(tmp_path: Path, proved: Callable[[str], None]) ->
     proved(f"mqchaos --controller --etcd 3: {ended.stdout.splitlines()[-4]}")
 
 
+def test_only_groups_whose_disks_fill_have_hooks() -> None:
+    """They make starts slower, which is measured."""
+    with_them = ElectionOptions(kinds=list(ElectionFault))
+    found = [seed for seed in range(0, 500, 5) if with_them.shape(seed).fills_disks]
+    assert 2 < len(found) < 50
+    assert all(with_them.shape(seed + 4).fills_disks for seed in found)
+    kinds = [kind for kind in ElectionFault if kind is not ElectionFault.FULL_DISK]
+    assert not any(ElectionOptions(kinds=kinds).shape(seed).fills_disks for seed in found)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_full_disk(tmp_path: Path, proved: Callable[[str], None]) -> None:
+    arguments = ["--seed", "11", "--count", "2", "--keep", "--dir", str(tmp_path)]
+    ended = mqchaos(*arguments, "--faults", "full_disk")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    logs = [path.read_text() for path in tmp_path.glob("group-11/broker-*/logs/**/*.log")]
+    assert any("No space left on device" in text for text in logs)
+    proved(f"mqchaos --controller: {ended.stdout.splitlines()[-1]}")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_lies_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
