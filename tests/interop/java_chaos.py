@@ -51,6 +51,8 @@ _LOST_S: Final = 20.0
 class JavaBroker(ScratchBroker):
     """One that is a JVM; its ports are at its own address."""
 
+    starts_within_s = 240.0
+
     def __init__(
         self, name: str, directory: Path, settings: Mapping[str, object], host: str, shim: Path
     ) -> None:
