@@ -15,7 +15,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -128,6 +128,8 @@ class ElectionRun:
             self._lead()
         except (ChaosError, NetworkError, OSError, subprocess.SubprocessError) as error:
             self._result.violations.append(f"the run ended early: {type(error).__name__}: {error}")
+            with contextlib.suppress(ChaosError, OSError):
+                self._count(self._faults.targets.master())
         finally:
             self._view.stop()
         self._result.seconds = round(time.monotonic() - self._began_s, 1)
@@ -296,13 +298,14 @@ class ElectionRun:
 
     # -- the judge -----------------------------------------------------------------------------
 
-    def _judge(self) -> None:
+    def _count(self, master: ScratchBroker) -> Mapping[int, list[bytes]]:
+        """The figures, also of a run that ended early; what is in the queues. Raises OSError."""
         result, history = self._result, self._history
-        master = self._faults.targets.master()
-        _wait_for_queues(master, history.acknowledged(), self._topic)
+        acknowledged = history.acknowledged()
+        _wait_for_queues(master, acknowledged, self._topic)
         queues, stopped = read_queues(master.address, self._topic, QUEUES)
         history.write(self._directory / "history.jsonl", queues)
-        acknowledged = history.acknowledged()
+        result.violations += checks.shortened([*stopped, *gaps(queues)])
         result.sent, result.codes = len(history.appends), history.codes()
         result.rate = round(rate_of(acknowledged))
         result.read = sum(len(read.bodies) for read in history.reads)
@@ -310,15 +313,20 @@ class ElectionRun:
         result.lost = len(checks.lost((each.as_ack() for each in acknowledged), queues))
         result.doubled = len(checks.repeated(queues))
         result.looked_at = self._honesty.looked_at
-        result.violations += checks.shortened([*stopped, *gaps(queues)])
+        epochs = epochs_of(master.address)
+        measure_gaps(result.faults, acknowledged, epochs, self._began_s)
+        result.epochs = len({epoch for epoch, _begin in epochs})
+        return queues
+
+    def _judge(self) -> None:
+        result, history = self._result, self._history
+        master = self._faults.targets.master()
+        queues = self._count(master)
         result.violations += checks.shortened(self._honesty.violations)
         result.violations += judge_history(history, self._readers.seen(), queues)
         lists: dict[str, Epochs] = {b.name: epochs_of(b.address) for b in self._group.brokers}
         result.violations += different_epochs(lists)
-        epochs = lists[master.name]
-        result.violations += masters_of_epochs(acknowledged, epochs)
-        measure_gaps(result.faults, acknowledged, epochs, self._began_s)
-        result.epochs = len({epoch for epoch, _begin in epochs})
+        result.violations += masters_of_epochs(history.acknowledged(), lists[master.name])
         result.violations += _differences(self._group)
         for broker in self._group.brokers:
             result.violations += offset_violations(broker, self._promised, broker.name, self._topic)

@@ -60,6 +60,8 @@ class ChaosError(Exception):
 class ScratchBroker:
     """One broker and its directory."""
 
+    starts_within_s = _START_S
+
     def __init__(
         self,
         name: str,
@@ -151,7 +153,9 @@ class ScratchBroker:
         def printed() -> str:
             return self._output.read_bytes()[begun:].decode(errors="replace")
 
-        wait_for(lambda: self._ports_of(printed()) or not self.is_alive, _START_S, self.name)
+        wait_for(
+            lambda: self._ports_of(printed()) or not self.is_alive, self.starts_within_s, self.name
+        )
         self.ports = self._ports_of(printed())
         if not self.ports:
             raise ChaosError(f"{self.name} did not start: {printed()[-2000:]}")
