@@ -95,7 +95,12 @@ def certificates(directory: Path, authority: Authority) -> Guard:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mix", "kind"), [("JOO", "dledger"), pytest.param("JJO", "ours", marks=pytest.mark.long)]
+    ("mix", "kind"),
+    [
+        ("OOJ", "ours"),
+        pytest.param("JJO", "ours", marks=pytest.mark.long),
+        pytest.param("JOO", "dledger", marks=pytest.mark.long),
+    ],
 )
 def test_members_with_certificates(tmp_path: Path, mix: str, kind: str) -> None:
     authority = Authority(tmp_path)
