@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from broker.append.achieved_durability import AchievedDurability
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, AppendQueueParts
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.role_append_queues import (
@@ -204,32 +204,24 @@ class MessageServices:
     # -- construction --------------------------------------------------------------------------
 
     def _make_append_queue(self) -> AppendQueue:
-        role, capacity = self._role, self._options.broker.send_thread_pool_queue_capacity
+        role = self._role
         fast_failure = BrokerFastFailure(
             self._options.broker, self._options.store, self._page, self._clock
         )
-        log, why_not = self._store.log, self._store.why_not_writable
-        if not role.changes:
-            if self._options.broker.begins_isolated and not role.is_slave:
-                return IsolatedAppendQueue(
-                    log,
-                    self._clock,
-                    fast_failure,
-                    why_not,
-                    capacity=capacity,
-                    counters=self._page.counters,
-                )
-            queue = SlaveAppendQueue if role.is_slave else AppendQueue
-            return queue(log, self._clock, fast_failure, why_not, capacity=capacity)
-        return MemberAppendQueue(
-            log,
-            self._clock,
-            fast_failure,
-            why_not,
-            capacity=capacity,
-            leads=lambda: not role.is_slave,
-            counters=self._page.counters,
+        parts = AppendQueueParts(
+            commit_log=self._store.log,
+            clock=self._clock,
+            fast_failure=fast_failure,
+            why_not_writable=self._store.why_not_writable,
+            capacity=self._options.broker.send_thread_pool_queue_capacity,
         )
+        if role.changes:
+            return MemberAppendQueue(parts, self._page.counters, lambda: not role.is_slave)
+        if role.is_slave:
+            return SlaveAppendQueue(parts)
+        if self._options.broker.begins_isolated:
+            return IsolatedAppendQueue(parts, self._page.counters)
+        return AppendQueue(parts)
 
     def _make_new_topics(self, register_new: Callable[[Collection[str]], None]) -> NewTopics:
         new_topics = NewTopics(

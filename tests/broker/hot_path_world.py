@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from broker.append.achieved_durability import AchievedDurability
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, AppendQueueParts
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
@@ -511,11 +511,15 @@ class HotPathWorld:
             max_delay_level=18,
         )
         self.append_queue = AppendQueue(
-            self.log,
-            self.clock,
-            BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), self.page, self.clock),
-            lambda: self.not_writable,
-            capacity=100,
+            AppendQueueParts(
+                commit_log=self.log,
+                clock=self.clock,
+                fast_failure=BrokerFastFailure(
+                    BrokerConfig(), MessageStoreConfig(), self.page, self.clock
+                ),
+                why_not_writable=lambda: self.not_writable,
+                capacity=100,
+            )
         )
         self.rounds: list[Callable[[], None]] = []
         """Registrations of new topics; they run when a test that listens to them says so."""
