@@ -87,6 +87,7 @@ class MessageServices:
             AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
         )
         self.room_waits = RoomWaits(self._page.counters, self._clock)
+        self._put_back_topic = LostTopics(tables.topics, store.log).put_back
         self.timers = Timers(
             self._options,
             self._clock,
@@ -95,6 +96,7 @@ class MessageServices:
             self.log,
             self._stats,
             self.room_waits,
+            self._put_back_topic,
         )
         self.new_topics = self._make_new_topics(register_new)
         self.send = self._make_send()
@@ -111,7 +113,7 @@ class MessageServices:
             self.log,
             self._stats,
             rights,
-            self.timers.hook,
+            self.timers,
         )
         self.end_transaction = self._transactions.processor
         self.end_transaction_route = self._transactions.route(self.send.singles.young_halves)
@@ -298,7 +300,7 @@ class MessageServices:
                 clock=self._clock,
                 clock_steps=self.clock_steps,
                 room_waits=self.room_waits,
-                put_back_topic=LostTopics(self._tables.topics, self._store.log).put_back,
+                put_back_topic=self._put_back_topic,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,
