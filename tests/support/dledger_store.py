@@ -1,6 +1,5 @@
 """Writes stores of DLedger nodes as Java does, from messages that a test knows: the truth of its
-tests. That Java's bytes look so is shown where both are read, in tests/store/test_dledger_import.py.
-"""
+tests. tests/store/test_dledger_import.py shows that Java's own bytes are read in the same way."""
 
 from __future__ import annotations
 
