@@ -117,7 +117,7 @@ class DledgerStore:
         path.write_bytes(raw)
 
     def checkpoint(self, committed: int, end: int = -1) -> None:
-        """What Java writes each three seconds."""
+        """What Java writes every three seconds."""
         text = f"committedIndex={committed}\nendIndex={end}\n"
         (self.directory / "checkpoint").write_text(text)
 

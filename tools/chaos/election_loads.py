@@ -1,9 +1,9 @@
 """ElectionLoads: what runs beside the producers of a group whose master changes: delays, timers,
 transactions, pops and committed offsets, each at a small rate and judged by its own client's count.
 
-What was answered SEND_OK survives each election. What an answered acknowledgement of a pop, and the
-end of a transaction, say is in the master's memory for a moment: such a message may come again
-while masters change, and not after the end. The thread that leads the run calls.
+What was answered SEND_OK survives each election. An acknowledgement of a pop, and the end of a
+transaction, may be lost with the master that has just answered it: so such a message may come again
+while masters change, but not after the last fault. The thread that leads the run calls.
 
 Tested by tests/tools/chaos/test_election_run.py.
 """
@@ -24,8 +24,8 @@ from tools.chaos.workload import Where
 _DELAYED_A_SECOND: Final = 20.0
 _INVISIBLE_MS: Final = 2_000
 _AGAIN_S: Final = 3.0
-"""So long after it was acknowledged a message that comes again has come: its invisible time, and a
-second for the revival."""
+"""A message that comes again although it was acknowledged has come by then: its invisible time, and
+a second for the revival."""
 
 
 def _never_lost(_answered_s: float, _code: int) -> bool:
