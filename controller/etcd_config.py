@@ -57,7 +57,8 @@ class EtcdConfig:
     etcd_cert_file: str = setting("", "PEM file: this controller's certificate for etcd")
     etcd_key_file: str = setting("", "PEM file: the key of etcdCertFile, without a password")
     etcd_lease_seconds: int = setting(5,
-        "another controller may lead once the leader has renewed nothing for this long", unit="s", ge=3, le=60)
+        "another controller may lead once the leader has renewed nothing for this long", unit="s",
+        ge=3, le=60)
     etcd_request_timeout_millis: int = setting(1_000,
         "how long to wait for an endpoint of etcd before the next one is tried", unit="ms", ge=100,
         le=10_000)
