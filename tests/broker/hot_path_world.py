@@ -480,6 +480,7 @@ class HotPathWorld:
         self.topics = TopicConfigManager(
             root / "config" / "topics.json", config, self.clock, SystemTopics()
         )
+        self.lost_topics = LostTopics(self.topics, self.log)
         self.groups = SubscriptionGroupManager(
             root / "config" / "subscriptionGroup.json", config, self.clock
         )
@@ -633,7 +634,7 @@ class HotPathWorld:
                 clock=self.clock,
                 clock_steps=self.clock_steps,
                 room_waits=RoomWaits(self.counters, self.clock),
-                put_back_topic=LostTopics(self.topics, self.log).put_back,
+                put_back_topic=self.lost_topics.put_back,
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,
