@@ -27,7 +27,7 @@ from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.controller_faults import MEMBER, Faults, World, run, say
 from tests.interop.processes import wait_until
-from tests.support.etcd import Etcd, Member, b64
+from tests.support.etcd import Etcd, b64
 from tests.support.our_broker import FrameClient
 from tools.chaos.free_ports import free_port
 
@@ -228,7 +228,6 @@ class EtcdWorld(World):
             for number in (1, 2, 3)
         }
         self.paused = []
-        self.paused_members: list[Member] = []
         self.watcher = Watcher(self.controllers, self.etcd, "group")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda one: one.start(), self.brokers.values()))
