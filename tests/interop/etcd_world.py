@@ -30,7 +30,7 @@ from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.etcd_load import AGAIN_S, QUEUES, Load, say
 from tests.interop.processes import PeerError, process_tree, wait_until
-from tests.support.etcd import Etcd, Member, b64
+from tests.support.etcd import Etcd, b64
 from tests.support.our_broker import FrameClient, drain
 from tools.chaos.free_ports import free_port
 
@@ -243,7 +243,6 @@ class EtcdWorld:
         }
         self.paused: list[int] = []
         """Processes that stand still."""
-        self.paused_members: list[Member] = []
         self.watcher = Watcher(self.controllers, self.etcd, "group")
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda one: one.start(), self.brokers.values()))

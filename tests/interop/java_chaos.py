@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shlex
 import sys
 import tempfile
@@ -51,6 +52,7 @@ _LOST_S: Final = 20.0
 class JavaBroker(ScratchBroker):
     """One that is a JVM; its ports are at its own address."""
 
+    _BOOTED = "boot success"
     starts_within_s = 240.0
 
     def __init__(
@@ -66,16 +68,16 @@ class JavaBroker(ScratchBroker):
         with contextlib.suppress(OSError), FrameClient(self.address, _ASK_S) as client:
             client.call(RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=6\n")
 
-    def _command(self, conf: Path) -> list[str]:
+    def _command(self) -> Sequence[str]:
         jvm = (*_JVM, "-Xms128m", "-Xmx384m", *harness.DISK_FLAGS)
-        arguments = ["-c", str(conf)]
-        return harness.java_server("java-5.3", self.directory, harness.BROKER_MAIN, jvm, arguments)
+        conf = self.directory / "broker.conf"
+        return _java_server(harness.BROKER_MAIN, conf, self._settings, jvm)
 
     def _environment(self) -> dict[str, str]:
         return {**super()._environment(), "LD_PRELOAD": str(self._shim), "BIND_ADDRESS": self.host}
 
-    def _ports_of(self, printed: str) -> dict[str, int]:
-        return {"main": int(str(self.setting("listenPort")))} if "boot success" in printed else {}
+    def _ports_of(self, _booted: re.Match[str]) -> dict[str, int]:
+        return {"main": int(str(self.setting("listenPort")))}
 
 
 class JavaBrokers(MemberGroup):
@@ -141,12 +143,17 @@ class JavaGroup(JavaBrokers):
             "controllerDLegerSelfId": "n0",
             "mappedFileSize": 1 << 24,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{key}={value}\n" for key, value in own.items()))
         jvm = (*_JVM, "-Xms64m", "-Xmx256m")
-        return harness.java_server(
-            "java-5.3", path.parent, harness.CONTROLLER_MAIN, jvm, ["-c", str(path)]
-        )
+        return _java_server(harness.CONTROLLER_MAIN, path, own, jvm)
+
+
+def _java_server(
+    main: str, conf: Path, settings: Mapping[str, object], jvm: Sequence[str]
+) -> Sequence[str]:
+    """The command line of a server of 5.3.3 whose settings are written."""
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return harness.java_server("java-5.3", conf.parent, main, jvm, ["-c", str(conf)])
 
 
 SIDES: Final[Mapping[str, MakeGroup]] = {

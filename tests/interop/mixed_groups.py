@@ -34,6 +34,7 @@ from tests.interop import harness
 from tests.interop.processes import PeerError, wait_until
 from tests.interop.replication import messages
 from tests.support.etcd import Etcd
+from tests.support.members import ids_in_sync, known_ids
 from tests.support.our_broker import FrameClient, drain
 from tools.chaos.free_ports import free_port
 from tools.chaos.network import Network, both_ways
@@ -402,14 +403,10 @@ class MixedGroup:
 
     def members(self) -> set[int | None]:
         """The SyncStateSet."""
-        found = self.info()
-        return set() if found is None else {one.broker_id for one in found.in_sync_replicas}
+        return ids_in_sync(self.info())
 
     def known(self) -> set[int | None]:
-        found = self.info()
-        if found is None:
-            return set()
-        return self.members() | {one.broker_id for one in found.not_in_sync_replicas}
+        return known_ids(self.info())
 
     def master(self) -> tuple[int, int]:
         """Its id and epoch; 0, 0: nobody says."""

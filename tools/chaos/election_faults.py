@@ -19,7 +19,8 @@ from tools.chaos.election_schedule import ElectionFault, PlannedFault
 from tools.chaos.group_view import GroupView, leads_etcd
 from tools.chaos.member_group import MemberGroup
 from tools.chaos.network import Link, both_ways
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
+from tools.chaos.scratch_group import ScratchBroker
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.scratch_server import ScratchServer
 
 _pause: Final = threading.Event().wait

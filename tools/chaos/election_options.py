@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from tools.chaos.election_loads import SETTINGS
 from tools.chaos.election_schedule import OF_ETCD, ElectionFault, plan_faults
+from tools.chaos.judged_loads import SETTINGS
 from tools.chaos.member_group import HEARTBEAT_TIMEOUT_S, GroupShape
 
 SEEDS_A_GROUP: Final = 5

@@ -44,7 +44,8 @@ from tools.chaos.member_group import BROKERS, HEARTBEAT_TIMEOUT_S, MemberGroup
 from tools.chaos.network import NetworkError
 from tools.chaos.promotion import OFFSETS_S, offset_violations
 from tools.chaos.queue_reading import gaps, queue_ends, read_queues
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
+from tools.chaos.scratch_group import ScratchBroker
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.workload import QUEUES
 
 _FIRST_S: Final = 60.0
@@ -216,7 +217,7 @@ class ElectionRun:
             gap = self._history.longest_gap(outcome.begun_s + self._began_s)
             self._say(f"{outcome.begun_s:7.2f} s  {outcome.planned}: {outcome.hit}; {gap:.2f} s")
         threading.Event().wait(0.5)
-        self._end_of_faults()
+        self._end_last_fault()
 
     def _begin(self, planned: PlannedFault) -> FaultOutcome:
         if planned.waits:
@@ -225,8 +226,7 @@ class ElectionRun:
         was_whole = self._is_whole()
         self._keep_promise()
         self._whole_s = None
-        if self._result.faults:
-            self._result.faults[-1].over_s = self._now()
+        self._end_last_fault()
         outcome = FaultOutcome(planned.kind, planned.text(), "", was_whole, self._now())
         self._loads.disturb()
         outcome.hit = self._faults.begin(planned)
@@ -259,7 +259,8 @@ class ElectionRun:
         wait_for(serves, self._group.healed_s, "SEND_OK after a fault's end", poll_s=0.1)
         self._loads.disturb()
 
-    def _end_of_faults(self) -> None:
+    def _end_last_fault(self) -> None:
+        """Its gaps are looked for until now."""
         if self._result.faults:
             self._result.faults[-1].over_s = self._now()
 
