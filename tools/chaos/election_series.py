@@ -9,15 +9,18 @@ Tested by tests/tools/chaos/test_election_run.py.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 from tools.chaos.election_options import SEEDS_A_GROUP, ElectionOptions, ElectionResult
 from tools.chaos.election_run import ElectionRun, Say
 from tools.chaos.election_summary import result_line
-from tools.chaos.member_group import MemberGroup
+from tools.chaos.member_group import GroupShape, MemberGroup
 from tools.chaos.network import NetworkError
 from tools.chaos.scratch_process import ChaosError
+
+MakeGroup = Callable[[Path, GroupShape], MemberGroup]
 
 
 class ElectionSeries:
@@ -30,12 +33,15 @@ class ElectionSeries:
         *,
         keeps: bool,
         say: Say,
+        make_group: MakeGroup = MemberGroup,
     ) -> None:
-        """root: exists. keeps: files of seeds that held stay, too."""
+        """root: exists. keeps: files of seeds that held stay, too. make_group: of brokers of
+        another kind (tests/interop/java_chaos.py)."""
         self._root = root
         self._options = options
         self._keeps = keeps
         self._say = say
+        self._make_group = make_group
         self._group: MemberGroup | None = None
         self._directory = root
         self._number = -1
@@ -77,7 +83,7 @@ class ElectionSeries:
         self._number = number
         self._directory = self._root / f"group-{seed}"
         self._directory.mkdir(mode=0o700)
-        self._group = MemberGroup(self._directory, self._options.shape(seed))
+        self._group = self._make_group(self._directory, self._options.shape(seed))
         self._group.start()
         return self._group
 
