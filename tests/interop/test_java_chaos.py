@@ -43,7 +43,7 @@ def test_a_seed_on_java(tmp_path: Path) -> None:
     """Cut off from all others, its master is replaced: the tool's network is between JVMs, too."""
     options = ElectionOptions(kinds=[ElectionFault.CUT_MASTER], faults=1, rate=300)
     with ElectionSeries(tmp_path, options, keeps=False, say=print, make_group=JavaGroup) as series:
-        result = series.run(1)
+        result = series.run(7)
     (fault,) = result.faults
     assert fault.has_elected, result.violations
     assert fault.gap_s > 1
