@@ -385,7 +385,9 @@ class Schedule:
 
     def _lose_master_for_good(self) -> None:
         """Its machine dies without a word, or one of its processes has ended or stands still:
-        somebody else of the set leads within the timeouts. Not one that lacks a process itself."""
+        somebody else of the set leads within the timeouts, which begin anew with a new leader of
+        the controllers (an old lease may have been running out meanwhile). Not one that lacks a
+        process itself."""
         (master,) = (one for one in self.brokers if one.open_epoch)
         epoch = master.open_epoch
         others = [one for one in self.brokers if one is not master]
@@ -398,9 +400,12 @@ class Schedule:
                 lame.lack("remoting", FOR_GOOD, hangs=False)
                 self.world.run(self.world.now + 500)
             master.kill(FOR_GOOD, power=True)
-        limit = self.world.now + MASTER_WITHIN
+        since, last = self.world.now, self.world.now + HEALED_WITHIN
+        fence = self.store.fence
         while not any(one.open_epoch > epoch for one in others):
-            if self.world.now >= limit:
+            if self.store.fence != fence:
+                since, fence = self.world.now, self.store.fence
+            if self.world.now >= min(since + MASTER_WITHIN, last):
                 raise Violation(f"no master after {MASTER_WITHIN} ms: {self._state()}")
             self.world.run(self.world.now + 500)
 
