@@ -57,8 +57,8 @@ ROWS: Final[dict[Shape, tuple[str, ...]]] = {
 }
 IN_EACH_RUN: Final = {("JOO", "dledger", 1, "kill"), ("JOO", "dledger", 1, "successor")}
 P10: Final = {("jraft", "stop"), ("jraft", "cut"), ("jraft", "leader")}
-"""A jRaft controller of 5.3.3 never replaces a master whose connection it does not see end: one that
-is silent while it stays, nor one that died with the controllers' leader (pitfall 10;
+"""A jRaft controller of 5.3.3 never replaces a master whose connection it does not see end: one
+that is silent while it stays, nor one that died with the controllers' leader (pitfall 10;
 apache/rocketmq#9717)."""
 
 
