@@ -57,9 +57,10 @@ class EtcdConfig:
     etcd_cert_file: str = setting("", "PEM file: this controller's certificate for etcd")
     etcd_key_file: str = setting("", "PEM file: the key of etcdCertFile, without a password")
     etcd_lease_seconds: int = setting(5,
-        "so long after a controller was heard of last another one may lead", unit="s", ge=3, le=60)
+        "another controller may lead once the leader has renewed nothing for this long", unit="s",
+        ge=3, le=60)
     etcd_request_timeout_millis: int = setting(1_000,
-        "an endpoint that has not answered after this is left for the next one", unit="ms", ge=100,
+        "how long to wait for an endpoint of etcd before the next one is tried", unit="ms", ge=100,
         le=10_000)
     # fmt: on
 
@@ -114,19 +115,18 @@ class EtcdConfig:
 
     def _login_problems(self) -> list[tuple[str, str]]:
         found = []
-        if bool(self.etcd_user) != bool(self.etcd_password_file):
-            key, other = ("etcdUser", "etcdPasswordFile")
-            if self.etcd_password_file:
-                key, other = other, key
-            found.append((key, f"{key} is set and {other} is not: set both or neither"))
+        pairs = (
+            ("etcdUser", self.etcd_user, "etcdPasswordFile", self.etcd_password_file),
+            ("etcdCertFile", self.etcd_cert_file, "etcdKeyFile", self.etcd_key_file),
+        )
+        for key, value, other, other_value in pairs:
+            if bool(value) != bool(other_value):
+                there, lacking = (key, other) if value else (other, key)
+                text = f"{there} is set and {lacking} is not: set both or neither"
+                found.append((there, text))
         if self.etcd_token_file and (self.etcd_user or self.etcd_password_file):
             text = "etcdTokenFile and etcdUser are set: one way to log in, set only one of them"
             found.append(("etcdTokenFile", text))
-        if bool(self.etcd_cert_file) != bool(self.etcd_key_file):
-            key, other = ("etcdCertFile", "etcdKeyFile")
-            if self.etcd_key_file:
-                key, other = other, key
-            found.append((key, f"{key} is set and {other} is not: set both or neither"))
         return found
 
     def _tls_files(self) -> tuple[tuple[str, str], ...]:

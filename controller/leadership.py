@@ -1,7 +1,7 @@
 """Leadership: keeps this controller the leader in the shared store, or finds out who is.
 
 Owned by the loop's thread, which calls `tick`; what it asks of etcd it asks on one thread of its
-own, one round at a time. A leader renews its lease each second; any other controller reads twice a
+own, one round at a time. A leader renews its lease every second; any other controller reads twice a
 second who leads and which groups have changed, and becomes leader once nobody is. Whether the core
 still counts as leader decides what a round does: a lease that it has lost in time (this process
 stood still) is given back, not renewed, and another one sought. A bug ends the process.
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 RENEW_MS: Final = 1_000
 NAMED_MS: Final = 2_000
-"""So long after it was read somebody is named as leader; rounds come each 500 ms."""
+"""For how long a leader that was read is named to brokers; a round comes every 500 ms."""
 
 
 class Led(Protocol):

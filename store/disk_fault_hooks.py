@@ -14,7 +14,8 @@ other end and knows these names, too):
   is no room for 1 MiB in one piece). Replaced as a whole, read at each call.
 - `armed`: the next sync of a file whose path holds `part` fails with EIO. The hook removes it and
   leaves `failed.json` (*here*): `{"at_s": CLOCK_MONOTONIC, "path": path}`.
-- `disk/` (*here*): what a power cut leaves for certain (store/synced_copies.py).
+- `disk/` (*here*): what a power cut leaves for certain (store/synced_copies.py); where there is no
+  such directory nothing is kept for one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from store.errors import StoreError
-from store.synced_copies import SyncedCopies
+from store.synced_copies import NoCopies, SyncedCopies
 
 VARIABLE: Final = "MQBROKER_DISK_FAULTS"
 _BLOCK: Final = 512
@@ -78,7 +79,8 @@ class DiskFaults:
     def __init__(self, control: Path) -> None:
         """Raises StoreError."""
         self._control = control
-        self._copies = SyncedCopies(control / "disk")
+        kept = control / "disk"
+        self._copies = SyncedCopies(kept) if kept.is_dir() else NoCopies(kept)
         try:
             self._root = self._fault().root
             self._copies.open()

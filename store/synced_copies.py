@@ -127,6 +127,22 @@ class SyncedCopies:
         temporary.replace(self._of(inode, "lost"))
 
 
+class NoCopies(SyncedCopies):
+    """Where no power cut comes: nothing is kept, and syncs cost what they cost."""
+
+    def open(self) -> None:
+        """Nothing is made."""
+
+    def keep_names(self, _fd: int) -> None:
+        """Nothing."""
+
+    def keep(self, _fd: int, _path: str) -> None:
+        """Nothing."""
+
+    def lose(self, _fd: int) -> None:
+        """Nothing."""
+
+
 @contextlib.contextmanager
 def _reader(fd: int) -> Iterator[int]:
     """The same file, for reading: the caller's descriptor may be for writing only."""

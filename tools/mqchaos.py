@@ -25,7 +25,14 @@ import click
 from conf.installation import enter_program
 from tools.chaos.chaos_options import ChaosOptions, ChaosResult
 from tools.chaos.chaos_run import ChaosRun, Say
-from tools.chaos.election_command import CONTROLLER, EXIT_VIOLATED, election_chaos
+from tools.chaos.command_options import (
+    EXIT_VIOLATED,
+    be_quiet,
+    kinds_of,
+    output_options,
+    seed_options,
+)
+from tools.chaos.election_command import CONTROLLER, election_chaos
 from tools.chaos.run_summary import RunSummary, summary_line
 from tools.chaos.schedule import DISK_FAULTS, ON_REQUEST, FaultKind
 from tools.chaos.soak_run import SOAK_KINDS, SoakRun
@@ -39,20 +46,8 @@ _RATE: Final = 2500.0
 _SOAK_RATE: Final = 500.0
 
 
-def _kinds(
-    _context: click.Context, _option: click.Parameter, text: str | None
-) -> list[FaultKind] | None:
-    if text is None:
-        return None
-    try:
-        return [FaultKind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise click.BadParameter(f"{error}; the kinds are {_ALL}") from error
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--seed", type=int, help="The first seed; unset: a random one, which is printed.")
-@click.option("--seeds", default=1, type=click.IntRange(1), help="How many seeds, one by one. [1]")
+@seed_options
 @click.option(
     "--seconds", default=15.0, type=click.FloatRange(3), help="Of load and faults, a seed. [15]"
 )
@@ -66,7 +61,7 @@ def _kinds(
 @click.option(
     "--faults",
     default=None,
-    callback=_kinds,
+    callback=kinds_of(FaultKind),
     help=f"Kinds, of {_ALL}. [all but {', '.join(ON_REQUEST)}; --soak: none that ends processes]",
 )
 @click.option("--flush", default="async", type=click.Choice(["async", "sync"]), help="[async]")
@@ -98,15 +93,7 @@ def _kinds(
     type=click.FloatRange(1),
     help=f"Messages a second. [{_RATE:.0f}; --soak: {_SOAK_RATE:.0f}]",
 )
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where it all lives; a seed that held is removed unless --keep. [a temporary directory]",
-)
-@click.option("--keep", is_flag=True, help="Keep the files of seeds that held, too.")
-@click.option("--json", "as_json", is_flag=True, help="The summary of all seeds as JSON, only.")
-@click.option("-q", "--quiet", is_flag=True, help="A line a seed.")
+@output_options
 @click.option(
     CONTROLLER,
     is_flag=True,
@@ -154,10 +141,10 @@ def chaos(
     summary = RunSummary.of(shlex.join(["bin/mqchaos", *sys.argv[1:]]), first, options)
     is_quiet = quiet or as_json
     for number in range(first, first + seeds):
-        say = _be_quiet if is_quiet else click.echo
+        say = be_quiet if is_quiet else click.echo
         result = _run_seed(SoakRun if is_soak else ChaosRun, root, number, options, say)
         summary.add(result)
-        _tell(result, root / f"seed-{number}", keep=keep, say=_be_quiet if as_json else click.echo)
+        _tell(result, root / f"seed-{number}", keep=keep, say=be_quiet if as_json else click.echo)
     if as_json:
         click.echo(json.dumps(summary.as_json(), indent=2))
     elif seeds > 1:
@@ -198,10 +185,6 @@ def _tell(result: ChaosResult, place: Path, *, keep: bool, say: Say) -> None:
 def _default_kinds(slaves: int) -> list[FaultKind]:
     """What a power cut may cost is judged for a pair only."""
     return [kind for kind in _DEFAULT if slaves == 1 or kind not in DISK_FAULTS]
-
-
-def _be_quiet(_line: str) -> None:
-    """No progress."""
 
 
 def run() -> int:

@@ -5,6 +5,8 @@ it with the routes. A code without a row is denied (request_guard.py). docs/acce
 table; a test compares that as well.
 
                 with aclEnable=true                        with aclEnable=false
+    EVERYBODY   everybody, unsigned: what is said is       everybody
+                only a reason to ask
     ACCOUNT     an account                                 everybody
     RESOURCES   an account with the rights that            everybody
                 access_resources.py names; 33, 36 and
@@ -37,6 +39,7 @@ from remoting.request_code import RequestCode as Code
 class Who(enum.Enum):
     """Who may send a request."""
 
+    EVERYBODY = enum.auto()
     ACCOUNT = enum.auto()
     RESOURCES = enum.auto()
     BROKER = enum.auto()
@@ -71,6 +74,8 @@ _OPERATOR: Final = AccessRow(Who.ADMIN, changes_state=True)
 _SECRET: Final = AccessRow(Who.ADMIN, changes_state=False)
 _TABLES: Final = AccessRow(Who.BROKER, changes_state=False)
 _GROUP_MEMBER: Final = AccessRow(Who.BROKER, changes_state=True)
+_NOTICE: Final = AccessRow(Who.EVERYBODY, changes_state=False)
+"""Of a controller, which has no account and signs nothing."""
 
 ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     # Messages.
@@ -173,7 +178,7 @@ ACCESS_TABLE: Final[Mapping[int, AccessRow]] = {
     Code.GET_LOG_DIGESTS: _TABLES,
     Code.EXCHANGE_BROKER_HA_INFO: _GROUP_MEMBER,
     Code.NOTIFY_MIN_BROKER_ID_CHANGE: _GROUP_MEMBER,
-    Code.NOTIFY_BROKER_ROLE_CHANGED: _GROUP_MEMBER,
+    Code.NOTIFY_BROKER_ROLE_CHANGED: _NOTICE,
     Code.ANNOUNCE_HA_LINK: _GROUP_MEMBER,
     Code.GET_ACL_FILES: _SECRET,
     # Users and ACLs of 5.x.

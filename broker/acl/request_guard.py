@@ -157,6 +157,8 @@ class RequestGuard:
                 f"request code {request.code} is denied: it has no row in the access table "
                 "(broker/acl/access_table.py)",
             )
+        if row.who is Who.EVERYBODY:
+            return
         if self._acl is not None:
             self._acl.table.validate(ip, request, row)
         elif self._auth is not None:

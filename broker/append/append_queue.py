@@ -93,24 +93,28 @@ class Held(NamedTuple):
     fails_fast: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendQueueParts:
+    """The collaborators of an AppendQueue, whatever the broker's role."""
+
+    commit_log: CommitLog
+    clock: Clock
+    fast_failure: BrokerFastFailure
+    why_not_writable: Callable[[], str]
+    """In words, for the answer."""
+    capacity: int
+    """Queue length from which appends with `fails_fast` are rejected."""
+
+
 class AppendQueue:
     """See the module. Owned by: the loop thread."""
 
-    def __init__(
-        self,
-        commit_log: CommitLog,
-        clock: Clock,
-        fast_failure: BrokerFastFailure,
-        why_not_writable: Callable[[], str],
-        *,
-        capacity: int,
-    ) -> None:
-        """capacity: queue length from which appends with `fails_fast` are rejected."""
-        self._log = commit_log
-        self._clock = clock
-        self._fast_failure = fast_failure
-        self._why_not_writable = why_not_writable
-        self._capacity = capacity
+    def __init__(self, parts: AppendQueueParts) -> None:
+        self._log = parts.commit_log
+        self._clock = parts.clock
+        self._fast_failure = parts.fast_failure
+        self._why_not_writable = parts.why_not_writable
+        self._capacity = parts.capacity
         self._refused = 0
         """Number of early rejections since the log last had room."""
         self.held: Final[deque[Held]] = deque()

@@ -2,10 +2,10 @@
 master that is isolated.
 
 Run on the loop thread of `remoting`. A slave's log has another writer, so nothing is ever stored. A
-master that is isolated (slave/pre_online.py) stores nothing before it is online. A
-member of a group with a controller stores nothing unless it leads, its lease has not run out (slot
-171), and process `ha` has no other reason to refuse (slot 172): the in-sync replicas are too few.
-Classes of their own, so that a master pays nothing for the question.
+master that is isolated (slave/pre_online.py) stores nothing before it is online. A member of a
+group with a controller stores nothing unless it leads, its lease has not run out (slot 171), and
+process `ha` has no other reason to refuse (slot 172): too few in-sync replicas. Each is a class of
+its own, so that a master pays nothing for the question.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.append.append_queue import AppendQueue, Refusal
-from broker.latency.broker_fast_failure import BrokerFastFailure
+from broker.append.append_queue import AppendQueue, AppendQueueParts, Refusal
 from ha.control_slots import ISOLATED, PUTS_REFUSED, PUTS_UNTIL_MS
-from ipc.clock import Clock
 from remoting.response_code import ResponseCode
-from store.commit_log import CommitLog
 
 NOT_THE_MASTER: Final = (
     ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -46,29 +43,20 @@ def refuse_held(queue: AppendQueue) -> None:
 
 
 class SlaveAppendQueue(AppendQueue):
-    """See the module. Whatever asks for a record here, a client of pop or a service: the log was
-    never opened, and would be written from its beginning on."""
+    """See the module. Nothing is stored, whoever asks for it, a client of pop or a service: the log
+    was never opened here, and would be written from its beginning on."""
 
     def _find_refusal_of_all(self) -> Refusal | None:
         return NOT_THE_MASTER
 
 
 class IsolatedAppendQueue(AppendQueue):
-    """See the module. Of a master that started isolated, for life. (RocketMQ stores what comes by
-    address.)"""
+    """See the module. A master that started isolated has it for life. (RocketMQ stores what clients
+    send to such a master's address.)"""
 
-    def __init__(
-        self,
-        commit_log: CommitLog,
-        clock: Clock,
-        fast_failure: BrokerFastFailure,
-        why_not_writable: Callable[[], str],
-        *,
-        capacity: int,
-        counters: Sequence[int],
-    ) -> None:
+    def __init__(self, parts: AppendQueueParts, counters: Sequence[int]) -> None:
         """counters: of the control page."""
-        super().__init__(commit_log, clock, fast_failure, why_not_writable, capacity=capacity)
+        super().__init__(parts)
         self._counters = counters
 
     @property
@@ -84,19 +72,10 @@ class MemberAppendQueue(AppendQueue):
     """See the module. Owned by: the loop thread."""
 
     def __init__(
-        self,
-        commit_log: CommitLog,
-        clock: Clock,
-        fast_failure: BrokerFastFailure,
-        why_not_writable: Callable[[], str],
-        *,
-        capacity: int,
-        leads: Callable[[], bool],
-        counters: Sequence[int],
+        self, parts: AppendQueueParts, counters: Sequence[int], leads: Callable[[], bool]
     ) -> None:
-        """leads: whether the log is this process's to write. counters: of the control page."""
-        super().__init__(commit_log, clock, fast_failure, why_not_writable, capacity=capacity)
-        self._member_clock = clock
+        """counters: of the control page. leads: whether the log is this process's to write."""
+        super().__init__(parts)
         self._leads = leads
         self._counters = counters
 
@@ -111,6 +90,6 @@ class MemberAppendQueue(AppendQueue):
         counters = self._counters
         if code := counters[PUTS_REFUSED]:
             return ResponseCode(code), _REMARKS.get(ResponseCode(code), "puts are refused")
-        if self._member_clock.monotonic_ms() >= counters[PUTS_UNTIL_MS]:
+        if self._clock.monotonic_ms() >= counters[PUTS_UNTIL_MS]:
             return _NOT_CONFIRMED
         return super()._find_refusal_of_all()

@@ -311,7 +311,6 @@ NEEDED: Final[Mapping[int, NeededOf]] = {
     Code.EXCHANGE_BROKER_HA_INFO: _cluster(Action.UPDATE),
     Code.RESET_MASTER_FLUSH_OFFSET: _cluster(Action.UPDATE),
     Code.NOTIFY_MIN_BROKER_ID_CHANGE: _cluster(Action.UPDATE),
-    Code.NOTIFY_BROKER_ROLE_CHANGED: _cluster(Action.UPDATE),
     Code.ADD_BROKER: _cluster(Action.UPDATE),
     Code.REMOVE_BROKER: _cluster(Action.UPDATE),
     # Users and rights.

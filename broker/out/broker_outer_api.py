@@ -326,7 +326,7 @@ class BrokerOuterAPI:
         if response.code == ResponseCode.SYSTEM_ERROR and response.remark in NOTHING_THERE:
             return None
         if response.code != ResponseCode.SUCCESS or not response.body:
-            raise _refused(broker, code, response)
+            raise refusal_of(broker, code, response)
         return response.body
 
     def get_timer_check_point(self, broker: str, timeout_ms: int) -> TimerCheckPointAnswer:
@@ -334,7 +334,7 @@ class BrokerOuterAPI:
         code = RequestCode.GET_TIMER_CHECK_POINT
         response = self.client.invoke_sync(broker, RemotingCommand.request(code, {}), timeout_ms)
         if response.code != ResponseCode.SUCCESS:
-            raise _refused(broker, code, response)
+            raise refusal_of(broker, code, response)
         end = response.ext_fields.get(LOG_END_FIELD, "0")
         is_offset = len(end) < 20 and end.isascii() and end.isdecimal()
         return TimerCheckPointAnswer(response.body, int(end) if is_offset else 0)
@@ -386,7 +386,8 @@ class BrokerOuterAPI:
             log.info("name server %s: %s works again", name_server, code.name)
 
 
-def _refused(broker: str, code: RequestCode, response: RemotingCommand) -> BrokerAnswerError:
+def refusal_of(broker: str, code: RequestCode, response: RemotingCommand) -> BrokerAnswerError:
+    """What a response of the broker at "ip:port" that is no success says, to be raised."""
     return BrokerAnswerError(
         f"{broker}: {code.name} answered with code {response.code}, {len(response.body)} bytes, "
         f"remark {response.remark}"

@@ -233,8 +233,9 @@ class BrokerProcess:
         )
         # A clock that is off for a test is held by nobody.
         error = ClockError().read_ms if type(self._clock) is SystemClock else lambda: None
-        looks = snapshot.take, self._clock, error, self._ended, snapshot.find_id
-        dump = MetricsDump(settings, *looks)
+        dump = MetricsDump(
+            settings, snapshot.take, self._clock, error, self._ended, snapshot.find_id
+        )
         kept_sends.KeptSends(self._kept_fd).claim(dump.boot)
         collector.watch_dump(dump)
         dump.start()

@@ -1,7 +1,6 @@
 """A delayed message as it is sent to another broker when it is due. Pure, any thread.
 
-An acting slave cannot append it, or another that it would store, to its own log
-(slave/delayed_escape_service.py). Corresponds to
+An acting slave can append nothing to its own log (slave/delayed_escape_service.py). Corresponds to
 ScheduleMessageService.messageTimeUp and EscapeBridge of RocketMQ 5.3.3: the delay is taken out of
 the properties, since the other broker would delay the message once more, and nobody waits for its
 flush or replicas (WAIT=false).

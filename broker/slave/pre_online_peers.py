@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.out.broker_outer_api import BrokerAnswerError
+from broker.out.broker_outer_api import refusal_of
 from broker.slave.group_members import GroupMembers, MemberAddress
 from broker.slave.pre_online import Link, linked_replicas
 from ha.control_slots import MASTER_LINKED
@@ -88,7 +88,5 @@ class PreOnlinePeers:
         request = RemotingCommand.request(code, encode_header(header))
         answer = self._client.invoke_sync(peer, request, TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
-            raise BrokerAnswerError(
-                f"{peer}: {code.name} answered with code {answer.code}, remark {answer.remark}"
-            )
+            raise refusal_of(peer, code, answer)
         return answer

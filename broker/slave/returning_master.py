@@ -67,8 +67,8 @@ class ReturningMaster:
     ) -> None:
         """`members`: the other members of the group (GroupMembers); `max_offset(topic, queue_id)`:
         the end of a queue at the start (EndsAtStart), 0 if unknown. `is_slave(ip)`: whether a slave
-        of ours is there.
-        `delay_offsets`, `timers`: adopted, too, where slaves deliver in the master's place."""
+        of ours is there. `delay_offsets`, `timers`: adopted, too, where slaves deliver in the
+        master's place."""
         self._members = members
         self._api = api
         self._offsets = offsets

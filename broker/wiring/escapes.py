@@ -62,8 +62,6 @@ def escape_services(
             clock,
             on_failure=resources.on_failure,
         ),
-    ]
-    services.append(
         TransactionEscapeService(
             may_deliver,
             lambda halves: _half_queue(store, tables, halves),
@@ -72,8 +70,8 @@ def escape_services(
             options.broker.transaction_time_out,
             clock,
             on_failure=resources.on_failure,
-        )
-    )
+        ),
+    ]
     if options.store.timer_wheel_enable:
         services.append(
             TimerEscapeService(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from broker.append.achieved_durability import AchievedDurability
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, AppendQueueParts
 from broker.append.durability_waiters import DurabilityStats, DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.role_append_queues import (
@@ -87,6 +87,7 @@ class MessageServices:
             AchievedDurability(self._page.counters, self._options.ha.in_sync_replicas),
         )
         self.room_waits = RoomWaits(self._page.counters, self._clock)
+        self._put_back_topic = LostTopics(tables.topics, store.log).put_back
         self.timers = Timers(
             self._options,
             self._clock,
@@ -95,6 +96,7 @@ class MessageServices:
             self.log,
             self._stats,
             self.room_waits,
+            self._put_back_topic,
         )
         self.new_topics = self._make_new_topics(register_new)
         self.send = self._make_send()
@@ -111,7 +113,7 @@ class MessageServices:
             self.log,
             self._stats,
             rights,
-            self.timers.hook,
+            self.timers,
         )
         self.end_transaction = self._transactions.processor
         self.end_transaction_route = self._transactions.route(self.send.singles.young_halves)
@@ -204,32 +206,24 @@ class MessageServices:
     # -- construction --------------------------------------------------------------------------
 
     def _make_append_queue(self) -> AppendQueue:
-        role, capacity = self._role, self._options.broker.send_thread_pool_queue_capacity
+        role = self._role
         fast_failure = BrokerFastFailure(
             self._options.broker, self._options.store, self._page, self._clock
         )
-        log, why_not = self._store.log, self._store.why_not_writable
-        if not role.changes:
-            if self._options.broker.begins_isolated and not role.is_slave:
-                return IsolatedAppendQueue(
-                    log,
-                    self._clock,
-                    fast_failure,
-                    why_not,
-                    capacity=capacity,
-                    counters=self._page.counters,
-                )
-            queue = SlaveAppendQueue if role.is_slave else AppendQueue
-            return queue(log, self._clock, fast_failure, why_not, capacity=capacity)
-        return MemberAppendQueue(
-            log,
-            self._clock,
-            fast_failure,
-            why_not,
-            capacity=capacity,
-            leads=lambda: not role.is_slave,
-            counters=self._page.counters,
+        parts = AppendQueueParts(
+            commit_log=self._store.log,
+            clock=self._clock,
+            fast_failure=fast_failure,
+            why_not_writable=self._store.why_not_writable,
+            capacity=self._options.broker.send_thread_pool_queue_capacity,
         )
+        if role.changes:
+            return MemberAppendQueue(parts, self._page.counters, lambda: not role.is_slave)
+        if role.is_slave:
+            return SlaveAppendQueue(parts)
+        if self._options.broker.begins_isolated:
+            return IsolatedAppendQueue(parts, self._page.counters)
+        return AppendQueue(parts)
 
     def _make_new_topics(self, register_new: Callable[[Collection[str]], None]) -> NewTopics:
         new_topics = NewTopics(
@@ -306,7 +300,7 @@ class MessageServices:
                 clock=self._clock,
                 clock_steps=self.clock_steps,
                 room_waits=self.room_waits,
-                put_back_topic=LostTopics(self._tables.topics, self._store.log).put_back,
+                put_back_topic=self._put_back_topic,
                 flushed_offset=lambda: self._page.counters[FLUSHED_OFFSET],
             ),
             self._options.store.delay_level_ms,

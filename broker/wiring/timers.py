@@ -23,7 +23,7 @@ from broker.timer.timer_hook import TimerHook, TimerSettings
 from broker.timer.timer_processor import TimerProcessor
 from broker.timer.timer_progress import TimerProgress
 from broker.timer.timer_put import TimerPut
-from broker.topic.lost_topics import LostTopics
+from broker.topic.lost_topics import PutBackTopic
 from broker.topic.system_topics import TIMER_TOPIC
 from broker.topic.topic_config_manager import TopicConfigManager
 from broker.wiring.store_side import StoreSide
@@ -55,6 +55,7 @@ class Timers:
         log: WritableLog,
         stats: HotPathStats,
         room_waits: RoomWaits,
+        put_back_topic: PutBackTopic,
     ) -> None:
         self._is_enabled: Final = options.store.timer_wheel_enable
         self._precision_ms: Final = options.store.timer_precision_ms
@@ -62,7 +63,7 @@ class Timers:
         self._log = log
         self._stats = stats
         self._room_waits = room_waits
-        self._lost_topics = LostTopics(topics, log.commit_log)
+        self.put_back_topic: Final = put_back_topic
         self._stops_dequeue = options.store.timer_stop_dequeue
         self._samples = False
         """The rates are sampled."""
@@ -189,7 +190,7 @@ class Timers:
                 stats=self._stats,
                 clock=self._clock,
                 room_waits=self._room_waits,
-                put_back_topic=self._lost_topics.put_back,
+                put_back_topic=self.put_back_topic,
             ),
             stopped=self._stops_dequeue,
         )

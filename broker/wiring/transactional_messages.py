@@ -12,8 +12,6 @@ from broker.append.writable_log import WritableLog
 from broker.client.broker2client import Broker2Client
 from broker.metrics.hot_path_stats import HotPathStats
 from broker.processor.stored_rights import StoredRights, judge_of_ends
-from broker.timer.timer_hook import TimerHook
-from broker.topic.lost_topics import LostTopics
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
 from broker.transaction.end_transaction_processor import (
@@ -35,6 +33,7 @@ from broker.transaction.young_halves import YoungHalves
 from broker.wiring.broker_tables import BrokerTables
 from broker.wiring.process_resources import ProcessResources
 from broker.wiring.store_side import StoreSide
+from broker.wiring.timers import Timers
 from remoting.selector_loop import SelectorLoop
 from store.control_slots import FLUSHED_OFFSET
 
@@ -51,7 +50,7 @@ class TransactionalMessages:
         log: WritableLog,
         stats: HotPathStats,
         rights: StoredRights,
-        timers: TimerHook,
+        timers: Timers,
     ) -> None:
         """rights: of an account on the message that it ends."""
         self._resources = resources
@@ -71,8 +70,8 @@ class TransactionalMessages:
                 reader=store.access,
                 halves=self._halves,
                 earlier=self._earlier,
-                timers=timers,
-                put_back_topic=LostTopics(tables.topics, log.commit_log).put_back,
+                timers=timers.hook,
+                put_back_topic=timers.put_back_topic,
                 stats=stats,
                 on_loop=loop.call_soon_threadsafe,
                 later=loop.call_later,

@@ -84,22 +84,6 @@ def read_head(view: memoryview, position: int, pos: int) -> EntryHead | Blank | 
     return EntryHead(index, term, pos, size)
 
 
-def encode_entry(index: int, term: int, pos: int, record: bytes) -> bytes:
-    """An entry as DLedger stores it; for tests and their generators."""
-    size = ENTRY_HEAD_SIZE + len(record)
-    return _HEAD.pack(ENTRY_MAGIC, size, index, term, pos, 0, 0, 0, len(record)) + record
-
-
-def encode_blank(left: int) -> bytes:
-    """The 8 bytes that close a data file with `left` bytes left."""
-    return _BLANK.pack(BLANK_MAGIC, left)
-
-
-def encode_unit(head: EntryHead) -> bytes:
-    """The index unit of an entry."""
-    return _UNIT.pack(ENTRY_MAGIC, head.pos, head.size, head.index, head.term)
-
-
 def find_unit(raw: bytes) -> EntryHead | None:
     """What an index unit says; None: no unit, or not one."""
     if len(raw) != UNIT_SIZE:

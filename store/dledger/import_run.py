@@ -126,7 +126,7 @@ class DledgerImport(ExitStack):
 
     def _check_committed(self) -> None:
         """What the node knew to be committed is there, damaged or not."""
-        committed, last = self.source.checkpoint.committed_index, self.group.last
+        committed, last = self.source.committed_index, self.group.last
         if committed > (-1 if last is None else last.index):
             raise StoreError(
                 f"{self.source.directory}: its checkpoint says that entry {committed} was "

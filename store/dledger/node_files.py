@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,15 +37,6 @@ _STEP: Final = 1 << 20
 _PREFIX: Final = "dledger-"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCheckpoint:
-    """What the node last wrote of itself (every three seconds, and in an orderly stop); -1: that it
-    did not know, or nothing can be read."""
-
-    end_index: int
-    committed_index: int
-
-
 class NodeFiles(Closing):
     """See the module. `root`: the node's storePathRootDir."""
 
@@ -54,7 +44,7 @@ class NodeFiles(Closing):
         "_index_files",
         "_index_map",
         "_map",
-        "checkpoint",
+        "committed_index",
         "data_files",
         "directory",
         "old_files",
@@ -69,7 +59,9 @@ class NodeFiles(Closing):
         self.old_files: Final = _check_files(list_store_files(root / "commitlog"))
         """Of the commit log from before DLedger."""
         self._index_files: Final = list_store_files(self.directory / "index")
-        self.checkpoint: Final = _read_checkpoint(self.directory / "checkpoint")
+        self.committed_index: Final = _read_committed_index(self.directory / "checkpoint")
+        """Up to where the node knew entries to be committed when it wrote so last (every three
+        seconds, and in an orderly stop); -1: it did not know, or there is no checkpoint."""
         self._map: MappedFile | None = None
         self._index_map: MappedFile | None = None
         if not self.data_files:
@@ -275,13 +267,13 @@ def _read_properties(path: Path) -> dict[str, str]:
     return {name.strip(): text.strip() for name, _, text in pairs}
 
 
-def _read_checkpoint(path: Path) -> NodeCheckpoint:
-    """A properties file of Java. Raises StoreError: it is there and says something else."""
+def _read_committed_index(path: Path) -> int:
+    """Of a properties file of Java. Raises StoreError: it is there and says something else."""
     values = _read_properties(path)
     if not path.exists():
-        return NodeCheckpoint(-1, -1)
+        return -1
     try:
-        return NodeCheckpoint(int(values["endIndex"]), int(values["committedIndex"]))
+        return int(values["committedIndex"])
     except (KeyError, ValueError) as error:
         raise StoreError(
             f"{path}: not a checkpoint of DLedger ({error!r}); remove it: then nobody knows up to "

@@ -13,14 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from store.dledger.entry import ENTRY_HEAD_SIZE, Blank, EntryHead, HeadProblem
 from store.dledger.node_files import NodeFiles, check_entry, self_naming
 from store.message_codec import PHY_OFFSET_AT, RecordKind, check_record
-
-NO_INDEX: Final = -1
-"""Of a record of the old commit log."""
 
 
 @dataclass(frozen=True, slots=True)

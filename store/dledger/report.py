@@ -55,7 +55,7 @@ def report(run: DledgerImport) -> Iterator[str]:
 
 
 def _committed(run: DledgerImport) -> Iterator[str]:
-    last, known = run.group.last, run.source.checkpoint.committed_index
+    last, known = run.group.last, run.source.committed_index
     if last is None:
         return
     yield f"entries up to {last.index} of term {last.term}, here known as committed up to {known}"

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from broker.out.escape_bridge import EscapedMessage
 from broker.settings.broker_config import BrokerConfig
 from broker.store_access.store_access import StoreAccess
 from broker.store_access.store_commands import StoreCommands
@@ -51,6 +52,26 @@ class FakeClock:
     def advance(self, delta_ms: int) -> None:
         self.now += delta_ms
         self.monotonic += delta_ms
+
+
+class OtherBrokers:
+    """An EscapeBridge to brokers that take what is put, but for the errors of the next puts."""
+
+    def __init__(self) -> None:
+        self.errors: list[Exception | None] = []
+        self.taken: list[EscapedMessage] = []
+        self.like: list[str | None] = []
+        """With each message."""
+
+    def put(self, message: EscapedMessage, like: str | None = None) -> None:
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        self.taken.append(message)
+        self.like.append(like)
+
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.taken]
 
 
 class FakeConnection:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from broker.append.achieved_durability import AchievedDurability
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, AppendQueueParts
 from broker.append.durability_waiters import DurabilityWaiters
 from broker.append.offset_moved_events import OffsetMovedEvents
 from broker.append.room_waits import RoomWaits
@@ -480,6 +480,7 @@ class HotPathWorld:
         self.topics = TopicConfigManager(
             root / "config" / "topics.json", config, self.clock, SystemTopics()
         )
+        self.lost_topics = LostTopics(self.topics, self.log)
         self.groups = SubscriptionGroupManager(
             root / "config" / "subscriptionGroup.json", config, self.clock
         )
@@ -511,11 +512,15 @@ class HotPathWorld:
             max_delay_level=18,
         )
         self.append_queue = AppendQueue(
-            self.log,
-            self.clock,
-            BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), self.page, self.clock),
-            lambda: self.not_writable,
-            capacity=100,
+            AppendQueueParts(
+                commit_log=self.log,
+                clock=self.clock,
+                fast_failure=BrokerFastFailure(
+                    BrokerConfig(), MessageStoreConfig(), self.page, self.clock
+                ),
+                why_not_writable=lambda: self.not_writable,
+                capacity=100,
+            )
         )
         self.rounds: list[Callable[[], None]] = []
         """Registrations of new topics; they run when a test that listens to them says so."""
@@ -629,7 +634,7 @@ class HotPathWorld:
                 clock=self.clock,
                 clock_steps=self.clock_steps,
                 room_waits=RoomWaits(self.counters, self.clock),
-                put_back_topic=LostTopics(self.topics, self.log).put_back,
+                put_back_topic=self.lost_topics.put_back,
                 flushed_offset=lambda: self.counters[FLUSHED_OFFSET],
             ),
             self.delay_level_ms,

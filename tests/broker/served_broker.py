@@ -254,6 +254,7 @@ class ServedBroker:
     def close(self) -> None:
         """Not orderly: the directory goes."""
         controller = self.controller
+        controller._messages.stop_checks()
         controller._server.shutdown()
         with contextlib.suppress(Exception):
             controller._store.log.close()

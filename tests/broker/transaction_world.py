@@ -16,7 +16,6 @@ from broker.client.client_channel_info import ClientChannelInfo
 from broker.client.producer_manager import ProducerManager
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
 from broker.store_access.store_access import StoreAccess
-from broker.topic.lost_topics import LostTopics
 from broker.topic.system_topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from broker.transaction.askable_producers import AskableProducers
 from broker.transaction.earlier_ends import EarlierEnds
@@ -119,7 +118,7 @@ class TransactionWorld:
                 halves=self.halves,
                 earlier=self.earlier,
                 timers=hot.timers,
-                put_back_topic=LostTopics(hot.topics, hot.log).put_back,
+                put_back_topic=hot.lost_topics.put_back,
                 stats=hot.stats,
                 on_loop=lambda function: self.on_loop(function),
                 later=lambda ms, function: self.later.append((ms, function)),

@@ -23,8 +23,9 @@ from controller.election import Choice, Liveness, LogReport
 from controller.group_state import GroupState, Replica
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from tests.controller.controller_peer import DEADLINE_S, Peer
-from tests.controller.test_life import ELECT, GROUP, group_of_two, until
+from tests.controller.test_life import ELECT, GROUP, group_of_two
 from tests.controller.test_store_failures import Failing
+from tests.support.deadline import wait_until
 
 SET = {"cluster": "C", "broker_set": "b"}
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -86,7 +87,7 @@ def shown(directory: Path, **settings: object) -> Iterator[Shown]:
 
 def test_a_group_its_elections_and_its_requests(tmp_path: Path) -> None:
     with shown(tmp_path, leader_warm_up_millis=500) as one, group_of_two(one.port) as (first, _):
-        until(lambda: one.value("rocketmq_controller_ready") == 1)
+        wait_until(lambda: one.value("rocketmq_controller_ready") == 1, DEADLINE_S)
         assert first.call(1002, {**ELECT, "brokerId": 1}).code == 2011
         assert first.call(1001, {"brokerName": "b"}, b"{").code != 0
         found = one.samples()
@@ -130,10 +131,15 @@ def test_a_dead_master_is_seen_by_all(tmp_path: Path) -> None:
         with Peer(one.port) as broker:
             assert broker.call(904, {**GROUP, **beat}).code == 0
             assert broker.call(1002, {**ELECT, "brokerId": 1}).code == 0
-            until(lambda: one.get("/readyz")[0] == 200)
+            wait_until(lambda: one.get("/readyz")[0] == 200, DEADLINE_S)
             assert one.value("rocketmq_controller_group_without_master", **SET) == 0
-        until(lambda: one.value("rocketmq_controller_group_without_master", **SET) == 1)
-        until(lambda: one.value("election_total", **SET, election_result="no_master_elected") == 1)
+        wait_until(
+            lambda: one.value("rocketmq_controller_group_without_master", **SET) == 1, DEADLINE_S
+        )
+        wait_until(
+            lambda: one.value("election_total", **SET, election_result="no_master_elected") == 1,
+            DEADLINE_S,
+        )
         assert one.value("rocketmq_controller_group_master_id", **SET) == 0
         assert one.get("/readyz") == (200, "ready; leads 1 groups; without a master: b\n")
 
@@ -145,10 +151,10 @@ def test_a_store_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyP
         group_of_two(one.port) as (first, _),
         pytest.MonkeyPatch.context() as patch,
     ):
-        until(lambda: one.get("/readyz")[0] == 200)
+        wait_until(lambda: one.get("/readyz")[0] == 200, DEADLINE_S)
         failing = Failing(patch, "replace", 1, 10**6)
         asked = first.post(1002, {**ELECT, "brokerId": 2, "designateElect": "true"})
-        until(lambda: one.get("/readyz")[0] == 503)
+        wait_until(lambda: one.get("/readyz")[0] == 503, DEADLINE_S)
         assert "the store fails, nothing changes" in one.get("/readyz")[1]
         assert "No space left" in one.get("/readyz")[1]
         assert one.value("rocketmq_controller_ready") == 0
@@ -160,7 +166,7 @@ def test_a_store_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyP
         timeout = {"request_type": "controller_elect_master", "request_handle_status": "timeout"}
         assert one.value("request_total", **timeout) == 1
         failing.left = 0
-        until(lambda: one.get("/readyz")[0] == 200)
+        wait_until(lambda: one.get("/readyz")[0] == 200, DEADLINE_S)
         assert one.value("rocketmq_controller_waiting_requests") == 0
 
 

@@ -26,7 +26,7 @@ from tests.controller.controller_peer import DEADLINE_S, Peer, running
 from tests.controller.test_life import GROUP
 from tests.support.deadline import wait_until
 from tests.support.our_broker import OurBroker
-from tests.support.tls_files import Authority, Pair
+from tests.support.tls_files import Authority
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,19 +38,6 @@ class Guarded:
     port: int
     authority: Authority
     groups: Path
-
-    def client(self, pair: Pair | None) -> dict[str, str]:
-        """Settings of a client with this certificate that trusts only the authority."""
-        found = {
-            "tls.enable": "true",
-            "tls.test.mode.enable": "false",
-            "tls.client.authServer": "true",
-            "tls.client.trustCertPath": str(self.authority.trust),
-        }
-        if pair is not None:
-            found["tls.client.certPath"] = str(pair.certificate)
-            found["tls.client.keyPath"] = str(pair.key)
-        return found
 
 
 @pytest.fixture
@@ -96,7 +83,7 @@ def member(guarded: Guarded, root: Path, settings: dict[str, str]) -> OurBroker:
 
 
 def test_a_member_with_a_certificate_is_elected(guarded: Guarded, tmp_path: Path) -> None:
-    settings = guarded.client(guarded.authority.issue("member"))
+    settings = guarded.authority.client_settings(guarded.authority.issue("member"))
     with member(guarded, tmp_path / "m", settings).start():
         wait_until(
             lambda: guarded.groups.exists() and '"masterBrokerId":1' in guarded.groups.read_text(),
@@ -111,8 +98,10 @@ def test_a_member_that_may_not_come_is_told_at_both_ends(
     caplog.set_level("INFO")
     settings = {
         "plain": {},
-        "another authority": guarded.client(Authority(tmp_path / "x", "x").issue("stranger")),
-        "none": guarded.client(None),
+        "another authority": guarded.authority.client_settings(
+            Authority(tmp_path / "x", "x").issue("stranger")
+        ),
+        "none": guarded.authority.client_settings(None),
     }[kind]
     with member(guarded, tmp_path / "m", settings).start() as broker:
         address = f"127.0.0.1:{guarded.port}"
@@ -144,7 +133,7 @@ def test_mqadmin_needs_one_as_well(guarded: Guarded) -> None:
         return done.stdout + done.stderr
 
     pair = guarded.authority.issue("operator")
-    assert "ControllerLeaderAddress" in ask(guarded.client(pair))
+    assert "ControllerLeaderAddress" in ask(guarded.authority.client_settings(pair))
     refused = ask({})
     assert f"127.0.0.1:{guarded.port}" in refused
     assert "ControllerLeaderAddress" not in refused

@@ -21,6 +21,7 @@ from controller.etcd_login import EtcdLogin, make_context, read_login
 from controller.etcd_messages import NoContent, RangeAnswer
 from tests.controller.etcd_capture import GOLDEN
 from tests.controller.fake_gateway import Step, answer, close, gateway, raw, then_close
+from tests.support.deadline import wait_until
 from tests.support.tls_files import Authority, server_context
 
 ANSWERS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "answers.json").read_text())
@@ -150,7 +151,8 @@ def test_a_connection_that_ended_meanwhile_is_not_written_to() -> None:
     with gateway(then_close(GOOD), GOOD) as etcd:
         one = client(etcd.port)
         ask(one)
-        time.sleep(0.3)
+        (connection,) = one._connections
+        wait_until(lambda: not connection.is_usable)
         ask(one, repeat=False)
     assert (len(etcd.asked), etcd.connections) == (2, 2)
 

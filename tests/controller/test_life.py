@@ -45,6 +45,7 @@ from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
 from tests.controller.controller_peer import DEADLINE_S, Peer, running
 from tests.namesrv.conftest import FakeConnection
+from tests.support.deadline import wait_until
 
 GROUP = {"clusterName": "C", "brokerName": "b"}
 ELECT = {**GROUP, "designateElect": "false", "invokeTime": 1}
@@ -55,14 +56,6 @@ def stored(directory: Path) -> dict[str, Any]:
     text = (directory / "store" / "groups.json").read_text().splitlines()[0]
     group: dict[str, Any] = json.loads(text)["groups"]["b"]["group"]
     return group
-
-
-def until(seen: Any) -> None:
-    """Wait until it is true."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def beat(peer: Peer, number: int, timeout_ms: int = 60_000) -> int:
@@ -287,7 +280,7 @@ def test_many_groups_at_once_are_bounded(tmp_path: Path, monkeypatch: pytest.Mon
                 body = other.call(1006, {}, names).body
                 return len(json.loads(body)["replicasInfoTable"])
 
-            until(lambda: count() == 2)
+            wait_until(lambda: count() == 2, DEADLINE_S)
 
 
 def test_a_name_that_is_repeated_is_looked_up_once(
@@ -342,7 +335,7 @@ def test_settings_that_1009_changes_count_at_once(tmp_path: Path) -> None:
             fields = other.call(1004, {"brokerName": "b"}).ext_fields
             return fields.get("masterBrokerId") != "1"
 
-        until(has_another_master)
+        wait_until(has_another_master, DEADLINE_S)
         assert other.call(1004, {"brokerName": "b"}).ext_fields["masterEpoch"] == "2", "one loss"
 
 
@@ -360,7 +353,7 @@ def test_too_many_waiting_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     with running(tmp_path) as port, Peer(port) as peer, Peer(port) as other:
         apply = {**GROUP, "appliedBrokerId": 1, "registerCheckCode": "127.0.0.1:1;1"}
         asked = [peer.post(1013, apply) for _ in range(3)]
-        until(lambda: other.call(1013, apply).code == 2)
+        wait_until(lambda: other.call(1013, apply).code == 2, DEADLINE_S)
         assert other.call(1005, {}).code == 0
         goes_on.set()
         assert [peer.take(one).code for one in asked] == [0, 0, 0]

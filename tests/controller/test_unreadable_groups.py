@@ -48,6 +48,12 @@ class Brain:
         ready = self.step(Asked(self.tickets, GetReplicaInfo("C", name)))
         return ready.sends[0].answer if ready.sends and isinstance(ready.sends[0], Reply) else None
 
+    def answer(self, name: str) -> Answer:
+        """At once."""
+        found = self.ask(name)
+        assert found is not None
+        return found
+
     def apply(self, name: str, broker_id: int = 1) -> Ready:
         self.tickets += 1
         request = ApplyBrokerId("C", name, broker_id, f"127.0.0.1:{broker_id};2")
@@ -65,9 +71,7 @@ def granted(**unreadable: str) -> LeadershipGranted:
 def test_it_is_refused_and_the_others_are_served() -> None:
     brain = Brain()
     brain.step(granted(bad="its value is none"))
-    good = brain.ask("good")
-    assert good is not None
-    assert good.code == 0
+    assert brain.answer("good").code == 0
     assert brain.ask("bad") == Answer(1, remark="its value is none")
     ready = brain.apply("bad")
     assert ready.swaps == (), "an id that is given twice would be two brokers"
@@ -84,9 +88,7 @@ def test_it_is_read_again_at_each_scan_and_served_once_it_is_whole() -> None:
     assert brain.ask("bad") == Answer(1, remark="y")
     assert brain.scan().loads == ("bad",)
     brain.step(Loaded("bad", Stored(9, group("bad"))))
-    whole = brain.ask("bad")
-    assert whole is not None
-    assert whole.code == 0
+    assert brain.answer("bad").code == 0
     assert brain.scan().loads == ()
 
 
@@ -110,8 +112,7 @@ def test_a_store_that_has_gone_back_is_not_believed() -> None:
         number = brain.apply("good", 2).swaps[0].number
         brain.step(SwapEnded("good", number, Outcome.UNKNOWN))
         brain.step(Loaded("good", found))
-        answer = brain.ask("good")
-        assert answer is not None
+        answer = brain.answer("good")
         assert answer.code == 1
         assert "held version 5 of this group and holds" in answer.remark
         assert brain.scan().loads == ("good",)
@@ -124,8 +125,7 @@ def test_nor_at_a_take_over_by_who_has_seen_more() -> None:
     brain.step(Followed({"good": Stored(7, group("good")), "gone": Stored(3, group("gone"))}))
     brain.step(granted())
     for name in ("good", "gone"):
-        answer = brain.ask(name)
-        assert answer is not None
+        answer = brain.answer(name)
         assert answer.code == 1
         assert "was removed" in answer.remark
 
@@ -142,15 +142,12 @@ def test_nor_is_it_believed_later_where_it_is_read_again() -> None:
         brain.step(Loaded("gone", Stored(0, None)))
         brain.step(Loaded("bad", Stored(6, group("bad"))))
         for name in known:
-            answer = brain.ask(name)
-            assert answer is not None
+            answer = brain.answer(name)
             assert answer.code == 1, name
             assert "was removed" in answer.remark
     brain.scan()
     brain.step(Loaded("good", Stored(7, group("good"))))
-    whole = brain.ask("good")
-    assert whole is not None
-    assert whole.code == 0, "it was put back"
+    assert brain.answer("good").code == 0, "it was put back"
 
 
 def test_whoever_follows_does_not_forget_what_it_has_seen() -> None:
@@ -162,16 +159,12 @@ def test_whoever_follows_does_not_forget_what_it_has_seen() -> None:
     older = {"good": Stored(4, group("good"))}
     brain.step(Followed(older))
     brain.step(LeadershipGranted(2, brain.now, older))
-    answer = brain.ask("good")
-    assert answer is not None
-    assert answer.code == 1
+    assert brain.answer("good").code == 1
     brain = Brain()
     brain.step(Followed({"good": Stored(5, group("good"))}))
     brain.step(Followed({"good": Stored(9, group("good"))}))
     brain.step(LeadershipGranted(2, brain.now, {"good": Stored(8, group("good"))}))
-    answer = brain.ask("good")
-    assert answer is not None
-    assert answer.code == 1
+    assert brain.answer("good").code == 1
 
 
 def test_what_a_leader_knew_it_remembers() -> None:
@@ -183,18 +176,14 @@ def test_what_a_leader_knew_it_remembers() -> None:
     assert not brain.core.is_leader(brain.now)
     assert brain.core.find("good", brain.now) is not None
     brain.step(LeadershipGranted(2, brain.now, {"good": Stored(4, group("good"))}))
-    answer = brain.ask("good")
-    assert answer is not None
-    assert answer.code == 1
+    assert brain.answer("good").code == 1
 
 
 def test_what_others_lead_changes_nothing_of_a_leader() -> None:
     brain = Brain()
     brain.step(granted())
     brain.step(Followed({"good": Stored(9, None)}))
-    good = brain.ask("good")
-    assert good is not None
-    assert good.code == 0
+    assert brain.answer("good").code == 0
 
 
 class Broken:

@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,13 +23,16 @@ from tests.support.our_broker import FrameClient
 from tools.chaos.free_ports import free_port
 
 REPO_DIR = Path(__file__).resolve().parents[2]
+Connect = Callable[[tuple[str, int], float], FrameClient]
 KINDS = ("ours", "java-4.9", "java-5.3")
 
 _BROKER_READY = r"The broker\[([^,\]]+), ([0-9.]+):(\d+)\] boot success"
 _NAMESRV_READY = r"The Name Server boot success"
 _CONTROLLER_READY = r"The Controller Server boot success"
 _PROXY_READY = r"rocketmq-proxy startup successfully"
-_DISK_FLAGS = (
+BROKER_MAIN = "broker.BrokerStartup"
+CONTROLLER_MAIN = "controller.ControllerStartup"
+DISK_FLAGS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
 )
@@ -60,6 +63,16 @@ _LOGBACK_NAMES = (
     "rmq.namesrv.logback.xml",
     "rmq.proxy.logback.xml",
 )
+
+
+# Whatever is not said, both worlds allocate whole: 1 GiB for a log, and the next one, 400 MB for an
+# index. Tests of a run together had 21 GB after five minutes.
+_SMALL_FILES = {
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": "120000",
+    "maxHashSlotNum": "50000",
+    "maxIndexNum": "200000",
+}
 
 
 class NameServer:
@@ -110,6 +123,8 @@ class Broker:
         self.store_dir = store_dir
         self._port = port
         self._namesrv = namesrv
+        self.connect: Connect = FrameClient
+        """How clients come to it, and to its name server."""
 
     @property
     def address(self) -> str:
@@ -136,7 +151,7 @@ class Broker:
         with self.client() as client:
             client.call(RequestCode.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=6\n")
         host, _, port = str(self._namesrv).partition(";")[0].rpartition(":")
-        with FrameClient((host, int(port))) as client:
+        with self.connect((host, int(port)), 60.0) as client:
             known = client.call(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body
         return f'"{self.address}"'.encode() in known
 
@@ -157,7 +172,7 @@ class Broker:
 
     def client(self, timeout_s: float = 60.0) -> FrameClient:
         """A connection to its port."""
-        return FrameClient(("127.0.0.1", self._port), timeout_s)
+        return self.connect(("127.0.0.1", self._port), timeout_s)
 
     def log_tail(self) -> str:
         return self.process.log_tail()
@@ -182,12 +197,9 @@ def name_server(
         return NameServer(
             ServerProcess(label, command, log, _NAMESRV_READY, _our_env(directory)), port
         )
-    home = _java_home(directory)
-    main = "org.apache.rocketmq.namesrv.NamesrvStartup"
-    flags = (*QUICK_JVM, "-Xms64m", "-Xmx128m", f"-Drocketmq.home.dir={home}", *jvm)
-    command = java_command(_server_classpath(kind), main, home, jvm=flags, args=["-c", str(conf)])
-    process = ServerProcess(label, command, log, _NAMESRV_READY, {"ROCKETMQ_HOME": str(home)})
-    return NameServer(process, port)
+    flags = (*QUICK_JVM, "-Xms64m", "-Xmx128m", *jvm)
+    command = java_server(kind, directory, "namesrv.NamesrvStartup", flags, ["-c", str(conf)])
+    return NameServer(ServerProcess(label, command, log, _NAMESRV_READY), port)
 
 
 def broker(
@@ -220,12 +232,8 @@ def broker(
         own = {**_our_env(directory), **(env or {})}
         process = ServerProcess(label, command, log, _BROKER_READY, own)
         return Broker(kind, process, name, port, store, namesrv)
-    home = _java_home(directory)
-    main = "org.apache.rocketmq.broker.BrokerStartup"
-    flags = (*jvm, *_DISK_FLAGS, f"-Drocketmq.home.dir={home}")
-    command = java_command(_server_classpath(kind), main, home, jvm=flags, args=args)
-    own = {"ROCKETMQ_HOME": str(home), **(env or {})}
-    process = ServerProcess(label, command, log, _BROKER_READY, own)
+    command = java_server(kind, directory, BROKER_MAIN, (*jvm, *DISK_FLAGS), args)
+    process = ServerProcess(label, command, log, _BROKER_READY, env)
     return Broker(kind, process, name, port, store, namesrv)
 
 
@@ -277,8 +285,10 @@ def controller(
     *,
     kind: str = "java-5.3",
     port: int | None = None,
+    jvm: Sequence[str] = (),
 ) -> Controller:
-    """A controller with its files under `directory`. settings: more of them."""
+    """A controller with its files under `directory`. settings: more of them. jvm: more of Java's
+    options."""
     port, unused = port or free_port(), free_port()
     keys = {
         "listenPort": str(unused),
@@ -295,12 +305,9 @@ def controller(
         command = [sys.executable, "-m", "controller", "-c", str(conf)]
         env = _our_env(directory)
         return Controller(ServerProcess("controller", command, log, _CONTROLLER_READY, env), port)
-    home = _java_home(directory)
-    main = "org.apache.rocketmq.controller.ControllerStartup"
-    flags = (*QUICK_JVM, "-Xms64m", "-Xmx256m", f"-Drocketmq.home.dir={home}")
-    command = java_command(_server_classpath(kind), main, home, jvm=flags, args=["-c", str(conf)])
-    own = {"ROCKETMQ_HOME": str(home)}
-    return Controller(ServerProcess("controller", command, log, _CONTROLLER_READY, own), port)
+    flags = (*QUICK_JVM, "-Xms64m", "-Xmx256m", *jvm)
+    command = java_server(kind, directory, CONTROLLER_MAIN, flags, ["-c", str(conf)])
+    return Controller(ServerProcess("controller", command, log, _CONTROLLER_READY), port)
 
 
 class Proxy:
@@ -375,6 +382,20 @@ def java_admin(line: str, directory: Path, *arguments: str, jvm: Sequence[str] =
     return _output(command, {"ROCKETMQ_HOME": str(home)})
 
 
+def java_server(
+    kind: str, directory: Path, main: str, jvm: Sequence[str], args: Sequence[str]
+) -> list[str]:
+    """The command line of a server of RocketMQ with its files under `directory`."""
+    home = _java_home(directory)
+    return java_command(
+        _server_classpath(kind),
+        f"org.apache.rocketmq.{main}",
+        home,
+        jvm=(*jvm, f"-Drocketmq.home.dir={home}"),
+        args=args,
+    )
+
+
 def _output(command: list[str], env: Mapping[str, str]) -> str:
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}, check=False
@@ -398,6 +419,7 @@ def _settings(name: str, port: int, store: Path) -> dict[str, str]:
         "flushDiskType": "ASYNC_FLUSH",
         "diskMaxUsedSpaceRatio": "95",
         "autoCreateTopicEnable": "true",
+        **_SMALL_FILES,
     }
 
 

@@ -20,6 +20,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ from tests.interop import harness
 from tests.interop.processes import PeerError, wait_until
 from tests.interop.replication import messages
 from tests.support.etcd import Etcd
+from tests.support.members import ids_in_sync, known_ids
 from tests.support.our_broker import FrameClient, drain
 from tools.chaos.free_ports import free_port
 from tools.chaos.network import Network, both_ways
@@ -63,7 +65,23 @@ _MEMBER: Final = {
     "haSendHeartbeatInterval": "1000",
     "haHousekeepingInterval": "5000",
 }
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m")
 _SCANS: Final = {"scanNotActiveBrokerInterval": "500", "scanInactiveMasterInterval": "1000"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """Whom a group lets in, and how those come who may."""
+
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Settings of name server and controllers of ours."""
+    ours: Mapping[str, str] = field(default_factory=dict)
+    """Of our brokers."""
+    java: Mapping[str, str] = field(default_factory=dict)
+    """Of Java's."""
+    jvm: tuple[str, ...] = ()
+    """Options of Java's brokers and controllers."""
+    connect: harness.Connect = FrameClient
 
 
 class Place(NamedTuple):
@@ -115,8 +133,9 @@ def list_differences(
 class Controllers:
     """`nodes` of a kind: "dledger", "jraft" or "ours"; three of ours share an etcd."""
 
-    def __init__(self, root: Path, kind: str, nodes: int, network: Network) -> None:
+    def __init__(self, root: Path, kind: str, nodes: int, network: Network, guard: Guard) -> None:
         self.kind = kind
+        self._connect = guard.connect
         self.addresses: list[str] = []
         """As brokers know them: through the network."""
         self._bound: dict[str, str] = {}
@@ -129,9 +148,10 @@ class Controllers:
         self.all = [
             harness.controller(
                 root / f"controller-{number}",
-                {**_SCANS, **conf},
+                {**_SCANS, **conf, **(guard.servers if kind == "ours" else {})},
                 kind="ours" if kind == "ours" else "java-5.3",
                 port=ports[number],
+                jvm=guard.jvm,
             )
             for number, conf in enumerate(confs)
         ]
@@ -193,7 +213,7 @@ class Controllers:
                 continue
             with contextlib.suppress(OSError):
                 bound = self._bound[address]
-                answer = _asked(bound, RequestCode.CONTROLLER_GET_METADATA_INFO)
+                answer = self._asked(bound, RequestCode.CONTROLLER_GET_METADATA_INFO)
                 named = answer.ext_fields.get("controllerLeaderAddress", "")
                 if named in self._bound:
                     return self._bound[named]
@@ -214,7 +234,18 @@ class Controllers:
         leader = self.find_leader()
         if leader is None:
             raise ConnectionError("no controller leads")
-        return _asked(leader, code, fields, body)
+        return self._asked(leader, code, fields, body)
+
+    def _asked(
+        self,
+        address: str,
+        code: RequestCode,
+        fields: Mapping[str, object] | None = None,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        host, _, port = address.rpartition(":")
+        with self._connect((host, int(port)), 5) as client:
+            return client.call(code, fields or {}, body)
 
     def logs(self) -> str:
         return "\n".join(one.log_tail() for one in self.all)
@@ -222,17 +253,6 @@ class Controllers:
 
 def _bound_host(kind: str) -> str:
     return "127.0.0.1" if kind == "jraft" else "127.0.0.2"
-
-
-def _asked(
-    address: str,
-    code: RequestCode,
-    fields: Mapping[str, object] | None = None,
-    body: bytes = b"",
-) -> RemotingCommand:
-    host, _, port = address.rpartition(":")
-    with FrameClient((host, int(port)), 5) as client:
-        return client.call(code, fields or {}, body)
 
 
 # -- the client ------------------------------------------------------------------------------------
@@ -288,12 +308,15 @@ class Sender:
 class MixedGroup:
     """See the module; `mix` has a letter for each broker, by its id: J for Java's, O for ours."""
 
-    def __init__(self, root: Path, mix: str, kind: str, nodes: int) -> None:
+    def __init__(
+        self, root: Path, mix: str, kind: str, nodes: int, guard: Guard | None = None
+    ) -> None:
+        guard = guard or Guard()
         self.name = f"{mix}-{kind}-{nodes}"
         self.mix = mix
         self.network = Network()
-        self.controllers = Controllers(root, kind, nodes, self.network)
-        self.namesrv = harness.name_server("ours", root / "namesrv")
+        self.controllers = Controllers(root, kind, nodes, self.network, guard)
+        self.namesrv = harness.name_server("ours", root / "namesrv", settings=guard.servers)
         conf = {**_MEMBER, "controllerAddr": ";".join(self.controllers.addresses)}
         self.ha_ports = {number: free_port() for number in range(1, len(mix) + 1)}
         self.chained: list[int] = []
@@ -304,11 +327,17 @@ class MixedGroup:
                 root / f"broker-{number}",
                 self.namesrv.address,
                 name=self.name,
-                conf={**conf, "haListenPort": str(self.ha_ports[number])},
-                jvm=("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx256m"),
+                conf={
+                    **conf,
+                    "haListenPort": str(self.ha_ports[number]),
+                    **(guard.ours if letter == "O" else guard.java),
+                },
+                jvm=(*_JVM, *guard.jvm),
             )
             for number, letter in enumerate(mix, 1)
         }
+        for broker in self.brokers.values():
+            broker.connect = guard.connect
         self.sender = Sender(lambda: list(self.brokers.values()))
 
     def start(self) -> MixedGroup:
@@ -374,14 +403,10 @@ class MixedGroup:
 
     def members(self) -> set[int | None]:
         """The SyncStateSet."""
-        found = self.info()
-        return set() if found is None else {one.broker_id for one in found.in_sync_replicas}
+        return ids_in_sync(self.info())
 
     def known(self) -> set[int | None]:
-        found = self.info()
-        if found is None:
-            return set()
-        return self.members() | {one.broker_id for one in found.not_in_sync_replicas}
+        return known_ids(self.info())
 
     def master(self) -> tuple[int, int]:
         """Its id and epoch; 0, 0: nobody says."""

@@ -20,7 +20,6 @@ from pathlib import Path
 from tests.support.our_broker import is_running, stands_still
 from tests.support.program import ForkedProgram, start_program
 from tests.support.stolen_time import OwnTime
-from tools.chaos.free_ports import free_port as free_port
 
 _POLL_S = 0.02
 
@@ -188,15 +187,6 @@ class ServerProcess:
         for pid in descendants:
             _signal(pid, number)
         return [self.pid, *descendants]
-
-    def kill_child(self, title: str) -> int:
-        """SIGKILL the one descendant whose title holds `title`; gives its pid."""
-        matching = [p.pid for p in process_tree(self.pid) if title in p.title and p.pid != self.pid]
-        if len(matching) != 1:
-            titles = [p.title for p in process_tree(self.pid)]
-            raise PeerError(f"{self.name}: {len(matching)} children titled {title!r} in {titles}")
-        os.kill(matching[0], signal.SIGKILL)
-        return matching[0]
 
     def log_tail(self, size: int = 3000) -> str:
         """Whether it lives, and the end of what it printed."""

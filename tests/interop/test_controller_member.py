@@ -51,6 +51,7 @@ from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.processes import wait_until
 from tests.remoting.fake_peer import FakePeer, PeerConnection
+from tests.support.members import ids_in_sync
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
@@ -221,10 +222,6 @@ def info(controller: harness.Controller, asker: RemotingClient) -> Info:
     return ask
 
 
-def members(found: ReplicasInfo | None) -> set[int | None]:
-    return set() if found is None else {one.broker_id for one in found.in_sync_replicas}
-
-
 def test_a_first_member_gets_an_id_and_is_elected(start: Start, info: Info) -> None:
     one = start("1", "alone")
     one.wait_for(Lead(1))
@@ -275,11 +272,11 @@ def test_a_slave_joins_takes_over_and_is_followed(start: Start, info: Info) -> N
     two = start("2", "pair")
     two.wait_for(Follow(1, one.port.address, 1))
     assert (two.root / "brokerIdentity").read_bytes() == f"{CLUSTER}#pair#2".encode()
-    assert members(info("pair")) == {1}
+    assert ids_in_sync(info("pair")) == {1}
 
     one.log_end = 693
     two.follow(one, connection=1)
-    wait_until(lambda: members(info("pair")) == {1, 2}, "both in the set", _WAIT_S)
+    wait_until(lambda: ids_in_sync(info("pair")) == {1, 2}, "both in the set", _WAIT_S)
     wait_until(lambda: one.status.acknowledged_offset == 693, "acknowledged", _WAIT_S)
 
     one.end()
@@ -287,13 +284,13 @@ def test_a_slave_joins_takes_over_and_is_followed(start: Start, info: Info) -> N
     assert two.notices, "the controller told it, nobody asked"
     assert two.epochs.entries == ((1, 0), (2, 693))
     assert two.registered[-1] == RegisterAtNameServers(0, 2)
-    assert members(info("pair")) == {2}
+    assert ids_in_sync(info("pair")) == {2}
 
     again = start("1", "pair", 693)
     again.wait_for(Follow(2, two.port.address, 2))
     again.follow(two, connection=1)
     assert again.epochs == two.epochs
-    wait_until(lambda: members(info("pair")) == {1, 2}, "back in the set", _WAIT_S)
+    wait_until(lambda: ids_in_sync(info("pair")) == {1, 2}, "back in the set", _WAIT_S)
 
 
 class Link:
@@ -361,7 +358,7 @@ def test_a_member_follows_a_java_master_and_takes_over(
 
         def has_joined() -> bool:
             link.read()
-            return members(info("mixed")) == {1, 2}
+            return ids_in_sync(info("mixed")) == {1, 2}
 
         wait_until(has_joined, "our member in the set of a Java master", _WAIT_S)
         assert 0 < sent[-1].phy_offset < len(link.log)
@@ -372,4 +369,4 @@ def test_a_member_follows_a_java_master_and_takes_over(
     ours.wait_for(Lead(2))
     link.close()
     assert ours.epochs.entries == ((1, 0), (2, len(link.log)))
-    assert members(info("mixed")) == {2}
+    assert ids_in_sync(info("mixed")) == {2}

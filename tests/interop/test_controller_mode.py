@@ -31,6 +31,7 @@ from remoting.remoting_serializable import dumps_java
 from remoting.request_code import RequestCode
 from tests.interop import harness
 from tests.interop.processes import PeerError, process_tree, wait_until
+from tests.support.members import ids_in_sync, known_ids
 from tests.support.our_broker import FrameClient, Sent, drain
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -119,14 +120,10 @@ class Group:
         return found.replicas_info_table.get(self.name)
 
     def members(self) -> set[int | None]:
-        found = self.info()
-        return set() if found is None else {one.broker_id for one in found.in_sync_replicas}
+        return ids_in_sync(self.info())
 
     def known(self) -> set[int | None]:
-        found = self.info()
-        if found is None:
-            return set()
-        return self.members() | {one.broker_id for one in found.not_in_sync_replicas}
+        return known_ids(self.info())
 
     @property
     def master_id(self) -> int:

@@ -27,8 +27,8 @@ from remoting.request_code import RequestCode
 from tests.controller.controller_peer import Peer, running
 from tests.controller.etcd_capture import ONE, PREFIX, TWO, group, make_accounts, play
 from tests.interop import harness
-from tests.interop.controller_faults import MEMBER, QUEUES, SAFE, Load, run
-from tests.interop.etcd_world import Controllers, EtcdFaults, EtcdWorld, ask
+from tests.interop.etcd_load import QUEUES, Load
+from tests.interop.etcd_world import MEMBER, SAFE, Controllers, EtcdWorld, ask, run
 from tests.interop.processes import wait_until
 from tests.support.etcd import Etcd, b64
 from tests.support.our_broker import drain
@@ -307,7 +307,7 @@ GROUP = {"brokerName": "group"}
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_faults_drawn_from_a_seed(tmp_path: Path, seed: int) -> None:
-    assert run(seed, 6, [], tmp_path, kinds=(EtcdWorld, EtcdFaults)) == []
+    assert run(seed, 6, [], tmp_path) == []
 
 
 @pytest.mark.long

@@ -92,6 +92,25 @@ def admin(places: Places, tmp_path: Path, *words: str) -> str:
     return harness.our_admin(tmp_path, *words, "-a", places.controller.address)
 
 
+@contextlib.contextmanager
+def group_of_three(places: Places, tmp_path: Path, name: str) -> Iterator[Group]:
+    """In the safe mode, all of them in the set."""
+    group = Group(places, tmp_path, name, **SAFE)
+    try:
+        for _ in range(3):
+            group.add()
+        group.wait_for_set(1, 2, 3)
+        yield group
+    finally:
+        group.end()
+
+
+def set_unclean(places: Places, tmp_path: Path, text: str) -> None:
+    """enableElectUncleanMaster of the controller."""
+    words = ("-k", "enableElectUncleanMaster", "-v", text)
+    admin(places, tmp_path, "updateControllerConfig", *words)
+
+
 def test_a_pair_becomes_a_group_and_a_pair_again(places: Places, tmp_path: Path) -> None:
     size = {"mappedFileSizeCommitLog": MEMBER["mappedFileSizeCommitLog"]}
     roles = ({"brokerRole": "SYNC_MASTER"}, {"brokerRole": "SLAVE", "brokerId": "1"})
@@ -160,11 +179,7 @@ def test_a_pair_becomes_a_group_and_a_pair_again(places: Places, tmp_path: Path)
 
 
 def test_a_member_with_a_new_disk(places: Places, tmp_path: Path) -> None:
-    group = Group(places, tmp_path, "new-disk", **SAFE)
-    try:
-        for _ in range(3):
-            group.add()
-        group.wait_for_set(1, 2, 3)
+    with group_of_three(places, tmp_path, "new-disk") as group:
         bodies = send(group.brokers[group.wait_for_master()], "before")
         broken = group.brokers[next(n for n in (2, 3) if n != group.master_id)]
         number = next(n for n, each in group.brokers.items() if each is broken)
@@ -179,26 +194,16 @@ def test_a_member_with_a_new_disk(places: Places, tmp_path: Path) -> None:
         assert number not in group.known()
         broken.start()
         wait_until(lambda: 4 in group.members(), "in the set with a new id", _WAIT_S, poll_s=0.2)
-        admin(
-            places,
-            tmp_path,
-            *("electMaster", "-b", "4", "-bn", "new-disk", "-c", CLUSTER),
-        )
+        admin(places, tmp_path, "electMaster", "-b", "4", "-bn", "new-disk", "-c", CLUSTER)
         wait_until(lambda: takes(broken), "it leads", _WAIT_S, poll_s=0.2)
         bodies += send(broken, "after")
         wait_for_all(broken, bodies)
-    finally:
-        group.end()
 
 
 def test_a_controller_without_its_file(places: Places, tmp_path: Path) -> None:
     """It does not start without the file, goes on with it once it is back; where it is gone for
     good, people choose the log that the group goes on with."""
-    group = Group(places, tmp_path, "forgotten", **SAFE)
-    try:
-        for _ in range(3):
-            group.add()
-        group.wait_for_set(1, 2, 3)
+    with group_of_three(places, tmp_path, "forgotten") as group:
         master = group.wait_for_master()
         bodies = send(group.brokers[master], "before")
         places.controller.stop()
@@ -237,18 +242,12 @@ def test_a_controller_without_its_file(places: Places, tmp_path: Path) -> None:
         bodies += send(group.brokers[master], "anew")
         for broker in group.brokers.values():
             wait_for_all(broker, bodies)
-    finally:
-        group.end()
 
 
 def test_nobody_of_the_set_comes_back(places: Places, tmp_path: Path) -> None:
     """The set shrank to two, and both are lost: the third is elected only when people say that what
     it lacks may be lost."""
-    group = Group(places, tmp_path, "nobody", **SAFE)
-    try:
-        for _ in range(3):
-            group.add()
-        group.wait_for_set(1, 2, 3)
+    with group_of_three(places, tmp_path, "nobody") as group:
         master = group.wait_for_master()
         bodies = send(group.brokers[master], "all")
         left = next(n for n in (1, 2, 3) if n != master)
@@ -264,25 +263,9 @@ def test_nobody_of_the_set_comes_back(places: Places, tmp_path: Path) -> None:
         with pytest.raises(AssertionError):
             group.elect(left)
         assert not takes(group.brokers[left])
-        admin(
-            places,
-            tmp_path,
-            "updateControllerConfig",
-            "-k",
-            "enableElectUncleanMaster",
-            "-v",
-            "true",
-        )
+        set_unclean(places, tmp_path, "true")
         admin(places, tmp_path, "electMaster", "-b", str(left), "-bn", "nobody", "-c", CLUSTER)
-        admin(
-            places,
-            tmp_path,
-            "updateControllerConfig",
-            "-k",
-            "enableElectUncleanMaster",
-            "-v",
-            "false",
-        )
+        set_unclean(places, tmp_path, "false")
         wait_until(lambda: group.master_id == left, "elected", _WAIT_S, poll_s=0.2)
         assert group.ask(RequestCode.GET_CONTROLLER_CONFIG).body.count(
             b"enableElectUncleanMaster=false"
@@ -294,8 +277,6 @@ def test_nobody_of_the_set_comes_back(places: Places, tmp_path: Path) -> None:
             group.brokers[number].start()
         wait_until(lambda: takes(group.brokers[left]), "takes", _WAIT_S, poll_s=0.2)
         wait_for_all(group.brokers[left], bodies)
-    finally:
-        group.end()
 
 
 def test_the_safe_mode_comes_later(places: Places, tmp_path: Path) -> None:

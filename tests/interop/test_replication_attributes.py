@@ -13,7 +13,7 @@ from tests.interop.replication import Group, ask, wait_same_tables
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _TABLES_S = 100.0
-"""A 5.3.3 slave asks once a minute."""
+"""A 5.3.3 slave asks once a minute: that one sees the second change only."""
 
 
 def attributes(broker: harness.Broker) -> dict[str, str] | None:
@@ -27,11 +27,11 @@ def test_slaves_of_every_kind(tmp_path: Path, broker_kind: str, namesrv_kind: st
     namesrv = harness.name_server(namesrv_kind, tmp_path / "namesrv").start()
     kinds = ("ours", "ours", "java-4.9", "java-5.3")
     group = Group(tmp_path, namesrv.address, kinds).start()
-    ours, java_49, java_53 = group.slaves
+    ours, java_49, _ = group.slaves
     try:
-        for change, expected in (
-            ("+message.type=FIFO", {"message.type": "FIFO"}),
-            ("+message.type=DELAY", {"message.type": "DELAY"}),
+        for change, expected, slaves in (
+            ("+message.type=FIFO", {"message.type": "FIFO"}, (ours, java_49)),
+            ("+message.type=DELAY", {"message.type": "DELAY"}, group.slaves),
         ):
             fields = {
                 "topic": "Typed",
@@ -44,13 +44,13 @@ def test_slaves_of_every_kind(tmp_path: Path, broker_kind: str, namesrv_kind: st
             }
             with group.master.client() as master:
                 assert master.call(17, fields).code == 0
-            for slave in (ours, java_53):
-                wait_until(
-                    lambda slave=slave, expected=expected: attributes(slave) == expected,  # type: ignore[misc]
-                    "the slave has the attributes",
-                    _TABLES_S,
-                )
-            for slave in (ours, java_49, java_53):
+            for slave in slaves:
+                if slave is not java_49:  # Which knows no attributes.
+                    wait_until(
+                        lambda slave=slave, expected=expected: attributes(slave) == expected,  # type: ignore[misc]
+                        "the slave has the attributes",
+                        _TABLES_S,
+                    )
                 wait_same_tables(group.master, slave, _TABLES_S)
     finally:
         group.end()

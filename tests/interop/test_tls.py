@@ -34,22 +34,9 @@ class Guarded:
 
     def options(self, pair: Pair | None) -> tuple[str, ...]:
         """JVM options of a client that trusts only our authority, with its certificate."""
-        return tuple(f"-D{key}={text}" for key, text in self.client_settings(pair).items())
-
-    def client_settings(self, pair: Pair | None) -> dict[str, str]:
-        """The same as settings."""
-        found = {
-            "tls.enable": "true",
-            "tls.test.mode.enable": "false",
-            "tls.client.authServer": "true",
-            "tls.client.trustCertPath": str(self.authority.trust),
-        }
-        if pair is not None:
-            found |= {
-                "tls.client.certPath": str(pair.certificate),
-                "tls.client.keyPath": str(pair.key),
-            }
-        return found
+        return tuple(
+            f"-D{key}={text}" for key, text in self.authority.client_settings(pair).items()
+        )
 
 
 def server_settings(authority: Authority, server: Pair) -> dict[str, str]:
@@ -103,7 +90,7 @@ def guarded(
         server,
         client,
     )
-    found.cluster.broker.configure(**{**settings, **found.client_settings(client)})
+    found.cluster.broker.configure(**{**settings, **found.authority.client_settings(client)})
     found.cluster.broker.start()
     wait_registered(jvms("4.9.8", found.options(client)), namesrv.address, found.cluster.broker)
     yield found

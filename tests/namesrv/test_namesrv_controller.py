@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -21,19 +20,11 @@ from remoting.remoting_client import RemotingClient
 from remoting.remoting_command import RemotingCommand
 from remoting.remoting_config import RemotingClientConfig, RemotingServerConfig
 from tests.namesrv.namesrv_peer import DEADLINE_S, Peer, address_of, registration, route
+from tests.support.deadline import wait_until
 
 
 def listening_socket() -> socket.socket:
     return socket.create_server(("127.0.0.1", 0))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Return when `condition` holds; fail after the deadline."""
-    deadline = monotonic() + DEADLINE_S
-    event = threading.Event()
-    while not condition():
-        assert monotonic() < deadline, "the condition did not come true in time"
-        event.wait(0.005)
 
 
 @dataclass
@@ -105,8 +96,8 @@ def test_two_brokers_and_a_slave_come_and_go(running: Running) -> None:
             assert b.ask(RemotingCommand.request(104, {**fields, "brokerId": "0"})).code == 0
             assert set(addresses(client)) == {"a"}
             a.__exit__(None, None, None)
-            wait_until(lambda: addresses(client) == {"a": {"1": address_of("a", 1)}})
-        wait_until(lambda: addresses(client) == {})
+            wait_until(lambda: addresses(client) == {"a": {"1": address_of("a", 1)}}, DEADLINE_S)
+        wait_until(lambda: addresses(client) == {}, DEADLINE_S)
 
 
 def test_a_holder_that_does_not_answer_is_succeeded(
@@ -135,13 +126,13 @@ def test_a_holder_that_does_not_answer_is_succeeded(
             codes = []
             for name in ("lives", "dead"):
                 codes.append(other.ask(registration(name)).code)
-            wait_until(lambda: len(running.controller._server.responses) == 1)
+            wait_until(lambda: len(running.controller._server.responses) == 1, DEADLINE_S)
             running.now_ms += 5_000
             for name in ("lives", "dead"):
                 codes.append(other.ask(registration(name)).code)
             assert codes == [16, 16, 16, 0]
         client.shutdown()
-        wait_until(lambda: len(running.controller._server.responses) == 0)
+        wait_until(lambda: len(running.controller._server.responses) == 0, DEADLINE_S)
     finally:
         client.shutdown()
         running.stop()
@@ -161,7 +152,7 @@ def test_a_silent_broker_is_dropped_and_its_connection_closed(running: Running) 
 def test_a_oneway_registration_counts_and_is_not_answered(running: Running) -> None:
     with Peer(running.port) as broker:
         broker.send(registration("a", oneway=True))
-        wait_until(lambda: running.brokers() == 1)
+        wait_until(lambda: running.brokers() == 1, DEADLINE_S)
         assert broker.ask(route()).code == 0
 
 
@@ -270,7 +261,7 @@ def test_embedded_it_serves_an_inherited_socket_beats_and_stops(config: NamesrvC
         with Peer(kept.getsockname()[1]) as peer:
             assert peer.ask(registration("a")).code == 0
             assert set(addresses(peer)) == {"a"}
-            wait_until(lambda: len(beats) > 2)
+            wait_until(lambda: len(beats) > 2, DEADLINE_S)
             stops[0]()
             thread.join(DEADLINE_S)
             assert not thread.is_alive()

@@ -26,6 +26,7 @@ from remoting.remoting_config import RemotingClientConfig
 from remoting.request_processor import ConnectionLike, Route
 from remoting.response_code import ResponseCode
 from tests.remoting.fake_peer import DEADLINE_S, FakePeer, PeerConnection, echo
+from tests.support.deadline import wait_until
 
 TIMEOUT_MS = 4000
 SHORT_MS = 100
@@ -79,13 +80,6 @@ def client() -> Iterator[RemotingClient]:
 def peer() -> Iterator[FakePeer]:
     with FakePeer() as peer:
         yield peer
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.002)
 
 
 def free_address() -> str:

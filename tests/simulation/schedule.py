@@ -358,13 +358,18 @@ class Schedule:
             self._lose_master_for_good()
 
     def _lose_master_for_good(self) -> None:
-        """Its machine dies without a word: somebody else of the set leads within the timeouts."""
+        """Its machine dies without a word: somebody else of the set leads within the timeouts,
+        which begin anew with a new leader of the controllers (an old lease may have been running
+        out meanwhile)."""
         (master,) = (one for one in self.brokers if one.open_epoch)
         master.kill(10_000_000, power=True)
-        limit = self.world.now + MASTER_WITHIN
+        since, last = self.world.now, self.world.now + HEALED_WITHIN
+        fence = self.store.fence
         others = [one for one in self.brokers if one is not master]
         while not any(one.open_epoch > master.open_epoch for one in others):
-            if self.world.now >= limit:
+            if self.store.fence != fence:
+                since, fence = self.world.now, self.store.fence
+            if self.world.now >= min(since + MASTER_WITHIN, last):
                 raise Violation(f"no master after {MASTER_WITHIN} ms: {self._state()}")
             self.world.run(self.world.now + 500)
 

@@ -44,6 +44,20 @@ def file(disk: ScratchDisk) -> Iterator[int]:
     os.close(fd)
 
 
+def test_without_a_place_for_copies_none_is_made(tmp_path: Path) -> None:
+    """And the disk can still be full."""
+    root = tmp_path / "store"
+    root.mkdir()
+    disk = ScratchDisk(tmp_path / "control", root, keeps_copies=False)
+    hooks = DiskFaults(Path(disk.environment[VARIABLE]))
+    with (root / "file").open("wb") as file:
+        hooks.fsync(file.fileno())
+        disk.set_fault("full_disk")
+        with pytest.raises(OSError, match="No space left"):
+            hooks.posix_fallocate(file.fileno(), 0, 1)
+    assert not disk.durable.exists()
+
+
 def on_disk(disk: ScratchDisk, fd: int) -> bytes:
     return (disk.durable / f"{os.fstat(fd).st_ino}.disk").read_bytes()
 

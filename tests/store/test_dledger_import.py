@@ -99,6 +99,13 @@ def opened(target: Path) -> tuple[dict[tuple[str, int], int], list[str]]:
     return maxima, report.errors
 
 
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What was said by a run that imports nothing."""
+    status, said = run(capsys, *arguments)
+    assert status == REFUSED, said
+    return said
+
+
 def imported(capsys: pytest.CaptureFixture[str], source: Path, target: Path, *more: object) -> str:
     """With files of the size that `opened` expects."""
     status, said = run(capsys, source, target, "--file-size", OUR_FILE_SIZE, *more)
@@ -145,8 +152,8 @@ def test_java_s_messages_come_over(
 def test_java_s_killed_leader_is_older_than_the_others(
     golden: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, said = run(capsys, golden / "dl0", target, "--other", golden / "dl2")
-    assert (status, target.exists()) == (REFUSED, False)
+    said = refused(capsys, golden / "dl0", target, "--other", golden / "dl2")
+    assert not target.exists()
     assert "its log is newer" in said
     assert "entry 20 of term 2, not entry 19 of term 1" in said
     # Alone, nobody can know; that is what it says.
@@ -341,6 +348,11 @@ def test_the_old_commit_log_comes_first(
 # -- what a group has --------------------------------------------------------------------------
 
 
+def others(nodes: list[DledgerStore]) -> list[object]:
+    """All but the first one, as words of the command line."""
+    return [word for node in nodes[1:] for word in ("--other", node.root)]
+
+
 def tail_of(node: DledgerStore, count: int, term: int = 1) -> None:
     """More entries on this node alone."""
     first = len(node.heads)
@@ -357,15 +369,14 @@ def test_what_no_majority_has_is_taken_unless_told_otherwise(
     nodes = group(tmp_path, one_queue(40))
     tail_of(nodes[0], 3)
     tail_of(nodes[1], 1)
-    others = [word for node in nodes[1:] for word in ("--other", node.root)]
-    said = imported(capsys, nodes[0].root, target, *others)
+    said = imported(capsys, nodes[0].root, target, *others(nodes))
     assert "a majority has them up to 40; 2 more are imported" in said
     assert len(stored(target)) == 43
     second = tmp_path / "second"
-    said = imported(capsys, nodes[0].root, second, *others, "--majority-only")
+    said = imported(capsys, nodes[0].root, second, *others(nodes), "--majority-only")
     assert "a majority has them up to 40: 2 behind it are left out" in said
     assert [each.body for each in stored(second)] == [b"body %d" % n for n in range(41)]
-    status, said = run(capsys, nodes[0].root, second, *others, "--majority-only", "--verify")
+    status, said = run(capsys, nodes[0].root, second, *others(nodes), "--majority-only", "--verify")
     assert (status, "41 messages are the same" in said) == (DONE, True)
 
 
@@ -375,8 +386,8 @@ def test_a_majority_is_one_of_all_members(
     nodes = group(tmp_path, one_queue(5), count=2)
     words = (nodes[0].root, target, "--majority-only", "--other", nodes[1].root)
     assert run(capsys, *words, "--dry-run")[0] == DONE
-    status, said = run(capsys, *words, "--members", 5)
-    assert (status, target.exists()) == (REFUSED, False)
+    said = refused(capsys, *words, "--members", 5)
+    assert not target.exists()
     assert "2 of 5 nodes" in said
 
 
@@ -387,8 +398,7 @@ def test_a_tail_that_a_newer_leader_replaced_is_not_the_group_s(
     nodes = group(tmp_path, one_queue(10), count=2)
     tail_of(nodes[0], 9)
     tail_of(nodes[1], 1, term=2)
-    status, said = run(capsys, nodes[0].root, target, "--other", nodes[1].root)
-    assert (status, "newer" in said) == (REFUSED, True)
+    assert "newer" in refused(capsys, nodes[0].root, target, "--other", nodes[1].root)
     imported(capsys, nodes[1].root, target, "--other", nodes[0].root)
     assert len(stored(target)) == 11
 
@@ -399,8 +409,7 @@ def test_nodes_of_different_groups_are_noticed(
     one, other = DledgerStore(tmp_path / "1"), DledgerStore(tmp_path / "2", node="n1")
     one.append(one_queue(5), term=1)
     other.append(one_queue(5), term=2)
-    status, said = run(capsys, other.root, target, "--other", one.root)
-    assert (status, "no entry in common" in said) == (REFUSED, True)
+    assert "no entry in common" in refused(capsys, other.root, target, "--other", one.root)
 
 
 def test_committed_entries_that_are_gone_stop_the_import(
@@ -411,8 +420,8 @@ def test_committed_entries_that_are_gone_stop_the_import(
     store.checkpoint(committed=9)
     assert run(capsys, store.root, "--dry-run")[0] == DONE
     store.checkpoint(committed=10)
-    status, said = run(capsys, store.root, target)
-    assert (status, target.exists()) == (REFUSED, False)
+    said = refused(capsys, store.root, target)
+    assert not target.exists()
     assert "entry 10 was committed" in said
 
 
@@ -479,8 +488,8 @@ def test_damage_is_named_and_left_out_only_on_request(
     heads = store.append(one_queue(20))
     store.queue("T", 0, 20)
     HARMS[name](store, heads[at])
-    status, said = run(capsys, store.root, target, "--file-size", OUR_FILE_SIZE)
-    assert (status, target.exists()) == (REFUSED, False)
+    said = refused(capsys, store.root, target, "--file-size", OUR_FILE_SIZE)
+    assert not target.exists()
     assert f"position {heads[at].pos}, " in said
     said = imported(capsys, store.root, target, "--skip-damaged")
     kept = [each for each in stored(target) if each.topic == "T"]
@@ -585,8 +594,8 @@ def test_one_node_twice_is_no_majority(
     store.append(one_queue(3))
     shutil.copytree(store.root, tmp_path / "copy")
     for words in ((), ("--majority-only",)):
-        status, said = run(capsys, store.root, target, "--other", tmp_path / "copy", *words)
-        assert (status, "it is of node n0" in said) == (REFUSED, True)
+        said = refused(capsys, store.root, target, "--other", tmp_path / "copy", *words)
+        assert "it is of node n0" in said
     assert not target.exists()
 
 
@@ -662,8 +671,7 @@ def test_what_another_node_has_whole_is_taken_from_there(
     sent = [message(n, queue_offset=n, body=bytes([n]) * 700) for n in range(20)]
     nodes = group(tmp_path, sent)
     HARMS[name](nodes[0], nodes[0].heads[at])
-    others = [word for node in nodes[1:] for word in ("--other", node.root)]
-    said = imported(capsys, nodes[0].root, target, *others)
+    said = imported(capsys, nodes[0].root, target, *others(nodes))
     assert [without_place(each) for each in stored(target)] == sent
     assert "taken from other nodes: " in said
 
@@ -677,8 +685,8 @@ def test_an_entry_of_another_term_heals_nothing(
     nodes[0].append([message(50 + n, queue_offset=10 + n) for n in range(3)], term=2)
     assert [head.pos for head in nodes[0].heads] == [head.pos for head in nodes[1].heads]
     HARMS["body"](nodes[0], nodes[0].heads[11])
-    status, said = run(capsys, nodes[0].root, target, "--other", nodes[1].root)
-    assert (status, target.exists()) == (REFUSED, False)
+    said = refused(capsys, nodes[0].root, target, "--other", nodes[1].root)
+    assert not target.exists()
     assert f"position {nodes[0].heads[11].pos}, " in said
 
 
@@ -688,8 +696,7 @@ def test_what_two_nodes_have_damaged_is_taken_from_the_third(
     nodes = group(tmp_path, one_queue(20))
     for node in nodes[:2]:
         HARMS["body"](node, node.heads[7])
-    others = [word for node in nodes[1:] for word in ("--other", node.root)]
-    imported(capsys, nodes[0].root, target, *others)
+    imported(capsys, nodes[0].root, target, *others(nodes))
     assert [each.body for each in stored(target)] == [b"body %d" % n for n in range(20)]
 
 
@@ -701,8 +708,8 @@ def test_rot_that_no_checksum_covers_shows_between_nodes(
     head = nodes[0].heads[7]
     nodes[0].flip(head.pos + head.size - 3)
     words = ("--other", nodes[1].root)
-    status, said = run(capsys, nodes[0].root, target, *words)
-    assert (status, "the nodes have different bytes" in said) == (REFUSED, True)
+    said = refused(capsys, nodes[0].root, target, *words)
+    assert "the nodes have different bytes" in said
     assert f"position {head.pos}, " in said
     imported(capsys, nodes[0].root, target, *words, "--other", nodes[2].root)
     assert [without_place(each) for each in stored(target)] == one_queue(20)
@@ -718,11 +725,8 @@ def test_damage_in_the_old_log_is_named(
     old.put(old.end, (FILE_SIZE - old.end).to_bytes(4, "big") + b"\xcb\xd4\x31\x94")
     store.append([message(0, queue_offset=20)])
     old.put(places[5] + 89, b"X")
-    status, said = run(capsys, root, target, "--file-size", OUR_FILE_SIZE)
-    assert (status, f"position {places[5]}, {places[6] - places[5]} bytes" in said) == (
-        REFUSED,
-        True,
-    )
+    said = refused(capsys, root, target, "--file-size", OUR_FILE_SIZE)
+    assert f"position {places[5]}, {places[6] - places[5]} bytes" in said
     imported(capsys, root, target, "--skip-damaged")
     kept = [each.body for each in stored(target) if each.topic == "T"]
     assert kept == [b"old %d" % n for n in range(20) if n != 5] + [b"body 0"]
@@ -837,11 +841,11 @@ def test_a_running_broker_s_store_is_neither_read_nor_written(
     tmp_path: Path, target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = group(tmp_path, one_queue(3), count=2)
+    words = (nodes[0].root, target, "--other", nodes[1].root)
     for locked in (nodes[0].root, nodes[1].root, target):
         with StoreLock(locked):
-            status, said = run(capsys, nodes[0].root, target, "--other", nodes[1].root)
-        assert (status, "MQ already started" in said) == (REFUSED, True)
-    assert run(capsys, nodes[0].root, target, "--other", nodes[1].root)[0] == DONE
+            assert "MQ already started" in refused(capsys, *words)
+    assert run(capsys, *words)[0] == DONE
 
 
 def test_a_target_with_anything_in_it_is_refused(
@@ -850,11 +854,9 @@ def test_a_target_with_anything_in_it_is_refused(
     store = DledgerStore(tmp_path / "source")
     store.append(one_queue(3))
     (target / "commitlog").mkdir(parents=True)
-    status, said = run(capsys, store.root, target)
-    assert (status, "not empty (commitlog)" in said) == (REFUSED, True)
+    assert "not empty (commitlog)" in refused(capsys, store.root, target)
     for inside in (store.root, store.root / "config", tmp_path):
-        status, said = run(capsys, store.root, inside)
-        assert (status, "one directory" in said) == (REFUSED, True)
+        assert "one directory" in refused(capsys, store.root, inside)
     imported(capsys, store.root, tmp_path / "new")
     assert run(capsys, store.root, tmp_path / "new")[0] == REFUSED
 
@@ -882,8 +884,8 @@ def test_a_source_that_is_none_is_refused(
     store.put(0, bytes(8))
     store.clear_unit(0)
     spoil(store)
-    status, text = run(capsys, store.root, target)
-    assert (status, target.exists()) == (REFUSED, False)
+    text = refused(capsys, store.root, target)
+    assert not target.exists()
     assert said in text
 
 
@@ -893,8 +895,7 @@ def test_old_log_and_entries_belong_together(
     store = DledgerStore(tmp_path / "source", start=2 * FILE_SIZE)
     store.append(one_queue(3))
     PlainLog(store.root / "commitlog", FILE_SIZE)
-    status, said = run(capsys, store.root, target)
-    assert (status, "in between are missing" in said) == (REFUSED, True)
+    assert "in between are missing" in refused(capsys, store.root, target)
 
 
 def test_a_record_larger_than_a_file_is_refused(
@@ -902,8 +903,7 @@ def test_a_record_larger_than_a_file_is_refused(
 ) -> None:
     store = DledgerStore(tmp_path / "source")
     store.append([message(0, body=bytes(5000))])
-    status, said = run(capsys, store.root, target, "--file-size", 4096)
-    assert (status, "larger --file-size" in said) == (REFUSED, True)
+    assert "larger --file-size" in refused(capsys, store.root, target, "--file-size", 4096)
 
 
 def test_a_look_writes_nothing(
@@ -933,8 +933,7 @@ def test_a_comparison_finds_what_differs(
     }
     for changed, text in changes.items():
         path.write_bytes(changed)
-        status, said = run(capsys, store.root, target, "--verify")
-        assert (status, text in said) == (REFUSED, True), said
+        assert text in refused(capsys, store.root, target, "--verify")
     path.write_bytes(good)
     assert run(capsys, store.root, target, "--verify")[0] == DONE
 
@@ -992,8 +991,7 @@ def test_an_import_that_ends_early_is_begun_anew_and_starts_no_broker(
             opened(target)
         if (target / "commitlog").exists():
             assert any("not finished" in error for error in check_store(target).errors)
-        status, said = run(capsys, *words)
-        assert (status, "--again" in said) == (REFUSED, True)
+        assert "--again" in refused(capsys, *words)
         assert run(capsys, *words, "--again")[0] == DONE
     elif not begun:
         assert run(capsys, *words)[0] == DONE

@@ -1,9 +1,10 @@
 """Writes stores of DLedger nodes as Java does, from messages that a test knows: the truth of its
-tests. That Java's bytes look so is what tests/store/test_dledger_golden.py holds."""
+tests. tests/store/test_dledger_import.py shows that Java's own bytes are read in the same way."""
 
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,9 +13,6 @@ from store.dledger.entry import (
     ENTRY_HEAD_SIZE,
     UNIT_SIZE,
     EntryHead,
-    encode_blank,
-    encode_entry,
-    encode_unit,
 )
 from store.mapped_file import file_name
 from store.message import Message
@@ -119,7 +117,7 @@ class DledgerStore:
         path.write_bytes(raw)
 
     def checkpoint(self, committed: int, end: int = -1) -> None:
-        """What Java writes each three seconds."""
+        """What Java writes every three seconds."""
         text = f"committedIndex={committed}\nendIndex={end}\n"
         (self.directory / "checkpoint").write_text(text)
 
@@ -130,6 +128,22 @@ class DledgerStore:
         start = at - at % QUEUE_FILE_SIZE
         for position in range(start, at + 1, CQ_UNIT_SIZE):
             _put(directory, QUEUE_FILE_SIZE, position, CQ_UNIT.pack(7, 100, 0))
+
+
+def encode_entry(index: int, term: int, pos: int, record: bytes) -> bytes:
+    """An entry as DLedger stores it."""
+    size = ENTRY_HEAD_SIZE + len(record)
+    return struct.pack(">iiqqqiiii", 1, size, index, term, pos, 0, 0, 0, len(record)) + record
+
+
+def encode_blank(left: int) -> bytes:
+    """The 8 bytes that close a data file with `left` bytes left."""
+    return struct.pack(">ii", -1, left)
+
+
+def encode_unit(head: EntryHead) -> bytes:
+    """The index unit of an entry."""
+    return struct.pack(">iqiqq", 1, head.pos, head.size, head.index, head.term)
 
 
 def _put(directory: Path, file_size: int, at: int, data: bytes) -> None:

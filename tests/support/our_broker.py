@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from typing import Final, Self
 
 from remoting.remoting_codec import encode_command
 from remoting.remoting_command import RemotingCommand
+from remoting.signature import RequestSigner
 from store.check_report import CheckReport
 from store.log_directories import LogDirectories
 from store.message import Message
@@ -319,9 +321,20 @@ def pull_fields(
 class FrameClient:
     """One connection, one request at a time, one thread. Raises OSError, TimeoutError."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = _HANG_S) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        timeout_s: float = _HANG_S,
+        *,
+        context: ssl.SSLContext | None = None,
+        signer: RequestSigner | None = None,
+    ) -> None:
+        """context: for TLS. signer: whose account signs each request."""
         self._sock = socket.create_connection(address, timeout_s)
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self._sock = context.wrap_socket(self._sock)
+        self._signer = signer
         self._frames = FrameDecoder()
         self._timeout_s = timeout_s
 
@@ -339,6 +352,8 @@ class FrameClient:
         """Send a request, do not wait; its opaque."""
         texts = {name: str(value) for name, value in fields.items()}
         command = RemotingCommand.request(code, texts, body)
+        if self._signer is not None:
+            self._signer.sign(command)
         self._sock.sendall(encode_command(command))
         return command.opaque
 

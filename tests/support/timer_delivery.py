@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.append.append_queue import AppendQueue
+from broker.append.append_queue import AppendQueue, AppendQueueParts
 from broker.append.room_waits import RoomWaits
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.settings.broker_config import BrokerConfig
@@ -72,7 +72,15 @@ class TimerDelivery:
         life, config = self.life, self.life.config
         fast = BrokerFastFailure(BrokerConfig(), config, life.page, self.clock)
         precision_ms = config.timer_precision_ms
-        self.queue = AppendQueue(life.log, self.clock, fast, lambda: "", capacity=100)
+        self.queue = AppendQueue(
+            AppendQueueParts(
+                commit_log=life.log,
+                clock=self.clock,
+                fast_failure=fast,
+                why_not_writable=lambda: "",
+                capacity=100,
+            )
+        )
         self.early = EarlyDeliveries(config.timer_early_path, precision_ms)
         service = TimerDequeueService(
             DequeueParts(

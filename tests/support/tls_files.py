@@ -60,6 +60,19 @@ class Authority:
             part.replace(path)
         return pair
 
+    def client_settings(self, pair: Pair | None) -> dict[str, str]:
+        """Of a client that trusts only this authority, with its certificate or without one."""
+        found = {
+            "tls.enable": "true",
+            "tls.test.mode.enable": "false",
+            "tls.client.authServer": "true",
+            "tls.client.trustCertPath": str(self.trust),
+        }
+        if pair is not None:
+            found["tls.client.certPath"] = str(pair.certificate)
+            found["tls.client.keyPath"] = str(pair.key)
+        return found
+
 
 def _certificate(
     name: str,

@@ -30,6 +30,7 @@ from tools.chaos.disk_faults import DiskBreaker
 from tools.chaos.file_judge import file_violations, table_violations
 from tools.chaos.frame_client import FrameClient
 from tools.chaos.honesty import HonestyJudge
+from tools.chaos.judged_loads import SETTINGS as LOAD_SETTINGS
 from tools.chaos.last_loss import kill_behind, lose_everything
 from tools.chaos.look_ups import LOOK_UPS, found_late, sample
 from tools.chaos.lost_master import lose_master
@@ -52,14 +53,8 @@ from tools.chaos.schedule import (
     FaultKind,
     make_schedule,
 )
-from tools.chaos.scratch_group import (
-    BROKER_NAME,
-    ChaosError,
-    ScratchBroker,
-    ScratchGroup,
-    wait_for,
-)
-from tools.chaos.side_loads import SETTINGS as SIDE_SETTINGS
+from tools.chaos.scratch_group import BROKER_NAME, ScratchBroker, ScratchGroup
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.side_loads import SideLoads
 from tools.chaos.timeline import Curve, draw_timeline
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
@@ -106,7 +101,7 @@ class ChaosRun:
                 "flushDiskType": f"{options.flush.upper()}_FLUSH",
                 "haAckLevel": options.ack_level,
                 "inSyncReplicas": max(options.in_sync_replicas, 2),
-                **SIDE_SETTINGS,
+                **LOAD_SETTINGS,
                 **(RIGHTS_SETTINGS if self._has_accounts else {}),
                 **(JUMPY if FaultKind.CLOCK_JUMP in options.kinds else {}),
                 **options.settings,

@@ -35,7 +35,8 @@ from tools.chaos.power_cut import cut_power
 from tools.chaos.queue_reading import GAP, have_same_ends, queue_ends, read_queues
 from tools.chaos.schedule import BOTH, POWER_CUTS, Fault, FaultKind
 from tools.chaos.scratch_disk import ScratchDisk
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
+from tools.chaos.scratch_group import ScratchBroker, ScratchGroup
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.workload import QUEUES, TOPIC, Follower, Producers
 
 _EXIT_FLUSH_FAILED: Final = 4

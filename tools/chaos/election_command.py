@@ -16,26 +16,21 @@ from typing import Final
 
 import click
 
+from tools.chaos.command_options import (
+    EXIT_VIOLATED,
+    be_quiet,
+    kinds_of,
+    output_options,
+    seed_options,
+)
 from tools.chaos.election_options import ElectionOptions
 from tools.chaos.election_schedule import OF_ETCD, ElectionFault
 from tools.chaos.election_series import ElectionSeries, tell
 from tools.chaos.election_summary import ElectionSummary
 
 CONTROLLER: Final = "--controller"
-EXIT_VIOLATED: Final = 1
 _WITH_ETCD: Final = 3
 _ALL: Final = ",".join(ElectionFault)
-
-
-def _kinds(
-    _context: click.Context, _option: click.Parameter, text: str | None
-) -> list[ElectionFault]:
-    if text is None:
-        return list(ElectionFault)
-    try:
-        return [ElectionFault(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise click.BadParameter(f"{error}; the kinds are {_ALL}") from error
 
 
 def _settings(
@@ -48,14 +43,13 @@ def _settings(
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(CONTROLLER, is_flag=True, expose_value=False, help="This command.")
-@click.option("--seed", type=int, help="The first seed; unset: a random one, which is printed.")
-@click.option("--seeds", default=1, type=click.IntRange(1), help="How many seeds, one by one. [1]")
+@seed_options
 @click.option("--count", default=3, type=click.IntRange(1), help="Faults a seed. [3]")
 @click.option(
     "--faults",
     "kinds",
     default=None,
-    callback=_kinds,
+    callback=kinds_of(ElectionFault),
     help=f"Kinds, of {_ALL}. [all; {', '.join(sorted(OF_ETCD))} only with --etcd]",
 )
 @click.option("--rate", default=2_400.0, type=click.FloatRange(1), help="Messages a second. [2400]")
@@ -74,21 +68,13 @@ def _settings(
 @click.option(
     "--conf", "settings", multiple=True, callback=_settings, help="key=value of all brokers."
 )
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where it all lives; a seed that held is removed unless --keep. [a temporary directory]",
-)
-@click.option("--keep", is_flag=True, help="Keep the files of seeds that held, too.")
-@click.option("--json", "as_json", is_flag=True, help="The summary of all seeds as JSON, only.")
-@click.option("-q", "--quiet", is_flag=True, help="A line a seed.")
+@output_options
 def election_chaos(
     *,
     seed: int | None,
     seeds: int,
     count: int,
-    kinds: list[ElectionFault],
+    kinds: list[ElectionFault] | None,
     rate: float,
     etcd_nodes: int,
     controllers: int | None,
@@ -110,7 +96,7 @@ def election_chaos(
     if etcd_nodes and shutil.which("etcd") is None:
         raise click.UsageError("--etcd: there is no etcd on the PATH (Debian: etcd-server)")
     options = ElectionOptions(
-        kinds=kinds,
+        kinds=list(ElectionFault) if kinds is None else kinds,
         faults=count,
         rate=rate,
         settings=settings,
@@ -122,13 +108,13 @@ def election_chaos(
     first = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     root = directory or Path(tempfile.mkdtemp(prefix="mqchaos-"))
     summary = ElectionSummary(shlex.join(["bin/mqchaos", *sys.argv[1:]]), first)
-    say = _be_quiet if quiet or as_json else click.echo
+    say = be_quiet if quiet or as_json else click.echo
     try:
         with ElectionSeries(root, options, keeps=keep, say=say) as series:
             for number in range(first, first + seeds):
                 result = series.run(number)
                 summary.add(result)
-                tell(_be_quiet if as_json else click.echo, series, result)
+                tell(be_quiet if as_json else click.echo, series, result)
                 text = json.dumps(summary.as_json(), indent=2)
                 (root / "summary.json").write_text(text + "\n")
     except OSError as error:
@@ -140,7 +126,3 @@ def election_chaos(
     if not summary.violations and not keep and directory is None:
         shutil.rmtree(root)
     sys.exit(EXIT_VIOLATED if summary.violations else 0)
-
-
-def _be_quiet(_line: str) -> None:
-    """No progress."""

@@ -19,7 +19,8 @@ from tools.chaos.election_schedule import ElectionFault, PlannedFault
 from tools.chaos.group_view import GroupView, leads_etcd
 from tools.chaos.member_group import MemberGroup
 from tools.chaos.network import Link, both_ways
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
+from tools.chaos.scratch_group import ScratchBroker
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.scratch_server import ScratchServer
 
 _pause: Final = threading.Event().wait
@@ -29,6 +30,7 @@ _TAIL_S: Final = (0.05, 1.5)
 _STOPS_SHARE: Final = 0.4
 """Of tails that are made by a process that stands still; the others by links that are cut."""
 _LATER_S: Final = (0.0, 0.0, 0.01, 0.05, 0.2)
+_MASTER_SHARE: Final = 0.6
 _PROCESSES: Final = ("remoting", "store", "ha", "supervisor", "")
 """Of a broker; the last: all of it."""
 _REFUSES: Final = 0.3
@@ -63,6 +65,10 @@ class FaultTargets:
     def member(self, fault: PlannedFault) -> ScratchBroker:
         """The master, or the slave, as the kind says."""
         return self.slaves(fault)[0] if "slave" in fault.kind else self.master()
+
+    def any_member(self, fault: PlannedFault) -> ScratchBroker:
+        """The master, or a slave."""
+        return self.master() if fault.which < _MASTER_SHARE else self.slaves(fault)[0]
 
     def leader(self) -> ScratchServer:
         """The controller that leads, or any."""
@@ -219,7 +225,7 @@ class LinkFaults:
 
 
 class ServerFaults:
-    """Faults of controllers, name servers and etcd, and clocks, as ElectionFault says."""
+    """Faults of controllers, name servers and etcd, clocks and disks, as ElectionFault says."""
 
     def __init__(self, targets: FaultTargets, links: LinkFaults) -> None:
         self._targets = targets
@@ -273,8 +279,16 @@ class ServerFaults:
         server.start(self._targets.group.know_owners)
         return server.name
 
+    def fill_disk(self, fault: PlannedFault) -> str:
+        broker = self._targets.any_member(fault)
+        assert broker.disk is not None
+        broker.disk.set_fault("full_disk")
+        _pause(fault.lasts_s)
+        broker.disk.heal()
+        return broker.name
+
     def jump_clock(self, fault: PlannedFault) -> str:
-        broker = self._targets.master() if fault.which < 0.6 else self._targets.slaves(fault)[0]
+        broker = self._targets.any_member(fault)
         broker.set_clock(fault.amount_ms)
         _pause(fault.lasts_s)
         broker.set_clock(0)
@@ -319,6 +333,7 @@ class ElectionFaults:
             ElectionFault.STOP_ETCD: servers.stop_etcd,
             ElectionFault.CUT_ETCD: servers.cut_etcd,
             ElectionFault.RESTART_NAMESRV: servers.restart_namesrv,
+            ElectionFault.FULL_DISK: servers.fill_disk,
             ElectionFault.CLOCK_JUMP: servers.jump_clock,
         }
 
@@ -337,6 +352,8 @@ class ElectionFaults:
         group.network.heal()
         for broker in group.brokers:
             broker.set_clock(0)
+            if broker.disk is not None:
+                broker.disk.heal()
             if broker.name in group.paused:
                 group.resume(broker)
             for process in ("store", "remoting", "ha"):

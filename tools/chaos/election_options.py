@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from tools.chaos.election_loads import SETTINGS
-from tools.chaos.election_schedule import OF_ETCD, ElectionFault
-from tools.chaos.member_group import GroupShape
+from tools.chaos.election_schedule import OF_ETCD, ElectionFault, plan_faults
+from tools.chaos.judged_loads import SETTINGS
+from tools.chaos.member_group import HEARTBEAT_TIMEOUT_S, GroupShape
 
 SEEDS_A_GROUP: Final = 5
 """So many seeds, from one that this divides on, are run on one group; alone, a seed has its own."""
@@ -42,6 +42,16 @@ class ElectionOptions:
             controllers=self.controllers,
             etcd_nodes=self.etcd_nodes,
             settings={"flushDiskType": flush, **SETTINGS, **self.settings},
+            fills_disks=self._fills_disks(seed),
+        )
+
+    def _fills_disks(self, seed: int) -> bool:
+        """Whether a seed of this one's group does."""
+        first, kinds = seed // SEEDS_A_GROUP * SEEDS_A_GROUP, self.usable_kinds()
+        return any(
+            fault.kind is ElectionFault.FULL_DISK
+            for each in range(first, first + SEEDS_A_GROUP)
+            for fault in plan_faults(each, self.faults, kinds, HEARTBEAT_TIMEOUT_S)
         )
 
 
@@ -85,6 +95,10 @@ class ElectionResult:
     read: int = 0
     """Messages that consumers saw meanwhile."""
     stored: int = 0
+    lost: int = 0
+    """Of those answered SEND_OK: not at the place that the answer named."""
+    doubled: int = 0
+    """Messages that are stored more than once."""
     looked_at: int = 0
     """SEND_OK answers at which it was seen which brokers had the message."""
     epochs: int = 0

@@ -15,7 +15,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +44,8 @@ from tools.chaos.member_group import BROKERS, HEARTBEAT_TIMEOUT_S, MemberGroup
 from tools.chaos.network import NetworkError
 from tools.chaos.promotion import OFFSETS_S, offset_violations
 from tools.chaos.queue_reading import gaps, queue_ends, read_queues
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, wait_for
+from tools.chaos.scratch_group import ScratchBroker
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.workload import QUEUES
 
 _FIRST_S: Final = 60.0
@@ -52,7 +53,6 @@ _ASK_S: Final = 8.0
 _AGAIN_S: Final = 30.0
 """So long a group that lost one member of three may take until it takes messages, on a busy
 machine; more is a violation."""
-_HEALED_S: Final = 60.0
 _WHOLE_S: Final = 15.0
 _EQUAL_S: Final = 30.0
 _KNOWN: Final = frozenset((SEND_OK, 19))
@@ -69,6 +69,7 @@ _ENDS_BY_ITSELF: Final = frozenset(
         *(ElectionFault.CUT_CONTROLLERS, ElectionFault.CUT_LINK, ElectionFault.ONE_WAY),
         *(ElectionFault.STOP_CONTROLLER, ElectionFault.CUT_CONTROLLER, ElectionFault.ELECT),
         *(ElectionFault.KILL_CONTROLLER, ElectionFault.RESTART_NAMESRV, ElectionFault.CLOCK_JUMP),
+        ElectionFault.FULL_DISK,
         *(ElectionFault.KILL_ETCD, ElectionFault.STOP_ETCD, ElectionFault.CUT_ETCD),
     )
 )
@@ -128,6 +129,8 @@ class ElectionRun:
             self._lead()
         except (ChaosError, NetworkError, OSError, subprocess.SubprocessError) as error:
             self._result.violations.append(f"the run ended early: {type(error).__name__}: {error}")
+            with contextlib.suppress(ChaosError, OSError):
+                self._count(self._faults.targets.master())
         finally:
             self._view.stop()
         self._result.seconds = round(time.monotonic() - self._began_s, 1)
@@ -214,7 +217,7 @@ class ElectionRun:
             gap = self._history.longest_gap(outcome.begun_s + self._began_s)
             self._say(f"{outcome.begun_s:7.2f} s  {outcome.planned}: {outcome.hit}; {gap:.2f} s")
         threading.Event().wait(0.5)
-        self._end_of_faults()
+        self._end_last_fault()
 
     def _begin(self, planned: PlannedFault) -> FaultOutcome:
         if planned.waits:
@@ -223,8 +226,7 @@ class ElectionRun:
         was_whole = self._is_whole()
         self._keep_promise()
         self._whole_s = None
-        if self._result.faults:
-            self._result.faults[-1].over_s = self._now()
+        self._end_last_fault()
         outcome = FaultOutcome(planned.kind, planned.text(), "", was_whole, self._now())
         self._loads.disturb()
         outcome.hit = self._faults.begin(planned)
@@ -249,21 +251,24 @@ class ElectionRun:
 
     def _wait_until_it_serves(self) -> None:
         begun_s = time.monotonic()
-        wait_for(
-            lambda: self._history.has_answer_since(begun_s),
-            _HEALED_S,
-            "SEND_OK after a fault's end",
-        )
+
+        def serves() -> bool:
+            self._group.tend(self._view.in_sync(), self._view.master)
+            return self._history.has_answer_since(begun_s)
+
+        wait_for(serves, self._group.healed_s, "SEND_OK after a fault's end", poll_s=0.1)
         self._loads.disturb()
 
-    def _end_of_faults(self) -> None:
+    def _end_last_fault(self) -> None:
+        """Its gaps are looked for until now."""
         if self._result.faults:
             self._result.faults[-1].over_s = self._now()
 
     def _heal(self) -> None:
         self._faults.undo()
         self._result.violations += self._faults.violations
-        wait_for(self._is_whole, _HEALED_S, "all brokers in the SyncStateSet after healing")
+        what = "all brokers in the SyncStateSet after healing"
+        wait_for(self._is_whole, self._group.healed_s, what)
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began_s, 3)
@@ -271,7 +276,9 @@ class ElectionRun:
     # -- the set, and what was promised of offsets ---------------------------------------------
 
     def _is_whole(self) -> bool:
-        whole = len(self._view.in_sync()) == BROKERS
+        in_sync = self._view.in_sync()
+        self._group.tend(in_sync, self._view.master)
+        whole = len(in_sync) == BROKERS
         if not whole:
             self._whole_s = None
         elif self._whole_s is None:
@@ -292,27 +299,35 @@ class ElectionRun:
 
     # -- the judge -----------------------------------------------------------------------------
 
-    def _judge(self) -> None:
+    def _count(self, master: ScratchBroker) -> Mapping[int, list[bytes]]:
+        """The figures, also of a run that ended early; what is in the queues. Raises OSError."""
         result, history = self._result, self._history
-        master = self._faults.targets.master()
-        _wait_for_queues(master, history.acknowledged(), self._topic)
+        acknowledged = history.acknowledged()
+        _wait_for_queues(master, acknowledged, self._topic)
         queues, stopped = read_queues(master.address, self._topic, QUEUES)
         history.write(self._directory / "history.jsonl", queues)
-        acknowledged = history.acknowledged()
+        result.violations += checks.shortened([*stopped, *gaps(queues)])
         result.sent, result.codes = len(history.appends), history.codes()
         result.rate = round(rate_of(acknowledged))
         result.read = sum(len(read.bodies) for read in history.reads)
         result.stored = sum(map(len, queues.values()))
+        result.lost = len(checks.lost((each.as_ack() for each in acknowledged), queues))
+        result.doubled = len(checks.repeated(queues))
         result.looked_at = self._honesty.looked_at
-        result.violations += checks.shortened([*stopped, *gaps(queues)])
+        epochs = epochs_of(master.address)
+        measure_gaps(result.faults, acknowledged, epochs, self._began_s)
+        result.epochs = len({epoch for epoch, _begin in epochs})
+        return queues
+
+    def _judge(self) -> None:
+        result, history = self._result, self._history
+        master = self._faults.targets.master()
+        queues = self._count(master)
         result.violations += checks.shortened(self._honesty.violations)
         result.violations += judge_history(history, self._readers.seen(), queues)
         lists: dict[str, Epochs] = {b.name: epochs_of(b.address) for b in self._group.brokers}
         result.violations += different_epochs(lists)
-        epochs = lists[master.name]
-        result.violations += masters_of_epochs(acknowledged, epochs)
-        measure_gaps(result.faults, acknowledged, epochs, self._began_s)
-        result.epochs = len({epoch for epoch, _begin in epochs})
+        result.violations += masters_of_epochs(history.acknowledged(), lists[master.name])
         result.violations += _differences(self._group)
         for broker in self._group.brokers:
             result.violations += offset_violations(broker, self._promised, broker.name, self._topic)

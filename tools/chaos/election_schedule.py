@@ -63,6 +63,8 @@ class ElectionFault(enum.StrEnum):
     CUT_ETCD = "cut_etcd"
     """The leading node of etcd, from all others."""
     RESTART_NAMESRV = "restart_namesrv"
+    FULL_DISK = "full_disk"
+    """A member's disk has no room for the fault's length."""
     CLOCK_JUMP = "clock_jump"
     """The wall clock of a member is set, and set right after the fault's length."""
 
@@ -72,7 +74,7 @@ OF_ETCD: Final = frozenset(
 )
 _RARE: Final = frozenset(
     (
-        *(ElectionFault.CLOCK_JUMP, ElectionFault.RESTART_NAMESRV),
+        *(ElectionFault.CLOCK_JUMP, ElectionFault.FULL_DISK, ElectionFault.RESTART_NAMESRV),
         *(ElectionFault.KILL_SLAVE, ElectionFault.RESTART_SLAVE, ElectionFault.STOP_SLAVE),
     )
 )
@@ -83,9 +85,10 @@ _LONG: Final = frozenset(
     (
         *(ElectionFault.STOP_MASTER, ElectionFault.CUT_MASTER, ElectionFault.STOP_PROCESS),
         *(ElectionFault.CUT_CONTROLLERS, ElectionFault.STOP_SLAVE_PROCESS),
+        ElectionFault.FULL_DISK,
     )
 )
-"""Their length decides whether an election comes of them."""
+"""Their length decides what comes of them: an election, a log that ends."""
 _LONG_SHARE: Final = 0.7
 CLOCK_STEPS_MS: Final = (-3_600_000, 3_600_000, 86_400_000)
 _PROCESSES: Final = ("remoting", "store", "ha")

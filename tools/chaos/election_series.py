@@ -18,7 +18,7 @@ from tools.chaos.election_run import ElectionRun, Say
 from tools.chaos.election_summary import result_line
 from tools.chaos.member_group import GroupShape, MemberGroup
 from tools.chaos.network import NetworkError
-from tools.chaos.scratch_group import ChaosError
+from tools.chaos.scratch_process import ChaosError
 
 MakeGroup = Callable[[Path, GroupShape], MemberGroup]
 
@@ -36,7 +36,7 @@ class ElectionSeries:
         make_group: MakeGroup = MemberGroup,
     ) -> None:
         """root: exists. keeps: files of seeds that held stay, too. make_group: of brokers of
-        another kind."""
+        another kind (tests/interop/java_chaos.py)."""
         self._root = root
         self._options = options
         self._keeps = keeps

@@ -58,6 +58,8 @@ class ElectionSummary:
     codes: dict[int, int] = field(default_factory=dict)
     read: int = 0
     stored: int = 0
+    lost: int = 0
+    doubled: int = 0
     looked_at: int = 0
     violations: list[str] = field(default_factory=list)
     """With their seeds."""
@@ -73,6 +75,8 @@ class ElectionSummary:
         self.codes = dict(Counter(self.codes) + Counter(result.codes))
         self.read += result.read
         self.stored += result.stored
+        self.lost += result.lost
+        self.doubled += result.doubled
         self.looked_at += result.looked_at
         self.faults += result.faults
         self.seconds += result.seconds
@@ -91,8 +95,8 @@ class ElectionSummary:
             f"- {self.seeds_held} of {self.seeds} seeds held, from {self.first_seed} on; "
             f"{len(self.faults):,} faults in {self.seconds:,.0f} s",
             f"- sent {self.sent:,}, answers by code ({codes}; -1: none came), stored "
-            f"{self.stored:,}, read meanwhile {self.read:,}; at {self.looked_at:,} SEND_OK the "
-            "logs were looked at",
+            f"{self.stored:,}, lost {self.lost:,}, stored twice {self.doubled:,}, read meanwhile "
+            f"{self.read:,}; at {self.looked_at:,} SEND_OK the logs were looked at",
             f"- violations: {len(self.violations)}",
             "- " + ", ".join(f"{name} {found}" for name, found in self.versions.items()),
             *(f"  - {text}" for text in self.violations),

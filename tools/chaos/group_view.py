@@ -36,7 +36,7 @@ Address = tuple[str, int]
 
 
 class Asked(Protocol):
-    """A group that can be asked: what MemberGroup offers, and the Java group of the tests."""
+    """A group that can be asked: of MemberGroup, what is needed here."""
 
     @property
     def namesrv_address(self) -> Address:

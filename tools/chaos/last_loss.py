@@ -22,7 +22,8 @@ from tools.chaos.ack_log import Ack
 from tools.chaos.power_cut import Draw, cut_power
 from tools.chaos.promotion import OFFSETS_S, log_end
 from tools.chaos.queue_reading import read_queues
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
+from tools.chaos.scratch_group import ScratchBroker, ScratchGroup
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.workload import QUEUES, TOPIC
 from tools.chaos.world_faults import serves
 

@@ -14,7 +14,7 @@ from typing import Final
 from remoting.request_code import RequestCode
 from tools.chaos.ack_log import Ack, read_body
 from tools.chaos.frame_client import FrameClient
-from tools.chaos.scratch_group import ChaosError, wait_for
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.message_decoder import decode_messages
 
 LOOK_UPS: Final = 100

@@ -18,7 +18,8 @@ from tools.chaos import checks
 from tools.chaos.ack_log import SEND_OK, Ack, AckLog
 from tools.chaos.honesty import HonestyJudge
 from tools.chaos.queue_reading import read_queues
-from tools.chaos.scratch_group import ChaosError, ScratchBroker, ScratchGroup, wait_for
+from tools.chaos.scratch_group import ScratchBroker, ScratchGroup
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.workload import QUEUES, TOPIC
 
 _FRESH_S: Final = 10.0

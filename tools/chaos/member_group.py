@@ -20,7 +20,6 @@ import concurrent.futures
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,13 +29,12 @@ from tools.chaos.free_ports import free_port
 from tools.chaos.network import Network
 from tools.chaos.processes import children_of
 from tools.chaos.scratch_group import BROKER_NAME, ScratchBroker
-from tools.chaos.scratch_server import ScratchServer
+from tools.chaos.scratch_server import NAMESRV, ScratchServer, name_server, server_command
 
 CLUSTER: Final = "ChaosCluster"
 BROKERS: Final = 3
 HEARTBEAT_TIMEOUT_S: Final = 3.0
 _HEARTBEAT_TIMEOUT_MS: Final = int(HEARTBEAT_TIMEOUT_S * 1000)
-NAMESRV: Final = "namesrv"
 MEMBER: Final[Mapping[str, object]] = {
     "brokerClusterName": CLUSTER,
     "brokerName": BROKER_NAME,
@@ -60,7 +58,6 @@ CONTROLLER: Final[Mapping[str, object]] = {
     "etcdLeaseSeconds": 3,
 }
 _CONTROLLER_LINE: Final = r"boot success"
-_NAMESRV_LINE: Final = r"Name Server boot success"
 _ETCD_LINE: Final = r"ready to serve .*client requests"
 
 
@@ -73,15 +70,22 @@ class GroupShape:
     """0: the one controller keeps its groups in a file of its own."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of all brokers, over the group's."""
+    fills_disks: bool = False
+    """Whether disks of brokers can be full: hooks in each of their processes, which then starts as
+    an interpreter of its own."""
 
 
 class MemberGroup:
     """See the module."""
 
+    healed_s = 60.0
+    """So long it may take, once nothing is broken any more, until it serves, and is whole."""
+
     def __init__(self, directory: Path, shape: GroupShape) -> None:
         """directory: exists. Raises OSError, NetworkError."""
         self.network = Network()
         self._directory = directory
+        self._shape = shape
         self.namesrv = self._make_namesrv()
         self.etcd = self._make_etcd(shape.etcd_nodes)
         self.controllers = self._make_controllers(shape.controllers)
@@ -91,16 +95,8 @@ class MemberGroup:
 
     def _make_namesrv(self) -> ScratchServer:
         port = free_port()
-        directory = self._directory / NAMESRV
-        settings = {
-            "listenPort": port,
-            "bindAddress": "127.0.0.1",
-            "logDir": directory,
-            "kvConfigPath": directory / "kvConfig.json",
-        }
-        command = _command("namesrv", directory / "namesrv.properties", settings)
         self.network.lead(("127.0.1.9", port), ("127.0.0.1", port), NAMESRV)
-        return ScratchServer(NAMESRV, directory, command, _NAMESRV_LINE, port=port)
+        return name_server(self._directory / NAMESRV, port)
 
     def _make_controllers(self, count: int) -> list[ScratchServer]:
         """One keeps its groups in a file, unless there is an etcd."""
@@ -127,9 +123,13 @@ class MemberGroup:
             **shared,
             **({"controllerDLegerSelfId": f"n{number}"} if shared else {}),
         }
-        command = _command("controller", directory / "controller.properties", settings)
+        command = self._controller_command(directory / "controller.properties", settings)
         self.network.lead((f"127.0.1.{number}", port), ("127.0.0.1", port), name)
         return ScratchServer(name, directory, command, _CONTROLLER_LINE, port=port)
+
+    def _controller_command(self, path: Path, settings: Mapping[str, object]) -> Sequence[str]:
+        """path: of its settings file, which is written."""
+        return server_command("controller", path, settings)
 
     def _make_etcd(self, count: int) -> list[ScratchServer]:
         ports = [(free_port(), free_port()) for _ in range(count)]
@@ -146,12 +146,8 @@ class MemberGroup:
                 *("--advertise-client-urls", f"http://{announced}:{port}"),
                 *("--listen-peer-urls", f"http://127.0.0.1:{peer}"),
                 *("--initial-advertise-peer-urls", f"http://{announced}:{peer}"),
-                *(
-                    "--initial-cluster",
-                    ",".join(members),
-                    "--initial-cluster-token",
-                    str(directory.parent),
-                ),
+                *("--initial-cluster", ",".join(members)),
+                *("--initial-cluster-token", str(directory.parent)),
             ]
             for each in (port, peer):
                 self.network.lead((announced, each), ("127.0.0.1", each), name)
@@ -174,7 +170,14 @@ class MemberGroup:
             "namesrvAddr": f"127.0.1.9:{self.namesrv.address[1]}",
             **settings,
         }
-        return ScratchBroker(name, self._directory / name, own, host=host)
+        return self._broker_of(name, own, host)
+
+    def _broker_of(self, name: str, settings: Mapping[str, object], host: str) -> ScratchBroker:
+        directory = self._directory / name
+        has_hooks = self._shape.fills_disks
+        return ScratchBroker(
+            name, directory, settings, host, has_hooks=has_hooks, can_lose_power=False
+        )
 
     # -- its life ------------------------------------------------------------------------------
 
@@ -237,6 +240,10 @@ class MemberGroup:
                 return broker.address
         return None
 
+    def tend(self, _in_sync: Sequence[tuple[str, int]], _master: tuple[str, int] | None) -> None:
+        """Do for members what an operator has to; ours come back by themselves. in_sync: who is in
+        the SyncStateSet. Called again and again while somebody is waited for."""
+
     # -- signals -------------------------------------------------------------------------------
 
     def pause(self, broker: ScratchBroker) -> None:
@@ -256,10 +263,3 @@ def _signal_all(broker: ScratchBroker, number: signal.Signals) -> None:
     for pid in (broker.pid, *children_of(broker.pid)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _command(module: str, path: Path, settings: Mapping[str, object]) -> Sequence[str]:
-    """Of a server of ours, whose settings are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    return [sys.executable, "-m", module, "-c", str(path)]

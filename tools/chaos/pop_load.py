@@ -60,7 +60,8 @@ class PopLoad(LoadThread):
         topic: str = TOPIC,
         invisible_ms: int = _INVISIBLE_MS,
     ) -> None:
-        """keeps_acks: no fault of the run may take an acknowledgement. topic: its own."""
+        """keeps_acks: no fault of the run may take an acknowledgement. topic: its own.
+        invisible_ms: of each pop."""
         super().__init__(where, period_s)
         self._topic = topic
         self._pop = {**_POP, "topic": topic, "invisibleTime": invisible_ms}
@@ -119,7 +120,10 @@ class PopLoad(LoadThread):
             for _offset in offsets.split(",")
         ]
         for place, message in zip(places, decode_messages(answer.body), strict=True):
-            self._came(client, answer, message, place[0], int(starts[place]), popped_s)
+            known = self._note(message, popped_s)
+            if known is not None and not self._is_left_out(message, known):
+                info = self._info_of(answer, place[0], int(starts[place]))
+                self._acknowledge(client, message, info, known, popped_s)
         return True
 
     def _send(self, client: FrameClient) -> None:
@@ -130,20 +134,13 @@ class PopLoad(LoadThread):
         if number not in self._messages:
             self._messages[number] = _Message(code, time.monotonic())
 
-    def _came(
-        self,
-        client: FrameClient,
-        answer: RemotingCommand,
-        message: MessageExt,
-        flag: str,
-        start: int,
-        popped_s: float,
-    ) -> None:
+    def _note(self, message: MessageExt, popped_s: float) -> _Message | None:
+        """A message has come, of a pop at popped_s; None: nobody sent it."""
         self._came_s = time.monotonic()
         number = int(message.body)
         if not 0 <= number < self._count:
             self.violations.append(f"popped: nobody sent {message.body[:24]!r}")
-            return
+            return None
         # One whose send was not answered may be stored.
         known = self._messages.setdefault(number, _Message(-1, time.monotonic()))
         known.pops += 1
@@ -151,10 +148,17 @@ class PopLoad(LoadThread):
             known.excused += 1
         elif known.acked_s is not None and self._kept_since_s <= known.acked_s < popped_s:
             self._came_again(number, known)
-        if self._sends and number % 3 == 2 and known.pops == 1:
-            return
+        return known
+
+    def _is_left_out(self, message: MessageExt, known: _Message) -> bool:
+        """Whether it is one of those that are acknowledged only when they have come again."""
+        return self._sends and int(message.body) % 3 == 2 and known.pops == 1
+
+    def _info_of(self, answer: RemotingCommand, flag: str, start: int) -> ExtraInfo:
+        """What the handle of a message of this answer says. flag: whether it is of a retry topic.
+        start: of its check point."""
         fields = answer.ext_fields
-        info = ExtraInfo(
+        return ExtraInfo(
             start,
             int(fields["popTime"]),
             int(fields["invisibleTime"]),
@@ -162,6 +166,15 @@ class PopLoad(LoadThread):
             flag,
             self._broker_name,
         )
+
+    def _acknowledge(
+        self,
+        client: FrameClient,
+        message: MessageExt,
+        info: ExtraInfo,
+        known: _Message,
+        popped_s: float,
+    ) -> None:
         request = {
             "consumerGroup": _GROUP,
             "topic": info.real_topic(self._topic, _GROUP),

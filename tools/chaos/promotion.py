@@ -18,14 +18,8 @@ from typing import Final
 from remoting.request_code import RequestCode
 from tools.chaos.ack_log import SEND_OK, Ack
 from tools.chaos.frame_client import FrameClient
-from tools.chaos.scratch_group import (
-    SLAVE_SAVES_MS,
-    SLAVE_SYNC_MS,
-    ChaosError,
-    ScratchBroker,
-    ScratchGroup,
-    wait_for,
-)
+from tools.chaos.scratch_group import SLAVE_SAVES_MS, SLAVE_SYNC_MS, ScratchBroker, ScratchGroup
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.workload import TOPIC, Where
 
 _TIMEOUT_S: Final = 10.0

@@ -18,13 +18,14 @@ _NONE: Final = "none"
 class ScratchDisk:
     """See the module."""
 
-    def __init__(self, control: Path, root: Path) -> None:
-        """control: made here, beside the store and on its file system; root: the store."""
+    def __init__(self, control: Path, root: Path, *, keeps_copies: bool = True) -> None:
+        """control: made here, beside the store and on its file system; root: the store.
+        keeps_copies: of what is synced, for power cuts; each sync costs one."""
         self.root = root
         self.durable = control / "disk"
         """What is on disk for certain."""
         self._control = control
-        self.durable.mkdir(parents=True)
+        (self.durable if keeps_copies else control).mkdir(parents=True)
         self.heal()
 
     @property

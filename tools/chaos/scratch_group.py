@@ -12,16 +12,11 @@ Tested by tests/tools/chaos/test_file_judge.py.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
 import struct
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,10 +24,10 @@ from tools.chaos.free_ports import free_port
 from tools.chaos.processes import children_of, is_running, titled_children
 from tools.chaos.relay import Relay
 from tools.chaos.scratch_disk import ScratchDisk
+from tools.chaos.scratch_process import STOP_S, ChaosError, ScratchProcess, wait_for
+from tools.chaos.scratch_server import NAMESRV, ScratchServer, name_server, server_command
 
-_ROOT: Final = Path(__file__).parents[2]
-_BOOT_LINE: Final = re.compile(r"boot success.*\(ports: (.*)\)$", re.MULTILINE)
-_NAMESRV_LINE: Final = re.compile(r"Name Server boot success")
+_BOOT_LINE: Final = r"boot success.*\(ports: (.*)\)$"
 _WALL_OFFSET_VARIABLE: Final = "MQBROKER_WALL_OFFSET_FILE"
 """ipc/clock.py says what the file is."""
 _WALL_OFFSET: Final = struct.Struct("<q")
@@ -40,8 +35,6 @@ SLAVE_SYNC_MS: Final = 1_000
 SLAVE_SAVES_MS: Final = 600_000
 """flushConsumerOffsetInterval of slaves: what they copy has to be saved when it is copied."""
 BROKER_NAME: Final = "chaos"
-_START_S: Final = 60.0
-_STOP_S: Final = 60.0
 _SMALL_FILES: Final = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 200_000,
@@ -53,12 +46,10 @@ _SMALL_FILES: Final = {
 them is needed after a power cut."""
 
 
-class ChaosError(Exception):
-    """The group cannot be started or does not obey: the text says what was seen."""
-
-
-class ScratchBroker:
+class ScratchBroker(ScratchProcess):
     """One broker and its directory."""
+
+    _BOOTED = _BOOT_LINE
 
     def __init__(
         self,
@@ -68,14 +59,17 @@ class ScratchBroker:
         host: str = "127.0.0.1",
         *,
         has_hooks: bool = False,
+        can_lose_power: bool = True,
     ) -> None:
         """settings: keys of broker.conf, on top of ports and directories. host: its address.
-        has_hooks: its disk can misbehave."""
-        self.name = name
+        has_hooks: its disk can misbehave. can_lose_power: and lose what was not synced."""
+        super().__init__(name, directory, self._BOOTED)
         self.host = host
-        self.directory = directory
         self.store = directory / "store"
-        self.disk = ScratchDisk(directory / "disk-faults", self.store) if has_hooks else None
+        self.disk: ScratchDisk | None = None
+        if has_hooks:
+            faults = directory / "disk-faults"
+            self.disk = ScratchDisk(faults, self.store, keeps_copies=can_lose_power)
         self.ports: dict[str, int] = {}
         self._settings: dict[str, object] = {
             "brokerIP1": host,
@@ -90,8 +84,6 @@ class ScratchBroker:
             **_SMALL_FILES,
             **settings,
         }
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output = directory / "output.txt"
         self._wall_offset = directory / "wall_offset"
 
     def configure(self, **settings: object) -> None:
@@ -113,54 +105,29 @@ class ScratchBroker:
         """Of its remoting port."""
         return self.host, self.ports["main"]
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether its supervisor runs."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """Of its supervisor; 0: it was not started."""
-        return 0 if self._process is None else self._process.pid
-
     def start(self, on_begun: Callable[[], None] = lambda: None) -> None:
         """Start it and wait for its boot line. on_begun: called once it has a pid. Raises
         ChaosError with what it printed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self._wall_offset.exists():
             self._wall_offset.write_bytes(_WALL_OFFSET.pack(0))
-        conf = self.directory / "broker.conf"
-        conf.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        with self._output.open("ab") as output:
-            begun = output.tell()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "-c", str(conf)],
-                cwd=_ROOT,
-                env={
-                    "ROCKETMQ_HOME": str(_ROOT),
-                    **os.environ,
-                    # Of its own: mqshutdown must not take these brokers for the user's.
-                    "ROCKETMQ_RUN_DIR": str(self.directory / "run"),
-                    _WALL_OFFSET_VARIABLE: str(self._wall_offset),
-                    **({} if self.disk is None else self.disk.environment),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        on_begun()
+        found = self._launch(self._command(), on_begun, self._environment())
+        self.ports = self._ports_of(found)
 
-        def printed() -> str:
-            return self._output.read_bytes()[begun:].decode(errors="replace")
+    def _command(self) -> Sequence[str]:
+        """For its next life; its settings are written."""
+        return server_command("broker", self.directory / "broker.conf", self._settings)
 
-        wait_for(lambda: _BOOT_LINE.search(printed()) or not self.is_alive, _START_S, self.name)
-        found = _BOOT_LINE.search(printed())
-        if found is None:
-            raise ChaosError(f"{self.name} did not start: {printed()[-2000:]}")
-        self.ports = {
-            name: int(port) for name, port in (pair.split(" ") for pair in found[1].split(", "))
+    def _environment(self) -> dict[str, str]:
+        return {
+            _WALL_OFFSET_VARIABLE: str(self._wall_offset),
+            **({} if self.disk is None else self.disk.environment),
         }
+
+    def _ports_of(self, booted: re.Match[str]) -> dict[str, int]:
+        """booted: its boot line."""
+        pairs = booted[1].split(", ")
+        return {name: int(port) for name, port in (pair.split(" ") for pair in pairs)}
 
     def processes(self) -> dict[str, int]:
         """Name to pid: the supervisor and the children that have given themselves a title."""
@@ -184,10 +151,10 @@ class ScratchBroker:
             return
         children = children_of(self._process.pid)
         self._process.kill()
-        self._process.wait(_STOP_S)
+        self._process.wait(STOP_S)
         wait_for(
             lambda: not any(map(is_running, children)),
-            _STOP_S,
+            STOP_S,
             f"the end of {self.name}, whose supervisor was killed",
         )
 
@@ -201,8 +168,8 @@ class ScratchBroker:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self._process.wait(_STOP_S)
-        wait_for(lambda: not any(map(is_running, pids)), _STOP_S, f"the end of {self.name}")
+        self._process.wait(STOP_S)
+        wait_for(lambda: not any(map(is_running, pids)), STOP_S, f"the end of {self.name}")
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
@@ -210,8 +177,8 @@ class ScratchBroker:
             return 0
         children = children_of(self._process.pid)
         self._process.terminate()
-        code = self._process.wait(_STOP_S)
-        wait_for(lambda: not any(map(is_running, children)), _STOP_S, f"the end of {self.name}")
+        code = self._process.wait(STOP_S)
+        wait_for(lambda: not any(map(is_running, children)), STOP_S, f"the end of {self.name}")
         return code
 
     def wait_ended(self) -> int:
@@ -219,61 +186,13 @@ class ScratchBroker:
         if self._process is None:
             raise ChaosError(f"{self.name} was not started")
         children = children_of(self._process.pid)
-        wait_for(lambda: not self.is_alive, _STOP_S, f"the end of {self.name} by itself")
-        wait_for(lambda: not any(map(is_running, children)), _STOP_S, f"the end of {self.name}")
+        wait_for(lambda: not self.is_alive, STOP_S, f"the end of {self.name} by itself")
+        wait_for(lambda: not any(map(is_running, children)), STOP_S, f"the end of {self.name}")
         return self._process.wait()
-
-    def has_holes(self) -> bool:
-        """Whether its log has damage that is fenced, by the file that operators read."""
-        try:
-            text = (self.store / "commitlog-fences.json").read_text()
-        except FileNotFoundError:
-            return False
-        return bool(json.loads(text)["fences"])
 
     def log_files(self) -> list[Path]:
         """The commit log's, in the order of their offsets."""
         return sorted((self.store / "commitlog").glob("[0-9]*"))
-
-
-class ScratchNameServer:
-    """A name server as a process of its own."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        self._directory = directory
-        self._port = port
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it and wait until it listens. Raises ChaosError."""
-        self._directory.mkdir(parents=True)
-        conf = self._directory / "namesrv.properties"
-        conf.write_text(
-            f"listenPort={self._port}\nbindAddress=127.0.0.1\nlogDir={self._directory}\n"
-            f"kvConfigPath={self._directory / 'kvConfig.json'}\n"
-        )
-        path = self._directory / "output.txt"
-        with path.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "namesrv", "-c", str(conf)],
-                cwd=_ROOT,
-                env={
-                    "ROCKETMQ_HOME": str(_ROOT),
-                    **os.environ,
-                    "ROCKETMQ_RUN_DIR": str(self._directory / "run"),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        wait_for(lambda: _NAMESRV_LINE.search(path.read_text()), _START_S, "the name server")
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_S)
 
 
 class ScratchGroup:
@@ -294,9 +213,9 @@ class ScratchGroup:
         the name server must not go with it. has_hooks: disks can misbehave."""
         namesrv, ha = free_port(), free_port()
         self.role = role
-        self.name_server: ScratchNameServer | None = None
+        self.name_server: ScratchServer | None = None
         if changes_roles:
-            self.name_server = ScratchNameServer(directory / "namesrv", namesrv)
+            self.name_server = name_server(directory / NAMESRV, namesrv)
         at_name_server = {"namesrvAddr": f"127.0.0.1:{namesrv}"}
         common = {"brokerName": BROKER_NAME, "slaveSyncInterval": SLAVE_SYNC_MS, **settings}
         self.master = ScratchBroker(
@@ -363,16 +282,4 @@ class ScratchGroup:
         for relay in self.relays:
             relay.close()
         if self.name_server is not None:
-            self.name_server.kill()
-
-
-def wait_for(
-    condition: Callable[[], object], timeout_s: float, what: str, *, poll_s: float = 0.02
-) -> float:
-    """Until it holds; how many seconds that took. Raises ChaosError."""
-    began, pause = time.monotonic(), threading.Event()
-    while not condition():
-        if time.monotonic() - began > timeout_s:
-            raise ChaosError(f"{what}: not within {timeout_s:.0f} s")
-        pause.wait(poll_s)
-    return time.monotonic() - began
+            self.name_server.kill_all()

@@ -34,7 +34,8 @@ from tools.chaos.frame_client import FrameClient
 from tools.chaos.mixed_load import TX_TOPIC, LoadThread, Reconnects, TopicChurn, Transactions
 from tools.chaos.processes import figures_of
 from tools.chaos.schedule import LINK_FAULTS, FaultKind, make_schedule
-from tools.chaos.scratch_group import ChaosError, ScratchGroup, wait_for
+from tools.chaos.scratch_group import ScratchGroup
+from tools.chaos.scratch_process import ChaosError, wait_for
 from tools.chaos.timeline import Curve
 from tools.chaos.workload import Follower, Producers
 

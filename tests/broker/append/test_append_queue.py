@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.append.append_queue import REJECTED, AppendQueue
+from broker.append.append_queue import REJECTED, AppendQueue, AppendQueueParts
 from broker.latency.broker_fast_failure import BrokerFastFailure
 from broker.settings.broker_config import BrokerConfig
 from ipc.control_page import BEAT, ProcessIndex
@@ -168,7 +168,15 @@ def test_a_light_queue_that_is_deleted_takes_nothing(tmp_path: Path) -> None:
 def test_a_line_of_its_own_reason(world: HotPathWorld) -> None:
     world.counters[RUNNING_FLAGS] = 1
     fast_failure = BrokerFastFailure(BrokerConfig(), MessageStoreConfig(), world.page, world.clock)
-    line = AppendQueue(world.log, world.clock, fast_failure, lambda: "because", capacity=1)
+    line = AppendQueue(
+        AppendQueueParts(
+            commit_log=world.log,
+            clock=world.clock,
+            fast_failure=fast_failure,
+            why_not_writable=lambda: "because",
+            capacity=1,
+        )
+    )
     made = Fake(world.log.topic("T"), [record(b"x")])
     line.append(made)
     assert made.heard == [(ResponseCode.SERVICE_NOT_AVAILABLE, "because")]

@@ -111,6 +111,14 @@ def test_who_is_not_who_it_says(sender: str | None, secret: str | None, words: s
         assert refusal(one, 202, sender, secret) == words
 
 
+def test_a_notice_of_a_controller_needs_no_name() -> None:
+    """1008: controllers, RocketMQ's and ours, sign nothing; without it an election is heard of
+    only at the next question."""
+    for one in (guard(), guard(authorization=False), guard(authentication=False)):
+        assert refusal(one, 1008) is None
+        assert refusal(one, 1008, "stranger", "x") is None
+
+
 def test_a_signature_covers_fields_and_body() -> None:
     request = RemotingCommand.request(310, {"b": "T"}, b"body")
     RequestSigner("root", "root-1").sign(request)

@@ -114,7 +114,6 @@ AS_IN_ROCKETMQ: Final[dict[int, list[str]]] = {
     906: CLUSTER_UPDATE,
     908: CLUSTER_UPDATE,
     905: CLUSTER_UPDATE,
-    1008: CLUSTER_UPDATE,
     902: CLUSTER_UPDATE,
     903: CLUSTER_UPDATE,
     **dict.fromkeys((3001, 3002, 3003, 3006, 3007, 3008), CLUSTER_UPDATE),
@@ -135,7 +134,9 @@ ONLY_OURS: Final[dict[int, list[str]]] = {
 }
 """RocketMQ asks for no right."""
 
-OPEN: Final = frozenset({26, 28, 52, 305, 907, 1007, 2003, 21, 43, 45, 60, 61, 201, 402, 28911})
+OPEN: Final = frozenset(
+    {26, 28, 52, 305, 907, 1007, 2003, 21, 43, 45, 60, 61, 201, 402, 28911, 1008}
+)
 """Nothing but a user, as in RocketMQ. A new code does not get here by itself."""
 
 

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from broker.offset.consumer_offset_manager import ConsumerOffsetManager
-from broker.out.escape_bridge import EscapedMessage, EscapeError
+from broker.out.escape_bridge import EscapeError
 from broker.pop.ack_msg import AckMsg
 from broker.pop.pop_check_point import PopCheckPoint
 from broker.pop.pop_escape import PopEscape, PopEscapeParts
 from broker.pop.pop_names import ACK_TAG, CK_TAG, REVIVE_GROUP
 from store.message import Message
 from store.message_codec import encode_record
+from tests.broker.broker_fakes import OtherBrokers
 from tests.support.memory_commit_log import message
 
 REVIVE, NAME, POPPED_MS, INVISIBLE_MS = "rmq_sys_REVIVE_LOG_C", "broker-a", 1_000_000, 10_000
@@ -23,13 +24,12 @@ SLOT_MS = DUE_MS - 1_000
 
 
 class World:
-    """A slave's log: records by queue, in one list; other brokers take what is put."""
+    """A slave's log: records by queue, in one list, and other brokers."""
 
     def __init__(self, root: Path) -> None:
         self.records: list[bytes] = []
         self.queues: dict[tuple[str, int], list[int]] = {}
-        self.errors: list[Exception] = []
-        self.put_there: list[tuple[EscapedMessage, str | None]] = []
+        self.others = OtherBrokers()
         self.topics, self.groups = {"T"}, {"g"}
         self.offsets = ConsumerOffsetManager(root / "consumerOffset.json", (REVIVE_GROUP,))
         for number in range(6):
@@ -49,7 +49,7 @@ class World:
                 offsets=self.offsets,
                 find_topic=lambda name: SimpleNamespace() if name in self.topics else None,  # type: ignore[arg-type, return-value]
                 find_group=lambda name: SimpleNamespace() if name in self.groups else None,  # type: ignore[arg-type, return-value]
-                bridge=self,  # type: ignore[arg-type]
+                bridge=self.others,  # type: ignore[arg-type]
                 broker_name=NAME,
                 uses_retry_topic_v2=False,
             )
@@ -70,14 +70,6 @@ class World:
 
     def record_at(self, phy_offset: int) -> bytes | None:
         return self.records[phy_offset]
-
-    def put(self, copy: EscapedMessage, like: str | None = None) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
-        self.put_there.append((copy, like))
-
-    def bodies(self) -> list[bytes]:
-        return [copy.body for copy, _like in self.put_there]
 
     def handled(self, queue_id: int = 0) -> int | None:
         return self.offsets.query_offset(REVIVE_GROUP, REVIVE, queue_id)
@@ -128,15 +120,15 @@ def test_what_was_not_acknowledged_is_copied_once_all_acks_were_seen(world: Worl
     world.pops.take(point(1, 3), SLOT_MS)
     world.pops.take(ack(1, 2), SLOT_MS + 1_000)
     world.pops.settle(DUE_MS - 1)
-    assert (world.bodies(), world.pops.waits_from()) == ([], SLOT_MS)
+    assert (world.others.bodies(), world.pops.waits_from()) == ([], SLOT_MS)
     world.pops.settle(DUE_MS)
-    assert world.bodies() == [b"1", b"3"]
-    (copy, like), _other = world.put_there
+    assert world.others.bodies() == [b"1", b"3"]
+    copy, like = world.others.taken[0], world.others.like[0]
     assert (copy.topic, like, copy.reconsume_times) == ("%RETRY%g_T", "T", 2)
     assert "1ST_POP_TIME" not in copy.properties or str(POPPED_MS) in copy.properties
     assert world.pops.waits_from() is None
     world.pops.settle(DUE_MS + 1_000)
-    assert world.bodies() == [b"1", b"3"]
+    assert world.others.bodies() == [b"1", b"3"]
     assert world.handled() is None, "these are in no queue of the revive topic"
 
 
@@ -145,67 +137,60 @@ def test_what_had_come_out_of_the_timer_goes_on_where_the_master_was(world: Worl
         world.store(each)
     world.offsets.commit_own_offset("r", REVIVE_GROUP, REVIVE, 0, 0)
     world.pops.settle(DUE_MS)
-    assert (world.bodies(), world.handled()) == ([b"2"], 3)
+    assert (world.others.bodies(), world.handled()) == ([b"2"], 3)
     world.pops.take(point(3, 1), DUE_MS)
     world.pops.settle(DUE_MS + 1_000)
-    assert (world.bodies(), world.handled()) == ([b"2", b"3"], 3)
+    assert (world.others.bodies(), world.handled()) == ([b"2", b"3"], 3)
 
 
 def test_acks_of_the_wheel_are_matched_with_check_points_of_the_topic(world: World) -> None:
     world.store(point(1, 2))
     world.pops.take(ack(1, 1), SLOT_MS)
     world.pops.settle(DUE_MS)
-    assert world.bodies() == [b"2"]
+    assert world.others.bodies() == [b"2"]
 
 
 def test_the_same_check_point_from_both_is_one(world: World) -> None:
     world.store(point(1, 1))
     world.pops.take(point(1, 1), SLOT_MS)
     world.pops.settle(DUE_MS)
-    assert (world.bodies(), world.pops.waits_from()) == ([b"1"], None)
+    assert (world.others.bodies(), world.pops.waits_from()) == ([b"1"], None)
 
 
 def test_a_copy_that_nobody_takes_holds_what_is_behind_it(world: World) -> None:
     world.store(point(1, 3))
     world.pops.take(point(4, 1), SLOT_MS)
-    world.errors = [EscapeError("nobody")]
+    world.others.errors = [EscapeError("nobody")]
     with pytest.raises(EscapeError):
         world.pops.settle(DUE_MS)
-    assert (world.bodies(), world.handled(), world.pops.waits_from()) == ([], None, SLOT_MS)
+    assert (world.others.bodies(), world.handled(), world.pops.waits_from()) == ([], None, SLOT_MS)
     world.pops.settle(DUE_MS)
-    assert (world.bodies(), world.handled()) == ([b"1", b"2", b"3", b"4"], 0)
+    assert (world.others.bodies(), world.handled()) == ([b"1", b"2", b"3", b"4"], 0)
     assert world.pops.waits_from() is None
 
 
 def test_a_copy_that_fails_in_the_middle_is_not_made_again(world: World) -> None:
     world.pops.take(point(1, 3), SLOT_MS)
     world.pops.settle(DUE_MS - 1)
-    world.errors = []
-    taken = world.put
-
-    def once(copy: EscapedMessage, like: str | None = None) -> None:
-        taken(copy, like)
-        world.errors = [EscapeError("nobody")] if copy.body == b"1" else []
-
-    world.put = once  # type: ignore[method-assign]
+    world.others.errors = [None, EscapeError("nobody")]
     with pytest.raises(EscapeError):
         world.pops.settle(DUE_MS)
     world.pops.settle(DUE_MS)
-    assert world.bodies() == [b"1", b"2", b"3"]
+    assert world.others.bodies() == [b"1", b"2", b"3"]
 
 
 def test_of_a_topic_or_group_that_is_gone_nothing_is_revived(world: World) -> None:
     world.store(point(1, 1))
     world.groups.clear()
     world.pops.settle(DUE_MS)
-    assert (world.bodies(), world.handled()) == ([], 0)
+    assert (world.others.bodies(), world.handled()) == ([], 0)
 
 
 def test_a_retry_topic_stays_itself(world: World) -> None:
     world.store(message("%RETRY%g_T", 0, 0, body=b"again"))
     world.pops.take(point(0, 1, "%RETRY%g_T"), SLOT_MS)
     world.pops.settle(DUE_MS)
-    ((copy, like),) = world.put_there
+    (copy,), (like,) = world.others.taken, world.others.like
     assert (copy.topic, like) == ("%RETRY%g_T", "T")
 
 
@@ -214,7 +199,7 @@ def test_damaged_records_are_passed_over(world: World) -> None:
         world.store(each)
     world.pops.take(record(CK_TAG, b"x", 0), SLOT_MS)
     world.pops.settle(DUE_MS)
-    assert (world.bodies(), world.handled()) == ([b"1"], 2)
+    assert (world.others.bodies(), world.handled()) == ([b"1"], 2)
 
 
 def test_the_next_time_it_acts_it_begins_anew(world: World) -> None:
@@ -222,4 +207,4 @@ def test_the_next_time_it_acts_it_begins_anew(world: World) -> None:
     world.pops.forget()
     assert world.pops.waits_from() is None
     world.pops.settle(DUE_MS)
-    assert world.bodies() == []
+    assert world.others.bodies() == []

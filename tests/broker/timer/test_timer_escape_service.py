@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.append.send_properties import find_property
-from broker.out.escape_bridge import EscapedMessage, EscapeError
+from broker.out.escape_bridge import EscapeError
 from broker.timer.timer_escape_service import TimerEscapeParts, TimerEscapeService
 from broker.timer.timer_records import TimerRecords
 from store.message import Message
@@ -19,6 +19,7 @@ from store.timer.timer_slots import (
     TIMER_TAKEN_BACK_MS,
 )
 from store.timer.timer_wheel import TimerWheelReader
+from tests.broker.broker_fakes import OtherBrokers
 from tests.support.timer_life import START_MS, TimerLife
 
 REVIVE = "rmq_sys_REVIVE_LOG_C"
@@ -49,16 +50,14 @@ class Pops:
 
 
 class World:
-    """A slave's store, and other brokers that take what is put unless there is an error."""
+    """A slave's store, and other brokers."""
 
     def __init__(self, root: Path, **settings: int) -> None:
         self.life = TimerLife(root, is_slave=True, **settings)
         self.counters = self.life.counters
         self.counters[TIMER_READ_TIME_MS] = SLOT_MS
         self.is_acting = True
-        self.errors: list[Exception | None] = []
-        """Of the next puts."""
-        self.put_there: list[EscapedMessage] = []
+        self.others = OtherBrokers()
         self.pops = Pops()
         config = self.life.config
         self.service = TimerEscapeService(
@@ -69,18 +68,12 @@ class World:
                 records=TimerRecords(self.life.reader, config.timer_precision_ms),
                 table=self.life.table,
                 counters=self.counters,
-                bridge=self,  # type: ignore[arg-type]
+                bridge=self.others,  # type: ignore[arg-type]
                 pops=self.pops,
             ),
         )
         self.service.wait_for_running = lambda _ms: True  # type: ignore[method-assign, assignment]
         self.life.run()
-
-    def put(self, message: EscapedMessage) -> None:
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
-        self.put_there.append(message)
 
     def timer(self, key: str, in_ms: int, more: str = "") -> None:
         self.life.put(SLOT_MS + in_ms, more=f"\x02UNIQ_KEY\x01{key}\x02TIMER_DELAY_SEC\x019{more}")
@@ -93,7 +86,7 @@ class World:
         self.service.step()
 
     def keys(self) -> list[str | None]:
-        return [find_property(message.properties, "UNIQ_KEY") for message in self.put_there]
+        return [find_property(message.properties, "UNIQ_KEY") for message in self.others.taken]
 
     @property
     def read_ms(self) -> int:
@@ -114,7 +107,7 @@ def test_what_is_due_goes_elsewhere_slot_by_slot(world: World) -> None:
         world.timer(key, in_ms)
     world.act(3_100)
     assert world.keys() == ["a", "b", "c"]
-    (first, *_) = world.put_there
+    (first, *_) = world.others.taken
     assert first.topic == "T"
     assert find_property(first.properties, "TIMER_DELAY_SEC") is None, "no second delay"
     assert find_property(first.properties, "WAIT") == "false"
@@ -147,7 +140,7 @@ def test_a_slot_waits_while_nobody_takes_its_next_message(world: World) -> None:
     for key in ("a", "b", "c"):
         world.timer(key, 1_000)
     world.timer("next", 2_000)
-    world.errors = [None, EscapeError("nobody"), EscapeError("nobody")]
+    world.others.errors = [None, EscapeError("nobody"), EscapeError("nobody")]
     world.act(5_000)
     assert (world.keys(), world.read_ms) == (["a"], SLOT_MS), "the slot is not passed"
     world.act()
@@ -159,7 +152,7 @@ def test_a_slave_that_ceases_to_act_says_what_is_done_only(world: World) -> None
     world.timer("a", 1_000)
     world.timer("b", 2_000)
     world.timer("c", 2_000)
-    world.errors = [None, None, EscapeError("the master is back")]
+    world.others.errors = [None, None, EscapeError("the master is back")]
     world.act(5_000)
     assert world.keys() == ["a", "b"]
     world.is_acting = False
@@ -194,7 +187,7 @@ def test_what_lies_too_far_ahead_waits_elsewhere(tmp_path: Path) -> None:
     try:
         world.timer("far", 60_000)
         world.act(20_000)
-        ((message),) = world.put_there
+        ((message),) = world.others.taken
         assert find_property(message.properties, "TIMER_DELIVER_MS") == str(SLOT_MS + 60_001)
         for name in ("TIMER_OUT_MS", "TIMER_DELAY_SEC"):
             assert find_property(message.properties, name) is None

@@ -8,7 +8,7 @@ import pytest
 
 from broker.append.role_append_queues import NOT_THE_MASTER
 from broker.append.send_properties import find_property
-from broker.out.escape_bridge import EscapedMessage, EscapeError
+from broker.out.escape_bridge import EscapeError
 from broker.topic.system_topics import TRANS_HALF_TOPIC
 from broker.transaction.half_message_states import HalfMessageStates
 from broker.transaction.transaction_escape_service import TransactionEscapeService
@@ -17,22 +17,22 @@ from broker.transaction.transactional_message_bridge import (
     TransactionalMessageBridge,
 )
 from store.control_slots import DISPATCHED_OFFSET
+from tests.broker.broker_fakes import OtherBrokers
 from tests.broker.hot_path_world import send_request
 from tests.broker.transaction_world import COMMIT, ROLLBACK, TIME_OUT_MS, Half, TransactionWorld
 
 
 class Slave:
-    """The log of a master, as its slave has it; other brokers take what is put."""
+    """The log of a master, as its slave has it, and other brokers."""
 
     def __init__(self, root: Path) -> None:
         self.world = world = TransactionWorld(root)
         self.is_acting = True
-        self.errors: list[EscapeError | None] = []
-        self.put_there: list[EscapedMessage] = []
+        self.others = OtherBrokers()
         self.service = TransactionEscapeService(
             lambda: self.is_acting,
             self._bridge,
-            self,  # type: ignore[arg-type]
+            self.others,  # type: ignore[arg-type]
             world.hot.counters,
             TIME_OUT_MS,
             world.hot.clock,
@@ -54,12 +54,6 @@ class Slave:
             )
         )
 
-    def put(self, message: EscapedMessage) -> None:
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
-        self.put_there.append(message)
-
     def prepare(self, body: bytes, key: str = "", group: str = "P") -> Half:
         world, text = self.world, f"TRAN_MSG\x01true\x02PGROUP\x01{group}"
         client = world.hot.client()
@@ -78,9 +72,6 @@ class Slave:
         self.world.hot.clock.advance(ms)
         self.service.step()
 
-    def bodies(self) -> list[bytes]:
-        return [message.body for message in self.put_there]
-
 
 @pytest.fixture
 def slave(tmp_path: Path) -> Slave:
@@ -91,14 +82,14 @@ def test_undecided_halves_go_elsewhere_as_halves(slave: Slave) -> None:
     for body in (b"a", b"b"):
         slave.prepare(body)
     slave.act()
-    assert slave.bodies() == [b"a", b"b"]
-    (first, _second) = slave.put_there
+    assert slave.others.bodies() == [b"a", b"b"]
+    (first, _second) = slave.others.taken
     assert (first.topic, first.producer_group, first.sys_flag & 0xC) == ("T", "P", 0x4)
     for name, value in (("TRAN_MSG", "true"), ("PGROUP", "P"), ("UNIQ_KEY", "a")):
         assert find_property(first.properties, name) == value
     assert slave.world.progress()[0] == 2
     slave.act()
-    assert slave.bodies() == [b"a", b"b"], "once"
+    assert slave.others.bodies() == [b"a", b"b"], "once"
 
 
 def test_ended_ones_do_not(slave: Slave) -> None:
@@ -107,26 +98,26 @@ def test_ended_ones_do_not(slave: Slave) -> None:
     slave.world.end(halves[2], ROLLBACK, producerGroup="P")
     slave.world.turn()
     slave.act()
-    assert slave.bodies() == [b"b"]
+    assert slave.others.bodies() == [b"b"]
     assert slave.world.progress() == (3, 2)
 
 
 def test_young_ones_wait(slave: Slave) -> None:
     slave.prepare(b"a")
     slave.act(TIME_OUT_MS - 1)
-    assert slave.bodies() == []
+    assert slave.others.bodies() == []
     slave.act(1)
-    assert slave.bodies() == [b"a"]
+    assert slave.others.bodies() == [b"a"]
 
 
 def test_one_that_nobody_takes_holds_those_behind_it(slave: Slave) -> None:
     for body in (b"a", b"b", b"c"):
         slave.prepare(body)
-    slave.errors = [None, EscapeError("nobody")]
+    slave.others.errors = [None, EscapeError("nobody")]
     slave.act()
-    assert (slave.bodies(), slave.world.progress()[0]) == ([b"a"], 1)
+    assert (slave.others.bodies(), slave.world.progress()[0]) == ([b"a"], 1)
     slave.act()
-    assert (slave.bodies(), slave.world.progress()[0]) == ([b"a", b"b", b"c"], 3)
+    assert (slave.others.bodies(), slave.world.progress()[0]) == ([b"a", b"b", b"c"], 3)
 
 
 def test_copies_of_a_half_that_was_checked_are_one(slave: Slave) -> None:
@@ -139,7 +130,7 @@ def test_copies_of_a_half_that_was_checked_are_one(slave: Slave) -> None:
     assert len(world.messages(TRANS_HALF_TOPIC)) == 2
     world.offsets.commit_own_offset("", "CID_RMQ_SYS_TRANS", TRANS_HALF_TOPIC, 0, 0)
     slave.act()
-    assert slave.bodies() == [b"a"]
+    assert slave.others.bodies() == [b"a"]
     assert slave.world.progress()[0] == 2
 
 
@@ -148,7 +139,7 @@ def test_halves_to_which_a_client_gave_one_key_are_as_many_messages(slave: Slave
     slave.prepare(b"another", "a")
     slave.prepare(b"of another group", "a", "Q")
     slave.act()
-    assert slave.bodies() == [b"a", b"another", b"of another group"]
+    assert slave.others.bodies() == [b"a", b"another", b"of another group"]
 
 
 def test_only_while_it_acts_and_once_the_log_is_dispatched(slave: Slave) -> None:
@@ -159,10 +150,10 @@ def test_only_while_it_acts_and_once_the_log_is_dispatched(slave: Slave) -> None
     dispatched = slave.world.hot.counters[DISPATCHED_OFFSET]
     slave.world.hot.counters[DISPATCHED_OFFSET] = dispatched - 1
     slave.act()
-    assert slave.bodies() == []
+    assert slave.others.bodies() == []
     slave.world.hot.counters[DISPATCHED_OFFSET] = dispatched
     slave.act()
-    assert slave.bodies() == [b"a"]
+    assert slave.others.bodies() == [b"a"]
 
 
 def test_a_half_that_cannot_be_read_here_waits_for_the_master(
@@ -171,7 +162,7 @@ def test_a_half_that_cannot_be_read_here_waits_for_the_master(
     slave.prepare(b"a")
     monkeypatch.setattr(slave.world.hot.source, "record_at", lambda _phy_offset: None)
     slave.act()
-    assert (slave.bodies(), slave.world.progress()[0]) == ([], None)
+    assert (slave.others.bodies(), slave.world.progress()[0]) == ([], None)
 
 
 def test_a_returning_master_goes_on_behind_what_was_handed_over(slave: Slave) -> None:

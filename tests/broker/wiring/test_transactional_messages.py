@@ -60,7 +60,7 @@ def transactions(world: TransactionWorld, **settings: str) -> TransactionalMessa
         hot.writable_log,
         hot.stats,
         everybody,
-        hot.timers,
+        SimpleNamespace(hook=hot.timers, put_back_topic=hot.lost_topics.put_back),  # type: ignore[arg-type]
     )
 
 

@@ -4,13 +4,12 @@ member notice what one of them shows otherwise."""
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.support.deadline import wait_until
 from tools.chaos import chasing_load
 from tools.chaos.ack_log import make_body
 from tools.chaos.chasing_load import LATE_S, ChasingProducers, MemberReaders
@@ -53,13 +52,6 @@ def _faked(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeClient.old_answers = threading.Event()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_producer_goes_to_the_new_master_and_hears_the_old_one_out() -> None:
     history, master = History(), [OLD]
     producers = ChasingProducers(
@@ -76,13 +68,13 @@ def test_a_producer_goes_to_the_new_master_and_hears_the_old_one_out() -> None:
         return {each.client for each in history.acknowledged() if each.peer == peer}
 
     producers.start()
-    until(lambda: len(history.appends) > 0)
+    wait_until(lambda: len(history.appends) > 0, WAIT_S)
     master[0] = NEW
-    until(lambda: answered_by(NEW) == {0})
+    wait_until(lambda: answered_by(NEW) == {0}, WAIT_S)
     assert answered_by(OLD) == set()
     FakeClient.old_answers.set()
     # What the first producer had left there, and the one that is late on purpose.
-    until(lambda: answered_by(OLD) == {0, 1})
+    wait_until(lambda: answered_by(OLD) == {0, 1}, WAIT_S)
     assert producers.stop()
     sequences = [(each.client, each.sequence) for each in history.appends]
     assert len(sequences) == len(set(sequences))

@@ -34,10 +34,10 @@ def mqchaos(*arguments: str, timeout_s: float = 900) -> subprocess.CompletedProc
         (["--conf", "flushDiskType"], "'flushDiskType' is not key=value"),
     ],
 )
-def test_wrong_usage(arguments: list[str], words: str) -> None:
-    ended = mqchaos(*arguments)
-    assert ended.returncode == 2
-    assert words in " ".join(ended.stderr.split())
+def test_wrong_usage(
+    usage_error: Callable[[list[str]], str], arguments: list[str], words: str
+) -> None:
+    assert words in usage_error(["--controller", *arguments])
 
 
 @pytest.mark.long
@@ -70,6 +70,27 @@ def test_controllers_over_etcd(tmp_path: Path, proved: Callable[[str], None]) ->
     ended = mqchaos(*arguments, "--etcd", "3", "--faults", kinds)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     proved(f"mqchaos --controller --etcd 3: {ended.stdout.splitlines()[-4]}")
+
+
+def test_only_groups_whose_disks_fill_have_hooks() -> None:
+    """They make starts slower, which is measured."""
+    with_them = ElectionOptions(kinds=list(ElectionFault))
+    found = [seed for seed in range(0, 500, 5) if with_them.shape(seed).fills_disks]
+    assert 2 < len(found) < 50
+    assert all(with_them.shape(seed + 4).fills_disks for seed in found)
+    kinds = [kind for kind in ElectionFault if kind is not ElectionFault.FULL_DISK]
+    assert not any(ElectionOptions(kinds=kinds).shape(seed).fills_disks for seed in found)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_full_disk(tmp_path: Path, proved: Callable[[str], None]) -> None:
+    arguments = ["--seed", "11", "--count", "2", "--keep", "--dir", str(tmp_path)]
+    ended = mqchaos(*arguments, "--faults", "full_disk")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    logs = [path.read_text() for path in tmp_path.glob("group-11/broker-*/logs/**/*.log")]
+    assert any("No space left on device" in text for text in logs)
+    proved(f"mqchaos --controller: {ended.stdout.splitlines()[-1]}")
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ def outcome(gap_s: float, *, elected: bool = True, whole: bool = True) -> FaultO
 def result(seed: int, *faults: FaultOutcome) -> ElectionResult:
     found = ElectionResult(seed, "SYNC_FLUSH", faults=list(faults))
     found.sent, found.codes, found.stored, found.rate = 10, {0: 8, -1: 2}, 9, 1234.0
+    found.lost, found.doubled = 2, 3
     return found
 
 
@@ -33,6 +34,7 @@ def test_a_table_by_kind_of_fault() -> None:
     assert (row.p50_s, row.p99_s, row.most_s, row.meets_aim) == (0.4, 1.5, 1.5, False)
     text = "\n".join(summary.text())
     assert "1 of 2 seeds held, from 5 on" in text
+    assert "stored 18, lost 4, stored twice 6," in text
     assert "| kill_master | 5 | 4 | 0.40 | 1.50 | 1.50 | 1, missed |" in text
     assert "seed 6: lost: message 1" in text
     assert summary.as_json()["rows"][0]["p99_s"] == 1.5

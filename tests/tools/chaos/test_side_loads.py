@@ -38,11 +38,12 @@ def test_what_a_run_can_judge(
         broker_name="chaos",
         may_be_lost=lambda _answered_s, _code: False,
     )
-    assert (loads.delayed is not None) is delayed
-    assert loads.delayed is None or (TIMER in loads.delayed._levels) is timers
-    assert (loads.pops is not None) is pops
+    judged = loads.judged
+    assert (judged.delayed is not None) is delayed
+    assert judged.delayed is None or (TIMER in judged.delayed._levels) is timers
+    assert (judged.pops is not None) is pops
     kept_since_s = -math.inf if keeps_acks else math.inf
-    assert loads.pops is None or loads.pops._kept_since_s == kept_since_s
+    assert judged.pops is None or judged.pops._kept_since_s == kept_since_s
     loads.read_again()
     loads.disturb()
-    assert len(loads.transactions._disturbed) == 2
+    assert len(judged.transactions._disturbed) == 2
