@@ -182,14 +182,16 @@ class ControllerRequestProcessor:
         self, connection: ConnectionLike, code: int, seen: GroupSeen, request: ElectMaster
     ) -> None:
         """A broker asks for itself, and takes no living master's place: only a master may designate
-        itself, for a new epoch."""
-        if request.designate_elect:
-            if self._guard.is_operator(connection):
-                return
-            if request.broker_id != seen.group.master_broker_id:
-                text = self._guard.not_for_operators(connection, code)
-                raise self._guard.refusal(connection, code, text)
-        self._check_holder(connection, code, seen, request.broker_id)
+        one, another that shall take over from it, or itself, for a new epoch."""
+        if not request.designate_elect:
+            self._check_holder(connection, code, seen, request.broker_id)
+            return
+        master = seen.group.master_broker_id
+        if self._guard.is_operator(connection):
+            return
+        if master is None or not self._speaks_for(connection, seen, master):
+            text = self._guard.not_for_operators(connection, code)
+            raise self._guard.refusal(connection, code, text)
 
     def _check_free(
         self, connection: ConnectionLike, code: int, seen: GroupSeen, broker_id: int
@@ -224,15 +226,18 @@ class ControllerRequestProcessor:
     def _check_holder(
         self, connection: ConnectionLike, code: int, seen: GroupSeen, broker_id: int
     ) -> None:
-        if broker_id not in seen.group.replicas or self._guard.speaks_for_others(connection):
-            return
-        if not self._holders.is_holder(seen.group.broker_name, broker_id, origin_of(connection)):
+        if broker_id in seen.group.replicas and not self._speaks_for(connection, seen, broker_id):
             raise self._guard.refusal(
                 connection,
                 code,
                 f"broker id {broker_id} of {seen.group.broker_name} has not spoken from that host: "
                 "it registers (1003) or sends a heartbeat first",
             )
+
+    def _speaks_for(self, connection: ConnectionLike, seen: GroupSeen, broker_id: int) -> bool:
+        origin = origin_of(connection)
+        is_holder = self._holders.is_holder(seen.group.broker_name, broker_id, origin)
+        return is_holder or self._guard.speaks_for_others(connection)
 
     def _note_sender(self, connection: ConnectionLike, request: Request, answer: Answer) -> None:
         if isinstance(request, RegisterBroker) and answer.code == ResponseCode.SUCCESS:

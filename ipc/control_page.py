@@ -11,6 +11,7 @@ broker/slave/sync_kind.py). It knows no files and no sockets.
     32+p  process p     1 while it sleeps, 2 while it sleeps and no queue's move is work (Bell)
     40+p  supervisor    how often process p was started
     56+p  process p     start beat: grows while it starts and waits for others, or works on files
+    104+p supervisor    how often process p has ended by itself
 
     from byte 2048 on: one text, a length of 2 bytes and UTF-8, whose writer has a version slot of
     its own (`publish_text`)
@@ -66,6 +67,7 @@ BEAT: Final = claim_slots("beat", 24, 8)
 SLEEPS: Final = claim_slots("sleeps", 32, 8)
 STARTS: Final = claim_slots("starts", 40, 8)
 START_BEAT: Final = claim_slots("start beat", 56, 8)
+ENDS: Final = claim_slots("ends", 104, 8)
 assert len(ProcessIndex) <= 8
 assert _LAST_WORDS_AT + 8 * _LAST_WORDS_SIZE <= PAGE_SIZE
 

@@ -4,8 +4,8 @@ master that is isolated.
 Run on the loop thread of `remoting`. A slave's log has another writer, so nothing is ever stored. A
 master that is isolated (slave/pre_online.py) stores nothing before it is online. A member of a
 group with a controller stores nothing unless it leads, its lease has not run out (slot 171), and
-process `ha` has no other reason to refuse (slot 172): too few in-sync replicas. Each is a class of
-its own, so that a master pays nothing for the question.
+process `ha` has no other reason to refuse (slot 172): too few in-sync replicas, or another member
+that is about to lead. Each is a class of its own, so that a master pays nothing for the question.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _NOT_CONFIRMED: Final = (
     "no controller has confirmed this master lately: it takes no messages until one does",
 )
 _REMARKS: Final = {
+    ResponseCode.SERVICE_NOT_AVAILABLE: "another member of the group takes over from this broker",
     ResponseCode.SYSTEM_ERROR: "the in-sync replicas are not enough (minInSyncReplicas)",
 }
 

@@ -1,8 +1,9 @@
 """EventQueue: what has happened to a member and was not taken yet, in its order.
 
 Any thread puts, the member's thread takes. Of what only the newest counts (the log has grown, how
-far a slave is, what the master confirms) one is kept, at the place of the first: a slave that
-reports without end fills no memory, and what is old does not wait in front of what is new.
+far a slave is, what the master confirms, whether this broker could lead) one is kept, at the place
+of the first: a slave that reports without end fills no memory, and what is old does not wait in
+front of what is new.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from broker.failover.messages import Event, FrameTaken, Moved, ReplicaReported, Tick
+from broker.failover.messages import Event, Fitness, FrameTaken, Moved, ReplicaReported, Tick
 
 
 class EventQueue:
@@ -29,7 +30,7 @@ class EventQueue:
 
     def _key(self, event: Event) -> Hashable:
         match event:
-            case Moved() | FrameTaken() | Tick():
+            case Moved() | FrameTaken() | Tick() | Fitness():
                 return (type(event),)
             case ReplicaReported():
                 return ReplicaReported, event.connection

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from broker.failover.settings import MemberSettings
+
 _MAX_SIZE: Final = 4_096
 MAX_BROKER_ID: Final = 10**18 - 1
 """Nobody counts as far; a longer number is a damaged file, or no controller's."""
@@ -30,6 +32,11 @@ class Identity(NamedTuple):
     """From 1."""
     register_check_code: str = ""
     """Only of the temporary file."""
+
+
+def identity_of(settings: MemberSettings, broker_id: int, check_code: str = "") -> Identity:
+    """Of the member with these settings."""
+    return Identity(settings.cluster_name, settings.broker_name, broker_id, check_code)
 
 
 def encode_identity(identity: Identity) -> bytes:

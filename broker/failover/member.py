@@ -15,7 +15,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from broker.failover.asking import Asking
-from broker.failover.identity import Identity, encode_identity
+from broker.failover.doing import Doing
+from broker.failover.hand_over import HandOver
+from broker.failover.identity import Identity, encode_identity, identity_of
 from broker.failover.masters_word import MastersWord
 from broker.failover.messages import (
     NOTHING_TAKEN,
@@ -27,6 +29,7 @@ from broker.failover.messages import (
     Event,
     Fenced,
     FindLeader,
+    Fitness,
     FlushLog,
     Follow,
     FrameTaken,
@@ -42,11 +45,8 @@ from broker.failover.messages import (
     ReplicaConnected,
     ReplicaGone,
     ReplicaReported,
-    Role,
     RoleNotified,
-    Send,
     SendHeartbeat,
-    Step,
     StopReplication,
     Taken,
     Tick,
@@ -54,8 +54,9 @@ from broker.failover.messages import (
     WriteEpochs,
     WriteIdentity,
     WriteTemporaryIdentity,
+    cause_of,
 )
-from broker.failover.puts import NOT_MASTER, TOO_FEW_MEMBERS, Puts
+from broker.failover.puts import HANDING_OVER, NOT_MASTER, TOO_FEW_MEMBERS, Puts
 from broker.failover.self_fence import SelfFence
 from broker.failover.settings import MemberSettings
 from broker.failover.sync_state import SyncState, is_twin, twin_trouble
@@ -99,23 +100,6 @@ class Found(NamedTuple):
     broker has led."""
 
 
-_NOTHING: Final = Ready()
-
-
-class _Doing:
-    """A `Ready` in the making."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.role: Role | None = None
-        self.sends: list[Send] = []
-
-    def ready(self) -> Ready:
-        if self.role is None and not (self.steps or self.sends):
-            return _NOTHING
-        return Ready(tuple(self.steps), self.role, tuple(self.sends))
-
-
 class MemberCore:
     """Owned by one thread, which gives it one event after the other."""
 
@@ -138,6 +122,7 @@ class MemberCore:
         self._leader_known = False
         self._silent = self._unfit = False
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
+        self._hand_over = HandOver()
         self._master = MastersWord()
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
@@ -185,12 +170,14 @@ class MemberCore:
         state = self._sync_state
         if state is None:
             return Puts(NOT_MASTER, None)
+        if self._hand_over.is_on:
+            return Puts(HANDING_OVER, None)
         until_ms = self._fence.until_ms if self._settings.self_fence else None
         return Puts(None if state.enough_members() else TOO_FEW_MEMBERS, until_ms)
 
     def step(self, event: Event, now_ms: int, log: LogEnds) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
-        doing = _Doing()
+        doing = Doing()
         match event:
             case Tick():
                 self._tick(now_ms, log, doing)
@@ -208,6 +195,11 @@ class MemberCore:
                 self._hello(event, log, doing)
             case Answered():
                 self._answered(event, now_ms, log, doing)
+            case Fitness():
+                self._hand_over.lacking, self._polled_ms = event.lacking, None
+                self._heartbeat(log, doing)
+                if self._leader_known:
+                    self._ask_for_stage(now_ms, doing)
             case RoleNotified():
                 if self.stage in (Stage.FINDING_MASTER, Stage.RUNNING):
                     self._consider(event.view, Cause.NOTIFIED, now_ms, log, doing)
@@ -218,12 +210,14 @@ class MemberCore:
             case NameServersAnswered():
                 self._registered_version = max(self._registered_version, event.state_version)
         self._move_offsets(log)
+        self._look_for_heir(now_ms, log, doing)
         return doing.ready()
 
     # Time
 
-    def _tick(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _tick(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
         self.asking.ticked()
+        self._hand_over.may_ask = True
         if self.asking.forget_late(now_ms):
             self._leader_known = False
         self._heartbeat(log, doing)
@@ -237,13 +231,16 @@ class MemberCore:
             self._checked_ms = now_ms
             self._check_set(now_ms, log, doing)
 
-    def _heartbeat(self, log: LogEnds, doing: _Doing) -> None:
-        if self.broker_id is None or self._silent or self._unfit:
+    def _heartbeat(self, log: LogEnds, doing: Doing) -> None:
+        is_silent = self._silent or self._unfit or self._hand_over.is_wanted(self._sync_state)
+        if self.broker_id is None or is_silent:
             return
-        epoch = self.epochs.epoch_at(log.end)
-        doing.sends.append(SendHeartbeat(self.broker_id, epoch, log.end, self.confirm_offset))
+        epoch, end, confirm_offset = self.epochs.epoch_at(log.end), log.end, self.confirm_offset
+        if self._hand_over.lacking and not self.is_master:
+            epoch, end, confirm_offset = 0, 0, 0  # Of all members it is the last to be elected.
+        doing.sends.append(SendHeartbeat(self.broker_id, epoch, end, confirm_offset))
 
-    def _register(self, doing: _Doing) -> None:
+    def _register(self, doing: Doing) -> None:
         """Again until it was taken: a route that was lost would hide the new master."""
         if self.stage is not Stage.RUNNING or self._registered_version >= self.master_epoch:
             return
@@ -252,7 +249,7 @@ class MemberCore:
 
     # Asking the controller
 
-    def _ask_for_stage(self, now_ms: int, doing: _Doing) -> None:
+    def _ask_for_stage(self, now_ms: int, doing: Doing) -> None:
         match self.stage:
             case Stage.ASKING_ID:
                 self._ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, now_ms, doing)
@@ -260,6 +257,8 @@ class MemberCore:
                 self._ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, now_ms, doing)
             case Stage.REGISTERING:
                 self._ask(RequestCode.CONTROLLER_REGISTER_BROKER, now_ms, doing)
+            case Stage.FINDING_MASTER if self._hand_over.lacking:
+                self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
             case Stage.FINDING_MASTER:
                 self._ask(RequestCode.CONTROLLER_ELECT_MASTER, now_ms, doing)
             case Stage.RUNNING:
@@ -269,24 +268,26 @@ class MemberCore:
                     self._ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, now_ms, doing)
 
     def _ask(
-        self, code: RequestCode, now_ms: int, doing: _Doing, *, designate: bool = False
-    ) -> None:
+        self, code: RequestCode, now_ms: int, doing: Doing, *, designate: int | None = None
+    ) -> int | None:
+        """The request's ticket; None: it is not sent now."""
         if self.asking.has_to_wait or self.asking.waits_for(code):
-            return
+            return None
         ask = Ask(
             self.asking.next_ticket(),
             code,
-            self.broker_id or self._offered,
+            designate or self.broker_id or self._offered,
             self._check_code,
-            designate_elect=designate,
+            designate_elect=designate is not None,
         )
         self._send(ask, now_ms, doing)
+        return ask.ticket
 
-    def _send(self, ask: Ask, now_ms: int, doing: _Doing) -> None:
+    def _send(self, ask: Ask, now_ms: int, doing: Doing) -> None:
         self.asking.sent(ask, now_ms)
         doing.sends.append(ask)
 
-    def _answered(self, event: Answered, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _answered(self, event: Answered, now_ms: int, log: LogEnds, doing: Doing) -> None:
         asked = self.asking.take(event.ticket)
         if asked is None:
             return
@@ -318,19 +319,20 @@ class MemberCore:
 
     # Identity
 
-    def _offered_id(self, event: Answered, now_ms: int, doing: _Doing) -> None:
+    def _offered_id(self, event: Answered, now_ms: int, doing: Doing) -> None:
         if self.stage is not Stage.ASKING_ID or event.code != ResponseCode.SUCCESS:
             return
         self._offered = event.next_broker_id
         self.stage = Stage.APPLYING
-        doing.steps.append(WriteTemporaryIdentity(encode_identity(self._named(self._check_code))))
+        named = identity_of(self._settings, self._offered, self._check_code)
+        doing.steps.append(WriteTemporaryIdentity(encode_identity(named)))
         self._ask_for_stage(now_ms, doing)
 
-    def _applied(self, event: Answered, now_ms: int, doing: _Doing) -> None:
+    def _applied(self, event: Answered, now_ms: int, doing: Doing) -> None:
         if self.stage is not Stage.APPLYING:
             return
         if event.code == ResponseCode.SUCCESS:
-            self._identity = self._named("")
+            self._identity = identity_of(self._settings, self._offered)
             self.stage = Stage.REGISTERING
             doing.steps.append(WriteIdentity(encode_identity(self._identity)))
         elif event.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:
@@ -342,20 +344,17 @@ class MemberCore:
                 return  # Each offer is a file written and synced: from now on one a tick.
         self._ask_for_stage(now_ms, doing)
 
-    def _named(self, check_code: str) -> Identity:
-        settings = self._settings
-        return Identity(settings.cluster_name, settings.broker_name, self._offered, check_code)
-
     # Roles
 
-    def _told(self, ask: Ask, event: Answered, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _told(self, ask: Ask, event: Answered, now_ms: int, log: LogEnds, doing: Doing) -> None:
         """An answer to 1002, 1003 or 1004."""
         registering = ask.code == RequestCode.CONTROLLER_REGISTER_BROKER
-        if event.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and ask.designate_elect:
+        names_itself = ask.designate_elect and ask.broker_id == self.broker_id
+        if event.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST and names_itself:
             # A Java controller gives a living master no new epoch: let it take this one for dead.
             self._silent = True
         elif event.view is not None:
-            self._consider(event.view, _cause_of(ask), now_ms, log, doing)
+            self._consider(event.view, cause_of(ask, self.broker_id), now_ms, log, doing)
             if registering and self.stage is Stage.RUNNING:
                 # Before it joins a set, where a member that is not alive is refused.
                 self._heartbeat(log, doing)
@@ -371,7 +370,7 @@ class MemberCore:
             self._ask_for_stage(now_ms, doing)
 
     def _consider(
-        self, view: GroupView, cause: Cause, now_ms: int, log: LogEnds, doing: _Doing
+        self, view: GroupView, cause: Cause, now_ms: int, log: LogEnds, doing: Doing
     ) -> None:
         """What a controller says of the group: another role, another set, or nothing new."""
         if view.master_epoch <= self.master_epoch:
@@ -410,11 +409,11 @@ class MemberCore:
         else:
             designate = RequestCode.CONTROLLER_ELECT_MASTER
             self.stage = Stage.FINDING_MASTER
-            self._ask(designate, now_ms, doing, designate=True)
+            self._ask(designate, now_ms, doing, designate=self.broker_id)
         if self.master_epoch == view.master_epoch:
             self.taken = taken
 
-    def _take(self, view: GroupView, stage: Stage, doing: _Doing) -> None:
+    def _take(self, view: GroupView, stage: Stage, doing: Doing) -> None:
         self.stage = stage
         self.master_epoch = view.master_epoch
         self.master_broker_id = view.master_broker_id
@@ -425,19 +424,19 @@ class MemberCore:
         self.acknowledged_offset = 0
         doing.steps += [StopReplication(), CutHalfRecord()]
 
-    def _lose_master(self, view: GroupView, now_ms: int, doing: _Doing) -> None:
+    def _lose_master(self, view: GroupView, now_ms: int, doing: Doing) -> None:
         self._take(view, Stage.FINDING_MASTER, doing)
         doing.role = Fenced()
         self._ask_for_stage(now_ms, doing)
 
-    def _follow(self, view: GroupView, doing: _Doing) -> None:
+    def _follow(self, view: GroupView, doing: Doing) -> None:
         self._take(view, Stage.RUNNING, doing)
         assert view.master_broker_id is not None
         assert view.master_address is not None
         doing.role = Follow(view.master_broker_id, view.master_address, view.master_epoch)
         self._register(doing)
 
-    def _lead(self, view: GroupView, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _lead(self, view: GroupView, now_ms: int, log: LogEnds, doing: Doing) -> None:
         """The list is durable before the first put; the tail that nobody may have acknowledged
         stays, as in RocketMQ: it may have been answered in a weaker mode."""
         try:
@@ -460,7 +459,7 @@ class MemberCore:
 
     # The log of a slave
 
-    def _hello(self, event: MasterHello, log: LogEnds, doing: _Doing) -> None:
+    def _hello(self, event: MasterHello, log: LogEnds, doing: Doing) -> None:
         doing.role = HangUp()
         self._master.end()
         if self.is_master or event.master_epoch != self.master_epoch:
@@ -488,9 +487,27 @@ class MemberCore:
         doing.role = Transfer()
         self._master.begin()
 
+    # The end of a lead
+
+    def _look_for_heir(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
+        """A leader that cannot go on has one elected who has all that it has."""
+        state, hand_over = self._sync_state, self._hand_over
+        is_asked = hand_over.ticket is not None and self.asking.knows(hand_over.ticket)
+        is_wanted = self._leader_known and hand_over.is_wanted(state)
+        hand_over.is_on = state is not None and (is_asked or is_wanted)
+        if state is None or not hand_over.is_on:
+            return
+        # What was confirmed before says nothing any more.
+        self._fence = SelfFence(self._settings.controller_heartbeat_timeout_ms, since_ms=now_ms)
+        heir = hand_over.find_heir(state, log)
+        if is_wanted and heir is not None and hand_over.may_ask and not is_asked:
+            hand_over.may_ask = False
+            elect = RequestCode.CONTROLLER_ELECT_MASTER
+            hand_over.ticket = self._ask(elect, now_ms, doing, designate=heir)
+
     # The set of a master
 
-    def _grow(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _grow(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
         """A slave that has got everything joins at once, others leave at the next check."""
         state = self._sync_state
         if state is None or len(state.acks) < len(state.members):
@@ -498,7 +515,7 @@ class MemberCore:
         if state.wanted(now_ms, log, self.confirm_offset, tries_again=False) > state.members:
             self._check_set(now_ms, log, doing)
 
-    def _check_set(self, now_ms: int, log: LogEnds, doing: _Doing) -> None:
+    def _check_set(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
         state = self._sync_state
         alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
         if state is None or self.asking.waits_for(alter):
@@ -520,7 +537,7 @@ class MemberCore:
         state.asked(ask.ticket, wanted)
         self._send(ask, now_ms, doing)
 
-    def _altered(self, ask: Ask, event: Answered, now_ms: int, doing: _Doing) -> None:
+    def _altered(self, ask: Ask, event: Answered, now_ms: int, doing: Doing) -> None:
         """A refusal settles the request; what is in force then is asked, as a first answer may have
         been lost (a Java controller refuses the repetition with 2013)."""
         if self._sync_state is None or ask.master_epoch != self.master_epoch:
@@ -539,10 +556,3 @@ class MemberCore:
             self.acknowledged_offset = state.acknowledged_offset(log, self.acknowledged_offset)
         else:
             self.confirm_offset = self._master.confirm_offset(log, self.confirm_offset)
-
-
-def _cause_of(ask: Ask) -> Cause:
-    if ask.designate_elect:
-        return Cause.DESIGNATED
-    is_poll = ask.code == RequestCode.CONTROLLER_GET_REPLICA_INFO
-    return Cause.POLLED if is_poll else Cause.ASKED

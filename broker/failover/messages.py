@@ -74,6 +74,13 @@ class NameServersAnswered(NamedTuple):
     state_version: int
 
 
+class Fitness(NamedTuple):
+    """Whether this broker could lead has changed."""
+
+    lacking: str
+    """Which of its processes has ended or stands still, for operators; empty: none."""
+
+
 class ReplicaConnected(NamedTuple):
     """A slave's handshake; `connection` is a number never used again."""
 
@@ -117,6 +124,7 @@ Event = (
     | Answered
     | RoleNotified
     | NameServersAnswered
+    | Fitness
     | ReplicaConnected
     | ReplicaReported
     | ReplicaGone
@@ -220,6 +228,8 @@ class Cause(StrEnum):
     """No master was known, and this broker asked for one (1002, 1003)."""
     DESIGNATED = "designated"
     """It was still recorded as master of an older epoch, and asked for a new one (1002)."""
+    HANDED_OVER = "handed over"
+    """It led, and could not go on: it had another one elected (1002)."""
     CUT_REFUSED = "cut refused"
     """The store did not allow a cut: no role until the next start."""
 
@@ -254,6 +264,14 @@ class Ask(NamedTuple):
     master_epoch: int = 0
     sync_state_set: frozenset[int] = frozenset()
     sync_state_set_epoch: int = 0
+
+
+def cause_of(ask: Ask, own_id: int | None) -> Cause:
+    """Of a role that the answer to it brings."""
+    if ask.designate_elect:
+        return Cause.DESIGNATED if ask.broker_id == own_id else Cause.HANDED_OVER
+    is_poll = ask.code == RequestCode.CONTROLLER_GET_REPLICA_INFO
+    return Cause.POLLED if is_poll else Cause.ASKED
 
 
 class FindLeader(NamedTuple):

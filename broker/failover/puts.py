@@ -34,4 +34,7 @@ NOT_MASTER: Final = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is 
 NOT_CONFIRMED: Final = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE, "no controller has confirmed this master"
 )
+HANDING_OVER: Final = Refusal(
+    ResponseCode.SERVICE_NOT_AVAILABLE, "another member of the group takes over"
+)
 TOO_FEW_MEMBERS: Final = Refusal(ResponseCode.SYSTEM_ERROR, "the in-sync replicas are not enough")

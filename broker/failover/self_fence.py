@@ -12,12 +12,16 @@ from __future__ import annotations
 class SelfFence:
     """One master's lease. Owned by whoever owns the member."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, since_ms: int | None = None) -> None:
+        """since_ms: only what is asked after that confirms anything."""
         self._timeout_ms = timeout_ms
+        self._since_ms = since_ms
         self._confirmed_ms: int | None = None
 
     def confirmed(self, sent_ms: int) -> None:
         """The leader has confirmed the mastership, asked at `sent_ms`."""
+        if self._since_ms is not None and sent_ms <= self._since_ms:
+            return
         if self._confirmed_ms is None or sent_ms > self._confirmed_ms:
             self._confirmed_ms = sent_ms
 

@@ -137,6 +137,11 @@ class SyncState:
             return self.members
         return self.members.union(*self._unsettled.values())
 
+    def heirs(self) -> dict[int, int]:
+        """The others of the set in force that are connected and have reported, with what they have
+        (bytes)."""
+        return {one: self.acks[one] for one in self.members & self.acks.keys()}
+
     # What the slaves say
 
     def connected(self, event: ReplicaConnected, now_ms: int, log: LogEnds) -> str | None:

@@ -27,6 +27,7 @@ from broker.failover.member_host import Actions, BrokerMemberHost, HostSettings
 from broker.failover.member_orders import MemberOrders
 from broker.failover.member_parts import Member, MemberPlace, build_member
 from broker.failover.member_registrar import MemberRegistrar
+from broker.failover.process_watch import ProcessWatch
 from broker.failover.role_log import RoleLog
 from broker.metrics.dump_marks import DumpMarks
 from broker.metrics.ha_metrics import HaMetrics
@@ -137,6 +138,7 @@ class MemberProcess:
         self._client = _client(options, clock)
         self._executor = ScheduledExecutor(clock, threads=1, name="MemberScheduled")
         self._member: Member
+        self._watch: ProcessWatch
         self._watching: list[ServiceThread] = []
 
     # -- construction --------------------------------------------------------------------------
@@ -252,6 +254,12 @@ class MemberProcess:
         if end > 0 and not self._member.service.status.epochs.entries:
             raise ValueError(_NO_EPOCHS.format(path=mode.epoch_file(root), size=end))
         self._events.deliver_to(self._member.service)
+        self._watch = ProcessWatch(
+            self._child.page,
+            self._clock,
+            mode.controller_heart_beat_timeout_mills,
+            self._events.deliver,
+        )
         mark = LinkMark(
             counters,
             lambda: self._service.link is not None,
@@ -295,6 +303,12 @@ class MemberProcess:
     def serve(self) -> None:
         """The commands of process `remoting`, until stopped."""
         child, service, member = self._child, self._service, self._member
+        watch = self._watch
+
+        def turn() -> None:
+            child.page.beat(ProcessIndex.HA)
+            watch.look()
+
         facts = MemberFacts(self._options, self._counters, self._clock)
 
         def status() -> dict[str, Any]:
@@ -313,7 +327,7 @@ class MemberProcess:
         channel = child.socket("channel", "ha<-remoting")
         child.serve(
             CommandServer(channel, handlers, self._clock, refusals=(StoreError,)),
-            each_turn=lambda: child.page.beat(ProcessIndex.HA),
+            each_turn=turn,
         )
 
     def shutdown(self) -> None:

@@ -41,7 +41,7 @@ from ha.control_slots import (
     PUTS_UNTIL_MS,
 )
 from ipc.clock import Clock
-from ipc.control_page import BEAT, SLEEPS, STARTS, ControlPage, ProcessIndex
+from ipc.control_page import BEAT, ENDS, SLEEPS, STARTS, ControlPage, ProcessIndex
 from store.control_slots import READING
 from store.put_aside import ReadBy
 
@@ -230,6 +230,7 @@ class Supervisor:
     def _handle_exit(self, child: ChildState, code: int, now_ms: int) -> None:
         name = child.spec.name
         child.process = None
+        self._page.counters[ENDS + child.spec.index] += 1
         if code == EXIT_CANNOT_BOOT and not child.may_stay_down:
             words = f"process {name} cannot start (see its log); the broker stops"
             self.stop_with(words, EXIT_CANNOT_START)

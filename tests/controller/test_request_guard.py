@@ -207,11 +207,23 @@ def test_after_a_start_a_host_name_says_nothing(tmp_path: Path) -> None:
         assert own.call(1003, register).code == 0
 
 
-def test_who_may_designate(tmp_path: Path) -> None:
-    """Operators anybody; a broker, which is no operator, itself while it is the master."""
+def test_who_may_designate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators anybody. Of brokers, which are none here, only the master: a member of its set that
+    shall take over, and itself."""
+    import controller.controller_request_processor as module
+
     elect = {**GROUP, "invokeTime": 1, "designateElect": "true"}
-    with running(tmp_path, admin_allowed_addresses="10.9.9.9") as port, Peer(port) as peer:
-        for number in (1, 2):
+    alter = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}
+    body = b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}'
+    with (
+        running(tmp_path, admin_allowed_addresses="10.9.9.9") as port,
+        Peer(port) as master,
+        Peer(port) as slave,
+        Peer(port) as stranger,
+    ):
+        # To the controller each connection comes from a host of its own.
+        monkeypatch.setattr(module, "origin_of", lambda connection: connection.remote_address)
+        for number, peer in ((1, master), (2, slave)):
             address = f"127.0.0.1:{number}"
             apply = {**GROUP, "appliedBrokerId": number, "registerCheckCode": f"{address};1"}
             assert peer.call(1013, apply).code == 0
@@ -219,14 +231,21 @@ def test_who_may_designate(tmp_path: Path) -> None:
             assert peer.call(1003, register).code == 0
             beat = {**GROUP, "brokerId": number, "brokerAddr": address}
             assert peer.call(904, beat).code == 0
-        assert peer.call(1002, {**elect, "brokerId": 1, "designateElect": "false"}).code == 0
-        body = b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}'
-        alter = {"brokerName": "b", "masterBrokerId": 1, "masterEpoch": 1, "invokeTime": 1}
-        assert peer.call(1001, alter, body).code == 0
-        answer = peer.call(1002, {**elect, "brokerId": 2})
-        assert answer.code == 16
-        assert "adminAllowedAddresses" in str(answer.remark)
-        assert peer.call(1002, {**elect, "brokerId": 1}).ext_fields["masterEpoch"] == "2"
+        assert master.call(1002, {**elect, "brokerId": 1}).code == 16, "nobody is master yet"
+        assert master.call(1002, {**elect, "brokerId": 1, "designateElect": "false"}).code == 0
+        assert master.call(1001, alter, body).code == 0
+        for peer in (slave, stranger):
+            for number in (1, 2):
+                answer = peer.call(1002, {**elect, "brokerId": number})
+                assert answer.code == 16
+                assert "adminAllowedAddresses" in str(answer.remark)
+        assert master.call(1002, {**elect, "brokerId": 1}).ext_fields["masterEpoch"] == "2"
+        assert (
+            master.call(1001, {**alter, "masterEpoch": 2}, body.replace(b":1}", b":3}")).code == 0
+        )
+        told = master.call(1002, {**elect, "brokerId": 2}).ext_fields
+        assert (told["masterBrokerId"], told["masterEpoch"]) == ("2", "3")
+        assert master.call(1002, {**elect, "brokerId": 1}).code == 16, "it is master no more"
 
 
 @pytest.mark.parametrize(

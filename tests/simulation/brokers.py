@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from broker.failover.member import MemberCore, Stage
@@ -15,6 +15,7 @@ from broker.failover.messages import (
     Event,
     Fenced,
     FindLeader,
+    Fitness,
     FlushLog,
     Follow,
     FrameTaken,
@@ -73,6 +74,8 @@ CLUSTER = "C"
 SILENCE_MS = 4_000
 """After which an end of an HA connection gives it up."""
 PUT_TIMEOUT_MS = 3_000
+SEEN_AFTER_MS = 200
+"""That a process has ended; that one stands still shows after the heartbeat timeout."""
 MAX_FRAME_RECORDS = 8
 
 
@@ -168,6 +171,11 @@ class Broker(Node):
         self.puts: deque[tuple[int, int, int]] = deque()
         self.open_epoch = 0
         self.role_epoch = 0
+        self.lacking = ""
+        """The process that has ended or stands still."""
+        self.lack_number = 0
+        self._rest: Ready | None = None
+        """What is done once `remoting` carries orders out again; nothing else is until then."""
         self._flush_due = self._confirm_due = self.slow_disk = False
         if self.sync_flush:
             # A recovery flushes what it takes over, or it would not count.
@@ -182,6 +190,7 @@ class Broker(Node):
         how = "loses power" if power else "is killed"
         self.world.say(f"{self.name} {how} for {ms} ms")
         self.up = False
+        self._rest = None
         self.drop_waiting()
         if power:
             self.disk.lose_power(self.world.rng)
@@ -215,6 +224,47 @@ class Broker(Node):
     def _start_again(self, life: int) -> None:
         if life == self.life:
             self.start()
+
+    def lack(self, process: str, ms: int, *, hangs: bool) -> None:
+        """Its `remoting` or `store` ends, or stands still, and its `ha` goes on."""
+        if not self.up or self.lacking:
+            return
+        self.world.say(f"{self.name} lacks its {process} for {ms} ms, hangs: {hangs}")
+        self.lacking = process
+        self.lack_number = self.world.number()
+        seen_ms = self.settings.controller_heartbeat_timeout_ms if hangs else SEEN_AFTER_MS
+        if seen_ms < ms:
+            self.world.after(seen_ms, self._see_lack, self.lack_number)
+        self.world.after(ms, self.has_all_again, self.lack_number)
+
+    def _see_lack(self, number: int) -> None:
+        if self.lacking and number == self.lack_number:
+            self.take(self.step, (Fitness(self.lacking),))
+
+    def has_all_again(self, number: int) -> None:
+        """All its processes are there and get on; an order that waits is carried out. number: of
+        the lack that ends."""
+        if number != self.lack_number or not self.up or not self.lacking:
+            return
+        self.world.say(f"{self.name} lacks no process")
+        self.lacking = ""
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            try:
+                self._do(rest)
+            except CrashedError:
+                return
+            self.go_on()
+        self.take(self.step, (Fitness(""),))
+
+    def go_on(self) -> None:
+        """As any process; but whoever waits for `remoting` does so all the same."""
+        if self._rest is None:
+            super().go_on()
+
+    def _wait_for_remoting(self, rest: Ready) -> None:
+        self.world.say(f"{self.name} waits for its remoting")
+        self._rest, self.stopped = rest, True
 
     def new_channel(self) -> None:
         """Its connections to the controllers are made anew; the end of the old ones comes late."""
@@ -264,10 +314,18 @@ class Broker(Node):
         self.show()
 
     def _do(self, ready: Ready) -> None:
-        for step in ready.steps:
+        has_remoting = self.lacking != "remoting"
+        for at, step in enumerate(ready.steps):
             if self.steps_to_crash >= 0:
                 self._count_down()
+            is_fenced = isinstance(step, StopReplication) and bool(self.open_epoch)
             self._persist(step)
+            if is_fenced and not has_remoting:
+                self._wait_for_remoting(replace(ready, steps=ready.steps[at + 1 :]))
+                return
+        if isinstance(ready.role, Lead | Follow | Fenced) and not has_remoting:
+            self._wait_for_remoting(replace(ready, steps=()))
+            return
         if ready.role is not None:
             self._take_role(ready.role)
         for one in ready.sends:
@@ -395,7 +453,7 @@ class Broker(Node):
 
     def put(self, number: int) -> bool:
         """A client's message; whether it was taken."""
-        if self.core.puts.find_refusal(self.clock()) is not None:
+        if self.lacking == "remoting" or self.core.puts.find_refusal(self.clock()) is not None:
             return False
         self.judge.put_taken(self.open_epoch)
         if not self.open_epoch:
@@ -422,6 +480,9 @@ class Broker(Node):
 
     def _flush(self, life: int) -> None:
         if life != self.life or not self.up:
+            return
+        if self.lacking == "store":
+            self.world.after(SEEN_AFTER_MS, self._flush, life)
             return
         self._flush_due = False
         self.disk.synced = len(self.log)

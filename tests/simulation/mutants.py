@@ -17,6 +17,7 @@ import controller.election
 import controller.state_machine
 from broker.failover import masters_word, member
 from broker.failover.asking import Asking
+from broker.failover.hand_over import HandOver
 from broker.failover.member import MemberCore
 from broker.failover.messages import Ask, Lead, LogEnds, MasterHello, ReplicaConnected, WriteEpochs
 from broker.failover.self_fence import SelfFence
@@ -348,6 +349,37 @@ def _fence_any() -> list[Any]:
         self._fence.confirmed(now_ms + 3_000)
 
     return [_on(MemberCore, "_answered", answered)]
+
+
+@mutant("a leader that lacks a process keeps its lead")
+def _no_hand_over() -> list[Any]:
+    return [_on(HandOver, "is_wanted", lambda *_: False)]
+
+
+@mutant("a leader that hands over keeps its lease")
+def _lease_stays() -> list[Any]:
+    original = MemberCore._look_for_heir
+
+    def look(self: MemberCore, *args: Any) -> None:
+        fence = self._fence
+        original(self, *args)
+        self._fence, self._hand_over.is_on = fence, False
+
+    return [_on(MemberCore, "_look_for_heir", look)]
+
+
+@mutant("a follower that lacks a process is elected like any other")
+def _lame_heir() -> list[Any]:
+    original = MemberCore._heartbeat
+
+    def heartbeat(self: MemberCore, *args: Any) -> None:
+        lacking = self._hand_over.lacking
+        if not self.is_master:
+            self._hand_over.lacking = ""
+        original(self, *args)
+        self._hand_over.lacking = lacking
+
+    return [_on(MemberCore, "_heartbeat", heartbeat)]
 
 
 # The log

@@ -21,6 +21,9 @@ from tests.simulation.world import Call, Node, World
 TROUBLE_UNTIL: Final = 14_000
 HEALED_WITHIN: Final = 25_000
 MASTER_WITHIN: Final = 9_000
+LAMED_EACH: Final = 4
+"""In so many runs once brokers lack processes, too, while their `ha` goes on."""
+FOR_GOOD: Final = 10_000_000
 LATE_WRITE_WITHIN: Final = 7_000
 """An operator's election may still be under way: whom it elects alone has everything."""
 PUT_EVERY: Final = 500
@@ -74,6 +77,7 @@ class Schedule:
     def __init__(self, seed: int, *, trace: bool = False, shape: Shape | None = None) -> None:
         self.world = World(seed, trace)
         self.rng = self.world.rng
+        self.lames = seed % LAMED_EACH == 3
         drawn = shape_of(self.rng)
         self.shape = shape or drawn
         self.world.say(str(self.shape))
@@ -162,6 +166,17 @@ class Schedule:
     def _plan_trouble(self) -> None:
         for _ in range(self.shape.faults):
             self.world.after(self.rng.randrange(3_000, TROUBLE_UNTIL), self._break_something)
+        for _ in range(self.rng.choice((1, 2, 3)) if self.lames else 0):
+            self.world.after(self.rng.randrange(3_000, TROUBLE_UNTIL), self._lame_somebody)
+
+    def _lame_somebody(self) -> None:
+        leaders = [one for one in self.brokers if one.open_epoch]
+        is_led = bool(leaders) and self.rng.random() < 0.7
+        broker = self.rng.choice(leaders if is_led else self.brokers)
+        if self.rng.random() < 0.3:
+            self._hands_over_unheard(broker)
+        else:
+            self._lack(broker, self.rng.choice((300, 1_500, 4_000, 8_000)))
 
     def _break_something(self) -> None:
         rng = self.rng
@@ -197,6 +212,16 @@ class Schedule:
         )
         weights = [weight for weight, _ in faults]
         rng.choices([fault for _, fault in faults], weights)[0]()  # type: ignore[no-untyped-call]
+
+    def _lack(self, broker: Broker, ms: int) -> None:
+        process = self.rng.choice(("remoting", "store"))
+        broker.lack(process, ms, hangs=self.rng.random() < 0.4)
+
+    def _hands_over_unheard(self, master: Broker) -> None:
+        """No answer of a controller comes through."""
+        for controller in self.controllers:
+            self.world.cut(controller.name, master.name, 4_000)
+        master.lack("store", self.rng.choice((1_000, 3_000, 6_000)), hangs=False)
 
     def _later(self, ms: int, fault: Call, *args: Any) -> None:
         """A part of a fault, unless all is healed by then."""
@@ -330,6 +355,7 @@ class Schedule:
         for node in (*self.brokers, *self.controllers):
             node.go_on()
         for broker in self.brokers:
+            broker.has_all_again(broker.lack_number)
             broker.steps_to_crash, broker.dies_after_cut = -1, False
             broker.start()
         for controller in self.controllers:
@@ -358,15 +384,25 @@ class Schedule:
             self._lose_master_for_good()
 
     def _lose_master_for_good(self) -> None:
-        """Its machine dies without a word: somebody else of the set leads within the timeouts,
-        which begin anew with a new leader of the controllers (an old lease may have been running
-        out meanwhile)."""
+        """Its machine dies without a word, or one of its processes has ended or stands still:
+        somebody else of the set leads within the timeouts, which begin anew with a new leader of
+        the controllers (an old lease may have been running out meanwhile). Not one that lacks a
+        process itself."""
         (master,) = (one for one in self.brokers if one.open_epoch)
-        master.kill(10_000_000, power=True)
+        epoch = master.open_epoch
+        others = [one for one in self.brokers if one is not master]
+        how = self.rng.random() if self.lames else 0.5
+        if how < 0.4:
+            self._lack(master, FOR_GOOD)
+        else:
+            if how > 0.7 and len(others) > 1:
+                lame = others.pop(self.rng.randrange(len(others)))
+                lame.lack("remoting", FOR_GOOD, hangs=False)
+                self.world.run(self.world.now + 500)
+            master.kill(FOR_GOOD, power=True)
         since, last = self.world.now, self.world.now + HEALED_WITHIN
         fence = self.store.fence
-        others = [one for one in self.brokers if one is not master]
-        while not any(one.open_epoch > master.open_epoch for one in others):
+        while not any(one.open_epoch > epoch for one in others):
             if self.store.fence != fence:
                 since, fence = self.world.now, self.store.fence
             if self.world.now >= min(since + MASTER_WITHIN, last):

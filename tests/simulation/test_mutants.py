@@ -21,6 +21,7 @@ SLOW = {  # Dozens of schedules each.
     "the tail behind a cut is not zeroed (P1)",
     "a slave lets read what is not confirmed",
     "a start lets read everything that it finds (P4)",
+    "a leader that lacks a process keeps its lead",
 }
 LONG = {  # Hundreds.
     "a deposed leader goes on answering",
@@ -31,6 +32,8 @@ LONG = {  # Hundreds.
     "a slave reports what it has not flushed",
     "the self-fence never closes",
     "any answer renews the self-fence, whoever is named",
+    "a leader that hands over keeps its lease",
+    "a follower that lacks a process is elected like any other",
     "epochs come from the labels of frames (P24)",
     "half a record stays, and the log goes on behind it (P26)",
 }

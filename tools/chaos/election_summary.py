@@ -17,7 +17,9 @@ _SILENT_S: Final = HEARTBEAT_TIMEOUT_S + 2.0
 AIMS_S: Final[Mapping[ElectionFault, float]] = {
     ElectionFault.KILL_MASTER: 1.0,
     ElectionFault.TAIL_KILL: 1.0,
+    ElectionFault.KILL_PROCESS: 1.0,
     ElectionFault.STOP_MASTER: _SILENT_S,
+    ElectionFault.STOP_PROCESS: _SILENT_S,
     ElectionFault.CUT_MASTER: _SILENT_S,
     ElectionFault.CUT_CONTROLLERS: _SILENT_S,
     ElectionFault.ELECT: 0.5,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.failover.event_queue import EventQueue
 from broker.failover.messages import (
     Event,
+    Fitness,
     FrameTaken,
     Moved,
     NameServersAnswered,
@@ -41,6 +42,11 @@ def test_the_newest_takes_the_place_of_the_first() -> None:
     first, last = ReplicaConnected(7, 2), ReplicaGone(7)
     found = taken(first, ReplicaReported(7, 50), ReplicaReported(7, 40), last)
     assert found == [first, ReplicaReported(7, 40), last], "the last one counts (P15)"
+
+
+def test_a_process_that_is_there_again_was_never_missed() -> None:
+    """By a member that had something else to wait for."""
+    assert taken(Tick(), Fitness("gone"), Moved(), Fitness("")) == [Tick(), Fitness(""), Moved()]
 
 
 def test_frames_and_the_own_log() -> None:

@@ -20,7 +20,7 @@ from broker.supervisor.life_stages import ChildTimeouts, LifeStages
 from broker.supervisor.supervisor import Supervisor
 from ha.control_slots import HA_REFUSALS, MEMBER_ORDER, ORDER_TAKEN, REPLICA_COUNT
 from ipc.clock import SystemClock
-from ipc.control_page import SLEEPS, STARTS, ControlPage, ProcessIndex
+from ipc.control_page import ENDS, SLEEPS, STARTS, ControlPage, ProcessIndex
 from store.control_slots import (
     APPEND_END,
     CONFIRM_OFFSET,
@@ -260,6 +260,8 @@ def test_a_killed_child_is_started_again_and_the_others_are_left_alone(world: Wo
     store, remoting = supervisor.children()
     assert (store.restarts, remoting.restarts) == (3, 0)
     assert world.page.counters[STARTS + ProcessIndex.STORE] == 4
+    assert world.page.counters[ENDS + ProcessIndex.STORE] == 3
+    assert world.page.counters[ENDS + ProcessIndex.REMOTING] == 0
     assert world.page.counters[STARTS + ProcessIndex.REMOTING] == 1
     assert world.notes().count("start remoting True") == 1
     assert len(set(killed)) == 3

@@ -1,0 +1,24 @@
+"""Doing: a `Ready` in the making. Pure; one thread."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.failover.messages import Ready, Role, Send, Step
+
+_NOTHING: Final = Ready()
+
+
+class Doing:
+    """Of one event."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.role: Role | None = None
+        self.sends: list[Send] = []
+
+    def ready(self) -> Ready:
+        """What there is to do."""
+        if self.role is None and not (self.steps or self.sends):
+            return _NOTHING
+        return Ready(tuple(self.steps), self.role, tuple(self.sends))
