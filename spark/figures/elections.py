@@ -69,6 +69,8 @@ class _Before:
 
 def elections(samples: GroupSamples, day: Day) -> list[Row]:
     """Rows of table `elections` without the group's name, by epoch."""
+    if not samples.has_members:
+        return []
     roles = _kept(samples)
     kept: dict[int, TakenRole] = {}
     contested = set()

@@ -154,7 +154,7 @@ def _sample_counts(samples: GroupSamples) -> Row:
     inside = samples.masters.inside
     return {
         "interval_s": _interval_ms(inside) / 1000,
-        "received": len(inside),
+        "received": sum([sample.is_line for sample in inside]),
         "duplicates": sum([sample.duplicates for sample in inside]),
         "conflicts": sum([sample.conflict for sample in inside]),
         "out_of_order": sum([sample.out_of_order for sample in inside]),
@@ -280,10 +280,10 @@ def _latency(inside: Sequence[Sample]) -> Row:
 
 def _is_restart(sample: Sample) -> bool:
     """A boot begins; but not the first life of a broker, and nothing begins with another role."""
-    if is_change_of_role(sample.line):
+    if sample.same_boot or is_change_of_role(sample.line):
         return False
     if sample.predecessor is not None:
-        return not sample.same_boot
+        return True
     return sample.line.seq == 1 and sample.line.prev_boot is not None
 
 

@@ -117,7 +117,8 @@ class _GroupReport:
         self._bad_minutes: Final[dict[str, list[StoredMinutes]]] = {}
         for each in minutes:
             self._bad_minutes.setdefault(each.replica, []).append(each)
-        self._leading: Final = times_as_leader(group, samples.masters.samples)
+        led = samples.masters.samples if samples.has_members else ()
+        self._leading: Final = times_as_leader(group, led)
         self._untold: list[str] = []
         """Names of replicas that are not reported."""
         self._hours: Final[dict[str, list[Row]]] = {}

@@ -35,6 +35,8 @@ class OtherAnswers:
 def answered_by_others(samples: GroupSamples, day: Day) -> OtherAnswers:
     """Of the window; nothing for a group without a controller."""
     found = OtherAnswers()
+    if not samples.has_members:
+        return found
     for stream in samples.slaves.values():
         for sample in stream.samples:
             if sample.line.member is not None:

@@ -75,13 +75,13 @@ class ReplicaDay:
     def _times(self) -> Row:
         sums = dict.fromkeys((GOOD, BAD, UNKNOWN, EXCLUDED), 0)
         states = dict.fromkeys((*STATES, DOWN), 0)
-        first_good_ms = None
+        first_end_ms = None
         for piece in self._time.pieces:
             sums[piece.quality] += piece.length_ms
             if piece.state is not None:
                 states[piece.state] += piece.length_ms
-            if piece.quality == GOOD and first_good_ms is None:
-                first_good_ms = piece.start_ms
+            if first_end_ms is None and piece.ends_incident:
+                first_end_ms = piece.start_ms
         hidden_ms = 0
         for extra in self._time.extras:
             if extra.quality == UNKNOWN:
@@ -108,13 +108,13 @@ class ReplicaDay:
                 [p.length_ms for p in self._time.pieces if p.quality == UNKNOWN and p.state]
             )
             / 1000,
-            **self._at_the_borders(first_good_ms),
+            **self._at_the_borders(first_end_ms),
         }
 
-    def _at_the_borders(self, first_good_ms: int | None) -> Row:
+    def _at_the_borders(self, first_end_ms: int | None) -> Row:
         """The incident that may be the end of one of the day before, and the one that is open."""
         first = self.incidents[0] if self.incidents else None
-        if first and first_good_ms is not None and first["start_ms"] > first_good_ms:
+        if first and first_end_ms is not None and first["start_ms"] > first_end_ms:
             first = None
         last = next((each for each in self.incidents if each["open"]), None)
         return {
@@ -328,7 +328,7 @@ class ReplicaDay:
         found: list[Row] = []
         run: list[Piece] = []
         for piece in self._time.pieces:
-            if piece.quality == GOOD:
+            if piece.ends_incident:
                 if run:
                     found.append(self._incident(run, len(found) + 1))
                     run = []

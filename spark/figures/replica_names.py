@@ -142,7 +142,7 @@ def known_replicas(
     for number, slave in samples.slaves.items():
         if number and slave.inside:
             add(f"{group[1]}:{number}", NEVER)
-    led = _led(group, samples.masters)
+    led = _led(group, samples.masters) if samples.has_members else {}
     for name, (ts, is_over) in led.items():
         if name in known or is_over:
             add(name, ts)
@@ -156,7 +156,8 @@ def known_replicas(
         copy_ms = last.get("first_copy_since_ms") if last is not None else None
         if day.w0_ms < known[name] < day.w1_ms:
             is_first = since is None or since >= first_rows.get(name, since)
-            copy_ms = known[name] if is_first and name not in led else None
+            has_led = name in led and led[name][0] <= known[name]
+            copy_ms = known[name] if is_first and not has_led else None
         found.append((name, KnownReplica(known[name], copy_ms, since)))
     return found, asked[MOST_REPLICAS:]
 

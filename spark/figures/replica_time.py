@@ -312,9 +312,14 @@ class _Builder:
 
     def _is_silent(self, one: Sample | None, other: Sample) -> bool:
         """Whether neither of two samples has a row: a name that went would have a piece for each
-        line, a megabyte a day."""
+        line, a megabyte a day. What the first two of a boot tell stands alone: it is a cause."""
+        before = one.boot_predecessor if one is not None else None
+        if one is None or before is None or not before.same_boot:
+            return False
+        if one.line.boot != other.line.boot:
+            return False
         name = self._asked.replica
-        return one is not None and name not in one.rows and name not in other.rows
+        return name not in one.rows and name not in other.rows
 
     def whole(self) -> list[Piece]:
         """All pieces in order, and unknown time between them."""

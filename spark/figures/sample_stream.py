@@ -43,6 +43,8 @@ class Sample(msgspec.Struct, eq=False):
 
     rows: the replicas' rows by id; of two with one id the first
     duplicates, conflict: further lines of this sample, and whether their texts differ
+    is_line: somebody wrote it; not so the last one of a leader that leads no more
+        (spark/figures/spells.py)
     predecessor, same_boot, proved: the sample before it; of the same boot; of another one, with
         nothing missing between them
     boot_predecessor: the sample before it, if that is of the same boot
@@ -71,6 +73,7 @@ class Sample(msgspec.Struct, eq=False):
     rows: dict[str, ReplicaRow]
     duplicates: int = 0
     conflict: bool = False
+    is_line: bool = True
     predecessor: Sample | None = None
     boot_predecessor: Sample | None = None
     same_boot: bool = False
@@ -119,7 +122,8 @@ class GroupSamples:
     """What the dumps say of one group. `slaves`: by broker id. `bad`: file, reason, text of the
     bad lines of D. `digest` is the same for the same distinct samples, wherever they stand.
     `begins`: the first lines of lives, be they in a stream or not. `named`: which ids of the
-    masters' rows became which names (spark/figures/replica_names.py)."""
+    masters' rows became which names (spark/figures/replica_names.py). `has_members`: the group has
+    a controller; in all others nobody looks for what only members have."""
 
     masters: Stream
     slaves: dict[int, Stream] = field(default_factory=dict)
@@ -127,6 +131,7 @@ class GroupSamples:
     digest: str = ""
     named: dict[str, str] = field(default_factory=dict)
     begins: list[Sample] = field(default_factory=list)
+    has_members: bool = False
 
 
 def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False) -> GroupSamples:
@@ -140,6 +145,7 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
     bad: list[tuple[str, str, str]] = []
     ends = LifeEnds()
     before: Line | None = None
+    has_members = False
     for file in files:
         midnight, is_today = midnight_ms(file.date), file.date == day.date
         for text in file.lines:
@@ -156,6 +162,8 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
             if before is not None:
                 _share(line, before)
             before = line
+            if line.member is not None:
+                has_members = True
             place = places.setdefault((line.broker_id, line.boot, line.seq), len(samples))
             if place == len(samples):
                 samples.append(Sample(line, line.ts, _by_id(line.replicas)))
@@ -170,7 +178,9 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
     for line, text in ends.asked(samples, day):
         samples.append(Sample(line, line.ts, _by_id(line.replicas)))
         texts.append(text)
-    samples = split_spells(samples)
+        has_members = has_members or line.member is not None
+    if has_members:
+        samples = split_spells(samples)
     masters: list[Sample] = []
     slaves: dict[int, list[Sample]] = {}
     for sample in samples:
@@ -183,13 +193,15 @@ def read_samples(files: Iterable[FileLines], day: Day, *, is_known: bool = False
     of_masters = in_order(masters, day, every, is_known=is_known)
     inherit_hidden(of_masters.samples, every, day)
     begins = [sample for sample in samples if sample.line.seq == 1]
-    prove_gaps(of_masters.samples, begins, Epochs(roles_of(samples)))
+    if has_members:
+        prove_gaps(of_masters.samples, begins, Epochs(roles_of(samples)))
     return GroupSamples(
         of_masters,
         of_slaves,
         bad,
         _digest(texts),
         begins=begins,
+        has_members=has_members,
     )
 
 

@@ -59,8 +59,6 @@ def split_spells(samples: Iterable[Sample]) -> list[Sample]:
             found.append(sample)
         else:
             lives.setdefault((sample.line.broker_id, sample.line.boot), []).append(sample)
-    if not lives:
-        return found
     for life in lives.values():
         life.sort(key=lambda sample: sample.line.seq)
     over = _ends_of_epochs(lives.values())
@@ -307,7 +305,15 @@ class _Splitter:
         if past.before is not None:
             changes |= past.before.as_past() | {"boot_ts": past.start_ms}
         ended = msgspec.structs.replace(last, **(changes | counted))
-        return msgspec.structs.replace(before, line=ended, ts=ts, rows=dict(before.rows))
+        return msgspec.structs.replace(
+            before,
+            line=ended,
+            ts=ts,
+            rows=dict(before.rows),
+            duplicates=0,
+            conflict=False,
+            is_line=False,
+        )
 
 
 def _answered(sample: Sample) -> int:

@@ -16,7 +16,7 @@ from typing import Final
 from spark.config.exclusions import merged
 from spark.figures.sample_stream import Sample
 from spark.reported_day import Day
-from spark.vocabulary import FIRST_COPY, NOT_YET, STATES
+from spark.vocabulary import FIRST_COPY, IS_MASTER, NOT_YET, STATES
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
 IN_SYNC, CATCHING_UP, DISCONNECTED = STATES
@@ -40,6 +40,12 @@ class Piece:
     @property
     def length_ms(self) -> int:
         return self.end_ms - self.start_ms
+
+    @property
+    def ends_incident(self) -> bool:
+        """Good time does, and so does time as the master: its copy is what the others are to
+        have."""
+        return self.quality == GOOD or self.reason == IS_MASTER
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from spark.figures.distributions import (
 )
 from spark.figures.result_tables import PERCENTILES, SPANS_S, STATES
 from spark.figures.verdicts import budget_columns, budget_s, waiting_groups, worst_of
-from spark.vocabulary import DAY_MS, MINUTE_MS, SEND_ANSWERS, SYNC_RESULTS
+from spark.vocabulary import DAY_MS, IS_MASTER, MINUTE_MS, SEND_ANSWERS, SYNC_RESULTS
 
 Row = Mapping[str, Any]
 
@@ -252,7 +252,8 @@ class _Incidents:
     def add(self, day: Row) -> None:
         """A day's incidents: one that continues over midnight counts once."""
         carried_ms, until_ms = day["carried_start_ms"], day["carried_end_ms"]
-        is_silent = not day["good_s"] and not day["incidents"]
+        has_led = any(each["reason"] == IS_MASTER for each in day["exclusions"] or ())
+        is_silent = not (day["good_s"] or day["incidents"] or has_led)
         self.count += day["incidents"] or 0
         self.ended += day["incidents_ended"] or 0
         self.ended_ms += whole_ms(day["incident_ended_s"])

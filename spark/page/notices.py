@@ -6,7 +6,7 @@ Called on the driver by spark/page/report_page.py. It must not know Spark or HTM
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from spark.figures import wording
@@ -17,8 +17,11 @@ from spark.page.reasons import NAMED_IN_WHY
 from spark.page.summary import counts
 from spark.vocabulary import FIRST_COPY, IS_MASTER, NOT_YET
 
-_EXPECTED: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet", IS_MASTER: "the master"}
-"""Reasons that nobody agreed upon: a new replica has them. Other ones are people's."""
+_OF_NEW: Final = {FIRST_COPY: "first copy", NOT_YET: "not there yet"}
+_KINDS: Final = {**_OF_NEW, IS_MASTER: "the master"}
+"""Reasons that nobody agreed upon: a new replica has them, and who led its group. Other ones are
+people's."""
+_NEITHER: Final = "It counts neither as good nor as bad."
 
 
 def notices(data: ReportData, window: str) -> list[str]:
@@ -35,13 +38,12 @@ def notices(data: ReportData, window: str) -> list[str]:
         found.append(f"Revised: this is revision {data.revision} of this day's result; {why}.")
     if text := _added_later(data):
         found.append(text)
-    planned, expected = (
-        excluded(data.replica_days, is_expected=is_expected) for is_expected in (False, True)
-    )
-    if planned:
-        found.append(f"Excluded, as agreed: {planned}. It counts neither as good nor as bad.")
-    if expected:
-        found.append(f"Expected of new replicas: {expected}. It counts neither as good nor as bad.")
+    if planned := excluded(data.replica_days, lambda reason: reason not in _KINDS):
+        found.append(f"Excluded, as agreed: {planned}. {_NEITHER}")
+    if expected := excluded(data.replica_days, lambda reason: reason in _OF_NEW):
+        found.append(f"Expected of new replicas: {expected}. {_NEITHER}")
+    if led := excluded(data.replica_days, lambda reason: reason == IS_MASTER):
+        found.append(f"Led their groups, and were no replicas meanwhile: {led}. {_NEITHER}")
     if copying := [row for row in data.replica_days if row.get("first_copy_since_ms") is not None]:
         names = ", ".join(
             f"{wording.isolated(row['replica'])} (since "
@@ -101,14 +103,14 @@ def _added_later(data: ReportData) -> str:
     return f"When this time was over, {were} added: {', '.join(named)}."
 
 
-def excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
-    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded. `is_expected`: only
-    what is expected of a new replica, or only what was agreed."""
+def excluded(rows: Sequence[Row], is_asked: Callable[[str], bool] = lambda _: True) -> str:
+    """`2 h of 3 replicas: new disks (2 h)`; nothing where no time is excluded. `is_asked`: of
+    reasons."""
     seconds: dict[str, float] = {}
     replicas = set()
     for row in rows:
         for one in row.get("exclusions") or ():
-            if is_expected is None or is_expected == (one["reason"] in _EXPECTED):
+            if is_asked(one["reason"]):
                 seconds[one["reason"]] = seconds.get(one["reason"], 0.0) + one["seconds"]
                 replicas.add(key_of(row))
     longest_first = sorted(seconds, key=lambda reason: (-seconds[reason], reason))
@@ -127,5 +129,5 @@ def excluded(rows: Sequence[Row], *, is_expected: bool | None = None) -> str:
 
 def excluded_kinds(row: Row) -> str:
     """Which kinds of excluded time a replica had."""
-    words = (_EXPECTED.get(one["reason"], "agreed") for one in row.get("exclusions") or ())
+    words = (_KINDS.get(one["reason"], "agreed") for one in row.get("exclusions") or ())
     return ", ".join(sorted(set(words)))

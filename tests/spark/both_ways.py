@@ -33,6 +33,7 @@ KEYS = {
     "minutes": ("cluster", "broker", "replica", "minute"),
     "hours": ("cluster", "broker", "replica", "hour"),
     "events": ("cluster", "broker", "ts", "broker_id", "kind", "text"),
+    "elections": ("cluster", "broker", "epoch"),
     "reports": ("w0_ms",),
     "bad_lines": ("file", "text"),
 }
@@ -46,6 +47,7 @@ ONLY_SPARK = {
     # Calendar periods: tests/spark/figures/test_cluster_calendar.py has their truth.
     "clusters": {"dt", "calendar"},
     "incidents": {"dt"},
+    "elections": {"dt"},
     "minutes": {"dt"},
     "hours": {"dt"},
     "bad_lines": {"dt", "reason"},

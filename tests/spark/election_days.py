@@ -1,14 +1,15 @@
 """Random days of a group with a controller, with events known at 1 ms: who leads when, what was
 answered, whose copies were in sync. `random_election_day(seed)` gives the day, `lines` are what its
-members' supervisors write of it (docs/metrics_dump.md), with lines lost and clocks of hosts apart.
+members' supervisors write of it (docs/metrics_dump.md), with lines lost and clocks of hosts apart;
+with `eventful` members join late, too, and clocks are set.
 
-`python -m tests.spark.election_days FIRST COUNT` has the report's core judge so many days, without
-Spark, and says what it may not say of their events. Must not import how the report splits lives.
+`python -m tests.spark.election_days FIRST COUNT` has the report's core and the plain program judge
+so many days of either kind, without Spark, and says where they differ, and what neither may say of
+the day's events. Must not import how the report splits lives.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 import sys
@@ -19,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from spark.config.objectives import Objective
-from spark.config.sla_config import default_sla
-from spark.reported_day import Day
-from tests.spark.core_tables import Tables, core_tables
+from tests.spark.both_ways import Question, core_tables_of, differences, plain_tables
+from tests.spark.core_tables import Tables
 from tests.spark.dump_lines_builder import DATE, LAG_LE, T0, ack_latency, exposure, sync, write_dump
+from tests.spark.plain_samples import Window
+from tests.spark.plain_verdicts import PlainObjective
 
 MINUTE: Final = 60_000
 W0: Final = T0 + 600 * MINUTE
@@ -31,6 +32,8 @@ W1: Final = W0 + 40 * MINUTE
 BEGIN: Final = W0 - 10 * MINUTE
 INTERVAL: Final = 5_000
 IDS: Final = (1, 2, 3)
+LATE_ID: Final = 4
+"""Of the one that joins in the middle of the day."""
 RECORD: Final = 100
 """Bytes of the log for each send that was answered well."""
 BUDGET_PERCENT: Final = 99.0
@@ -99,6 +102,25 @@ class ElectionDay:
     joined_ms: dict[tuple[int, int], int] = field(default_factory=dict)
     """(epoch, id) -> when that member's copy got in sync under that leader."""
     skew: dict[int, int] = field(default_factory=dict)
+    copied_since: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(epoch, id) -> from when on, until then, it was copied for the first time."""
+    set_clocks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Member -> when its host's clock was set, and how far ahead it is since; no time service holds
+    it."""
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted({boot.id for boot in self.boots})
+
+    @property
+    def set_ms(self) -> int:
+        """So far a clock may be off."""
+        return max((abs(ahead) for _, ahead in self.set_clocks.values()), default=0)
+
+    def clock(self, member: int, at: int) -> int:
+        """What the wall clock of a member's host shows."""
+        since, ahead = self.set_clocks.get(member, (W1 + 60 * MINUTE, 0))
+        return at + self.skew[member] + (ahead if at >= since else 0)
 
     # -- the truth -----------------------------------------------------------------------------
 
@@ -129,17 +151,30 @@ class ElectionDay:
             moments |= {start, end} if number == member else set()
         for boot in self.boots:
             moments |= {boot.start, boot.end} if boot.id == member else set()
-        found = dict.fromkeys(("good", "bad", "leads"), 0)
+        copies = [ms for (_, number), ms in self.copied_since.items() if number == member]
+        first = min(copies, default=BEGIN)
+        joined = [ms for (_, number), ms in self.joined_ms.items() if number == member]
+        in_sync = min(joined, default=BEGIN)
+        moments |= {*copies, first}
+        found = dict.fromkeys(("good", "bad", "leads", "new"), 0)
         for start, end in itertools.pairwise(sorted(ms for ms in moments if W0 <= ms <= W1)):
             is_good = self.in_sync(member, start)
             what = "leads" if self.leads(member, start) else "good" if is_good else "bad"
+            if start < first or (what == "bad" and start < in_sync and self.copied(member, start)):
+                what = "new"
             found[what] += end - start
         return found
+
+    def copied(self, member: int, at: int) -> bool:
+        """Whether a leader copies its log to a member that never was in sync."""
+        term = next((one for one in self.terms if one.start <= at < one.end), None)
+        return term is not None and self._row(term, member, at) == "catching_up"
 
     def _row(self, term: Term, member: int, at: int) -> str | None:
         """What the leader sees of a member; None before it has heard of it."""
         joined = self.joined_ms.get((term.epoch, member))
-        if joined is None or at < joined:
+        copied = self.copied_since.get((term.epoch, member), joined)
+        if joined is None or copied is None or at < copied:
             return None
         for number, start, end in self.cut_off:
             if number == member and start <= at < end:
@@ -147,7 +182,7 @@ class ElectionDay:
         if at >= term.end:
             return "disconnected"  # It is isolated.
         alive = any(b.id == member and b.start <= at < b.end for b in self.boots)
-        return "in_sync" if alive else "disconnected"
+        return "disconnected" if not alive else "in_sync" if at >= joined else "catching_up"
 
     # -- the lines -----------------------------------------------------------------------------
 
@@ -196,19 +231,22 @@ class ElectionDay:
         """Those that it takes, in their order."""
         found: list[dict[str, Any]] = []
         for before, term in zip([None, *self.terms], self.terms, strict=False):
+            behind = 0
             if term.id == boot.id:
                 at, role = term.start, "LEAD"
             elif before is not None and before.id == boot.id and before.start < boot.end:
                 at, role = max(before.believes_until, term.start), "FOLLOW"
                 if before.kind == "move" and boot.start < before.end:
+                    behind = term.epoch - before.epoch - 1
+                    at = term.start if behind else before.end
                     fenced = {"at": before.end, "role": "FENCED", "term": before, "of": before}
-                    found.append(fenced | {"without": term.epoch - before.epoch - 1})
+                    found += [fenced | {"without": behind}] if behind else []
             else:
                 at, role = term.start + 20, "FOLLOW"
             until = min(term.believes_until if role == "LEAD" else term.end, boot.end)
             at = max(at, boot.start + 300) if until > boot.start else at
             if boot.start <= at < until:
-                found.append({"at": at, "role": role, "term": term, "of": before})
+                found.append({"at": at, "role": role, "term": term, "of": before, "behind": behind})
         return sorted(found, key=lambda role: int(role["at"]))
 
     def _kept(
@@ -223,10 +261,11 @@ class ElectionDay:
         tail = old.tail if old is not None and led else 0
         log_end = term.log_start if role["role"] == "LEAD" else ends + tail
         # A controller that finds no master gives the group a new epoch, too.
-        without = role.get("without", 0)
+        without, behind = role.get("without", 0), role.get("behind", 0)
+        known = old if old is not None and not is_new else None
         return {
             "number": numbers[boot.id],
-            "ts": at + self.skew[boot.id],
+            "ts": self.clock(boot.id, at),
             "mono": at - boot.start + 1_000,
             "machine_boot": f"{boot.id:016x}",
             "uptime": at - BEGIN + 10**7,
@@ -235,10 +274,10 @@ class ElectionDay:
             "id": boot.id,
             "epoch": term.epoch + without,
             "master": None if without else term.id,
-            "old_epoch": 0 if is_new or old is None else old.epoch,
-            "old_master": None if is_new or old is None else old.id,
+            "old_epoch": known.epoch + behind if known is not None else 0,
+            "old_master": known.id if known is not None and not behind else None,
             "without_master_ms": None if is_new else gap,
-            "members": list(IDS),
+            "members": self.ids,
             "confirm_offset": confirm,
             "log_end": log_end,
         }
@@ -282,16 +321,16 @@ class ElectionDay:
         end = self.log_at(term, at) if leads and term is not None else 1_000
         line: dict[str, Any] = {
             "v": 2,
-            "ts": at + self.skew[boot.id],
+            "ts": self.clock(boot.id, at),
             "mono": mono,
             "boot": name,
-            "boot_ts": boot.start + self.skew[boot.id],
+            "boot_ts": self.clock(boot.id, boot.start),
             "seq": seq,
             "interval_ms": INTERVAL,
             "final": False,
             "machine_boot": f"{boot.id:016x}",
             "uptime": at - BEGIN + 10**7,
-            "clock_error_ms": 1,
+            "clock_error_ms": None if boot.id in self.set_clocks else 1,
             "since": max(0, mono - INTERVAL) if seq > 1 else 1_000,
             "cluster": "c",
             "broker": "b",
@@ -327,7 +366,7 @@ class ElectionDay:
 
     def _rows(self, term: Term, boot: Boot, at: int) -> list[dict[str, Any]]:
         rows = []
-        for member in IDS:
+        for member in self.ids:
             state = self._row(term, member, at) if member != boot.id else None
             if state is None:
                 continue
@@ -358,9 +397,10 @@ class ElectionDay:
 
     def _spent(self, term: Term, member: int, at: int) -> dict[str, int]:
         """From the first connection under this leader on; an isolated one has none any more."""
-        joined = self.joined_ms[term.epoch, member]
+        in_sync = self.joined_ms[term.epoch, member]
+        joined = self.copied_since.get((term.epoch, member), in_sync)
         changes = sorted(
-            {joined, at, max(joined, min(at, term.end))}
+            {joined, min(at, in_sync), at, max(joined, min(at, term.end))}
             | {ms for n, *span in self.cut_off if n == member for ms in span if joined < ms < at}
             | {
                 ms
@@ -394,7 +434,7 @@ def _some_lost(lines: list[dict[str, Any]], rng: random.Random) -> list[dict[str
     return [line for line in lines if id(line) not in lost]
 
 
-def random_election_day(seed: int) -> ElectionDay:
+def random_election_day(seed: int, *, eventful: bool = False) -> ElectionDay:
     """A day with up to six elections in 40 minutes."""
     rng = random.Random(seed)
     moments, at = [], BEGIN + rng.randrange(1, 15) * MINUTE
@@ -402,7 +442,16 @@ def random_election_day(seed: int) -> ElectionDay:
         at += rng.randrange(90_000, 6 * MINUTE)
         if at < W1 - 30_000:
             moments.append((at, rng.choice(KINDS)))
-    return _day(seed, moments, rng)
+    if not eventful:
+        return _day(seed, moments, rng)
+    more = random.Random(f"more of {seed}")
+    late = Boot(LATE_ID, W0 + more.randrange(20 * MINUTE)) if more.random() < 0.7 else None
+    day = _day(seed, moments, rng, late)
+    for member in day.ids:
+        if more.random() < 0.3:
+            ahead = more.choice((1_500, 20_000, 90_000, 30 * MINUTE)) * more.choice((-1, 1))
+            day.set_clocks[member] = more.randrange(BEGIN, W1), ahead
+    return day
 
 
 def day_of(*kinds: str) -> ElectionDay:
@@ -411,7 +460,13 @@ def day_of(*kinds: str) -> ElectionDay:
     return _day(1, moments, random.Random(1))
 
 
-def _day(seed: int, elections: Sequence[tuple[int, str]], rng: random.Random) -> ElectionDay:
+def _day(
+    seed: int,
+    elections: Sequence[tuple[int, str]],
+    rng: random.Random,
+    late: Boot | None = None,
+) -> ElectionDay:
+    """`late`: a member that joins."""
     day = ElectionDay(seed)
     day.skew = {member: rng.randrange(-300, 300) if rng.random() < 0.5 else 0 for member in IDS}
     day.boots = [Boot(member, BEGIN + member * 100) for member in IDS]
@@ -420,10 +475,25 @@ def _day(seed: int, elections: Sequence[tuple[int, str]], rng: random.Random) ->
     day.terms.append(term)
     _join_all(day, term, alive, rng)
     for at, kind in elections:
+        if late is not None and late.id not in alive and at > late.start + 2 * MINUTE:
+            _join(day, term, alive, late)
         if at > term.start + 60_000:
             term = _elect(day, term, alive, (at, kind), rng)
+    if late is not None and late.id not in alive:
+        _join(day, term, alive, late)
     _answer(day, rng)
     return day
+
+
+def _join(day: ElectionDay, term: Term, alive: dict[int, Boot], late: Boot) -> None:
+    """A new member, which has nothing yet."""
+    late.start = max(late.start, term.start + 10_000)
+    day.boots.append(late)
+    alive[late.id] = late
+    day.skew[late.id] = 0
+    since = late.start + 700
+    day.copied_since[term.epoch, late.id] = since
+    day.joined_ms[term.epoch, late.id] = since + 30_000
 
 
 def _join_all(day: ElectionDay, term: Term, alive: dict[int, Boot], rng: random.Random) -> None:
@@ -500,14 +570,22 @@ def tables_of(day: ElectionDay, root: Path) -> Tables:
 
 def tables_of_lines(lines: list[dict[str, Any]], root: Path) -> Tables:
     write_dump(root, lines)
-    objective = Objective(
-        name="all",
-        availability_percent=BUDGET_PERCENT,
-        min_coverage_percent=0,
-        sends_ok_percent=99.0,
+    return core_tables_of(question_of(root))
+
+
+def question_of(root: Path) -> Question:
+    objective = PlainObjective(
+        "all", availability_percent=BUDGET_PERCENT, min_coverage_percent=0, sends_ok_percent=99.0
     )
-    sla = dataclasses.replace(default_sla(), objectives=(objective,))
-    return core_tables([root], Day(DATE, W0, W1), sla)
+    return Question([root], Window(DATE, W0, W1), [objective])
+
+
+def wrong_of(day: ElectionDay, root: Path) -> tuple[Tables, list[str]]:
+    """The core's tables, and what is wrong with them: with the day's events, or with what the plain
+    program says."""
+    tables = tables_of(day, root)
+    plain = plain_tables(question_of(root))
+    return tables, [*differences(tables, plain), *wrong(day, tables)]
 
 
 def wrong(day: ElectionDay, tables: Tables) -> Iterator[str]:
@@ -518,18 +596,18 @@ def wrong(day: ElectionDay, tables: Tables) -> Iterator[str]:
     rows = {row["replica"]: row for row in tables["replica_days"]}
     lost = any(row["promise"] == "lost" for row in tables["elections"])
     ends = sum(W0 - INTERVAL < term.end < W1 + INTERVAL for term in day.terms)
-    for member in IDS:
+    for member in day.ids:
         true, row = day.times(member), rows.get(f"b:{member}")
         if row is None:
             if true["good"] + true["bad"]:
                 yield f"b:{member} is not in the report"
             continue
-        slack = 700 + 700 * ends
+        slack = 700 + 700 * ends + 2 * day.set_ms
         if row["good_s"] * 1000 > true["good"] + slack:
             yield f"b:{member}: {row['good_s']} s good, {true} is true"
         if row["bad_s"] * 1000 > true["bad"] + slack + ends * INTERVAL:
             yield f"b:{member}: {row['bad_s']} s bad, {true} is true"
-        if row["excluded_s"] * 1000 > true["leads"] + slack:
+        if row["excluded_s"] * 1000 > true["leads"] + true["new"] + slack:
             yield f"b:{member}: {row['excluded_s']} s excluded, {true} is true"
         if row["verdict"] == "met" and true["bad"] > budget_ms + slack:
             yield f"b:{member}: met, {true} is true"
@@ -543,16 +621,17 @@ def _wrong_elections(day: ElectionDay, tables: Tables) -> Iterator[str]:
     for epoch, (before, term) in terms.items():
         row = rows.pop(epoch, None)
         if row is None:
-            if W0 + 1_000 < term.start < W1 - 1_000 and term.end - term.start > 2 * 60_000:
+            edge = 1_000 + day.set_ms
+            if W0 + edge < term.start < W1 - edge and term.end - term.start > 2 * 60_000:
                 yield f"no election of epoch {epoch}"
             continue
-        if (row["broker_id"], abs(row["ts"] - term.start) <= 300) != (term.id, True):
+        if (row["broker_id"], abs(row["ts"] - term.start) <= 300 + day.set_ms) != (term.id, True):
             yield f"epoch {epoch}: broker {row['broker_id']} at {row['ts']}, {term} is true"
         gap_s = (term.start - before.end) / 1000
-        said = row["without_master_s"]
-        if said is not None and abs(said - gap_s) > 0.7 and before.kind != "isolate":
+        said, off_s = row["without_master_s"], 0.7 + day.set_ms / 1000
+        if said is not None and abs(said - gap_s) > off_s and before.kind != "isolate":
             yield f"epoch {epoch}: {said} s without a master, {gap_s} are true"
-        if said is not None and before.kind == "isolate" and said > gap_s + 0.7:
+        if said is not None and before.kind == "isolate" and said > gap_s + off_s:
             yield f"epoch {epoch}: {said} s without a master, {gap_s} are true"
         if row["promise"] == "held" and before.lost:
             yield f"epoch {epoch}: held, and {before.lost} bytes are lost"
@@ -566,7 +645,7 @@ def _wrong_sends(day: ElectionDay, group: dict[str, Any]) -> Iterator[str]:
     failed = day.answered("refused") + day.answered("flush_slave_timeout")
     if group["sends_ok_most"] is None:
         return
-    edge = 2_000  # Clocks of hosts: what lies at the window's edge.
+    edge = 2_000 + day.set_ms // 5  # Clocks of hosts: what lies at the window's edge.
     for name, true in (("ok", ok), ("failed", failed)):
         least, most = group[f"sends_{name}_least"], group[f"sends_{name}_most"]
         if not least - edge <= true <= most + edge:
@@ -576,17 +655,16 @@ def _wrong_sends(day: ElectionDay, group: dict[str, Any]) -> Iterator[str]:
 def main(first: int, count: int) -> int:
     """The exit code."""
     bad, verdicts, promises = 0, Counter[str](), Counter[str]()
-    for seed in range(first, first + count):
+    for seed, eventful in itertools.product(range(first, first + count), (False, True)):
         with tempfile.TemporaryDirectory() as root:
-            day = random_election_day(seed)
-            tables = tables_of(day, Path(root))
-        found = list(wrong(day, tables))
+            tables, found = wrong_of(random_election_day(seed, eventful=eventful), Path(root))
         bad += bool(found)
         verdicts.update(row["verdict"] for row in tables["replica_days"])
         promises.update(row["promise"] for row in tables["elections"])
         for text in found:
-            print(f"seed {seed}: {text}", flush=True)
-    print(f"{count - bad} of {count} days without a fault; {dict(verdicts)}; {dict(promises)}")
+            print(f"seed {seed}{' eventful' if eventful else ''}: {text}", flush=True)
+    good = 2 * count - bad
+    print(f"{good} of {2 * count} days without a fault; {dict(verdicts)}; {dict(promises)}")
     return int(bad > 0)
 
 

@@ -7,12 +7,18 @@ with a controller") and docs/report_files.md ("elections"); it must not import a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
-from tests.spark.plain_samples import MASTER_ROLES, Json, Window, read_dumps
+from tests.spark.plain_samples import Json, Sample, Window
+from tests.spark.plain_spells import (
+    are_next,
+    changed_at,
+    epochs_without_master,
+    first_moments,
+    led_in,
+)
 
 TWICE: Final = "two brokers tell that they lead in this epoch"
 
@@ -29,10 +35,10 @@ class Leading:
     ended: Json | None = None
 
 
-def plain_elections(dumps: list[Path], window: Window) -> list[Json]:
+def plain_elections(samples: Iterable[Sample], window: Window) -> list[Json]:
     """Rows of table `elections`, by group and epoch."""
     groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
-    for sample in read_dumps(dumps, window).samples:
+    for sample in samples:
         line = sample.line
         if line.get("member") is not None:
             groups[line["cluster"], line["broker"]].append(line)
@@ -50,13 +56,8 @@ def _of_group(lines: list[Json], window: Window) -> Iterator[Json]:
         if role["role"] == "LEAD":
             told[role["epoch"]].append(role)
     twice = {epoch for epoch, some in told.items() if len({role["id"] for role in some}) > 1}
-    fenced = {
-        role["epoch"]
-        for role in roles
-        if role["role"] == "FENCED" and role["master"] is None and role["cause"] != "cut refused"
-    }
-    without = fenced - told.keys()
-    led = _led(lines, window)
+    without = epochs_without_master(roles)
+    led = _led(lines)
     for epoch, leading in led.items():
         begins = [role["number"] for role in told[epoch][:1]]
         ends = [
@@ -74,7 +75,7 @@ def _of_group(lines: list[Json], window: Window) -> Iterator[Json]:
         first: Json | None = told[epoch][0] if told[epoch] else None
         leader = led.get(epoch)
         ts = _moment(first, leader)
-        is_next = before is not None and all(e in without for e in range(before + 1, epoch))
+        is_next = are_next(before, epoch, without)
         if ts is not None and window.w0 <= ts < window.w1:
             old = led[before] if before is not None else None
             row = _row(first, leader, old, (ts, acknowledged, is_next))
@@ -99,17 +100,12 @@ def _roles(lines: list[Json]) -> list[Json]:
     return [found[key] for key in sorted(found)]
 
 
-def _led(lines: list[Json], window: Window) -> dict[int, Leading]:
+def _led(lines: list[Json]) -> dict[int, Leading]:
     """Epoch -> its leader; of two the one whose spell began first."""
     lives: dict[tuple[int, str], list[Json]] = defaultdict(list)
     for line in lines:
         lives[line["broker_id"], line["boot"]].append(line)
-    first_moment: dict[int, int] = {}
-    for line in lines:
-        if line["member"]["leads"]:
-            epoch = line["member"]["epoch"]
-            since = min(line["ts"], line["ts"] - (line["mono"] - line["member"]["since"]))
-            first_moment[epoch] = min(since, first_moment.get(epoch, since))
+    first_moment = first_moments(lines)
     spells: list[tuple[int, int, Leading]] = []
     for life in lives.values():
         life.sort(key=lambda line: line["seq"])
@@ -128,7 +124,7 @@ def _spells(life: list[Json], first_moment: dict[int, int]) -> Iterator[tuple[in
     now: Leading | None = None
     epoch, begin, past = None, 0, None
     for line in life:
-        leads = _leads(line, past, first_moment)
+        leads = led_in(line, past, first_moment)
         if leads != epoch or past is None:
             if now is not None and epoch is not None:
                 now.ran_on = True
@@ -137,29 +133,13 @@ def _spells(life: list[Json], first_moment: dict[int, int]) -> Iterator[tuple[in
                 begin = line["boot_ts"]
                 told = begin if line["seq"] == 1 else None
             else:
-                member = line["member"]
-                at = min(max(member["since"], past["mono"]), line["mono"])
-                told = begin = line["ts"] - (line["mono"] - at)
+                told = begin = changed_at(line, past, leads, first_moment)
             now = Leading(line["broker_id"], begin=told) if leads is not None else None
         if now is not None:
             now.lines.append(line)
         epoch, past = leads, line
     if now is not None and epoch is not None:
         yield begin, epoch, now
-
-
-def _leads(line: Json, past: Json | None, first_moment: dict[int, int]) -> int | None:
-    """In which epoch; None: in none, or in one that is over, and no more sends were answered ok."""
-    member = line["member"]
-    if not member["leads"] or line["role"] not in MASTER_ROLES:
-        return None
-    newer = [ms for epoch, ms in first_moment.items() if epoch > member["epoch"]]
-    if not newer or line["ts"] <= min(newer):
-        return int(member["epoch"])
-    answers_on = (
-        past is not None and past["ts"] >= min(newer) and line["sends"]["ok"] > past["sends"]["ok"]
-    )
-    return int(member["epoch"]) if answers_on else None
 
 
 def _moment(role: Json | None, leading: Leading | None) -> int | None:

@@ -19,6 +19,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tests.spark.plain_bounds import Past, lag_above, two_masters
+from tests.spark.plain_elections import plain_elections
 from tests.spark.plain_samples import (
     DAY_MS,
     HOUR_MS,
@@ -41,6 +42,13 @@ from tests.spark.plain_samples import (
     rise_of_field,
     rise_of_row,
     weighted,
+)
+from tests.spark.plain_spells import (
+    IS_MASTER,
+    epoch_of,
+    nobody_led_before,
+    split,
+    times_as_leader,
 )
 from tests.spark.plain_time import (
     BAD,
@@ -114,6 +122,8 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
     one; of several of a date the last counts."""
     window = question.window
     found = read_dumps(question.dumps, window)
+    elections = plain_elections(found.samples, window)
+    found.samples = split(found.samples)
     masters: Groups = defaultdict(list)
     slaves: dict[tuple[str, str, int], list[Sample]] = defaultdict(list)
     for sample in found.samples:
@@ -130,7 +140,9 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
     }
     of_slaves = {key: in_order(slaves[key], window, every[key[:2]]) for key in sorted(slaves)}
     streams = {
-        group: in_order(samples, window, every[group], group in reported)
+        group: in_order(
+            samples, window, every[group], group in reported, nobody_led_before(every[group])
+        )
         for group, samples in masters.items()
     }
     for group, stream in streams.items():
@@ -148,11 +160,15 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
     tables |= {name: [] for name in ("incidents", "minutes", "hours", "pieces")}
     tables["bad_lines"] = [{"file": file, "text": text} for file, text in found.bad_lines]
     tables["dt"] = [{"dt": window.date}]
+    others = {
+        group: [stream for key, stream in of_slaves.items() if key[:2] == group] for group in every
+    }
     groups = {
-        group: group_day(group, stream, pasts[group], window)
+        group: group_day(group, stream, pasts[group], window, others[group])
         for group, stream in streams.items()
         if any(sample.in_window for sample in stream)
     }
+    tables["elections"] = elections
     own_dumps = {key for key, lines in slaves.items() if any(line.in_window for line in lines)}
     everybody = _replicas_of(question, streams, joined, own_dumps, list(results.values()))
     for key, since in sorted(everybody.items()):
@@ -163,18 +179,21 @@ def plain_report(question: PlainQuestion, history: list[Tables] | None = None) -
             continue  # it came behind the window
         replica.incidents = _incidents(replica)
         replica.minutes = _minutes(replica, window)
-        day = _replica_day(replica, window, metadata.get(key, []), groups.get(key[:2]), earlier)
+        elected = [row for row in elections if (row["cluster"], row["broker"]) == key[:2]]
+        of_group = groups.get(key[:2]), elected
+        day = _replica_day(replica, window, metadata.get(key, []), of_group, earlier)
         tables["replica_days"].append(day)
         tables["incidents"] += replica.incidents
         tables["minutes"] += replica.minutes.values()
         tables["hours"] += _hours(replica, window)
         tables["pieces"] += [
-            named(key) | {"start": p.start, "end": p.end, "quality": p.quality}
+            named(key)
+            | {"start": p.start, "end": p.end, "quality": GOOD if p.ends_incident else p.quality}
             for p in replica.time.pieces
         ]
     for group in {key_of(row)[:2] for row in tables["replica_days"]} - groups.keys():
         past = pasts.get(group, Past([]))
-        groups[group] = group_day(group, streams.get(group, []), past, window)
+        groups[group] = group_day(group, streams.get(group, []), past, window, [])
     for group, row in groups.items():
         verdicts = [d["verdict"] for d in tables["replica_days"] if key_of(d)[:2] == group]
         row["verdict"] = worst(verdicts)
@@ -236,10 +255,19 @@ def _replicas_of(
         }
 
     everybody = own_lines | ((first.keys() | keys(earlier[-7:]) | keys(own)) - renamed)
+    everybody |= set(question.expect)
+    for group, stream in streams.items():
+        leaders = [sample for sample in stream if epoch_of(sample) is not None]
+        for name, spans in times_as_leader(stream).items():
+            key = (*group, name)
+            is_over = name != f"{leaders[-1].broker}:{leaders[-1].broker_id}"
+            if is_over or key in everybody:
+                everybody.add(key)
+                first[key] = min(spans[0][0], first.get(key, spans[0][0]))
     always = keys(earlier) | set(question.expect)
     return {
         key: -math.inf if key in always else first.get(key, math.inf)
-        for key in everybody | set(question.expect)
+        for key in everybody
         if not any(all(map(fnmatch.fnmatchcase, key, patterns)) for patterns in question.retired)
     }
 
@@ -269,10 +297,13 @@ def _replica(
         if all(map(fnmatch.fnmatchcase, key, patterns))
         and max(start, window.w0) < min(end, window.w1)
     ]
+    leading = times_as_leader(stream).get(key[2], [])
+    maintenance += [(start, end, IS_MASTER) for start, end in leading]
     copy_since = _copies_since(key, former, window, earlier)
     if window.w0 < since < window.w1:
         first = next((n for n, sample in enumerate(stream) if sample.row(key[2])), math.inf)
-        copy_since = int(since) if unnamed >= first else None
+        has_led = bool(leading) and leading[0][0] <= since
+        copy_since = int(since) if unnamed >= first and not has_led else None
     copy_ms = objective.first_copy_hours * HOUR_MS
     return Replica(key, objective, stream, since, exclude(time, maintenance, copy_since, copy_ms))
 
@@ -299,9 +330,10 @@ def _replica_day(
     replica: Replica,
     window: Window,
     metadata: list[Json],
-    group: Json | None,
+    of_group: tuple[Json | None, list[Json]],
     earlier: list[Tables],
 ) -> Json:
+    """of_group: its figures of the day, and its elections."""
     inside, objective, time = replica.inside, replica.objective, replica.time
     total_ms = time.total_ms(window.w0, window.w1)
     good, bad, unknown, excluded = (total_ms[quality] / 1000 for quality in QUALITIES)
@@ -312,7 +344,7 @@ def _replica_day(
         "window_s": length_s,
         "interval_s": interval_ms / 1000,
         "expected": _expected(replica.stream, interval_ms, window),
-        "received": len(inside),
+        "received": sum(sample.is_line for sample in inside),
         "duplicates": sum(sample.duplicates for sample in inside),
         "conflicts": sum(sample.conflict for sample in inside),
         "out_of_order": _out_of_order(replica.stream),
@@ -362,7 +394,7 @@ def _replica_day(
         "budget_used_ratio": ratio(bad, budget),
     }
     day |= _burn_rates(replica, window, earlier)
-    day["verdict"] = verdict_of(objective, day, group)
+    day["verdict"] = verdict_of(objective, day, *of_group)
     return day
 
 
@@ -511,7 +543,7 @@ def _incidents(replica: Replica) -> list[Json]:
     runs: list[list[Piece]] = []
     open_run: list[Piece] = []
     for piece in replica.time.pieces:
-        if piece.quality == GOOD:
+        if piece.ends_incident:
             runs.append(open_run)
             open_run = []
         elif piece.quality == BAD or open_run:
@@ -562,7 +594,7 @@ def _cause(first: Piece, samples: list[Sample], replica: str) -> str:
     sample = first.sample
     assert sample is not None, "an incident begins with bad time"
     if first.state == "down":
-        return "master_restart"
+        return "master_restart" if sample.proved else "failover"
     if _ha_failed(sample):
         return "ha_restart"
     before = sample.before
@@ -620,8 +652,8 @@ def _incident_figures(incidents: list[Json], good_s: float) -> Json:
 
 def _at_the_borders(replica: Replica) -> Json:
     """Incidents that may go on in the day before, or in the day after."""
-    good = [piece.start for piece in replica.time.pieces if piece.quality == GOOD]
-    first = [i for i in replica.incidents if not good or i["end_ms"] <= good[0]]
+    ends = [piece.start for piece in replica.time.pieces if piece.ends_incident]
+    first = [i for i in replica.incidents if not ends or i["end_ms"] <= ends[0]]
     last = [i for i in replica.incidents if i["open"]]
     return {
         "carried_start_ms": first[0]["start_ms"] if first else None,

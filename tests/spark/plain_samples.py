@@ -90,6 +90,8 @@ class Sample:
     duplicates: int
     conflict: bool
     window: Window
+    is_line: bool = True
+    """Somebody wrote it: not so the last one of a leader that leads no more."""
     predecessor: Sample | None = None
     told: int | None = None
     """Until when the boots before its own, or samples before it in its own, told of the time."""
@@ -365,7 +367,7 @@ def _is_good(line: Json, date: datetime.date) -> bool:
 
 NEW_FIELDS: Final = (
     *("prev_digest", "since", "host", "exposure", "sends", "lag_le"),
-    *("machine_boot", "uptime", "clock_error_ms", "ended"),
+    *("machine_boot", "uptime", "clock_error_ms", "ended", "member", "roles"),
 )
 NEW_OF_ROWS: Final = ("lag_ms_max", "lag_time", "remote", "last_error")
 SEND_RESULTS: Final = [*SYNC_RESULTS, "refused"]
@@ -499,11 +501,16 @@ def _place(sample: Sample) -> tuple[int, str, int]:
 
 
 def in_order(
-    samples: list[Sample], window: Window, every: Sequence[Sample], is_known: bool = False
+    samples: list[Sample],
+    window: Window,
+    every: Sequence[Sample],
+    is_known: bool = False,
+    nobody_led_before: Callable[[Sample], bool] = lambda _: False,
 ) -> list[Sample]:
     """A stream: samples in order, each with its predecessor and its time. Of those behind the
     window the first of each run stays: the closing ones. `every`: all of the group, of whatever
-    stream; `is_known`: an earlier date has a result of it."""
+    stream; `is_known`: an earlier date has a result of it; `nobody_led_before`: an election was
+    behind the life before a sample, and nobody led between."""
     others = sorted(every, key=_place)
     stream: list[Sample] = []
     was_after = False
@@ -528,7 +535,7 @@ def in_order(
                 told_by_closing = _later(told_by_closing, sample.ts)
             else:
                 told = _later(told, sample.ts)
-            _lay_out(sample)
+            _lay_out(sample, was_down=nobody_led_before(sample))
         told_by_others = told
     _hide(stream, others, is_known)
     return stream
@@ -771,7 +778,7 @@ def _later(one: int | None, other: int | None) -> int | None:
     return max(known, default=None)
 
 
-def _lay_out(sample: Sample) -> None:
+def _lay_out(sample: Sample, *, was_down: bool) -> None:
     """The table of docs/sla_report.md, Samples."""
     interval, predecessor = sample.interval_ms, sample.predecessor
     told = sample.told if sample.told is not None else -math.inf
@@ -793,7 +800,7 @@ def _lay_out(sample: Sample) -> None:
             start = sample.ts - min(interval, sample.since_boot_ms)
     sample.covered_ms = covered
     sample.start = min(sample.ts, int(max(start, told)))
-    if sample.proved and sample.told is not None:
+    if (sample.proved or was_down) and sample.told is not None:
         sample.down_start = sample.told
         sample.down_end = max(sample.told, min(sample.boot_ts, sample.ts))
 

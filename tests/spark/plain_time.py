@@ -16,6 +16,7 @@ from typing import Final
 
 from tests.spark.plain_bounds import counted_lag, hidden_doubt, never_above
 from tests.spark.plain_samples import STATES, Json, Sample, Window, is_unnamed
+from tests.spark.plain_spells import IS_MASTER
 
 GOOD, BAD, UNKNOWN, EXCLUDED = "good", "bad", "unknown", "excluded"
 CLOCK_SLACK_MS: Final = 1000
@@ -41,6 +42,10 @@ class Piece:
     sample: Sample | None = None
     reason: str | None = None
     """Why it is excluded."""
+
+    @property
+    def ends_incident(self) -> bool:
+        return self.quality == GOOD or self.reason == IS_MASTER
 
     @property
     def length_ms(self) -> float:

@@ -24,8 +24,10 @@ from tests.spark.plain_bounds import (
 )
 from tests.spark.plain_bounds import ages as bounds_of_ages
 from tests.spark.plain_bounds import sends as bounds_of_sends
+from tests.spark.plain_elections import TWICE
 from tests.spark.plain_samples import (
     QUANTILES,
+    SEND_RESULTS,
     SYNC_RESULTS,
     Json,
     Key,
@@ -38,6 +40,7 @@ from tests.spark.plain_samples import (
     rise_of_field,
     weighted,
 )
+from tests.spark.plain_spells import IS_MASTER, refused_by_others
 
 BREACHED, INSUFFICIENT, MET = "breached", "insufficient data", "met"
 WORST_FIRST: Final = (BREACHED, INSUFFICIENT, MET)
@@ -124,8 +127,15 @@ def date_of(tables: Tables) -> datetime.date:
 # -- groups ----------------------------------------------------------------------------------
 
 
-def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: Window) -> Json:
-    """What is told of a broker group as a whole; the verdict is added by who knows it."""
+def group_day(
+    group: tuple[str, str],
+    stream: list[Sample],
+    past: Past,
+    window: Window,
+    others: list[list[Sample]],
+) -> Json:
+    """What is told of a broker group as a whole; the verdict is added by who knows it. `others`:
+    streams of members that do not lead."""
     inside = [sample for sample in stream if sample.in_window]
     row: Json = {"cluster": group[0], "broker": group[1], "samples": len(inside)}
     row["closed"] = any(sample.is_closing for sample in stream)
@@ -144,17 +154,27 @@ def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: 
     byte_ms = sum((risk[0] or 0) * s.segment_ms for s, risk in risks)
     row["exposure_byte_s"] = byte_ms / 1000 if exposed else None
     row["exposure_covered_s"] = sum(s.segment_ms for s in exposed) / 1000
+    least, most = refused_by_others(others, window)
     results = {name: sum(_rise_of_sync(s, name) for s in inside) for name in SYNC_RESULTS}
+    results = {name: count + least[f"sync_{name}"] for name, count in results.items()}
     row |= {f"sync_{name}": count for name, count in results.items()}
     sends = sum(results.values())
     row["sync_ok_ratio"] = results["ok"] / sends if sends else None
     row |= _ack_latency(inside)
     row |= answers_of_sends(inside)
+    for name in SEND_RESULTS[1:]:
+        if row[f"sends_{name}"] is not None:
+            row[f"sends_{name}"] += least[f"sends_{name}"]
     row["msgs_in"] = sum(rise_of_field(sample, "msgs_in") for sample in inside)
     row["bytes_in"] = sum(rise_of_field(sample, "bytes_in") for sample in inside)
     row["restarts"] = sum(_is_restart(sample) for sample in inside)
     row |= exposure(stream, past, window) | bounds_of_sends(stream, past, window)
     row |= answers(stream, past, window)
+    for kind in ("sends", "sync"):
+        for side, counts in (("least", least), ("most", most)):
+            if row[f"{kind}_failed_{side}"] is not None:
+                failed = sum(n for name, n in counts.items() if name.startswith(f"{kind}_"))
+                row[f"{kind}_failed_{side}"] += failed
     both = two_masters(stream, past, window)
     row["two_masters_s"] = sum(end - start for start, end in both) / 1000
     row["ready_samples"] = sum(sample.ready for sample in inside)
@@ -162,7 +182,9 @@ def group_day(group: tuple[str, str], stream: list[Sample], past: Past, window: 
 
 
 def _is_restart(sample: Sample) -> bool:
-    """A boot begins; but not the first life of a broker."""
+    """A boot begins; but not the first life of a broker, and not another role of a member."""
+    if "/" in sample.boot:
+        return False
     if sample.predecessor is not None:
         return not sample.same_boot
     return bool(sample.seq == 1 and sample.line.get("prev_boot"))
@@ -263,15 +285,19 @@ def _kinds(sample: Sample | None) -> dict[str, Json]:
 # -- verdicts --------------------------------------------------------------------------------
 
 
-def verdict_of(objective: PlainObjective, day: Json, group: Json | None) -> str:
+def verdict_of(
+    objective: PlainObjective, day: Json, group: Json | None, elections: list[Json]
+) -> str:
     """The worst of a replica's criteria; two masters at once, and a broker that was never ready,
-    are met by nothing."""
+    are met by nothing, nor is a day with an election that lost what was acknowledged."""
     told = group if group is not None and group["samples"] else None
-    is_copy = "first copy" in [each["reason"] for each in day["exclusions"]]
+    reasons = {each["reason"] for each in day["exclusions"]}
     is_excluded = day["excluded_s"] == day["window_s"]
-    if is_excluded and not is_copy:
-        return MET
-    verdicts = [MET if is_excluded else available(objective, day)]
+    verdicts = [BREACHED for row in elections if row["promise"] == "lost"]
+    verdicts += [INSUFFICIENT for row in elections if row["why"] == TWICE]
+    if is_excluded and not reasons & {"first copy", IS_MASTER}:
+        return worst([MET, *verdicts])
+    verdicts.append(MET if is_excluded else available(objective, day))
     if told is not None and (told["two_masters_s"] > 0 or told["ready_samples"] == 0):
         verdicts.append(INSUFFICIENT)
     if is_excluded:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.failover import role_log
 from broker.failover.messages import Cause, Taken
 from broker.failover.role_log import MOST_KEPT, RoleLog
 from ha.control_slots import (
@@ -21,7 +22,7 @@ from ha.taken_role import read_roles
 from ipc.control_page import ControlPage
 from tests.support.manual_clock import ManualClock
 
-TAKEN = Taken(Cause.NOTIFIED, 4, 1, frozenset({3, 2}), 600, 693)
+TAKEN = Taken(Cause.NOTIFIED, 4, 1, frozenset({3, 9, 2}), 600, 693)
 
 
 class World:
@@ -36,6 +37,7 @@ class World:
 def test_what_is_kept_of_a_role(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.counters[MASTER_SEEN_MS] = 47_700
+    world.clock.sleep(7_000)
     world.log.took(MemberRole.LEAD, 5, TAKEN)
     (record,) = json.loads(world.path.read_text())["roles"]
     machine_boot = record.pop("machine_boot")
@@ -44,7 +46,7 @@ def test_what_is_kept_of_a_role(tmp_path: Path) -> None:
         "number": 1,
         "ts": world.clock.now_ms(),
         "mono": 50_000,
-        "uptime": 50_000,
+        "uptime": 57_000,
         "role": "LEAD",
         "cause": "notified",
         "id": 2,
@@ -53,7 +55,7 @@ def test_what_is_kept_of_a_role(tmp_path: Path) -> None:
         "old_epoch": 4,
         "old_master": 1,
         "without_master_ms": 2_300,
-        "members": [2, 3],
+        "members": [2, 3, 9],
         "confirm_offset": 600,
         "log_end": 693,
     }
@@ -80,6 +82,28 @@ def test_before_it_had_a_master_nobody_knows_how_long_there_was_none(tmp_path: P
     world.log.took(MemberRole.FENCED, 5, TAKEN)
     (role,) = read_roles(world.path)
     assert (role.without_master_ms, role.master) == (None, None)
+
+
+def test_a_master_that_is_seen_meanwhile_was_never_away(tmp_path: Path) -> None:
+    """Another thread looks for it; a line with a negative number is a bad one."""
+    world = World(tmp_path)
+    world.counters[MASTER_SEEN_MS] = 50_001
+    world.log.took(MemberRole.FOLLOW, 5, TAKEN)
+    assert [role.without_master_ms for role in read_roles(world.path)] == [0]
+
+
+def test_who_is_told_of_a_role_finds_it_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, told = World(tmp_path), []
+
+    def write(path: Path, content: bytes) -> None:
+        told.append(world.counters[ROLE_RECORDS])
+        path.write_bytes(content)
+
+    monkeypatch.setattr(role_log, "write_atomic", write)
+    world.log.took(MemberRole.LEAD, 5, TAKEN)
+    assert (told, world.counters[ROLE_RECORDS]) == ([0], 1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"roles": [{"number": "one"}]}', b"\xff\xfe"])

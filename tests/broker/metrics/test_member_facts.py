@@ -9,6 +9,7 @@ import pytest
 
 from broker.failover.messages import Cause, Taken
 from broker.failover.role_log import RoleLog
+from broker.metrics import member_facts
 from broker.metrics import metrics_table as table
 from broker.metrics.member_facts import MemberFacts, find_member_facts
 from broker.settings.startup_options import StartupOptions
@@ -27,6 +28,7 @@ from ha.control_slots import (
     MemberRole,
     order_after,
 )
+from ha.taken_role import TakenRole, read_roles
 from store.control_slots import CONFIRM_OFFSET, MAX_PHY_OFFSET, NO_BOUND
 from tests.support.manual_clock import ManualClock
 from tests.support.shared_memory import fresh_page
@@ -109,7 +111,10 @@ def test_a_lease_that_is_out_or_a_set_that_is_too_small_takes_nothing(world: Wor
     assert world.facts.takes_messages()
     world.counters[PUTS_UNTIL_MS] = 100_000
     assert (world.facts.lease_ms(), world.facts.takes_messages()) == (0, False)
+    world.clock.advance(1)
+    assert (world.facts.lease_ms(), world.facts.takes_messages()) == (0, False)
     world.counters[PUTS_UNTIL_MS] = NO_BOUND
+    assert (world.facts.lease_ms(), world.facts.takes_messages()) == (None, True)
     world.counters[PUTS_REFUSED] = 1
     assert not world.facts.takes_messages()
     world.order(MemberRole.FOLLOW)
@@ -123,6 +128,84 @@ def test_a_follower_shows_no_set_and_no_lease(world: World) -> None:
     for metric in (table.HA_SET_SIZE, table.HA_SET_MINIMUM, table.HA_LEASE, table.HA_LAST_ELECTION):
         assert metric.name not in shown
     assert shown[table.HA_LEADS.name] == [((), [0.0])]
+    assert shown[table.HA_TAKES_MESSAGES.name] == [((), [0.0])]
+    world.counters[MEMBER_ID] = 0
+    assert table.HA_BROKER_ID.name not in world.shown()
+
+
+def everything_set(world: World) -> None:
+    """A value of its own in each slot."""
+    counters = world.counters
+    counters[MASTER_EPOCH], counters[SYNC_STATE_SET_SIZE] = 7, 3
+    counters[CONFIRM_OFFSET], counters[MAX_PHY_OFFSET] = 600, 693
+    counters[PUTS_UNTIL_MS], counters[MASTER_SEEN_MS] = 104_000, 97_000
+    counters[WITHOUT_MASTER_MS], counters[TWO_MASTERS_SEEN] = 4_200, 5
+    world.log.took(MemberRole.FENCED, 6, TAKEN)
+    world.clock.advance(1_000)
+    world.log.took(MemberRole.LEAD, 7, TAKEN)
+    world.clock.advance(500)
+
+
+def test_a_line_of_a_leader_and_of_who_knows_no_master(world: World) -> None:
+    everything_set(world)
+    world.lead()
+    line = {
+        "role": "LEAD",
+        "leads": True,
+        "broker_id": 0,
+        "epoch": 7,
+        "master": 2,
+        "since": 101_000,
+        "set_size": 2,
+        "min_in_sync": 2,
+        "takes_messages": True,
+        "confirm_offset": 600,
+        "lease_ms": 2_500,
+        "without_master_ms": 4_200,
+        "two_masters_seen": 5,
+    }
+    assert world.facts.line() == line
+    world.order(MemberRole.FENCED)
+    world.counters[MASTER_BROKER_ID] = world.counters[SYNC_STATE_SET_SIZE] = 0
+    changes = {"role": "FENCED", "leads": False, "broker_id": 2, "master": None, "set_size": 0}
+    assert world.facts.line() == line | changes | {"takes_messages": False, "lease_ms": None}
+
+
+def test_the_group_as_an_operator_asks_for_it(world: World) -> None:
+    assert world.facts.status(())["lastRole"] is None
+    everything_set(world)
+    world.lead()
+    status = {
+        "role": "lead",
+        "takesMessages": True,
+        "brokerId": 0,
+        "memberId": 2,
+        "epoch": 7,
+        "masterId": 2,
+        "syncStateSet": [2, 3, 9],
+        "minInSyncReplicas": 2,
+        "confirmOffset": 600,
+        "leaseMillis": 2_500,
+        "withoutMasterMillis": 4_500,
+        "withoutMasterTotalMillis": 4_200,
+        "twoMastersSeen": 5,
+        "lastRole": {
+            "role": "lead",
+            "cause": "polled",
+            "epoch": 7,
+            "oldEpoch": 6,
+            "oldMasterId": 1,
+            "timestamp": world.clock.now_ms() - 500,
+            "withoutMasterMillis": 4_000,
+            "confirmOffset": 600,
+            "logEnd": 693,
+        },
+    }
+    assert world.facts.status(frozenset({3, 9, 2})) == status
+    world.counters[PUTS_REFUSED] = 1
+    assert world.facts.status(()) == status | {"takesMessages": False, "syncStateSet": []}
+    world.order(MemberRole.FOLLOW)
+    assert world.facts.status(())["brokerId"] == 2
 
 
 def test_how_long_there_is_no_master(world: World) -> None:
@@ -134,13 +217,40 @@ def test_how_long_there_is_no_master(world: World) -> None:
     assert world.facts.without_master_ms() == 3_800
 
 
-def test_roles_are_read_when_there_is_a_new_one(world: World) -> None:
+def test_roles_are_read_when_there_is_a_new_one(world: World, tmp_path: Path) -> None:
     assert world.facts.roles_after(None) == []
     world.log.took(MemberRole.FENCED, 6, TAKEN)
     world.log.took(MemberRole.LEAD, 7, TAKEN)
     assert [role.role for role in world.facts.roles_after(None)] == ["FENCED", "LEAD"]
     assert [role.role for role in world.facts.roles_after(1)] == ["LEAD"]
     assert world.facts.roles_after(2) == []
+    (tmp_path / "memberRoles.json").unlink()
+    assert [role.role for role in world.facts.roles_after(1)] == ["LEAD"], "it was read already"
+
+
+def test_the_first_line_of_a_life_repeats_the_newest(world: World) -> None:
+    for epoch in range(1, 26):
+        world.log.took(MemberRole.FOLLOW, epoch, TAKEN)
+    assert [role.epoch for role in world.facts.roles_after(None)] == [*range(6, 26)]
+    assert world.shown()[table.HA_LAST_ELECTION.name] == [
+        (("polled",), [world.facts.roles()[-1].ts / 1000])
+    ]
+
+
+def test_a_role_that_is_taken_while_the_file_is_read_is_told_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.log.took(MemberRole.FENCED, 6, TAKEN)
+
+    def read(path: Path) -> list[TakenRole]:
+        roles = read_roles(path)
+        if len(roles) == 1:
+            world.log.took(MemberRole.LEAD, 7, TAKEN)
+        return roles
+
+    monkeypatch.setattr(member_facts, "read_roles", read)
+    assert [role.role for role in world.facts.roles_after(None)] == ["FENCED"]
+    assert [role.role for role in world.facts.roles_after(1)] == ["LEAD"]
 
 
 def test_a_damaged_file_costs_no_line(world: World, tmp_path: Path) -> None:
@@ -148,6 +258,13 @@ def test_a_damaged_file_costs_no_line(world: World, tmp_path: Path) -> None:
     (tmp_path / "memberRoles.json").write_bytes(b"{")
     assert world.facts.roles_after(None) == []
     assert world.facts.line()["role"] == "FENCED"
+
+
+def test_a_file_that_cannot_be_read_costs_no_line(world: World, tmp_path: Path) -> None:
+    world.log.took(MemberRole.FENCED, 6, TAKEN)
+    (tmp_path / "memberRoles.json").unlink()
+    (tmp_path / "memberRoles.json").mkdir()
+    assert world.facts.roles_after(None) == []
 
 
 def test_without_controller_mode_there_is_nothing_to_show(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from spark.config.objectives import Objective
 from spark.figures.result_tables import TABLES
 from spark.figures.windows import clusters, group_windows, replica_windows
+from spark.vocabulary import IS_MASTER
 from tests.spark.dump_lines_builder import DATE
 
 DAY_S = 86_400.0
@@ -216,6 +217,10 @@ def silent(back: int) -> Stored:
     return stored(back, unknown_s=DAY_S)
 
 
+def led(back: int) -> Stored:
+    return stored(back, good_s=0.0, exclusions=[{"reason": IS_MASTER, "seconds": DAY_S}])
+
+
 # incidents, ended, seconds of all, of those that ended, of the longest
 OVER_MIDNIGHT: dict[str, tuple[list[Stored], tuple[float, ...]]] = {
     "from 23:00 to 01:00": (
@@ -242,6 +247,10 @@ OVER_MIDNIGHT: dict[str, tuple[list[Stored], tuple[float, ...]]] = {
     "over a day of which nothing is known": (
         [with_incident(2, 23, 24), silent(1), with_incident(0, 0, 1)],
         (1, 1, 26 * 3_600, 26 * 3_600, 26 * 3_600),
+    ),
+    "over a day as the master": (
+        [with_incident(2, 23, 24), led(1), with_incident(0, 0, 1)],
+        (2, 2, 7_200, 7_200, 3_600),
     ),
     "over a day without result": (
         [with_incident(2, 23, 24), with_incident(0, 0, 1)],

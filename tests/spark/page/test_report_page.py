@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from spark.figures import wording
-from spark.figures.report_data import MET, ReportData, Row
+from spark.figures.report_data import ELECTION_COLUMNS, MET, ReportData, Row
 from spark.page import report_page
 from spark.page.group_plots import CAUSES
 from spark.page.headlines import one_line
 from spark.page.report_page import report_html
 from spark.page.runbook import RUNBOOK
 from spark.page.sends import sends_of
-from spark.vocabulary import FIRST_COPY, NOT_YET
+from spark.vocabulary import FIRST_COPY, IS_MASTER, NOT_YET
 from tests.spark.browser import digest_of_page
 from tests.spark.demo_report import demo_report, empty_report, large_report, one_replica_report
 from tests.spark.page_reader import Element, access_problems, contrast, palettes, read_page
@@ -769,3 +769,45 @@ def test_an_exclusion_that_was_added_when_the_day_was_over_is_told_first() -> No
     assert "and 995 more." in page.all("header")[0].text()
     assert len(section(page, "remarks").all("tr")) == 201
     assert "800 more are in summary.json" in section(page, "remarks").text()
+
+
+def test_elections_are_told_with_what_they_cost() -> None:
+    demo = demo_report()
+    assert "elections" not in {e.attributes.get("aria-labelledby") for e in page_of(demo).walk()}
+    (group, first) = demo.group_days[0], demo.replica_days[0]
+    row: Row = dict.fromkeys(ELECTION_COLUMNS) | {
+        **{name: group[name] for name in ("cluster", "broker")},
+        "epoch": 5,
+        "ts": demo.w0_ms + 60_000,
+        "broker_id": 2,
+        "old_epoch": 4,
+        "old_master": 1,
+        "why": "the old master fell silent",
+        "cause": "notified",
+        "without_master_s": 1.5,
+        "at_risk_bytes": 700,
+        "lost_bytes": 300,
+        "promise": "lost",
+    }
+    unknown = row | {"epoch": 6, "ts": demo.w0_ms + 120_000, "cause": None, "promise": "not known"}
+    unknown |= dict.fromkeys(("without_master_s", "at_risk_bytes", "lost_bytes"))
+    led = [{"reason": IS_MASTER, "seconds": 90.0}]
+    days = [first | {"excluded_s": 90.0, "exclusions": led}, *demo.replica_days[1:]]
+    page = page_of(dataclasses.replace(demo, elections=[unknown, row], replica_days=days))
+    assert [cells[2:] for cells in rows_of(page, "Who became master")] == [
+        [
+            *("5", "2", "1", "the old master fell silent (notified)", "1.5 s", "700 B", "300 B"),
+            "lost",
+        ],
+        ["6", "2", "1", "the old master fell silent", "–", "–", "–", "not known"],
+    ]
+    text = section(page, "elections").text()
+    assert "2 elections, 1.5 s without a master in all (of 1 nobody knows how long)." in text
+    assert "#elections" in {a.attributes["href"] for a in page.all("a")}
+    notices = [e.text() for e in page.walk() if "notice" in e.classes]
+    told = (
+        "Led their groups, and were no replicas meanwhile: 1 min 30 s of 1 replica: is the master"
+    )
+    assert any(text.startswith(told) for text in notices), notices
+    assert not any("Expected of new replicas" in text for text in notices)
+    assert "elections.csv" in page.all("footer")[0].text()
