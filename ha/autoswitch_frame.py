@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ha.epochs import MAX_ENTRIES, EpochList, EpochOrderError, epoch_list
+from ha.epochs import MAX_ENTRIES, EpochList, EpochOrderError, greeted
 from ha.frame import MAX_FRAME_BODY
 from ha.refusals import RefusalReason
 
@@ -240,7 +240,7 @@ def _take_master_handshake(buffer: bytearray) -> tuple[MasterHandshakeFrame, int
     if len(buffer) < head.size + size:
         return None
     try:
-        epochs = epoch_list(_EPOCH_ENTRY.iter_unpack(buffer[head.size : head.size + size]))
+        epochs = greeted(_EPOCH_ENTRY.iter_unpack(buffer[head.size : head.size + size]))
     except EpochOrderError as error:
         raise AutoSwitchFrameError(f"a list of epochs that is none: {error}") from error
     if last_epoch < epochs.last_epoch:

@@ -11,6 +11,7 @@ Tested by tests/ha/test_autoswitch_ends.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ha.autoswitch_frame import (
@@ -22,7 +23,7 @@ from ha.autoswitch_frame import (
     TransferFrame,
     encode_master_handshake,
 )
-from ha.epochs import EpochEntry, EpochList, frame_label
+from ha.epochs import EpochEntry, EpochList, frame_label, greeting_of
 from ha.refusals import RefusalReason
 
 _NOTHING_SENT: Final = -1
@@ -132,7 +133,8 @@ class AutoSwitchMaster:
 
     def greeting(self, epochs: EpochList, log: LogBounds) -> bytes:
         """The answer to the handshake. Raises AutoSwitchFrameError for too many epochs."""
-        return encode_master_handshake(MasterHandshakeFrame(log.end, epochs.last_epoch, epochs))
+        told = greeting_of(epochs)
+        return encode_master_handshake(MasterHandshakeFrame(log.end, epochs.last_epoch, told))
 
     def next_transfer(self, epochs: EpochList, log: LogBounds, now_ms: int) -> NextTransfer | None:
         """What to send now, which counts as sent; None: nothing is due. A frame without bytes is a
@@ -146,29 +148,42 @@ class AutoSwitchMaster:
             return None
         if self._sent_ms is None:
             self._sent_ms = now_ms
+            before = _entry_before(position, epochs)
+            if before is not None:
+                return self._sent(position, 0, before, log, now_ms)
+        label = frame_label(epochs, position)
         if position >= log.end:
             silent_ms = now_ms - self._sent_ms
             is_news = log.confirm_offset > self._told_confirm and silent_ms >= CONFIRM_DELAY_MS
             if not is_news and silent_ms < self._heartbeat_interval_ms:
                 return None
-            return self._sent(position, 0, epochs, log, now_ms)
+            return self._sent(position, 0, label, log, now_ms)
         _check_kept(position, log)
         file_end = position - position % self._file_size + self._file_size
-        epoch_end = epochs.end_of(frame_label(epochs, position).epoch, log.end)
+        epoch_end = epochs.end_of(label.epoch, log.end)
         size = min(self._max_size, file_end - position, epoch_end - position)
-        return self._sent(position, size, epochs, log, now_ms)
+        return self._sent(position, size, label, log, now_ms)
 
     def _sent(
-        self, position: int, size: int, epochs: EpochList, log: LogBounds, now_ms: int
+        self, position: int, size: int, label: EpochEntry, log: LogBounds, now_ms: int
     ) -> NextTransfer:
-        label = EpochEntry(epochs.last_epoch, 0)
-        if epochs.entries:
-            label = frame_label(epochs, max(position, epochs.entries[0].start_offset))
         self._sent_ms, self._told_confirm = now_ms, log.confirm_offset
         if size:
             self._position = position + size
         frame = TransferFrame(position, label.epoch, label.start_offset, log.confirm_offset, b"")
         return NextTransfer(frame, size)
+
+
+def _entry_before(position: int, epochs: EpochList) -> EpochEntry | None:
+    """The label of a first heartbeat to a slave whose log ends where an epoch begins; None: it
+    needs none. When it compares the lists, Java's drops an epoch that it has no byte of, and takes
+    it again with a label that is not the last one it has heard: over the connection before this one
+    that may have been the same. It knows the entry before, and does not append it.
+    """
+    for entry, after in pairwise(epochs.entries):
+        if after.start_offset == position:
+            return entry
+    return None
 
 
 def _check_kept(offset: int, log: LogBounds) -> None:

@@ -7,7 +7,8 @@ both ends of that epoch, since only one broker ever writes in an epoch. Offsets 
 commit log. Differences to RocketMQ 5.3.3, each for a way in which it loses messages or hangs:
 
 - the list comes whole from the master's handshake, never from the labels of frames (`adopted`);
-- an epoch without a message is replaced by the next one, instead of the next one being refused;
+- an epoch without a message is replaced by the next one, instead of the next one being refused
+  (slaves of RocketMQ, which keep it, are told of it: `greeting_of`);
 - entries may lie beyond the log's end (the bytes come later); `epoch_at` is what it has reached;
 - a log without a list is not taken for an empty one, and nothing is cut on the word of a master
   whose epoch is older than the log's.
@@ -18,12 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 MAX_ENTRIES: Final = 1_000
 """Entries that a handshake of RocketMQ can carry."""
 NO_EPOCH: Final = -1
 """What a log without epochs reports as its epoch (Java: 904's field `epoch`)."""
+_FIRST_EPOCH: Final = 1
+"""Of a controller."""
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
 
@@ -125,6 +129,33 @@ def epoch_list(entries: Iterable[tuple[int, int]]) -> EpochList:
             )
         last = entry
     return EpochList(found)
+
+
+def greeting_of(epochs: EpochList) -> EpochList:
+    """What a master greets its slaves with: a list that begins at 0, behind the epochs before it,
+    as many as fit in. None of them has a byte in this log.
+
+    Java keeps an epoch without a message, in which it had joined; ours replaces it. A slave that
+    has nothing else would find no common entry, and connect again for ever (P2). So it finds that
+    both logs are equal up to 0. Of what was before a list that begins later nothing is known.
+    """
+    if not epochs.entries or epochs.entries[0].start_offset != 0:
+        return epochs
+    first, room = epochs.entries[0].epoch, MAX_ENTRIES - len(epochs.entries)
+    before = range(max(_FIRST_EPOCH, first - room), first)
+    return EpochList((*(EpochEntry(epoch, 0) for epoch in before), *epochs.entries))
+
+
+def greeted(entries: Iterable[tuple[int, int]]) -> EpochList:
+    """The list of a master who greets with these: without what `greeting_of` has added. Raises
+    EpochOrderError, which names the entry."""
+    found = [EpochEntry(*entry) for entry in entries]
+    added = 0
+    for entry, after in pairwise(found):
+        if entry.start_offset or after.start_offset or not 0 <= entry.epoch < after.epoch:
+            break
+        added += 1
+    return epoch_list(found[added:])
 
 
 def find_consistent_point(

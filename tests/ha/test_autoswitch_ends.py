@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from ha.autoswitch_frame import (
@@ -73,6 +75,9 @@ def test_our_master_sends_a_java_slave_what_a_java_master_sent(name: str) -> Non
     assert greeting == master_said(name)[: len(greeting)]
     assert [*master.receive(encode_report(first.max_offset), log)] == [first]
     position, count = first.max_offset, 0
+    if position == TWO_EPOCHS.entries[1].start_offset:
+        reminder = TransferFrame(position, *TWO_EPOCHS.entries[0], 0, b"")
+        assert master.next_transfer(hello.epochs, log, now_ms) == (reminder, 0), "Java's has none"
     for theirs in frames:
         assert isinstance(theirs, TransferFrame)
         if not theirs.body and (theirs.offset < 0 or not count):
@@ -96,6 +101,17 @@ def test_our_master_sends_a_java_slave_what_a_java_master_sent(name: str) -> Non
     )
     assert [*master.receive(said, log)] == reports
     assert master.ack_offset == reports[-1][0]
+
+
+def test_slaves_are_greeted_with_the_epochs_before_a_log() -> None:
+    """For Java's, which may know one of those only (P2); ours do not hear of them."""
+    master, log = new_master(), LogBounds(0, 700, 0)
+    assert [*master.receive(encode_slave_handshake(OWN), log)] == [OWN]
+    greeting = master.greeting(epoch_list([(3, 0), (5, 693)]), log)
+    entries = [*struct.iter_unpack(">iq", greeting[20:])]
+    assert entries == [(1, 0), (2, 0), (3, 0), (5, 693)]
+    hello = MasterHandshakeFrame(700, 5, epoch_list([(3, 0), (5, 693)]))
+    assert [*FramesOfMaster().receive(greeting)] == [hello]
 
 
 def test_the_streams_hold_frames_of_both_kinds() -> None:

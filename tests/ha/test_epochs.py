@@ -10,6 +10,7 @@ import pytest
 from ha.epoch_file import EpochFileError, decode_epochs, encode_epochs, read_epochs
 from ha.epochs import (
     CUT_STEPS,
+    MAX_ENTRIES,
     EpochList,
     EpochOrderError,
     StaleMasterError,
@@ -19,12 +20,15 @@ from ha.epochs import (
     epoch_list,
     find_consistent_point,
     frame_label,
+    greeted,
+    greeting_of,
     master_confirm_offset,
     plan_truncation,
     recovered_bounds,
     resumed_truncation,
     slave_confirm_offset,
 )
+from tests.ha.java_slave import JavaSlave
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "controller-5.3.3"
 FILES = sorted(GOLDEN.glob("*epochFileCheckpoint*"))
@@ -193,6 +197,65 @@ def test_the_consistent_point_is_where_the_logs_part(seed: int) -> None:
                 same = _equal_up_to(before, master.log)
                 assert slave.log[:same] == before[:same], "nothing equal was cut"
                 assert slave.log == master.log[: len(slave.log)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_java_slave_follows_masters_of_ours(seed: int) -> None:
+    """P2: it joins before the first message, masters are elected meanwhile, connections end early.
+    It always finds where the logs part, cuts nothing that is the same, and knows the epoch of each
+    record."""
+    rng = random.Random(seed)
+    ours, javas = [Replica() for _ in range(3)], [JavaSlave() for _ in range(3)]
+    for epoch in range(1, 20):
+        master = rng.choice(ours)
+        master.lead(epoch, rng.choice([0, 0, 1, 5]) if epoch > 4 else 0)
+        for slave in ours:
+            if slave is not master:
+                slave.follow(master, epoch, rng.randint(0, len(master.log)))
+        for java in rng.sample(javas, 2):
+            java.change_role()
+            before = list(java.log)
+            for _ in range(rng.randint(1, 3)):
+                if not java.log:
+                    java.change_role()  # An epoch that it drops at 0 it never takes again.
+                has = max(
+                    master.epochs.entries[-1].start_offset, _equal_up_to(java.log, master.log)
+                )
+                end = rng.randint(has, len(master.log))
+                java.follow(master.epochs, master.log, end, rng.randint(0, 8))
+                assert java.log == master.log[: len(java.log)]
+                assert [*java.labels()] == [each for each, _ in java.log]
+            same = _equal_up_to(before, master.log)
+            assert java.log[:same] == before[:same], "nothing equal was cut"
+
+
+def test_what_slaves_are_told_of_empty_epochs() -> None:
+    epochs = epoch_list([(4, 0), (6, 100)])
+    told = greeting_of(epochs)
+    assert told.entries == ((1, 0), (2, 0), (3, 0), (4, 0), (6, 100))
+    assert greeted(told.entries) == greeted(epochs.entries) == epochs
+    for same in (EpochList(), epoch_list([(1, 0)]), epoch_list([(0, 0)]), epoch_list([(4, 100)])):
+        assert greeting_of(same) == same
+    long = epoch_list((10_000 + n, 10 * n) for n in range(MAX_ENTRIES - 2))
+    told = greeting_of(long)
+    assert told.entries == ((9_998, 0), (9_999, 0), *long.entries)
+    assert greeted(told.entries) == long
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        ((2, 0), (1, 0)),
+        ((1, 0), (1, 0)),
+        ((-1, 0), (1, 0)),
+        ((1, 5), (2, 5)),
+        ((1, 0), (2, 5), (3, 5)),
+        ((1, 0), (2, 5), (3, 0)),
+    ],
+)
+def test_no_other_entries_may_begin_at_the_same_offset(lies: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(EpochOrderError):
+        greeted(lies)
 
 
 def test_lists_without_a_common_entry_start_over_loudly() -> None:

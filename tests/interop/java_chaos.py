@@ -83,6 +83,7 @@ class JavaBroker(ScratchBroker):
 class JavaBrokers(MemberGroup):
     """Three of them under a controller of ours."""
 
+    whole_s = 90.0
     healed_s = 180.0
     restarted = 0
     """Followers, of all groups, that did not come back by themselves."""

@@ -53,7 +53,6 @@ _ASK_S: Final = 8.0
 _AGAIN_S: Final = 30.0
 """So long a group that lost one member of three may take until it takes messages, on a busy
 machine; more is a violation."""
-_WHOLE_S: Final = 15.0
 _EQUAL_S: Final = 30.0
 _KNOWN: Final = frozenset((SEND_OK, 19))
 """Codes of a pull from a queue that is there; 19: PULL_NOT_FOUND."""
@@ -222,7 +221,7 @@ class ElectionRun:
     def _begin(self, planned: PlannedFault) -> FaultOutcome:
         if planned.waits:
             with contextlib.suppress(ChaosError):
-                wait_for(self._is_whole, _WHOLE_S, "the set")
+                wait_for(self._is_whole, self._group.whole_s, "the set")
         was_whole = self._is_whole()
         self._keep_promise()
         self._whole_s = None

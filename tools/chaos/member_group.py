@@ -78,6 +78,8 @@ class GroupShape:
 class MemberGroup:
     """See the module."""
 
+    whole_s = 15.0
+    """So long a fault that waits for the whole SyncStateSet waits."""
     healed_s = 60.0
     """So long it may take, once nothing is broken any more, until it serves, and is whole."""
 
