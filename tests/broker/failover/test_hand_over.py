@@ -175,9 +175,10 @@ def test_puts_stay_refused_while_the_request_is_under_way() -> None:
     leader.step(ReplicaReported(2, 100))
     leader.lack()
     assert len(leader.elections) == 1
+    leader.step(Tick(), 1_000)
     leader.step(Fitness(""))
     assert leader.core.puts.refusal == HANDING_OVER
-    leader.step(Tick(), 3_000)
+    leader.step(Tick(), 2_000)
     assert leader.core.puts.refusal is None
 
 
@@ -238,6 +239,19 @@ def test_a_lease_from_before_counts_no_more() -> None:
     assert leader.core.puts.find_refusal(leader.now) == NOT_CONFIRMED
     after = leader.asked_poll(1_000)  # At the next tick, whatever the period is.
     leader.step(Answered(after.ticket, ResponseCode.SUCCESS, view))
+    assert leader.core.puts.find_refusal(leader.now) is None
+
+
+def test_who_has_its_process_again_asks_at_once() -> None:
+    """So that a lease begins, if nobody else was elected."""
+    leader = Leader(self_fence=True)
+    view = GroupView(1, "b1", 1, frozenset((1, 2, 3)), 7)
+    leader.step(Answered(leader.asked_poll(6_000).ticket, ResponseCode.SUCCESS, view))
+    leader.step(GONE)
+    leader.step(Answered(leader.asked(POLL).ticket, ResponseCode.SUCCESS, view), 1)
+    assert leader.core.puts.refusal == HANDING_OVER
+    leader.step(Fitness(""), 10)
+    leader.step(Answered(leader.asked(POLL).ticket, ResponseCode.SUCCESS, view), 1)
     assert leader.core.puts.find_refusal(leader.now) is None
 
 

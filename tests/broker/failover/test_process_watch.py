@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.failover.messages import Fitness, Moved
 from broker.failover.process_watch import ProcessWatch
 from ipc.control_page import ENDS, ControlPage, ProcessIndex
@@ -15,12 +17,12 @@ LOOK_MS = 200
 class World:
     """A watch whose processes have both begun to beat."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence_ms: int = SILENCE_MS) -> None:
         self.page = ControlPage(ControlPage.create())
         self.clock = ManualClock(monotonic_ms=50_000)
         self.seen: list[str] = []
         self.moves = 0
-        self.watch = ProcessWatch(self.page, self.clock, SILENCE_MS, self._take)
+        self.watch = ProcessWatch(self.page, self.clock, silence_ms, self._take)
         self.look(REMOTING, STORE)
 
     def _take(self, event: Fitness | Moved) -> None:
@@ -86,6 +88,15 @@ def test_its_own_pause_makes_nobody_stand_still() -> None:
     assert world.look() == ["process remoting stands still"]
 
 
+@pytest.mark.parametrize(("silence_ms", "look_ms"), [(3_000, 700), (1_000, 400)])
+def test_a_late_look_is_no_pause(silence_ms: int, look_ms: int) -> None:
+    """On a busy machine each may be late."""
+    world = World(silence_ms)
+    for _ in range(silence_ms // look_ms + 1):
+        world.look(STORE, ms=look_ms)
+    assert world.seen == ["process remoting stands still"]
+
+
 def test_who_ended_and_came_back_in_its_own_pause() -> None:
     world = World()
     world.page.counters[ENDS + REMOTING] += 1
@@ -94,9 +105,11 @@ def test_who_ended_and_came_back_in_its_own_pause() -> None:
 
 
 def test_who_has_not_beaten_yet_starts() -> None:
+    """A successor of this process finds ends from before its own start, and may pause itself."""
     page, clock, seen = ControlPage(ControlPage.create()), ManualClock(), list[Fitness | Moved]()
+    page.counters[ENDS + STORE] = 3
     watch = ProcessWatch(page, clock, SILENCE_MS, seen.append)
-    for _ in range(100):
-        clock.advance(LOOK_MS)
+    for ms in (*[LOOK_MS] * 100, 60_000, *[LOOK_MS] * 100):
+        clock.advance(ms)
         watch.look()
     assert seen == []
