@@ -246,6 +246,8 @@ def test_who_may_designate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         told = master.call(1002, {**elect, "brokerId": 2}).ext_fields
         assert (told["masterBrokerId"], told["masterEpoch"]) == ("2", "3")
         assert master.call(1002, {**elect, "brokerId": 1}).code == 16, "it is master no more"
+        monkeypatch.setattr(RequestGuard, "is_operator", lambda *_: True)
+        assert stranger.call(1002, {**elect, "brokerId": 2}).ext_fields["masterEpoch"] == "4"
 
 
 @pytest.mark.parametrize(
