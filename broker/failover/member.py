@@ -495,10 +495,9 @@ class MemberCore:
         state, hand_over = self._sync_state, self._hand_over
         is_asked = hand_over.ticket is not None and self.asking.knows(hand_over.ticket)
         is_wanted = self._leader_known and hand_over.is_wanted(state)
-        has_ended = hand_over.turn(now_ms, on=state is not None and (is_asked or is_wanted))
+        if hand_over.turn(now_ms, on=state is not None and (is_asked or is_wanted)):
+            self._polled_ms = None  # Who leads now it hears at the next tick.
         if state is None or not hand_over.is_on:
-            if has_ended:
-                self._polled_ms = None  # Who leads now it hears at the next tick.
             return
         # What was confirmed before says nothing any more.
         self._fence = SelfFence(self._settings.controller_heartbeat_timeout_ms, since_ms=now_ms)
