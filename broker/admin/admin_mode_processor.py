@@ -48,6 +48,7 @@ class AdminModeProcessor(TableProcessor):
         """now_ms: monotonic. ha: in controller mode, who knows the epochs."""
         self._ha = ha
         self._passing = threading.Lock()
+        self._is_wanted = False
         self._dropped = RefusalLog(log, now_ms)
         super().__init__(
             {
@@ -121,17 +122,21 @@ class AdminModeProcessor(TableProcessor):
         return request.response(ResponseCode.SUCCESS)
 
     def _pass_on(self, ha: CommandClient, remote: str, request: RemotingCommand) -> None:
-        """One at a time: strangers shall not keep every thread of the pool waiting. What is lost
+        """One at a time: strangers shall not keep every thread of the pool waiting. Those that come
+        meanwhile are one more, since the leader may have been asked before they came. What is lost
         here the member hears by itself, within syncBrokerMetadataPeriod."""
-        if not self._passing.acquire(blocking=False):
-            return
+        self._is_wanted = True
         fields, body = dict(request.ext_fields), request.body.decode(errors="replace")
-        try:
-            ha.call("role_notified", HA_TIMEOUT_MS, ext_fields=fields, body=body, remote=remote)
-        except CommandError as error:
-            self._drop(remote, f"not passed on: {error}")
-        finally:
-            self._passing.release()
+        for _ in range(2):
+            if not self._is_wanted or not self._passing.acquire(blocking=False):
+                return
+            self._is_wanted = False
+            try:
+                ha.call("role_notified", HA_TIMEOUT_MS, ext_fields=fields, body=body, remote=remote)
+            except CommandError as error:
+                self._drop(remote, f"not passed on: {error}")
+            finally:
+                self._passing.release()
 
     def _drop(self, remote: str, why: str) -> None:
         code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
