@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from broker.admin.admin_ha_processor import HA_TIMEOUT_MS
 from broker.processor.table_processor import TableProcessor
@@ -42,13 +42,16 @@ _CONFIG_TYPES: Final = frozenset({"topics", "subscriptiongroups", "consumeroffse
 
 
 class AdminModeProcessor(TableProcessor):
-    """See the module. Guarded by `_passing`: the way to process `ha` for strangers' notices."""
+    """See the module. Guarded by `_passing`: the way to process `ha` for strangers' notices; by
+    `_lock`: the one that waits for it."""
 
     def __init__(self, now_ms: Callable[[], int], ha: CommandClient | None = None) -> None:
         """now_ms: monotonic. ha: in controller mode, who knows the epochs."""
         self._ha = ha
         self._passing = threading.Lock()
-        self._is_wanted = False
+        self._lock = threading.Lock()
+        self._waiting: tuple[int, dict[str, Any]] | None = None
+        """The epoch of a notice, and what process `ha` is told of it."""
         self._dropped = RefusalLog(log, now_ms)
         super().__init__(
             {
@@ -110,33 +113,48 @@ class AdminModeProcessor(TableProcessor):
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         if request.body:
             SyncStateSet.from_request(request.body)
-        if self._ha is not None:
-            self._pass_on(self._ha, connection.remote_address, request)
-        else:
+        remote = connection.remote_address
+        if self._ha is not None and header.master_epoch is not None:
+            fields, body = dict(request.ext_fields), request.body.decode(errors="replace")
+            self._wait(header.master_epoch, {"ext_fields": fields, "body": body, "remote": remote})
+            self._pass_on(self._ha)
+        elif self._ha is None:
             self._drop(
-                connection.remote_address,
+                remote,
                 "there is no controller mode here; an operator changes roles "
                 f"(docs/replication.md): master {header.master_broker_id} at "
                 f"{header.master_address}, epoch {header.master_epoch}",
             )
         return request.response(ResponseCode.SUCCESS)
 
-    def _pass_on(self, ha: CommandClient, remote: str, request: RemotingCommand) -> None:
-        """One at a time: strangers shall not keep every thread of the pool waiting. Those that come
-        meanwhile are one more, since the leader may have been asked before they came. What is lost
-        here the member hears by itself, within syncBrokerMetadataPeriod."""
-        self._is_wanted = True
-        fields, body = dict(request.ext_fields), request.body.decode(errors="replace")
+    def _wait(self, epoch: int, notice: dict[str, Any]) -> None:
+        """Instead of one of an older epoch, for which the member might ask nobody."""
+        with self._lock:
+            if self._waiting is None or epoch >= self._waiting[0]:
+                self._waiting = epoch, notice
+
+    def _pass_on(self, ha: CommandClient) -> None:
+        """One at a time: strangers shall not keep every thread of the pool waiting. Of those that
+        come meanwhile the newest one follows, since the leader may have been asked before. What is
+        lost here the member hears by itself, within syncBrokerMetadataPeriod."""
         for _ in range(2):
-            if not self._is_wanted or not self._passing.acquire(blocking=False):
+            if not self._passing.acquire(blocking=False):
                 return
-            self._is_wanted = False
             try:
-                ha.call("role_notified", HA_TIMEOUT_MS, ext_fields=fields, body=body, remote=remote)
-            except CommandError as error:
-                self._drop(remote, f"not passed on: {error}")
+                self._tell(ha)
             finally:
                 self._passing.release()
+
+    def _tell(self, ha: CommandClient) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        _, notice = waiting
+        try:
+            ha.call("role_notified", HA_TIMEOUT_MS, **notice)
+        except CommandError as error:
+            self._drop(notice["remote"], f"not passed on: {error}")
 
     def _drop(self, remote: str, why: str) -> None:
         code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED

@@ -151,26 +151,30 @@ def test_strangers_do_not_fill_the_log(ha: Any, caplog: pytest.LogCaptureFixture
 
 
 def test_one_stranger_at_a_time_waits_for_process_ha() -> None:
-    """The others' threads stay free for operators; what came meanwhile is asked about once more."""
-    notice = golden_command("1008 req", "01")
-    request = request_of(1008, notice.body, **dict(notice.ext_fields))
+    """The others' threads stay free for operators. Of what came meanwhile the newest epoch is
+    passed on: the member does not ask because of an older one than its own."""
+    told: list[str] = []
+
+    def notify(epoch: int) -> None:
+        request = request_of(1008, masterEpoch=str(epoch))
+        answer = processor.process_request(FakeConnection(), request)
+        assert answer is not None
+        assert answer.code == 0
 
     class Slow(Ha):
         def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
-            if not self.calls:
-                super().call(command, timeout_ms, **arguments)
-                meanwhile = processor.process_request(FakeConnection(), request)
-                assert meanwhile is not None
-                assert meanwhile.code == 0
-                return {}
-            return super().call(command, timeout_ms, **arguments)
+            told.append(arguments["ext_fields"]["masterEpoch"])
+            if len(told) == 1:
+                for epoch in (2, 7, 3):
+                    notify(epoch)
+                assert len(told) == 1
+            return {}
 
-    ha = Slow({})
-    processor = AdminModeProcessor(CLOCK.monotonic_ms, ha)  # type: ignore[arg-type]
-    processor.process_request(FakeConnection(), request)
-    assert len(ha.calls) == 2
-    processor.process_request(FakeConnection(), request)
-    assert len(ha.calls) == 3
+    processor = AdminModeProcessor(CLOCK.monotonic_ms, Slow({}))  # type: ignore[arg-type]
+    notify(1)
+    assert told == ["1", "7"]
+    notify(4)
+    assert told == ["1", "7", "4"]
 
 
 def test_a_notice_is_not_larger_than_its_group() -> None:
