@@ -11,6 +11,8 @@ or changed. Follows AdminBrokerProcessor of 5.3.3.
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Final
 
 from broker.admin.admin_ha_processor import HA_TIMEOUT_MS
@@ -22,6 +24,7 @@ from remoting.command_custom_header import decode_header
 from remoting.errors import RequestError
 from remoting.headers.controller import NotifyBrokerRoleChangedRequestHeader
 from remoting.headers.rocksdb import ExportRocksDBConfigToJsonRequestHeader
+from remoting.refusal_log import RefusalLog
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.request_processor import ConnectionLike
@@ -33,15 +36,20 @@ NO_REMARK: Final = "not set any response code"
 """What Java leaves as the remark of a success that sets none."""
 _IN_PROGRESS: Final = b'{"checkStatus":2}'
 """CheckRocksdbCqWriteResult: the check, which needs rocksdbCQDoubleWriteEnable, would go on."""
+_MAX_NOTICE: Final = 64 << 10
+"""Bytes of a 1008's body; a thousand members take 20 KB. Everybody may send one."""
 _CONFIG_TYPES: Final = frozenset({"topics", "subscriptiongroups", "consumeroffsets"})
 
 
 class AdminModeProcessor(TableProcessor):
-    """See the module."""
+    """See the module. Guarded by `_passing`: the way to process `ha` for strangers' notices."""
 
-    def __init__(self, ha: CommandClient | None = None) -> None:
-        """ha: in controller mode, who knows the epochs."""
+    def __init__(self, now_ms: Callable[[], int], ha: CommandClient | None = None) -> None:
+        """now_ms: monotonic. ha: in controller mode, who knows the epochs."""
         self._ha = ha
+        self._passing = threading.Lock()
+        self._is_wanted = False
+        self._dropped = RefusalLog(log, now_ms)
         super().__init__(
             {
                 RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: self.check_rocksdb_cq_write_progress,
@@ -97,28 +105,42 @@ class AdminModeProcessor(TableProcessor):
         """1008: moves no role, whoever sent it; in controller mode the member asks the controllers'
         leader. Raises RequestError for a body that cannot be read."""
         header = decode_header(NotifyBrokerRoleChangedRequestHeader, request.ext_fields)
+        if len(request.body) > _MAX_NOTICE:
+            text = f"{len(request.body)} bytes are no notice of a controller"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         if request.body:
             SyncStateSet.from_request(request.body)
         if self._ha is not None:
             self._pass_on(self._ha, connection.remote_address, request)
-            return request.response(ResponseCode.SUCCESS)
-        log.warning(
-            "role change (master %s at %s, epoch %s) sent by %s: ignored, there is no controller "
-            "mode here; an operator changes roles (docs/replication.md)",
-            header.master_broker_id,
-            header.master_address,
-            header.master_epoch,
-            connection.remote_address,
-        )
+        else:
+            self._drop(
+                connection.remote_address,
+                "there is no controller mode here; an operator changes roles "
+                f"(docs/replication.md): master {header.master_broker_id} at "
+                f"{header.master_address}, epoch {header.master_epoch}",
+            )
         return request.response(ResponseCode.SUCCESS)
 
     def _pass_on(self, ha: CommandClient, remote: str, request: RemotingCommand) -> None:
-        """What is lost here the member hears by itself, within syncBrokerMetadataPeriod."""
+        """One at a time: strangers shall not keep every thread of the pool waiting. Those that come
+        meanwhile are one more, since the leader may have been asked before they came. What is lost
+        here the member hears by itself, within syncBrokerMetadataPeriod."""
+        self._is_wanted = True
         fields, body = dict(request.ext_fields), request.body.decode(errors="replace")
-        try:
-            ha.call("role_notified", HA_TIMEOUT_MS, ext_fields=fields, body=body, remote=remote)
-        except CommandError as error:
-            log.warning("role change sent by %s: not passed on: %s", remote, error)
+        for _ in range(2):
+            if not self._is_wanted or not self._passing.acquire(blocking=False):
+                return
+            self._is_wanted = False
+            try:
+                ha.call("role_notified", HA_TIMEOUT_MS, ext_fields=fields, body=body, remote=remote)
+            except CommandError as error:
+                self._drop(remote, f"not passed on: {error}")
+            finally:
+                self._passing.release()
+
+    def _drop(self, remote: str, why: str) -> None:
+        code = RequestCode.NOTIFY_BROKER_ROLE_CHANGED
+        self._dropped.record(remote, code, RequestError(ResponseCode.SUCCESS, why), "dropped")
 
     def pop_rollback(
         self, _connection: ConnectionLike, request: RemotingCommand

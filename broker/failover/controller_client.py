@@ -48,7 +48,8 @@ log = logging.getLogger(__name__)
 NO_TICKET: Final = 0
 """The member's begin at 1."""
 PROBE_MS: Final = 3_000
-"""RocketMQ's pause between two looks at whether a controller can be reached."""
+"""RocketMQ's pause between two looks at whether a controller can be reached; at most a third of the
+heartbeat timeout here: one that starts anew soon takes whoever it has not heard for dead."""
 MAX_LOOKS: Final = 4
 """Questions for roles between two heartbeats, however many strangers send 1008."""
 _UNREADABLE: Final = -1
@@ -93,6 +94,7 @@ class ControllerClient:
         self._reached: set[str] = set()
         """Controllers that have answered, and were not found gone since. One that is only silent
         stays: what it reads when it goes on says that this broker lived."""
+        self._probe_ms = min(PROBE_MS, settings.controller_heartbeat_timeout_ms // 3)
         self._probed_ms: dict[str, int] = {}
         self._look_wanted = False
         """Somebody has sent 1008 since the last question for roles."""
@@ -168,7 +170,7 @@ class ControllerClient:
         now_ms = self._clock.monotonic_ms()
         for address in self._names.known():
             if address not in self._reached:
-                if now_ms - self._probed_ms.get(address, -PROBE_MS) >= PROBE_MS:
+                if now_ms - self._probed_ms.get(address, -PROBE_MS) >= self._probe_ms:
                     self._ask_metadata(address)
                 continue
             command = heartbeat_command(beat, self._settings)

@@ -122,7 +122,7 @@ class MemberCore:
         self._leader_known = False
         self._silent = self._unfit = False
         """Unfit: it was elected and cannot lead. Without heartbeats, another one is."""
-        self._hand_over = HandOver()
+        self._hand_over = HandOver(settings.controller_heartbeat_timeout_ms)
         self._master = MastersWord()
         self._polled_ms: int | None = None
         self._checked_ms: int | None = None
@@ -217,7 +217,7 @@ class MemberCore:
 
     def _tick(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
         self.asking.ticked()
-        self._hand_over.may_ask = True
+        self._hand_over.ticked(now_ms)
         if self.asking.forget_late(now_ms):
             self._leader_known = False
         self._heartbeat(log, doing)
@@ -412,6 +412,7 @@ class MemberCore:
             self._ask(designate, now_ms, doing, designate=self.broker_id)
         if self.master_epoch == view.master_epoch:
             self.taken = taken
+            self._hand_over.led(taken.old_master, now_ms)
 
     def _take(self, view: GroupView, stage: Stage, doing: Doing) -> None:
         self.stage = stage
@@ -494,12 +495,13 @@ class MemberCore:
         state, hand_over = self._sync_state, self._hand_over
         is_asked = hand_over.ticket is not None and self.asking.knows(hand_over.ticket)
         is_wanted = self._leader_known and hand_over.is_wanted(state)
-        hand_over.is_on = state is not None and (is_asked or is_wanted)
+        if hand_over.turn(now_ms, on=state is not None and (is_asked or is_wanted)):
+            self._polled_ms = None  # Who leads now it hears at the next tick.
         if state is None or not hand_over.is_on:
             return
         # What was confirmed before says nothing any more.
         self._fence = SelfFence(self._settings.controller_heartbeat_timeout_ms, since_ms=now_ms)
-        heir = hand_over.find_heir(state, log)
+        heir = hand_over.find_heir(state, log, now_ms)
         if is_wanted and heir is not None and hand_over.may_ask and not is_asked:
             hand_over.may_ask = False
             elect = RequestCode.CONTROLLER_ELECT_MASTER

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.failover.messages import Fitness
+from broker.failover.messages import Fitness, Moved
 from ipc.clock import Clock
 from ipc.control_page import ENDS, ControlPage, ProcessIndex
 
@@ -48,7 +48,7 @@ class ProcessWatch:
         page: ControlPage,
         clock: Clock,
         silence_ms: int,
-        deliver: Callable[[Fitness], None],
+        deliver: Callable[[Fitness | Moved], None],
     ) -> None:
         """silence_ms: after which a process stands still. deliver: takes an event, does not
         block."""
@@ -64,7 +64,8 @@ class ProcessWatch:
         self._lacking = ""
 
     def look(self) -> None:
-        """One look; a change is delivered."""
+        """One look; a change is delivered. While a process is lacking so is that the log may have
+        moved: a leader whose log stands still hands over without waiting for its next tick."""
         now_ms = self._clock.monotonic_ms()
         was_paused = now_ms - self._looked_ms > max(self._silence_ms // 4, _LEAST_PAUSE_MS)
         self._looked_ms = now_ms
@@ -75,6 +76,8 @@ class ProcessWatch:
             level = logging.WARNING if lacking else logging.INFO
             log.log(level, "member of the group: %s", lacking or "all processes are there again")
             self._deliver(Fitness(lacking))
+        elif lacking:
+            self._deliver(Moved())
 
     def _look_at(self, one: _Watched, now_ms: int, *, was_paused: bool) -> str:
         """What is wrong with it; empty: nothing."""

@@ -61,7 +61,7 @@ class AdminProcessors:
                 commands=self.store.store_commands,
             ),
             AdminAclProcessor(self.access.manager, identity),
-            AdminModeProcessor(self.outside.member_commands),
+            AdminModeProcessor(self.resources.clock.monotonic_ms, self.outside.member_commands),
             replication.processor,
             replication.damage_repair.processor,
         )

@@ -74,7 +74,7 @@ CLUSTER = "C"
 SILENCE_MS = 4_000
 """After which an end of an HA connection gives it up."""
 PUT_TIMEOUT_MS = 3_000
-SEEN_AFTER_MS = 200
+SEEN_AFTER_MS = LOOK_MS = 200
 """That a process has ended; that one stands still shows after the heartbeat timeout."""
 MAX_FRAME_RECORDS = 8
 
@@ -240,6 +240,12 @@ class Broker(Node):
     def _see_lack(self, number: int) -> None:
         if self.lacking and number == self.lack_number:
             self.take(self.step, (Fitness(self.lacking),))
+            self.world.after(LOOK_MS, self._look_again, number)
+
+    def _look_again(self, number: int) -> None:
+        if self.lacking and number == self.lack_number:
+            self.take(self.step, (Moved(),))
+            self.world.after(LOOK_MS, self._look_again, number)
 
     def has_all_again(self, number: int) -> None:
         """All its processes are there and get on; an order that waits is carried out. number: of

@@ -385,9 +385,9 @@ class Schedule:
 
     def _lose_master_for_good(self) -> None:
         """Its machine dies without a word, or one of its processes has ended or stands still:
-        somebody else of the set leads within the timeouts, which begin anew with a new leader of
-        the controllers (an old lease may have been running out meanwhile). Not one that lacks a
-        process itself."""
+        somebody else of the set leads within the timeouts, which begin anew, once, with a new
+        leader of the controllers (an old lease may have been running out meanwhile). Not one that
+        lacks a process itself."""
         (master,) = (one for one in self.brokers if one.open_epoch)
         epoch = master.open_epoch
         others = [one for one in self.brokers if one is not master]
@@ -400,12 +400,12 @@ class Schedule:
                 lame.lack("remoting", FOR_GOOD, hangs=False)
                 self.world.run(self.world.now + 500)
             master.kill(FOR_GOOD, power=True)
-        since, last = self.world.now, self.world.now + HEALED_WITHIN
+        begun = since = self.world.now
         fence = self.store.fence
         while not any(one.open_epoch > epoch for one in others):
-            if self.store.fence != fence:
-                since, fence = self.world.now, self.store.fence
-            if self.world.now >= min(since + MASTER_WITHIN, last):
+            if self.store.fence != fence and since == begun:
+                since = self.world.now
+            if self.world.now >= since + MASTER_WITHIN:
                 raise Violation(f"no master after {MASTER_WITHIN} ms: {self._state()}")
             self.world.run(self.world.now + 500)
 

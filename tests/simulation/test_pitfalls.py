@@ -474,6 +474,24 @@ def test_p31_a_group_without_master_gets_one_when_a_member_is_back() -> None:
     assert brain.group.master_broker_id == 2
 
 
+@pytest.mark.parametrize(("lacking", "most"), [(2, 2), (3, 4)])
+def test_a_record_that_ends_every_store_does_not_have_all_of_them_elected(
+    lacking: int, most: int
+) -> None:
+    """Every leader hands over, and whom it has elected lacks its own `store`. Who has just led is
+    not asked again, so that the third one leads soon, or all of them wait."""
+    group = Played()
+    first = group.master
+    epoch = first.open_epoch
+    for broker in (first, *group.slaves())[:lacking]:
+        broker.lack("store", 8_000, hangs=False)
+    group.wait(2_000)
+    assert group.master.lacking == ("store" if lacking == len(group.brokers) else "")
+    group.wait(6_000)
+    assert group.master.open_epoch <= epoch + most
+    group.check()
+
+
 def test_p34_ids_count_and_living_brokers_are_not_cleaned_by_the_way() -> None:
     brain = Brain()
     brain.grow(3)

@@ -110,6 +110,7 @@ class ElectionRun:
             self._where,
             self._topic,
             lambda: self._readers.position(0),
+            self._view.epoch,
             jumps=any(fault.kind is ElectionFault.CLOCK_JUMP for fault in self._plan),
         )
         flush = str(options.shape(seed).settings["flushDiskType"])

@@ -136,6 +136,11 @@ class GroupView:
                         return found
         return None
 
+    def epoch(self) -> int | None:
+        """Of the master that the leader records; None: nobody says it."""
+        found = self.replicas()
+        return None if found is None else found.master_epoch
+
     def in_sync(self) -> list[Address]:
         """Where the members of the SyncStateSet are; empty: nobody says it."""
         found = self.replicas()

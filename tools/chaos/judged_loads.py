@@ -61,10 +61,17 @@ class JudgedLoads:
         if self.delayed is not None:
             self.delayed.stop_sending()
 
-    def finish(self, *, only_ok: bool, quiet_s: float = 0.0) -> tuple[list[str], list[str]]:
+    def finish(
+        self,
+        *,
+        only_ok: bool,
+        quiet_s: float = 0.0,
+        acks_kept: Callable[[], bool] = lambda: True,
+    ) -> tuple[list[str], list[str]]:
         """Wait for what has to come, and end. Violations, and a line about each load. only_ok: only
         what was answered SEND_OK has to come. quiet_s: so long nothing may be popped before the
-        pops are judged: what must not come again would have come."""
+        pops are judged: what must not come again would have come. acks_kept: asked then, of
+        PopLoad.judge."""
         until_s = time.monotonic() + _COMES_S
         transactions, delayed, pops = self.transactions, self.delayed, self.pops
         violations: list[str] = []
@@ -79,7 +86,7 @@ class JudgedLoads:
             if quiet_s:
                 _wait(lambda: pops.quiet_s() > quiet_s, until_s, "quiet pops")
             pops.stop()
-            violations += checks.shortened(pops.judge(only_ok=only_ok))
+            violations += checks.shortened(pops.judge(only_ok=only_ok, acks_kept=acks_kept()))
             told.append(pops.text())
         transactions.stop()
         violations += checks.shortened(transactions.judge(only_ok=only_ok))

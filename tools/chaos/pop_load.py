@@ -69,6 +69,8 @@ class PopLoad(LoadThread):
         self._may_be_lost = may_be_lost
         self._kept_since_s = -math.inf if keeps_acks else math.inf
         """Acknowledgements that are answered from then on are kept."""
+        self._again: list[str] = []
+        """What has come again, although its acknowledgement was to be kept."""
         self._messages: dict[int, _Message] = {}
         self._count = 0
         self._sends = True
@@ -99,12 +101,14 @@ class PopLoad(LoadThread):
             and not self._may_be_lost(message.answered_s, message.code)
         ]
 
-    def judge(self, *, only_ok: bool) -> list[str]:
-        """After the stop: what was violated."""
-        return self.violations + [
+    def judge(self, *, only_ok: bool, acks_kept: bool = True) -> list[str]:
+        """After the stop: what was violated. acks_kept: nothing unforeseen took any of them."""
+        again = self._again if acks_kept else []
+        missing = (
             f"popped message {number}: it was not acknowledged and never came again"
             for number in self.missing(only_ok=only_ok)
-        ]
+        )
+        return [*self.violations, *again, *missing]
 
     def step(self, client: FrameClient) -> bool:
         if self._sends:
@@ -196,7 +200,7 @@ class PopLoad(LoadThread):
         if known.excused:
             known.excused -= 1
         else:
-            self.violations.append(f"popped message {number} came again, and it was acknowledged")
+            self._again.append(f"popped message {number} came again, and it was acknowledged")
 
     def _first_kept(self, before_s: float | None, now_s: float) -> float:
         """When the message was first acknowledged for good."""

@@ -14,15 +14,17 @@ from remoting.errors import RequestError
 from remoting.remoting_command import RemotingCommand
 from tests.broker.broker_fakes import FakeConnection, request_of
 from tests.remoting.golden_controller import golden_command
+from tests.support.manual_clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "default-modes-5.3.3.json"
+CLOCK = ManualClock(monotonic_ms=50_000)
 EXCHANGES = json.loads(GOLDEN.read_text())
 
 
 def ask(code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
     request = request_of(code, body, **fields)
     try:
-        answer = AdminModeProcessor().process_request(FakeConnection(), request)
+        answer = AdminModeProcessor(CLOCK.monotonic_ms).process_request(FakeConnection(), request)
     except RequestError as error:
         return request.response(error.code, error.remark)
     assert answer is not None
@@ -31,7 +33,11 @@ def ask(code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
 
 @pytest.mark.parametrize("role", ["master", "slave"])
 def test_every_answer_is_javas(role: str) -> None:
-    own = [row for row in EXCHANGES[role] if row["request"] in AdminModeProcessor().table]
+    own = [
+        row
+        for row in EXCHANGES[role]
+        if row["request"] in AdminModeProcessor(CLOCK.monotonic_ms).table
+    ]
     assert len(own) == 15
     for row in own:
         if row["fields"] == {"masterEpoch": "x"}:
@@ -67,7 +73,9 @@ class Ha:
 def test_epochs_in_controller_mode_are_java_s_bytes() -> None:
     golden = golden_command("1007 resp", "01")
     ha = Ha(json.loads(golden.body))
-    answer = AdminModeProcessor(ha).process_request(FakeConnection(), request_of(1007))
+    answer = AdminModeProcessor(CLOCK.monotonic_ms, ha).process_request(
+        FakeConnection(), request_of(1007)
+    )
     assert answer is not None
     assert (answer.code, answer.remark, dict(answer.ext_fields), answer.body) == (
         golden.code,
@@ -76,7 +84,9 @@ def test_epochs_in_controller_mode_are_java_s_bytes() -> None:
         golden.body,
     )
     with pytest.raises(RequestError, match="cannot get the epochs from process ha"):
-        AdminModeProcessor(Ha(None)).process_request(FakeConnection(), request_of(1007))
+        AdminModeProcessor(CLOCK.monotonic_ms, Ha(None)).process_request(
+            FakeConnection(), request_of(1007)
+        )
 
 
 @pytest.mark.parametrize("number", ["01", "02"])
@@ -84,7 +94,7 @@ def test_a_role_change_is_passed_on_as_it_came(number: str) -> None:
     notice = golden_command("1008 req", number)
     ha = Ha({})
     request = request_of(1008, notice.body, **dict(notice.ext_fields))
-    answer = AdminModeProcessor(ha).process_request(FakeConnection(), request)
+    answer = AdminModeProcessor(CLOCK.monotonic_ms, ha).process_request(FakeConnection(), request)
     assert answer is not None
     assert (answer.code, answer.body) == (0, b"")
     (call,) = ha.calls
@@ -102,7 +112,9 @@ def test_a_role_change_that_process_ha_does_not_hear_is_answered() -> None:
     """The member asks for itself every few seconds."""
     notice = golden_command("1008 req", "01")
     request = request_of(1008, notice.body, **dict(notice.ext_fields))
-    answer = AdminModeProcessor(Ha(None)).process_request(FakeConnection(), request)
+    answer = AdminModeProcessor(CLOCK.monotonic_ms, Ha(None)).process_request(
+        FakeConnection(), request
+    )
     assert answer is not None
     assert answer.code == 0
 
@@ -110,7 +122,60 @@ def test_a_role_change_that_process_ha_does_not_hear_is_answered() -> None:
 def test_a_role_change_that_cannot_be_read_is_not_passed_on() -> None:
     ha = Ha({})
     with pytest.raises(RequestError):
-        AdminModeProcessor(ha).process_request(FakeConnection(), request_of(1008, masterEpoch="x"))
+        AdminModeProcessor(CLOCK.monotonic_ms, ha).process_request(
+            FakeConnection(), request_of(1008, masterEpoch="x")
+        )
     with pytest.raises(RequestError):
-        AdminModeProcessor(ha).process_request(FakeConnection(), request_of(1008, b"{"))
+        AdminModeProcessor(CLOCK.monotonic_ms, ha).process_request(
+            FakeConnection(), request_of(1008, b"{")
+        )
     assert ha.calls == []
+
+
+def _flood(processor: AdminModeProcessor, count: int) -> None:
+    for epoch in range(count):
+        request = request_of(1008, masterEpoch=str(epoch), masterAddress="a" * 10_000)
+        assert processor.process_request(FakeConnection(), request) is not None
+
+
+@pytest.mark.parametrize("ha", [None, Ha(None)])
+def test_strangers_do_not_fill_the_log(ha: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Everybody may send 1008; what is dropped is said once a minute."""
+    processor = AdminModeProcessor(CLOCK.monotonic_ms, ha)
+    _flood(processor, 100)
+    assert len(caplog.records) == 1
+    assert len(caplog.text) < 1_000
+    CLOCK.advance(60_000)
+    _flood(processor, 100)
+    assert len(caplog.records) == 2
+
+
+def test_one_stranger_at_a_time_waits_for_process_ha() -> None:
+    """The others' threads stay free for operators; what came meanwhile is asked about once more."""
+    notice = golden_command("1008 req", "01")
+    request = request_of(1008, notice.body, **dict(notice.ext_fields))
+
+    class Slow(Ha):
+        def call(self, command: str, timeout_ms: int, **arguments: Any) -> dict[str, Any]:
+            if not self.calls:
+                super().call(command, timeout_ms, **arguments)
+                meanwhile = processor.process_request(FakeConnection(), request)
+                assert meanwhile is not None
+                assert meanwhile.code == 0
+                return {}
+            return super().call(command, timeout_ms, **arguments)
+
+    ha = Slow({})
+    processor = AdminModeProcessor(CLOCK.monotonic_ms, ha)  # type: ignore[arg-type]
+    processor.process_request(FakeConnection(), request)
+    assert len(ha.calls) == 2
+    processor.process_request(FakeConnection(), request)
+    assert len(ha.calls) == 3
+
+
+def test_a_notice_is_not_larger_than_its_group() -> None:
+    body = b'{"syncStateSet":[' + b",".join(b"%d" % one for one in range(1, 1_001)) + b"]}"
+    assert ask(1008, body).code == 0
+    answer = ask(1008, body.ljust((64 << 10) + 1))
+    assert answer.code == 1
+    assert "no notice of a controller" in str(answer.remark)

@@ -60,14 +60,16 @@ class Calls:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, heartbeat_timeout_ms: int = 10_000) -> None:
         self.calls = Calls()
         self.events: list[Event] = []
         self.clock = ManualClock()
         self.client = ControllerClient(
             self.calls,
             ControllerNames((A, B, C), all_addresses=False),
-            MemberSettings("C", "b", "127.0.0.1:10911"),
+            MemberSettings(
+                "C", "b", "127.0.0.1:10911", controller_heartbeat_timeout_ms=heartbeat_timeout_ms
+            ),
             self.clock,
             self.events.append,
         )
@@ -161,6 +163,24 @@ def test_heartbeats_go_to_every_controller_that_is_reached() -> None:
     assert world.beat() == [A, B]
     world.metadata(C, B)
     assert world.beat() == [A, B, C]
+
+
+@pytest.mark.parametrize(("timeout_ms", "pause_ms"), [(3_000, 1_000), (60_000, 3_000)])
+def test_a_controller_that_starts_anew_soon_hears_of_this_broker(
+    timeout_ms: int, pause_ms: int
+) -> None:
+    """Well within its warm-up, which is as long as the heartbeat timeout."""
+    world = World(timeout_ms)
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.fail(RemotingConnectError(A, "refused"))
+    world.calls.open.clear()
+    world.clock.advance(pause_ms - 1)
+    world.beat()
+    assert world.calls.open == []
+    world.clock.advance(1)
+    world.beat()
+    assert [one[:2] for one in world.calls.open] == [(A, 1005), (C, 1005)]
 
 
 def test_a_silent_controller_goes_on_getting_heartbeats_and_a_dead_one_does_not() -> None:

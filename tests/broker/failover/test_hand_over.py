@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.failover.hand_over import SETTLE_MS
 from broker.failover.messages import (
     Answered,
     Ask,
@@ -14,7 +15,9 @@ from broker.failover.messages import (
     GroupView,
     LeaderNamed,
     LogEnds,
+    Moved,
     ReplicaConnected,
+    ReplicaGone,
     ReplicaReported,
     RoleNotified,
     SendHeartbeat,
@@ -23,10 +26,11 @@ from broker.failover.messages import (
 from broker.failover.puts import HANDING_OVER, NOT_CONFIRMED
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-from tests.simulation.test_member_pitfalls import Lone
+from tests.simulation.test_member_pitfalls import SETTINGS, Lone
 
 ELECT = RequestCode.CONTROLLER_ELECT_MASTER
 POLL = RequestCode.CONTROLLER_GET_REPLICA_INFO
+REST_MS = SETTINGS.controller_heartbeat_timeout_ms
 GONE = Fitness("process remoting has ended")
 
 
@@ -44,6 +48,11 @@ class Leader(Lone):
         for number in (2, 3):
             self.step(ReplicaReported(number, 40))
         assert self.core.sync_state_set == {1, 2, 3}
+
+    def lack(self) -> None:
+        """A process has ended, and what was being put then is in the log."""
+        self.step(GONE)
+        self.step(Moved(), SETTLE_MS)
 
     def poll(self, view: GroupView) -> None:
         """As if the question for roles had been answered."""
@@ -73,7 +82,7 @@ def test_it_designates_who_has_all_of_its_log() -> None:
     leader.step(GONE)
     assert (leader.elections, leader.beats) == ([], [])
     assert leader.core.puts.refusal == HANDING_OVER
-    leader.step(ReplicaReported(2, 99))
+    leader.step(ReplicaReported(2, 99), SETTLE_MS)
     assert leader.elections == []
     leader.step(ReplicaReported(3, 100))
     (ask,) = leader.elections
@@ -84,11 +93,58 @@ def test_it_designates_who_has_all_of_its_log() -> None:
     assert leader.core.taken.cause is Cause.HANDED_OVER
 
 
+def test_what_was_being_put_is_waited_for() -> None:
+    """Process `remoting` may have found puts allowed just before they were refused."""
+    leader = Leader()
+    leader.step(ReplicaReported(2, 100))
+    leader.step(GONE)
+    assert leader.elections == []
+    leader.step(Moved(), SETTLE_MS - 1)
+    assert leader.elections == []
+    leader.log = LogEnds(150, 150)
+    leader.step(Moved(), 1)
+    assert leader.elections == []
+    leader.step(ReplicaReported(2, 150))
+    assert len(leader.elections) == 1
+    leader.step(Answered(leader.elections[0].ticket, ResponseCode.NO_PERMISSION))
+    leader.step(Fitness(""))
+    leader.step(ReplicaReported(2, 150), 1_000)
+    leader.step(GONE)
+    assert leader.elections == [], "puts were taken again meanwhile"
+
+
+def test_nobody_is_asked_for_who_has_led_a_moment_ago() -> None:
+    """It may lack a process as well, the same one for the same reason: as a lone leader would, this
+    one waits for its own."""
+    member = Leader()
+    member.lack()
+    member.poll(GroupView(2, "b2", 2, frozenset((1, 2, 3)), 8))
+    member.poll(GroupView(1, "b1", 3, frozenset((1,)), 9))
+    member.step(ReplicaConnected(12, 2))
+    member.step(ReplicaReported(12, 100))
+    member.poll(GroupView(1, "b1", 3, frozenset((1, 2)), 10))
+    member.step(Tick(), REST_MS - SETTLE_MS - 1)
+    assert (member.elections, len(member.beats)) == ([], 1)
+    assert member.core.puts.refusal is None
+    member.step(LeaderNamed("c0"))
+    member.step(ReplicaConnected(13, 3))
+    member.step(ReplicaReported(13, 100))
+    member.poll(GroupView(1, "b1", 3, frozenset((1, 2, 3)), 11))
+    member.step(Moved(), SETTLE_MS)
+    (ask,) = member.elections
+    assert ask.broker_id == 3, "who has not led"
+    member.step(Answered(ask.ticket, ResponseCode.NO_PERMISSION))
+    member.step(ReplicaGone(13))
+    member.step(Tick(), 1)
+    member.step(Moved(), SETTLE_MS)
+    assert [one.broker_id for one in member.elections] == [2], "after a heartbeat timeout"
+
+
 def test_while_it_is_to_be_replaced_it_sends_no_heartbeats() -> None:
     """Should the request not do, the controllers find it dead."""
     leader = Leader()
     leader.step(ReplicaReported(2, 100))
-    leader.step(GONE)
+    leader.lack()
     for _ in range(5):
         assert leader.beats == []
         leader.step(Tick(), 1_000)
@@ -100,7 +156,7 @@ def test_while_it_is_to_be_replaced_it_sends_no_heartbeats() -> None:
 def test_a_refusal_is_asked_about_once_a_tick(code: int) -> None:
     leader = Leader()
     leader.step(ReplicaReported(2, 100))
-    leader.step(GONE)
+    leader.lack()
     for _ in range(3):
         (ask,) = leader.elections
         leader.step(Answered(ask.ticket, ResponseCode(code)))
@@ -117,7 +173,7 @@ def test_puts_stay_refused_while_the_request_is_under_way() -> None:
     """It may be carried out at any moment; given up after its time."""
     leader = Leader()
     leader.step(ReplicaReported(2, 100))
-    leader.step(GONE)
+    leader.lack()
     assert len(leader.elections) == 1
     leader.step(Fitness(""))
     assert leader.core.puts.refusal == HANDING_OVER
@@ -144,10 +200,11 @@ def test_without_a_controller_it_goes_on() -> None:
     leader = Leader()
     leader.step(LeaderNamed(None))
     leader.step(ReplicaReported(2, 100))
-    leader.step(GONE)
+    leader.lack()
     assert leader.elections == []
     assert leader.core.puts.refusal is None
     leader.step(LeaderNamed("c0"))
+    leader.step(Moved(), SETTLE_MS)
     assert len(leader.elections) == 1
 
 
@@ -156,7 +213,7 @@ def test_its_own_epoch_in_the_answer_silences_nobody() -> None:
     that asks for itself while it lives, which then is silent until it is taken for dead."""
     leader = Leader()
     leader.step(ReplicaReported(2, 100))
-    leader.step(GONE)
+    leader.lack()
     (ask,) = leader.elections
     still = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
     leader.step(Answered(ask.ticket, still, GroupView(1, "b1", 1, frozenset((1, 2)), 9)))
@@ -173,13 +230,13 @@ def test_a_lease_from_before_counts_no_more() -> None:
     assert leader.core.puts.find_refusal(leader.now) is None
     before = leader.asked_poll(6_000)
     leader.step(ReplicaReported(2, 100))
-    leader.step(GONE)
+    leader.lack()
     (ask,) = leader.elections
     leader.step(Answered(ask.ticket, ResponseCode.NO_PERMISSION))
     leader.step(Fitness(""), 10)
     leader.step(Answered(before.ticket, ResponseCode.SUCCESS, view), 1)
     assert leader.core.puts.find_refusal(leader.now) == NOT_CONFIRMED
-    after = leader.asked_poll(6_000)
+    after = leader.asked_poll(1_000)  # At the next tick, whatever the period is.
     leader.step(Answered(after.ticket, ResponseCode.SUCCESS, view))
     assert leader.core.puts.find_refusal(leader.now) is None
 

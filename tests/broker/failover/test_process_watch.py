@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.failover.messages import Fitness
+from broker.failover.messages import Fitness, Moved
 from broker.failover.process_watch import ProcessWatch
 from ipc.control_page import ENDS, ControlPage, ProcessIndex
 from tests.support.manual_clock import ManualClock
@@ -19,11 +19,15 @@ class World:
         self.page = ControlPage(ControlPage.create())
         self.clock = ManualClock(monotonic_ms=50_000)
         self.seen: list[str] = []
+        self.moves = 0
         self.watch = ProcessWatch(self.page, self.clock, SILENCE_MS, self._take)
         self.look(REMOTING, STORE)
 
-    def _take(self, event: Fitness) -> None:
-        self.seen.append(event.lacking)
+    def _take(self, event: Fitness | Moved) -> None:
+        if isinstance(event, Fitness):
+            self.seen.append(event.lacking)
+        else:
+            self.moves += 1
 
     def look(self, *beat: ProcessIndex, ms: int = LOOK_MS) -> list[str]:
         """One look `ms` later, after beats of these; what was ever delivered."""
@@ -55,6 +59,18 @@ def test_the_last_beat_of_the_one_that_ended_is_no_sign_of_life() -> None:
     assert world.look(REMOTING) == ["process store has ended"]
 
 
+def test_a_leader_that_hands_over_hears_of_its_log_at_each_look() -> None:
+    world = World()
+    world.looks(1_000, REMOTING, STORE)
+    world.page.counters[ENDS + STORE] += 1
+    world.look(REMOTING)
+    assert world.moves == 0
+    world.looks(1_000, REMOTING)
+    assert world.moves == 5
+    world.looks(1_000, REMOTING, STORE)
+    assert world.moves == 5
+
+
 def test_one_that_stands_still() -> None:
     world = World()
     assert world.looks(SILENCE_MS, REMOTING) == []
@@ -78,7 +94,7 @@ def test_who_ended_and_came_back_in_its_own_pause() -> None:
 
 
 def test_who_has_not_beaten_yet_starts() -> None:
-    page, clock, seen = ControlPage(ControlPage.create()), ManualClock(), list[Fitness]()
+    page, clock, seen = ControlPage(ControlPage.create()), ManualClock(), list[Fitness | Moved]()
     watch = ProcessWatch(page, clock, SILENCE_MS, seen.append)
     for _ in range(100):
         clock.advance(LOOK_MS)
