@@ -359,6 +359,9 @@ ours. `tests/interop/test_mixed_groups.py` runs the mixes. What remains differen
   silent master is replaced (jRaft of 5.3.3: never, P10). Several controllers share an etcd;
   RocketMQ's raft is not spoken, so its controllers and ours do not mix. 1010 names the settings
   that there are.
+- **Epochs without a message.** A master's handshake names the epochs before the first one of its
+  log as well, and its first heartbeat to a slave that ends where an epoch begins has the label of
+  the one before: Java's slaves then neither connect for ever nor lose an epoch (P2; failover.md).
 - **HA between Java and ours** has neither checksums nor proof of who speaks: those are between
   ours."""
 
