@@ -23,7 +23,7 @@ Event = tuple[int, int, str, str]
 def events(samples: GroupSamples, day: Day) -> list[Event]:
     """The events of the window, by time."""
     streams = (samples.masters, *samples.slaves.values())
-    known = [sample for stream in streams for sample in stream.samples if sample.ts < day.w1_ms]
+    known = [each for stream in streams for each in stream.samples if _begin_ms(each) < day.w1_ms]
     found = _of_lives(_lives(known))
     for stream in streams:
         found += _within_lives(stream.inside)
@@ -70,7 +70,7 @@ def _lives(known: Iterable[Sample]) -> list[_Life]:
 
 
 def _of_lives(lives: Sequence[_Life]) -> list[Event]:
-    """What a life's beginning tells, at its first sample."""
+    """What a life's beginning tells."""
     found: list[Event] = []
     before: dict[int, _Life] = {}
     master: _Life | None = None
@@ -81,11 +81,17 @@ def _of_lives(lives: Sequence[_Life]) -> list[Event]:
             told += _changes(life, past)
         if master is not None and life.is_master and master.latest_ts > life.first.ts:
             told.append(("overlap", _overlap_text(master)))
-        found += [(life.broker_id, life.first.ts, *one) for one in told]
+        found += [(life.broker_id, _begin_ms(life.first), *one) for one in told]
         before[life.broker_id] = life
         if life.is_master and (master is None or _is_later(life, master)):
             master = life
     return found
+
+
+def _begin_ms(sample: Sample) -> int:
+    """When it tells something: of a role that was taken while its broker ran the moment is known,
+    and elections have the same one; else at the sample itself."""
+    return min(sample.ts, sample.line.boot_ts) if is_change_of_role(sample.line) else sample.ts
 
 
 def _is_later(life: _Life, than: _Life) -> bool:

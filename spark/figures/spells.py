@@ -95,13 +95,14 @@ def roles_of(samples: Iterable[Sample]) -> Iterable[TakenRole]:
 
 
 def prove_gaps(
-    masters: Iterable[Sample], begins: Iterable[Sample], epochs: Epochs | None = None
+    masters: Sequence[Sample], begins: Iterable[Sample], epochs: Epochs | None = None
 ) -> None:
     """Between the time of one leader and that of the next one nobody led: it is proved down, if the
     last line of the former is known to be its last, and no epoch between theirs had a master.
     `masters`: laid out, in their order; `begins`: the first samples of lives."""
     epochs = epochs or Epochs(())
     named = {(each.line.prev_boot, each.line.prev_seq) for each in begins}
+    early = _told_early(masters)
     latest_ms = 0
     for sample in masters:
         before, line = sample.predecessor, sample.line
@@ -112,10 +113,24 @@ def prove_gaps(
             is_end = last.final or (last.boot, last.seq) in named
             is_right = sample.proves_down and not sample.hidden_down_ms
             if is_next and is_end and is_right and sample.down_ms is None:
-                told_ms = max(latest_ms, before.ts)
+                told_ms = max(latest_ms, before.ts, early.get(line.boot, 0))
                 if told_ms < min(line.boot_ts, sample.ts):
                     sample.down_ms = told_ms
         latest_ms = max(latest_ms, sample.ts)
+
+
+def _told_early(masters: Iterable[Sample]) -> dict[str, int]:
+    """Life -> the latest of its lines from before its first one, as its clock was set back later:
+    they have told of that time already."""
+    first_ms: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for each in masters:
+        boot = each.line.boot
+        if each.line.seq == 1:
+            first_ms[boot] = each.ts
+        elif each.ts < first_ms.get(boot, 0):
+            found[boot] = max(each.ts, found.get(boot, 0))
+    return found
 
 
 def times_as_leader(

@@ -211,7 +211,7 @@ def _tiles(data: ReportData) -> list[tuple[str, str, str]]:
     rows = data.replica_days
     known = sum((finite(row["good_s"]) or 0) + (finite(row["bad_s"]) or 0) for row in rows)
     bad = sum(finite(row["bad_s"]) or 0 for row in rows)
-    total = sum(finite(row["window_s"]) or 0 for row in rows)
+    total = sum((finite(row["window_s"]) or 0) - (finite(row["excluded_s"]) or 0) for row in rows)
     longest = max((finite(row["duration_s"]) or 0 for row in data.incidents), default=None)
     return [
         ("Time known", wording.share(known / total if total else None), "of all replicas' time"),

@@ -29,8 +29,9 @@ RUNBOOK: Final[dict[str, Entry]] = {
     ),
     "failover": Entry(
         "Another broker became master, or this one lost its dumps.",
-        "Was a slave promoted on purpose? Make sure that the old master does not take writes, "
-        "and that it comes back as a slave.",
+        "A group with a controller elects by itself: see the elections. In any other: was a slave "
+        "promoted on purpose? Make sure that the old master does not take writes, and that it "
+        "comes back as a slave.",
         ("replication.md", "Promotion, when the master is lost"),
     ),
     "ha_restart": Entry(

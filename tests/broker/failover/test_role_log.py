@@ -20,6 +20,7 @@ from ha.control_slots import (
 )
 from ha.taken_role import read_roles
 from ipc.control_page import ControlPage
+from store.clean_exit import boot_id
 from tests.support.manual_clock import ManualClock
 
 TAKEN = Taken(Cause.NOTIFIED, 4, 1, frozenset({3, 9, 2}), 600, 693)
@@ -40,12 +41,11 @@ def test_what_is_kept_of_a_role(tmp_path: Path) -> None:
     world.clock.sleep(7_000)
     world.log.took(MemberRole.LEAD, 5, TAKEN)
     (record,) = json.loads(world.path.read_text())["roles"]
-    machine_boot = record.pop("machine_boot")
-    assert len(machine_boot) == 16
     assert record == {
         "number": 1,
         "ts": world.clock.now_ms(),
         "mono": 50_000,
+        "machine_boot": boot_id().replace("-", "")[:16],  # As in the lines of the dump.
         "uptime": 57_000,
         "role": "LEAD",
         "cause": "notified",
@@ -74,6 +74,11 @@ def test_numbers_go_on_over_restarts_and_the_newest_are_kept(tmp_path: Path) -> 
     again = World(tmp_path)
     assert again.counters[ROLE_RECORDS] == last
     assert again.log.newest == roles[-1]
+
+
+def test_a_new_store_is_no_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert World(tmp_path).log.newest is None
+    assert not caplog.records
 
 
 def test_before_it_had_a_master_nobody_knows_how_long_there_was_none(tmp_path: Path) -> None:
@@ -111,6 +116,22 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "memberRoles.json").write_bytes(damage)
     world = World(tmp_path)
     assert (tmp_path / "memberRoles.json.unreadable").read_bytes() == damage
+    world.log.took(MemberRole.FOLLOW, 5, TAKEN)
+    assert [role.number for role in read_roles(world.path)] == [1]
+
+
+def test_what_cannot_be_read_at_all_is_put_aside(tmp_path: Path) -> None:
+    (tmp_path / "memberRoles.json").mkdir()
+    world = World(tmp_path)
+    assert (tmp_path / "memberRoles.json.unreadable").is_dir()
+    world.log.took(MemberRole.FOLLOW, 5, TAKEN)
+    assert [role.number for role in read_roles(world.path)] == [1]
+
+
+def test_a_damaged_file_that_cannot_be_put_aside_stops_no_start(tmp_path: Path) -> None:
+    (tmp_path / "memberRoles.json").write_bytes(b"{")
+    (tmp_path / "memberRoles.json.unreadable").mkdir()
+    world = World(tmp_path)
     world.log.took(MemberRole.FOLLOW, 5, TAKEN)
     assert [role.number for role in read_roles(world.path)] == [1]
 

@@ -60,6 +60,26 @@ def _failover(life: Life) -> list[Line]:
 
 
 @_case
+def _moved(life: Life) -> list[Line]:
+    """It leads from 7 s on, and no more from 598 s on: its next line is behind the window."""
+    life.marks, life.broker_id = True, 1
+
+    def told(second: int, *, leads: bool, since: int) -> Line:
+        mono = 1_000_000 + W0 - T0 + since * 1_000
+        member = {"leads": leads, "epoch": 5, "since": mono, "master": 1}
+        role = "SYNC_MASTER" if leads else "SLAVE"
+        return life.line(W0 + second * 1_000, role=role, member=member)
+
+    return [
+        told(5, leads=False, since=-1_000),
+        told(10, leads=True, since=7),
+        told(15, leads=True, since=7),
+        told(595, leads=True, since=7),
+        told(602, leads=False, since=598),
+    ]
+
+
+@_case
 def _settings(life: Life) -> list[Line]:
     lines = [life.line(W0 + 5_000, config="a" * 12), life.line(W0 + 10_000, config="b" * 12)]
     return [*lines, life.restarted(W0 + 20_000).line(W0 + 21_000, config="c" * 12)]
@@ -143,6 +163,15 @@ def test_another_broker_becomes_master(found: dict[str, list[Event]]) -> None:
     assert changes == [
         (0, 61_000, "role_change", another("0000000100000001", "00:10:10")),
         (0, 121_000, "role_change", another("000000ab000000ab", "00:11:06")),
+    ]
+
+
+def test_a_role_that_is_taken_while_a_broker_runs_is_told_at_its_moment(
+    found: dict[str, list[Event]],
+) -> None:
+    assert found["moved"] == [
+        (1, 7_000, "role_change", "SLAVE -> SYNC_MASTER"),
+        (1, 598_000, "role_change", "SYNC_MASTER -> SLAVE"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -151,18 +152,21 @@ def test_one_that_answers_on_is_a_second_master() -> None:
     assert (25_000, "SYNC_MASTER") in roles
 
 
-def gap_of(*, epoch: int = 5, is_end: bool = True) -> int | None:
-    """Down time before a second leader, whose predecessor's last line is its last or may not be."""
+def gap_of(*, epoch: int = 5, is_end: bool = True, later_ts: Sequence[int] = ()) -> int | None:
+    """Begin of the down time before a second leader, whose predecessor's last line is its last or
+    may not be."""
     old, new = life(1), life(2)
     one = samples_of(old.line(T0 + 10_000, final=is_end, **member(True, 4, mono(T0))))
     other = samples_of(
         new.line(T0 + 10_000, **member(False, 4, mono(T0))),
         new.line(T0 + 15_000, **member(True, epoch, mono(T0 + 13_000))),
     )
-    found = split_spells([*one, *other])
-    before, first = (each for each in found if each.line.role == "SYNC_MASTER")
+    leads = member(True, epoch, mono(T0 + 13_000))
+    later = [new.line(ts, mono=mono(T0 + 15_100), **leads) for ts in later_ts]
+    found = split_spells([*one, *other, *samples_of(*later)])
+    before, first, *rest = (each for each in found if each.line.role == "SYNC_MASTER")
     first.predecessor = before
-    prove_gaps([before, first], [])
+    prove_gaps([before, first, *rest], [])
     return first.down_ms
 
 
@@ -170,6 +174,13 @@ def test_nobody_led_between_two_epochs() -> None:
     assert gap_of() == T0 + 10_000
     assert gap_of(epoch=6) is None, "a third one may have led in epoch 5"
     assert gap_of(is_end=False) is None, "its last lines may be lost"
+
+
+def test_a_clock_that_is_set_back_tells_of_no_time_twice() -> None:
+    """Of what a leader's later lines tell, before its first one, nothing is down as well."""
+    assert gap_of(later_ts=[T0 + 12_500]) == T0 + 12_500
+    assert gap_of(later_ts=[T0 + 12_500, T0 + 12_300]) == T0 + 12_500
+    assert gap_of(later_ts=[T0 + 20_000]) == T0 + 10_000
 
 
 def test_who_leads_is_no_replica() -> None:

@@ -771,6 +771,14 @@ def test_an_exclusion_that_was_added_when_the_day_was_over_is_told_first() -> No
     assert "800 more are in summary.json" in section(page, "remarks").text()
 
 
+def test_time_as_a_master_counts_as_neither_known_nor_unknown() -> None:
+    demo = demo_report()
+    day = {"window_s": 100.0, "good_s": 60.0, "bad_s": 10.0, "excluded_s": 25.0}
+    page = page_of(dataclasses.replace(demo, replica_days=[demo.replica_days[0] | day]))
+    (tiles,) = [each for each in page.all("dl") if "tiles" in each.classes]
+    assert "93.333" in tiles.text()
+
+
 def test_elections_are_told_with_what_they_cost() -> None:
     demo = demo_report()
     assert "elections" not in {e.attributes.get("aria-labelledby") for e in page_of(demo).walk()}
