@@ -380,8 +380,14 @@ class Schedule:
         logs = {one.name: one.log for one in self.brokers}
         self.judge.ended(logs)
         settled = self.world.now - self._designated_at > LATE_WRITE_WITHIN
-        if self.rng.random() < 0.1 and settled:
+        if self.rng.random() < 0.1 and settled and not self._is_a_set_asked_for():
             self._lose_master_for_good()
+
+    def _is_a_set_asked_for(self) -> bool:
+        """Whether a request of the master's may yet come into force, from before all was healed: it
+        may leave the master alone in the set, and nobody could be elected."""
+        states = [one.core._sync_state for one in self.brokers if one.open_epoch]
+        return any(state is not None and state.unsettled for state in states)
 
     def _lose_master_for_good(self) -> None:
         """Its machine dies without a word, or one of its processes has ended or stands still:
