@@ -133,6 +133,8 @@ class ControllerClient:
         address = None if leader is None else self._names.find(leader)
         if address is None:
             return
+        if ask.beat is not None:
+            self._beat(address, ask.beat)
         self._calls.invoke_async(
             address,
             ask_command(ask, self._settings, self._clock.now_ms()),
@@ -173,11 +175,14 @@ class ControllerClient:
                 if now_ms - self._probed_ms.get(address, -PROBE_MS) >= self._probe_ms:
                     self._ask_metadata(address)
                 continue
-            command = heartbeat_command(beat, self._settings)
-            try:
-                self._calls.invoke_oneway(address, command, self._settings.request_timeout_ms)
-            except RemotingError as error:
-                self._failed(address, error)
+            self._beat(address, beat)
+
+    def _beat(self, address: str, beat: SendHeartbeat) -> None:
+        command = heartbeat_command(beat, self._settings)
+        try:
+            self._calls.invoke_oneway(address, command, self._settings.request_timeout_ms)
+        except RemotingError as error:
+            self._failed(address, error)
 
     # Answers, on the client's loop
 

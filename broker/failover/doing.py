@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.failover.messages import Ready, Role, Send, Step
+from broker.failover.messages import LogEnds, Ready, Role, Send, Step
 
 _NOTHING: Final = Ready()
 
@@ -12,7 +12,9 @@ _NOTHING: Final = Ready()
 class Doing:
     """Of one event."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: LogEnds) -> None:
+        """log: the broker's, at that moment."""
+        self.log = log
         self.steps: list[Step] = []
         self.role: Role | None = None
         self.sends: list[Send] = []

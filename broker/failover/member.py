@@ -59,7 +59,7 @@ from broker.failover.messages import (
 from broker.failover.puts import HANDING_OVER, NOT_MASTER, TOO_FEW_MEMBERS, Puts
 from broker.failover.self_fence import SelfFence
 from broker.failover.settings import MemberSettings
-from broker.failover.sync_state import SyncState, is_twin, twin_trouble
+from broker.failover.sync_state import SyncState, confirms_master, is_twin, twin_trouble
 from ha.epochs import (
     NO_EPOCH,
     EpochList,
@@ -177,7 +177,7 @@ class MemberCore:
 
     def step(self, event: Event, now_ms: int, log: LogEnds) -> Ready:
         """Take one event. What `Ready` says is done before the next one is given."""
-        doing = Doing()
+        doing = Doing(log)
         match event:
             case Tick():
                 self._tick(now_ms, log, doing)
@@ -232,13 +232,17 @@ class MemberCore:
             self._check_set(now_ms, log, doing)
 
     def _heartbeat(self, log: LogEnds, doing: Doing) -> None:
+        if (beat := self._beat(log)) is not None:
+            doing.sends.append(beat)
+
+    def _beat(self, log: LogEnds) -> SendHeartbeat | None:
         is_silent = self._silent or self._unfit or self._hand_over.is_wanted(self._sync_state)
         if self.broker_id is None or is_silent:
-            return
+            return None
         epoch, end, confirm_offset = self.epochs.epoch_at(log.end), log.end, self.confirm_offset
         if self._hand_over.lacking and not self.is_master:
             epoch, end, confirm_offset = 0, 0, 0  # Of all members it is the last to be elected.
-        doing.sends.append(SendHeartbeat(self.broker_id, epoch, end, confirm_offset))
+        return SendHeartbeat(self.broker_id, epoch, end, confirm_offset)
 
     def _register(self, doing: Doing) -> None:
         """Again until it was taken: a route that was lost would hide the new master."""
@@ -284,6 +288,8 @@ class MemberCore:
         return ask.ticket
 
     def _send(self, ask: Ask, now_ms: int, doing: Doing) -> None:
+        if self._settings.self_fence:
+            ask = ask._replace(beat=self._beat(doing.log))
         self.asking.sent(ask, now_ms)
         doing.sends.append(ask)
 
@@ -305,16 +311,8 @@ class MemberCore:
                 self._altered(ask, event, now_ms, doing)
             case _:
                 self._told(ask, event, now_ms, log, doing)
-        self._renew_lease(event, sent_ms)
-
-    def _renew_lease(self, event: Answered, sent_ms: int) -> None:
-        """Only an answer that names this master in this epoch does."""
-        view = event.view
-        if view is None or not self.is_master or event.code != ResponseCode.SUCCESS:
-            return
-        if is_twin(view, self.broker_id, self._settings.broker_address):
-            return
-        if view.master_broker_id == self.broker_id and view.master_epoch == self.master_epoch:
+        own = self.broker_id, self.master_epoch, self._settings.broker_address
+        if self.is_master and confirms_master(ask, event, *own):
             self._fence.confirmed(sent_ms)
 
     # Identity

@@ -253,6 +253,15 @@ NOTHING_TAKEN = Taken(Cause.START, 0, None, frozenset(), 0, 0)
 # What to send
 
 
+class SendHeartbeat(NamedTuple):
+    """904 to every controller."""
+
+    broker_id: int
+    epoch: int
+    max_offset: int
+    confirm_offset: int
+
+
 class Ask(NamedTuple):
     """A request to the controller's leader; `code` says which fields count."""
 
@@ -264,6 +273,8 @@ class Ask(NamedTuple):
     master_epoch: int = 0
     sync_state_set: frozenset[int] = frozenset()
     sync_state_set_epoch: int = 0
+    beat: SendHeartbeat | None = None
+    """Sent before it, over the same connection: who answers has heard it."""
 
 
 def cause_of(ask: Ask, own_id: int | None) -> Cause:
@@ -276,15 +287,6 @@ def cause_of(ask: Ask, own_id: int | None) -> Cause:
 
 class FindLeader(NamedTuple):
     """1005 to every controller."""
-
-
-class SendHeartbeat(NamedTuple):
-    """904 to every controller."""
-
-    broker_id: int
-    epoch: int
-    max_offset: int
-    confirm_offset: int
 
 
 class RegisterAtNameServers(NamedTuple):

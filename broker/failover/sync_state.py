@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.failover.messages import GroupView, LogEnds, ReplicaConnected
+from broker.failover.messages import Answered, Ask, GroupView, LogEnds, ReplicaConnected
 from broker.failover.settings import MemberSettings
 from ha.epochs import master_confirm_offset
 from remoting.response_code import ResponseCode
@@ -35,6 +35,18 @@ def is_twin(view: GroupView, own_id: int | None, own_address: str) -> bool:
     """Whether the controller means another broker by the own id: it knows one address for each id,
     that of whoever registered last."""
     return view.master_broker_id == own_id and view.master_address not in (None, own_address)
+
+
+def confirms_master(
+    ask: Ask, event: Answered, own_id: int | None, own_epoch: int, own_address: str
+) -> bool:
+    """Whether an answer names this master in its epoch, and is one to what a heartbeat went before:
+    who asks without one may be taken for dead a moment later."""
+    view = event.view
+    if view is None or ask.beat is None or event.code != ResponseCode.SUCCESS:
+        return False
+    named = view.master_broker_id == own_id and view.master_epoch == own_epoch
+    return named and not is_twin(view, own_id, own_address)
 
 
 def twin_trouble(view: GroupView) -> str:

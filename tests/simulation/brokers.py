@@ -396,20 +396,24 @@ class Broker(Node):
     def _send(self, one: Send) -> None:
         world = self.world
         if isinstance(one, SendHeartbeat):
-            report = LogReport(one.epoch, one.max_offset)
-            beat = Heartbeat(GROUP, one.broker_id, self.name, self.channel, 3_000, report)
+            beat = self._heartbeat(one)
             for controller in self.controllers:
                 world.send(self.name, controller, controller.heartbeat, beat, once=False)
         elif isinstance(one, Ask):
             if self.leader is not None:
                 leader = self.leader
-                args = self, self.life, one.ticket, self._request(one)
+                beat_before = None if one.beat is None else self._heartbeat(one.beat)
+                args = self, self.life, one.ticket, self._request(one), beat_before
                 world.send(self.name, leader, leader.ask, *args)
         elif isinstance(one, FindLeader):
             for controller in self.controllers:
                 world.send(self.name, controller, controller.find_leader, self, self.life)
         else:
             world.send(self.name, self.namesrv, self.namesrv.register, self, self.life, one)
+
+    def _heartbeat(self, beat: SendHeartbeat) -> Heartbeat:
+        report = LogReport(beat.epoch, beat.max_offset)
+        return Heartbeat(GROUP, beat.broker_id, self.name, self.channel, 3_000, report)
 
     def _request(self, ask: Ask) -> Request:
         match ask.code:

@@ -254,8 +254,12 @@ class Controller(Node):
 
     # What brokers send
 
-    def ask(self, broker: Broker, life: int, ticket: int, request: Request) -> None:
-        """A request of a broker's."""
+    def ask(
+        self, broker: Broker, life: int, ticket: int, request: Request, beat: Heartbeat | None
+    ) -> None:
+        """A request of a broker's, and the heartbeat before it on the same connection."""
+        if beat is not None:
+            self.heartbeat(beat)
         number = self.world.number()
         self._asked[number] = broker, life, ticket
         self.step(Asked(number, request, broker.channel))

@@ -183,6 +183,36 @@ def test_a_controller_that_starts_anew_soon_hears_of_this_broker(
     assert [one[:2] for one in world.calls.open] == [(A, 1005), (C, 1005)]
 
 
+def test_the_heartbeat_of_a_question_leaves_before_it_whoever_is_reached() -> None:
+    """Over one connection, so that whoever answers has heard it."""
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.client.find_leader()
+    world.calls.fail(RemotingSendRequestError(B, "reset"))
+    order: list[str] = []
+    world.calls.heartbeats = Noting(order, "904")  # type: ignore[assignment]
+    world.calls.open = Noting(order, "1004")  # type: ignore[assignment]
+    beat = SendHeartbeat(1, 1, 0, 0)
+    world.client.ask(Ask(8, RequestCode.CONTROLLER_GET_REPLICA_INFO, beat=beat))
+    world.client.ask(Ask(9, RequestCode.CONTROLLER_GET_REPLICA_INFO))
+    assert order == ["904", "1004", "1004"]
+
+
+class Noting(list[object]):
+    """A list that notes when something comes."""
+
+    def __init__(self, order: list[str], name: str) -> None:
+        super().__init__()
+        self._order = order
+        self._name = name
+
+    def append(self, one: object) -> None:
+        """See the class."""
+        self._order.append(self._name)
+        super().append(one)
+
+
 def test_a_silent_controller_goes_on_getting_heartbeats_and_a_dead_one_does_not() -> None:
     world = World()
     world.client.find_leader()

@@ -282,3 +282,22 @@ def test_who_lacks_a_process_does_not_ask_to_be_elected() -> None:
     member.step(Fitness(""))
     (ask,) = member.elections
     assert (ask.broker_id, ask.designate_elect) == (1, False)
+
+
+def test_a_question_without_a_heartbeat_confirms_nothing() -> None:
+    """A controller that was cut off takes who asks, and was not heard, for dead a moment later."""
+    leader = Leader(self_fence=True)
+    view = GroupView(1, "b1", 1, frozenset((1, 2, 3)), 7)
+    ask = leader.asked_poll(6_000)
+    assert ask.beat is not None
+    assert ask.beat.max_offset == 100
+    leader.step(Answered(ask.ticket, ResponseCode.SUCCESS, view))
+    assert leader.core.puts.find_refusal(leader.now) is None
+    ask = leader.asked_poll(6_000)
+    found = leader.core.asking.take(ask.ticket)
+    assert found is not None
+    leader.core.asking.sent(found[0]._replace(beat=None), leader.now)
+    leader.step(Answered(ask.ticket, ResponseCode.SUCCESS, view))
+    leader.step(Tick(), REST_MS - 6_000)
+    assert leader.core.puts.find_refusal(leader.now) == NOT_CONFIRMED
+    assert Leader().asked_poll(6_000).beat is None, "without a lease it costs nothing"
