@@ -22,8 +22,9 @@ from tests.spark.election_days import (
     wrong_of,
 )
 
-QUICK = (*range(9), 11, 30, 63)
-"""11, 30: who led is away when another one leads; 63: a new member is copied, and leads later."""
+QUICK = (*range(4), 11, 30, 39, 63)
+"""11, 30: who led is away when another one leads; 39: a clock set back; 63: a new member
+is copied, and leads later."""
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -37,7 +38,7 @@ def test_nothing_is_said_that_is_not_so(tmp_path: Path, seed: int) -> None:
 @pytest.mark.timeout(1_800)
 def test_nothing_is_said_of_many_days_that_is_not_so(tmp_path: Path) -> None:
     promises: Counter[str] = Counter()
-    for seed in range(9, 300):
+    for seed in range(4, 300):
         day = random_election_day(seed, eventful=seed % 2 > 0)
         tables, problems = wrong_of(day, tmp_path / str(seed))
         assert problems == [], seed
