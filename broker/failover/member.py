@@ -180,29 +180,29 @@ class MemberCore:
         doing = Doing(log)
         match event:
             case Tick():
-                self._tick(now_ms, log, doing)
+                self._tick(now_ms, doing)
             case ReplicaReported() if self._sync_state is not None:
                 self._sync_state.reported(event.connection, event.ack_offset, now_ms, log)
-                self._grow(now_ms, log, doing)
+                self._grow(now_ms, doing)
             case ReplicaConnected() if self._sync_state is not None:
                 self.trouble = self._sync_state.connected(event, now_ms, log) or self.trouble
             case ReplicaGone() if self._sync_state is not None:
                 self._sync_state.gone(event.connection)
-                self._check_set(now_ms, log, doing)
+                self._check_set(now_ms, doing)
             case FrameTaken():
                 self._master.told(event.confirm_offset)
             case MasterHello():
-                self._hello(event, log, doing)
+                self._hello(event, doing)
             case Answered():
-                self._answered(event, now_ms, log, doing)
+                self._answered(event, now_ms, doing)
             case Fitness():
                 self._hand_over.lacking, self._polled_ms = event.lacking, None
-                self._heartbeat(log, doing)
+                self._heartbeat(doing)
                 if self._leader_known:
                     self._ask_for_stage(now_ms, doing)
             case RoleNotified():
                 if self.stage in (Stage.FINDING_MASTER, Stage.RUNNING):
-                    self._consider(event.view, Cause.NOTIFIED, now_ms, log, doing)
+                    self._consider(event.view, Cause.NOTIFIED, now_ms, doing)
             case LeaderNamed():
                 self._leader_known = event.address is not None
                 if self._leader_known:
@@ -210,17 +210,17 @@ class MemberCore:
             case NameServersAnswered():
                 self._registered_version = max(self._registered_version, event.state_version)
         self._move_offsets(log)
-        self._look_for_heir(now_ms, log, doing)
+        self._look_for_heir(now_ms, doing)
         return doing.ready()
 
     # Time
 
-    def _tick(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _tick(self, now_ms: int, doing: Doing) -> None:
         self.asking.ticked()
         self._hand_over.ticked(now_ms)
         if self.asking.forget_late(now_ms):
             self._leader_known = False
-        self._heartbeat(log, doing)
+        self._heartbeat(doing)
         if self._leader_known:
             self._ask_for_stage(now_ms, doing)
         else:
@@ -229,10 +229,10 @@ class MemberCore:
         period = self._settings.check_sync_state_set_period_ms
         if self._checked_ms is None or now_ms - self._checked_ms >= period:
             self._checked_ms = now_ms
-            self._check_set(now_ms, log, doing)
+            self._check_set(now_ms, doing)
 
-    def _heartbeat(self, log: LogEnds, doing: Doing) -> None:
-        if (beat := self._beat(log)) is not None:
+    def _heartbeat(self, doing: Doing) -> None:
+        if (beat := self._beat(doing.log)) is not None:
             doing.sends.append(beat)
 
     def _beat(self, log: LogEnds) -> SendHeartbeat | None:
@@ -293,7 +293,7 @@ class MemberCore:
         self.asking.sent(ask, now_ms)
         doing.sends.append(ask)
 
-    def _answered(self, event: Answered, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _answered(self, event: Answered, now_ms: int, doing: Doing) -> None:
         asked = self.asking.take(event.ticket)
         if asked is None:
             return
@@ -310,7 +310,7 @@ class MemberCore:
             case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
                 self._altered(ask, event, now_ms, doing)
             case _:
-                self._told(ask, event, now_ms, log, doing)
+                self._told(ask, event, now_ms, doing)
         own = self.broker_id, self.master_epoch, self._settings.broker_address
         if self.is_master and confirms_master(ask, event, *own):
             self._fence.confirmed(sent_ms)
@@ -344,7 +344,7 @@ class MemberCore:
 
     # Roles
 
-    def _told(self, ask: Ask, event: Answered, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _told(self, ask: Ask, event: Answered, now_ms: int, doing: Doing) -> None:
         """An answer to 1002, 1003 or 1004."""
         registering = ask.code == RequestCode.CONTROLLER_REGISTER_BROKER
         names_itself = ask.designate_elect and ask.broker_id == self.broker_id
@@ -352,10 +352,10 @@ class MemberCore:
             # A Java controller gives a living master no new epoch: let it take this one for dead.
             self._silent = True
         elif event.view is not None:
-            self._consider(event.view, cause_of(ask, self.broker_id), now_ms, log, doing)
+            self._consider(event.view, cause_of(ask, self.broker_id), now_ms, doing)
             if registering and self.stage is Stage.RUNNING:
                 # Before it joins a set, where a member that is not alive is refused.
-                self._heartbeat(log, doing)
+                self._heartbeat(doing)
         elif registering and event.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
             self.trouble = f"the controller does not know broker id {self.broker_id}"
         elif event.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
@@ -364,12 +364,10 @@ class MemberCore:
             self._silent = False
         if registering and event.code == ResponseCode.SUCCESS and self.stage is Stage.REGISTERING:
             self.stage = Stage.FINDING_MASTER
-            self._heartbeat(log, doing)
+            self._heartbeat(doing)
             self._ask_for_stage(now_ms, doing)
 
-    def _consider(
-        self, view: GroupView, cause: Cause, now_ms: int, log: LogEnds, doing: Doing
-    ) -> None:
+    def _consider(self, view: GroupView, cause: Cause, now_ms: int, doing: Doing) -> None:
         """What a controller says of the group: another role, another set, or nothing new."""
         if view.master_epoch <= self.master_epoch:
             if view.master_epoch == self.master_epoch and self._sync_state is not None:
@@ -390,8 +388,8 @@ class MemberCore:
             self.master_epoch,
             self.master_broker_id,
             view.sync_state_set,
-            min(self.confirm_offset, log.end),
-            log.end,
+            min(self.confirm_offset, doing.log.end),
+            doing.log.end,
         )
         if view.master_broker_id is None or view.master_address is None:
             self._lose_master(view, now_ms, doing)
@@ -403,7 +401,7 @@ class MemberCore:
         elif view.master_broker_id != self.broker_id:
             self._follow(view, doing)
         elif view.master_epoch > max(self.epochs.last_epoch, self._led_up_to):
-            self._lead(view, now_ms, log, doing)
+            self._lead(view, now_ms, doing)
         else:
             designate = RequestCode.CONTROLLER_ELECT_MASTER
             self.stage = Stage.FINDING_MASTER
@@ -435,11 +433,11 @@ class MemberCore:
         doing.role = Follow(view.master_broker_id, view.master_address, view.master_epoch)
         self._register(doing)
 
-    def _lead(self, view: GroupView, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _lead(self, view: GroupView, now_ms: int, doing: Doing) -> None:
         """The list is durable before the first put; the tail that nobody may have acknowledged
         stays, as in RocketMQ: it may have been answered in a weaker mode."""
         try:
-            epochs = self.epochs.begun(view.master_epoch, log.end)
+            epochs = self.epochs.begun(view.master_epoch, doing.log.end)
         except (EpochOrderError, UnknownEpochsError) as error:
             self.trouble, self._unfit = f"it is elected and cannot lead: {error}", True
             return
@@ -447,7 +445,7 @@ class MemberCore:
         self.epochs = epochs
         doing.steps += [FlushLog(), WriteEpochs(self.epochs)]
         assert self.broker_id is not None
-        self._sync_state = SyncState(self._settings, self.broker_id, log.end)
+        self._sync_state = SyncState(self._settings, self.broker_id, doing.log.end)
         self._sync_state.learned(view.sync_state_set, view.sync_state_set_epoch)
         self._fence = SelfFence(self._settings.controller_heartbeat_timeout_ms)
         self._checked_ms = now_ms
@@ -458,7 +456,7 @@ class MemberCore:
 
     # The log of a slave
 
-    def _hello(self, event: MasterHello, log: LogEnds, doing: Doing) -> None:
+    def _hello(self, event: MasterHello, doing: Doing) -> None:
         doing.role = HangUp()
         self._master.end()
         if self.is_master or event.master_epoch != self.master_epoch:
@@ -466,7 +464,7 @@ class MemberCore:
         try:
             plan = plan_truncation(
                 self.epochs,
-                log.end,
+                doing.log.end,
                 event.epochs,
                 event.max_offset,
                 master_epoch=event.master_epoch,
@@ -488,7 +486,7 @@ class MemberCore:
 
     # The end of a lead
 
-    def _look_for_heir(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _look_for_heir(self, now_ms: int, doing: Doing) -> None:
         """A leader that cannot go on has one elected who has all that it has."""
         state, hand_over = self._sync_state, self._hand_over
         is_asked = hand_over.ticket is not None and self.asking.knows(hand_over.ticket)
@@ -499,7 +497,7 @@ class MemberCore:
             return
         # What was confirmed before says nothing any more.
         self._fence = SelfFence(self._settings.controller_heartbeat_timeout_ms, since_ms=now_ms)
-        heir = hand_over.find_heir(state, log, now_ms)
+        heir = hand_over.find_heir(state, doing.log, now_ms)
         if is_wanted and heir is not None and hand_over.may_ask and not is_asked:
             hand_over.may_ask = False
             elect = RequestCode.CONTROLLER_ELECT_MASTER
@@ -507,15 +505,15 @@ class MemberCore:
 
     # The set of a master
 
-    def _grow(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _grow(self, now_ms: int, doing: Doing) -> None:
         """A slave that has got everything joins at once, others leave at the next check."""
         state = self._sync_state
         if state is None or len(state.acks) < len(state.members):
             return
-        if state.wanted(now_ms, log, self.confirm_offset, tries_again=False) > state.members:
-            self._check_set(now_ms, log, doing)
+        if state.wanted(now_ms, doing.log, self.confirm_offset, tries_again=False) > state.members:
+            self._check_set(now_ms, doing)
 
-    def _check_set(self, now_ms: int, log: LogEnds, doing: Doing) -> None:
+    def _check_set(self, now_ms: int, doing: Doing) -> None:
         state = self._sync_state
         alter = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
         if state is None or self.asking.waits_for(alter):
@@ -523,7 +521,7 @@ class MemberCore:
         if self.asking.has_to_wait:
             self._checked_ms = None
             return
-        wanted = state.wanted(now_ms, log, self.confirm_offset, tries_again=True)
+        wanted = state.wanted(now_ms, doing.log, self.confirm_offset, tries_again=True)
         if wanted == state.members and not state.unsettled:
             return
         ask = Ask(

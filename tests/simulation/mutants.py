@@ -344,8 +344,8 @@ def _fence_open() -> list[Any]:
 def _fence_any() -> list[Any]:
     original = MemberCore._answered
 
-    def answered(self: MemberCore, event: Any, now_ms: int, log: LogEnds, doing: Any) -> None:
-        original(self, event, now_ms, log, doing)
+    def answered(self: MemberCore, event: Any, now_ms: int, doing: Any) -> None:
+        original(self, event, now_ms, doing)
         self._fence.confirmed(now_ms + 3_000)
 
     return [_on(MemberCore, "_answered", answered)]
@@ -436,8 +436,8 @@ def _no_zeroes() -> list[Any]:
 def _list_late() -> list[Any]:
     original = MemberCore._hello
 
-    def hello(self: MemberCore, event: MasterHello, log: LogEnds, doing: Any) -> None:
-        original(self, event, log, doing)
+    def hello(self: MemberCore, event: MasterHello, doing: Any) -> None:
+        original(self, event, doing)
         doing.steps = [one for one in doing.steps if not isinstance(one, WriteEpochs)]
 
     return [_on(MemberCore, "_hello", hello)]
@@ -447,8 +447,8 @@ def _list_late() -> list[Any]:
 def _epoch_late() -> list[Any]:
     original = MemberCore._lead
 
-    def lead(self: MemberCore, view: Any, now_ms: int, log: LogEnds, doing: Any) -> None:
-        original(self, view, now_ms, log, doing)
+    def lead(self: MemberCore, view: Any, now_ms: int, doing: Any) -> None:
+        original(self, view, now_ms, doing)
         doing.steps = [one for one in doing.steps if not isinstance(one, WriteEpochs)]
 
     return [_on(MemberCore, "_lead", lead)]
