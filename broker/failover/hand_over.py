@@ -40,9 +40,12 @@ class HandOver:
 
     def turn(self, now_ms: int, *, on: bool) -> bool:
         """Puts are refused, or not any more; whether the latter is new."""
-        since_ms, self.is_on = self._since_ms, on
-        self._since_ms = None if not on else now_ms if since_ms is None else since_ms
-        return since_ms is not None and not on
+        was_on, self.is_on = self._since_ms is not None, on
+        if not on:
+            self._since_ms = None
+        elif not was_on:
+            self._since_ms = now_ms
+        return was_on and not on
 
     def ticked(self, now_ms: int) -> None:
         """Some time has passed."""
