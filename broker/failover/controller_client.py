@@ -133,8 +133,8 @@ class ControllerClient:
         address = None if leader is None else self._names.find(leader)
         if address is None:
             return
-        if ask.beat is not None:
-            self._beat(address, ask.beat)
+        if ask.beat is not None and not self._beat(address, ask.beat):
+            return  # Its answer would renew a lease that the controller has not heard of.
         self._calls.invoke_async(
             address,
             ask_command(ask, self._settings, self._clock.now_ms()),
@@ -172,17 +172,20 @@ class ControllerClient:
         now_ms = self._clock.monotonic_ms()
         for address in self._names.known():
             if address not in self._reached:
-                if now_ms - self._probed_ms.get(address, -PROBE_MS) >= self._probe_ms:
+                if now_ms - self._probed_ms.get(address, -self._probe_ms) >= self._probe_ms:
                     self._ask_metadata(address)
                 continue
             self._beat(address, beat)
 
-    def _beat(self, address: str, beat: SendHeartbeat) -> None:
+    def _beat(self, address: str, beat: SendHeartbeat) -> bool:
+        """Whether it is on its way."""
         command = heartbeat_command(beat, self._settings)
         try:
             self._calls.invoke_oneway(address, command, self._settings.request_timeout_ms)
         except RemotingError as error:
             self._failed(address, error)
+            return False
+        return True
 
     # Answers, on the client's loop
 

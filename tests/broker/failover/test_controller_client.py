@@ -21,6 +21,7 @@ from remoting.errors import (
     RemotingError,
     RemotingSendRequestError,
     RemotingTimeoutError,
+    RemotingTooMuchRequestError,
 )
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -37,14 +38,21 @@ class Calls:
     def __init__(self) -> None:
         self.open: list[tuple[str, int, ResponseCallback]] = []
         self.heartbeats: list[str] = []
+        self.sent: list[int] = []
+        """Codes, in their order."""
+        self.refuses_oneway = False
 
     def invoke_async(
         self, address: str, command: RemotingCommand, timeout_ms: int, callback: ResponseCallback
     ) -> None:
         self.open.append((address, command.code, callback))
+        self.sent.append(command.code)
 
     def invoke_oneway(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         assert command.code == RequestCode.BROKER_HEARTBEAT
+        if self.refuses_oneway:
+            raise RemotingTooMuchRequestError(address, "no permit is free")
+        self.sent.append(command.code)
         self.heartbeats.append(address)
 
     def answer(self, address: str, code: int = 0, remark: str | None = None, **fields: str) -> None:
@@ -190,27 +198,25 @@ def test_the_heartbeat_of_a_question_leaves_before_it_whoever_is_reached() -> No
     world.metadata(B, B, leads=True)
     world.client.find_leader()
     world.calls.fail(RemotingSendRequestError(B, "reset"))
-    order: list[str] = []
-    world.calls.heartbeats = Noting(order, "904")  # type: ignore[assignment]
-    world.calls.open = Noting(order, "1004")  # type: ignore[assignment]
-    beat = SendHeartbeat(1, 1, 0, 0)
-    world.client.ask(Ask(8, RequestCode.CONTROLLER_GET_REPLICA_INFO, beat=beat))
-    world.client.ask(Ask(9, RequestCode.CONTROLLER_GET_REPLICA_INFO))
-    assert order == ["904", "1004", "1004"]
+    world.calls.sent.clear()
+    poll, beat = RequestCode.CONTROLLER_GET_REPLICA_INFO, SendHeartbeat(1, 1, 0, 0)
+    world.client.ask(Ask(8, poll, beat=beat))
+    world.client.ask(Ask(9, poll))
+    assert world.calls.sent == [904, 1004, 1004]
 
 
-class Noting(list[object]):
-    """A list that notes when something comes."""
-
-    def __init__(self, order: list[str], name: str) -> None:
-        super().__init__()
-        self._order = order
-        self._name = name
-
-    def append(self, one: object) -> None:
-        """See the class."""
-        self._order.append(self._name)
-        super().append(one)
+def test_a_question_whose_heartbeat_cannot_leave_is_not_asked() -> None:
+    """Its answer would renew a lease of which the controller has not heard."""
+    world = World()
+    world.client.find_leader()
+    world.metadata(B, B, leads=True)
+    world.calls.sent.clear()
+    world.calls.refuses_oneway = True
+    poll, beat = RequestCode.CONTROLLER_GET_REPLICA_INFO, SendHeartbeat(1, 1, 0, 0)
+    world.client.ask(Ask(8, poll, beat=beat))
+    assert world.calls.sent == []
+    world.client.ask(Ask(9, poll))
+    assert world.calls.sent == [1004]
 
 
 def test_a_silent_controller_goes_on_getting_heartbeats_and_a_dead_one_does_not() -> None:
