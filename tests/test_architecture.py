@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "namesrv": {"conf", "remoting"},
     "broker": {"conf", "ipc", "remoting", "store", "ha"},
     "tools": {"conf", "remoting"},
+    "console": {"conf", "remoting", "tools"},
 }
 """The rooms and whom they may import (docs/ARCHITECTURE.md). A room may also import itself."""
 WINGS: dict[str, set[str]] = {
@@ -730,7 +731,7 @@ def test_commands_of_the_readme_exist() -> None:
 
 _PATHS = re.compile(
     r"(?<![\w/.<$-])"
-    r"(?:conf|remoting|ipc|store|ha|namesrv|broker|tools|spark|tests|bin|packaging|docs|examples)"
+    r"(?:conf|remoting|ipc|store|ha|namesrv|broker|tools|console|spark|tests|bin|packaging|docs|examples)"
     r"/[\w/.-]*\w\.(?:py|md|ya?ml|conf|properties|service|json|j2|png|rules)\b"
 )
 _MADE_LATER = {"conf/tools.yml", "conf/plain_acl.yml", "namesrv/kvConfig.json"}

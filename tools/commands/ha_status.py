@@ -212,7 +212,7 @@ def _master_lines(title: str, info: HARuntimeInfo) -> Iterator[str]:
         return
     yield table(COLUMNS, [_row(replica) for replica in replicas]).text
     for replica in replicas:
-        if _state(replica) == CATCHING_UP:
+        if replica_state(replica) == CATCHING_UP:
             yield f"  {_name(replica)} {_progress(replica, info.master_commit_log_max_offset)}"
 
 
@@ -220,19 +220,19 @@ def _name(replica: HAConnectionRuntimeInfo) -> str:
     return safe_line(replica.id or replica.addr or NONE)
 
 
-def _state(replica: HAConnectionRuntimeInfo) -> str:
-    """A Java broker says only whether the replica is near."""
+def replica_state(replica: HAConnectionRuntimeInfo) -> str:
+    """State of a replica; a Java broker says only whether it is near."""
     return replica.state or ("in_sync" if replica.in_sync else CATCHING_UP)
 
 
 def _row(replica: HAConnectionRuntimeInfo) -> Sequence[object]:
-    is_back = _state(replica) != DISCONNECTED
+    is_back = replica_state(replica) != DISCONNECTED
     since = replica.disconnected_since or replica.connected_since
     uncounted = replica.counted is False and replica.disconnected_since is None
     return [
         replica.id or NONE,
         replica.addr or NONE,
-        _state(replica) + (" (not counted)" if uncounted else ""),
+        replica_state(replica) + (" (not counted)" if uncounted else ""),
         _size(replica.diff, replica.lag_bytes_exact),
         _seconds(replica.lag_seconds, replica.lag_seconds_exact, replica.lag_bytes_exact),
         f"{size_text(replica.transferred_byte_in_second)}/s",

@@ -1,0 +1,252 @@
+"""Lanes: every request of the console to a broker or name server, one lane an address.
+
+Any thread asks; the workers here send. **The console costs the brokers nothing**: a lane sends one
+request at a time, at most one a second in the long run (a bucket of five, so that a page's few
+requests go at once), the same question is asked once however many readers wait for it, and answers
+are kept for as long as the question's reader allows. Requests of pages go before the poller's, and
+the poller leaves some of the bucket to them. Changes that a reader makes are no business of a lane.
+
+Tested by tests/console/test_lanes.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+
+from remoting.errors import RemotingError, RequestError
+from tools.admin_client import AdminClient
+from tools.errors import AdminError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ANSWER_ERRORS: Final = (AdminError, RemotingError, RequestError)
+"""Errors of a question that are the peer's or the network's; each is one line for the reader."""
+BUCKET: Final = 5.0
+RATE_PER_MS: Final = 0.001
+POLLER_LEAVES: Final = 2.0
+"""What stays in the bucket for pages when the poller asks."""
+KEPT_ANSWERS: Final = 2_000
+PATIENCE_MS: Final = 2_000
+"""How long a page waits for an answer before it shows the older one, or says so."""
+WAITING: Final = "no answer yet; this page will have it when it is loaded again"
+STOPPED: Final = "the console is being stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """What is asked: `run(client, address)` asks it. Questions with the same key are the same."""
+
+    key: Hashable
+    run: Callable[[AdminClient, str], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """The newest answer there is, and why there is no newer one."""
+
+    value: T | None = None
+    at_ms: int = 0
+    """When it was asked (monotonic); 0: never answered."""
+    error: str | None = None
+    """Why the last attempt failed, or why there is no answer yet."""
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """How old the value is; None when there is none."""
+        return None if not self.at_ms else max(now_ms - self.at_ms, 0)
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One question that waits for its turn, or for its answer."""
+
+    cache_key: Hashable
+    account: Hashable
+    question: Question[Any]
+    future: Future[Answer[Any]] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class _Lane:
+    address: str
+    filled_at_ms: int
+    tokens: float = BUCKET
+    pages: deque[_Flight] = field(default_factory=deque)
+    polls: deque[_Flight] = field(default_factory=deque)
+    is_busy: bool = False
+    """A worker waits for an answer."""
+
+    def ready_at_ms(self, now_ms: int) -> int:
+        """When its next request may leave."""
+        self.tokens = min(BUCKET, self.tokens + (now_ms - self.filled_at_ms) * RATE_PER_MS)
+        self.filled_at_ms = now_ms
+        needed = 1.0 if self.pages else 1.0 + POLLER_LEAVES
+        return now_ms + max(0, int((needed - self.tokens) / RATE_PER_MS + 0.999))
+
+
+class Lanes:
+    """One lane an address; `client_of(account)` is the client that asks for an account."""
+
+    def __init__(
+        self,
+        client_of: Callable[[Hashable], AdminClient],
+        now_ms: Callable[[], int],
+        workers: int = 24,
+    ) -> None:
+        self._client_of = client_of
+        self._now_ms = now_ms
+        self._changed = threading.Condition()
+        self._lanes: dict[str, _Lane] = {}
+        self._heap: list[tuple[int, int, _Lane]] = []
+        self._count = 0
+        self._flights: dict[Hashable, _Flight] = {}
+        self._answers: OrderedDict[Hashable, Answer[Any]] = OrderedDict()
+        self._stopped = False
+        self._workers = [
+            threading.Thread(target=self._work, name=f"console-lane-{i}", daemon=True)
+            for i in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Start the workers."""
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self) -> None:
+        """End them; what waits is answered with an error."""
+        with self._changed:
+            self._stopped = True
+            waiting = list(self._flights.values())
+            self._changed.notify_all()
+        for flight in waiting:
+            _settle(flight.future, Answer(error=STOPPED))
+
+    def ask(
+        self,
+        address: str,
+        question: Question[T],
+        max_age_ms: int,
+        account: Hashable = None,
+        patience_ms: int = PATIENCE_MS,
+    ) -> Answer[T]:
+        """An answer at most `max_age_ms` old, else the newest there is after `patience_ms`."""
+        key = (address, account, question.key)
+        with self._changed:
+            known = self._answers.get(key)
+            if known is not None and known.error is None:
+                age_ms = known.age_ms(self._now_ms())
+                if age_ms is not None and age_ms <= max_age_ms:
+                    self._answers.move_to_end(key)
+                    return known
+            flight = self._flight(address, account, question, is_poll=False)
+        try:
+            return flight.future.result(patience_ms / 1000)
+        except FutureTimeoutError:
+            return Answer(known.value, known.at_ms, WAITING) if known else Answer(error=WAITING)
+
+    def poll(self, address: str, question: Question[T]) -> Future[Answer[T]]:
+        """The poller's way: with the console's own account, behind the pages, without waiting."""
+        with self._changed:
+            return self._flight(address, None, question, is_poll=True).future
+
+    def _flight(
+        self, address: str, account: Hashable, question: Question[Any], *, is_poll: bool
+    ) -> _Flight:
+        """The flight that carries this question: one that waits already, else a new one."""
+        key = (address, account, question.key)
+        flight = self._flights.get(key)
+        if flight is not None:  # a page may join what the poller asked
+            return flight
+        flight = _Flight(key, account, question)
+        if self._stopped:
+            _settle(flight.future, Answer(error=STOPPED))
+            return flight
+        self._flights[key] = flight
+        lane = self._lanes.get(address)
+        if lane is None:
+            lane = self._lanes[address] = _Lane(address, self._now_ms())
+        (lane.polls if is_poll else lane.pages).append(flight)
+        if not lane.is_busy:
+            self._schedule(lane)
+        return flight
+
+    def _schedule(self, lane: _Lane) -> None:
+        """Have a worker look at a lane when it may send. A lane may be in the heap several times:
+        who finds nothing to do there drops it."""
+        self._count += 1
+        heapq.heappush(self._heap, (lane.ready_at_ms(self._now_ms()), self._count, lane))
+        self._changed.notify()
+
+    # -- the workers ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (taken := self._take()) is not None:
+            lane, flight = taken
+            answer = self._answer(lane.address, flight)
+            with self._changed:
+                answer = self._keep(flight, answer)
+                lane.is_busy = False
+                if lane.pages or lane.polls:
+                    self._schedule(lane)
+            _settle(flight.future, answer)
+
+    def _take(self) -> tuple[_Lane, _Flight] | None:
+        """The next request that may leave; None at the end."""
+        with self._changed:
+            while not self._stopped:
+                now_ms = self._now_ms()
+                if not self._heap:
+                    self._changed.wait()
+                elif self._heap[0][0] > now_ms:
+                    self._changed.wait((self._heap[0][0] - now_ms) / 1000)
+                else:
+                    lane = heapq.heappop(self._heap)[2]
+                    if lane.is_busy or not (lane.pages or lane.polls):
+                        continue
+                    if lane.ready_at_ms(now_ms) > now_ms:
+                        self._schedule(lane)
+                        continue
+                    lane.tokens -= 1.0
+                    lane.is_busy = True
+                    return lane, (lane.pages or lane.polls).popleft()
+            return None
+
+    def _answer(self, address: str, flight: _Flight) -> Answer[Any]:
+        at_ms = self._now_ms()
+        try:
+            client = self._client_of(flight.account)
+            return Answer(flight.question.run(client, address), at_ms)
+        except ANSWER_ERRORS as error:
+            return Answer(error=str(error))
+        except Exception:  # a peer's odd answer must not end a worker; the log says where
+            log.exception("question %r to %s", flight.question.key, address)
+            return Answer(error=f"{address} answered something that cannot be read (see the log)")
+
+    def _keep(self, flight: _Flight, answer: Answer[Any]) -> Answer[Any]:
+        """Remember an answer; one that failed keeps the value that was known before."""
+        self._flights.pop(flight.cache_key, None)
+        if answer.error is not None:
+            known = self._answers.get(flight.cache_key)
+            if known is not None:
+                answer = Answer(known.value, known.at_ms, answer.error)
+        self._answers[flight.cache_key] = answer
+        self._answers.move_to_end(flight.cache_key)
+        while len(self._answers) > KEPT_ANSWERS:
+            self._answers.popitem(last=False)
+        return answer
+
+
+def _settle(future: Future[Answer[Any]], answer: Answer[Any]) -> None:
+    """The end of the console and a peer's answer may come at once: the first counts."""
+    with contextlib.suppress(InvalidStateError):
+        future.set_result(answer)

@@ -1,0 +1,55 @@
+"""Questions that several pages, or the poller, ask of brokers and name servers.
+
+Each is a function of a client and an address. Run by the workers of console/lanes.py.
+
+Tested by tests/console/test_poller.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from console.lanes import Question
+from console.snapshot import HaTold
+from remoting.body.ha_runtime_info import HARuntimeInfo
+from remoting.body.kv_table import KVTable
+from remoting.body.route import ClusterInfo
+from remoting.body.topic_config import TopicList
+from remoting.remoting_serializable import JsonError, loads_lenient
+from remoting.request_code import RequestCode
+from tools.admin_client import AdminClient
+from tools.errors import AdminError
+
+TIMEOUT_MS: Final = 3_000
+"""Of what is asked again and again: a broker that needs longer is shown as slow."""
+
+
+def _runtime(client: AdminClient, address: str) -> dict[str, str]:
+    response = client.call(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=TIMEOUT_MS)
+    return KVTable.from_json_bytes(response.body).table
+
+
+def _ha(client: AdminClient, address: str) -> HaTold:
+    response = client.call(address, RequestCode.GET_BROKER_HA_STATUS, timeout_ms=TIMEOUT_MS)
+    try:
+        tree = loads_lenient(response.body)
+    except JsonError as error:
+        raise AdminError(f"broker {address}: its HA status cannot be read: {error}") from error
+    return HaTold(HARuntimeInfo.from_json_bytes(response.body), tree)
+
+
+def _brokers(client: AdminClient, address: str) -> ClusterInfo:
+    response = client.call(address, RequestCode.GET_BROKER_CLUSTER_INFO, timeout_ms=TIMEOUT_MS)
+    return ClusterInfo.from_json_bytes(response.body)
+
+
+def _topics(client: AdminClient, address: str) -> tuple[str, ...]:
+    code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+    response = client.call(address, code, timeout_ms=TIMEOUT_MS)
+    return tuple(sorted(TopicList.from_json_bytes(response.body).topic_list))
+
+
+RUNTIME: Final = Question("runtime", _runtime)
+HA_STATUS: Final = Question("ha", _ha)
+CLUSTER: Final = Question("cluster", _brokers)
+TOPICS: Final = Question("topics", _topics)

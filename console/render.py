@@ -1,0 +1,90 @@
+"""Templates to HTML: the environment, the filters that all pages share, and a page's live regions.
+
+Pure but for reading the templates; any thread. Everything is escaped: names, keys and bodies come
+from strangers. A block of a template whose name begins with `live_` is a live region: the page
+marks its place with the same id, and the events of the page bring its new content.
+
+Tested by tests/console/test_render.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from tools.commands.ha_status import duration_text, size_text
+from tools.report import safe_line
+
+LIVE: Final = "live_"
+_MAX_TIME_MS: Final = 253_402_300_799_000
+
+
+@functools.cache
+def environment() -> Environment:
+    """Of the templates in console/templates."""
+    made = Environment(
+        loader=PackageLoader("console", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made.filters |= {
+        "when": when,
+        "size": lambda size: "–" if size is None else size_text(int(size)),
+        "seconds": seconds,
+        "span": lambda ms: "–" if ms is None else duration_text(ms / 1000),
+        "count": count,
+        "line": lambda text: safe_line(str(text)),
+    }
+    return made
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """A whole page."""
+    return environment().get_template(template).render(**context)
+
+
+def render_regions(template: str, context: Mapping[str, Any]) -> dict[str, str]:
+    """The live regions of a page, by the id of their place."""
+    found = environment().get_template(template)
+    regions = {}
+    for name, block in found.blocks.items():
+        if name.startswith(LIVE):
+            made = found.new_context(dict(context))
+            regions[name] = "".join(block(made))
+    return regions
+
+
+def when(ms: float | None) -> Markup:
+    """A time element in UTC; a script shows it in the reader's zone."""
+    if not ms or not 0 < ms <= _MAX_TIME_MS:
+        return Markup("–")
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        moment.strftime("%Y-%m-%d %H:%M:%S"),
+    )
+
+
+def seconds(value: float | None) -> str:
+    """Seconds with one decimal; a dash for what is not known."""
+    return "–" if value is None else f"{value:.1f} s"
+
+
+def count(value: float | None) -> str:
+    """A number with thin spaces between thousands."""
+    if value is None:
+        return "–"
+    text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.2f}"
+    return text.replace(",", "\u202f")
+
+
+def escaped(text: object) -> Markup:
+    """A text of a stranger, for HTML."""
+    return escape(text)

@@ -1,0 +1,151 @@
+"""ClusterSnapshot: what the console knows of the cluster at one moment.
+
+Immutable, made by the poller's thread, read by all. What a broker last said stays, with its age and
+the reason why there is nothing newer: a page shows old figures as old, never as current. Must not
+know how anything is shown.
+
+Tested by tests/console/test_poller.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from remoting.body.ha_runtime_info import HARuntimeInfo
+from tools.admin_client import MASTER_ID, BrokerAddress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Generic[T]):
+    """What a peer last said about one thing."""
+
+    value: T | None = None
+    at_ms: int = 0
+    """When it was asked, wall clock; 0: never answered."""
+    error: str | None = None
+    """Why the last attempt failed; None when it did not."""
+    error_at_ms: int = 0
+
+    def renewed(self, value: T, at_ms: int) -> Told[T]:
+        """It has answered."""
+        return Told(value, at_ms)
+
+    def failed(self, error: str, at_ms: int) -> Told[T]:
+        """It has not; what it said before stays."""
+        return Told(self.value, self.at_ms, error, at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class HaTold:
+    """An answer to 907, and the same as JSON."""
+
+    info: HARuntimeInfo
+    tree: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSeen:
+    """One broker that a name server knows, or knew until lately."""
+
+    place: BrokerAddress
+    runtime: Told[Mapping[str, str]] = Told()
+    """Answer to 28."""
+    ha: Told[HaTold] = Told()
+    """Answer to 907."""
+    metrics: Told[Metrics] = Told()
+    """Of our brokers only."""
+    registered: bool = True
+    """Whether a name server still lists it."""
+
+    @property
+    def title(self) -> str:
+        """name:id, as haStatus says it."""
+        return f"{self.place.broker_name}:{self.place.broker_id}"
+
+    @property
+    def is_master(self) -> bool:
+        """By its id at the name server."""
+        return self.place.broker_id == MASTER_ID
+
+    @property
+    def version(self) -> str | None:
+        """What it says of its version."""
+        return (self.runtime.value or {}).get("brokerVersionDesc")
+
+    @property
+    def is_ours(self) -> bool | None:
+        """Whether it answers the requests that only our brokers know; None: not known yet."""
+        if self.metrics.value is not None:
+            return True
+        return None if self.metrics.error is None and not self.runtime.at_ms else False
+
+    @property
+    def newest_ms(self) -> int:
+        """When it last said anything."""
+        return max(self.runtime.at_ms, self.ha.at_ms, self.metrics.at_ms)
+
+    @property
+    def newest_error(self) -> str | None:
+        """Why it says nothing now; None when its last answer came."""
+        for told in (self.ha, self.runtime):
+            if told.error is not None and told.error_at_ms > self.newest_ms:
+                return told.error
+        return None
+
+
+class Metrics:
+    """Samples by name, as request 28913 tells them."""
+
+    def __init__(self, samples: Mapping[str, list[tuple[dict[str, str], float]]]) -> None:
+        self._samples = samples
+
+    def rows(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """All series of a name: labels and value."""
+        return self._samples.get(name, [])
+
+    def total(self, name: str, **labels: str) -> float | None:
+        """The sum of the series with these labels; None when there is none."""
+        found = [
+            value
+            for own, value in self.rows(name)
+            if all(own.get(key) == wanted for key, wanted in labels.items())
+        ]
+        return sum(found) if found else None
+
+    def names(self) -> Iterator[str]:
+        """Of all samples."""
+        return iter(self._samples)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """All of it. `number` rises with every change."""
+
+    number: int = 0
+    taken_ms: int = 0
+    names: Mapping[str, Told[Mapping[str, BrokerAddress]]] = field(default_factory=dict)
+    """What each name server says of who is there, by broker address."""
+    brokers: tuple[BrokerSeen, ...] = ()
+    """Sorted by cluster, name, id."""
+    topics: Told[tuple[str, ...]] = Told()
+    """Names, sorted."""
+    _by_address: Mapping[str, BrokerSeen] = field(default_factory=dict)
+
+    def broker(self, address: str) -> BrokerSeen | None:
+        """By its address."""
+        return self._by_address.get(address)
+
+    def masters(self) -> list[BrokerSeen]:
+        """The broker of each name that takes messages, as far as the name servers know."""
+        return [broker for broker in self.brokers if broker.is_master and broker.registered]
+
+    def groups(self) -> dict[tuple[str, str], list[BrokerSeen]]:
+        """Brokers by (cluster, brokerName), sorted."""
+        found: dict[tuple[str, str], list[BrokerSeen]] = {}
+        for broker in self.brokers:
+            found.setdefault((broker.place.cluster, broker.place.broker_name), []).append(broker)
+        return found

@@ -1,0 +1,168 @@
+"""Lanes: the rate, single flight, ages, priorities, errors; on a clock of the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from console.cluster_watch import monotonic_ms
+from console.lanes import BUCKET, WAITING, Answer, Lanes, Question
+from tools.admin_client import AdminClient
+from tools.errors import AdminError
+
+PEER = "192.0.2.1:10911"
+
+
+class Peer:
+    """Counts what it is asked; `gate` holds its answers back."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.error: Exception | None = None
+
+    def question(self, name: str) -> Question[str]:
+        def run(_client: AdminClient, address: str) -> str:
+            self.asked.append((address, name))
+            self.entered.release()
+            assert self.gate.wait(20)
+            if self.error is not None:
+                raise self.error
+            return f"answer {len(self.asked)}"
+
+        return Question(name, run)
+
+
+class Clock:
+    """Stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@contextmanager
+def running(clock: Any, workers: int = 3) -> Iterator[Lanes]:
+    lanes = Lanes(lambda _account: cast(AdminClient, None), clock, workers)
+    lanes.start()
+    try:
+        yield lanes
+    finally:
+        lanes.stop()
+
+
+def test_an_answer_is_kept_for_as_long_as_its_reader_allows() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        first = lanes.ask(PEER, peer.question("a"), 1_000)
+        assert (first.value, first.error) == ("answer 1", None)
+        clock.ms += 1_000
+        assert lanes.ask(PEER, peer.question("a"), 1_000) == first
+        clock.ms += 1
+        assert lanes.ask(PEER, peer.question("a"), 1_000).value == "answer 2"
+
+
+def test_readers_of_two_accounts_do_not_share_an_answer() -> None:
+    peer = Peer()
+    with running(Clock()) as lanes:
+        for account in (None, "alice", "bob", "alice"):
+            lanes.ask(PEER, peer.question("a"), 60_000, account)
+    assert len(peer.asked) == 3
+
+
+def test_twenty_readers_are_one_request() -> None:
+    peer = Peer()
+    peer.gate.clear()
+    with running(Clock()) as lanes, ThreadPoolExecutor(20) as pool:
+        asked = [
+            pool.submit(lanes.ask, PEER, peer.question("a"), 0, None, 20_000) for _ in range(20)
+        ]
+        assert peer.entered.acquire(timeout=20)
+        while sum(future.running() for future in asked) < 20:
+            pass
+        peer.gate.set()
+        answers = {future.result(20) for future in asked}
+    assert len(peer.asked) <= 2  # one that came after the answer may ask again
+    assert len(answers) <= 2
+
+
+def test_more_than_the_bucket_waits_for_the_clock() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        for i in range(int(BUCKET)):
+            assert lanes.ask(PEER, peer.question(f"q{i}"), 0).error is None
+        late = lanes.ask(PEER, peer.question("late"), 0, None, 50)
+        assert (late.value, late.error) == (None, WAITING)
+        assert lanes.ask("192.0.2.2:10911", peer.question("other"), 0).error is None
+        clock.ms += 1_000
+        assert lanes.ask(PEER, peer.question("late"), 0).value is not None
+    assert len(peer.asked) == int(BUCKET) + 2
+
+
+def test_pages_go_before_the_poller_which_leaves_them_some_of_the_bucket() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        polls = [lanes.poll(PEER, peer.question(f"poll{i}")) for i in range(6)]
+        for future in polls[:3]:
+            future.result(20)
+        assert lanes.ask(PEER, peer.question("page"), 0).error is None
+        assert lanes.ask(PEER, peer.question("page 2"), 0).error is None
+        assert [name for _, name in peer.asked] == ["poll0", "poll1", "poll2", "page", "page 2"]
+        assert not polls[3].done()
+
+
+def test_what_was_known_stays_beside_the_error() -> None:
+    peer, clock = Peer(), Clock()
+    with running(clock) as lanes:
+        known = lanes.ask(PEER, peer.question("a"), 0)
+        peer.error = AdminError("no right")
+        clock.ms += 3_000
+        answer = lanes.ask(PEER, peer.question("a"), 0)
+    assert answer == Answer("answer 1", known.at_ms, "no right")
+    assert answer.age_ms(clock.ms) == 3_000
+
+
+def test_an_odd_answer_is_a_sentence_and_the_worker_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    peer = Peer()
+    with running(Clock(), workers=1) as lanes:
+        peer.error = RecursionError("deep")
+        assert "cannot be read" in (lanes.ask(PEER, peer.question("a"), 0).error or "")
+        peer.error = None
+        assert lanes.ask(PEER, peer.question("b"), 0).error is None
+    assert "deep" in caplog.text
+
+
+def test_a_slow_broker_holds_one_worker_only() -> None:
+    peer, quick = Peer(), Peer()
+    peer.gate.clear()
+    with running(Clock(), workers=2) as lanes:
+        for i in range(3):
+            lanes.poll(PEER, peer.question(f"slow{i}"))
+        assert peer.entered.acquire(timeout=20)
+        assert lanes.ask("192.0.2.2:10911", quick.question("a"), 0).error is None
+        assert len(peer.asked) == 1
+        peer.gate.set()
+
+
+def test_the_end_answers_what_waits() -> None:
+    peer = Peer()
+    peer.gate.clear()
+    with running(monotonic_ms, workers=1) as lanes:
+        future = lanes.poll(PEER, peer.question("a"))
+        assert peer.entered.acquire(timeout=20)
+        waiting = lanes.poll(PEER, peer.question("b"))
+        lanes.stop()
+        assert "being stopped" in (waiting.result(20).error or "")
+        peer.gate.set()
+        assert future.result(20).error is not None
