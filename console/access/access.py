@@ -294,7 +294,8 @@ class Access:
 
 def _target(request: Request, query: str) -> str:
     """Path and query as they stand in the URL: a name in a path may have a question mark."""
-    path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+    raw: bytes = request.scope["raw_path"]
+    path = raw.decode("latin-1").partition("?")[0]
     return path + (f"?{query}" if query else "")
 
 

@@ -3,7 +3,7 @@
 Starlette's own reader of such forms has no bound: a body of 16 MiB would be taken. Files are not
 uploaded to this console, so that the one encoding of plain forms is enough.
 
-Tested by tests/console/access/test_forms.py.
+Tested by tests/console/access/test_access.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -60,7 +60,7 @@ class Gate:
         refusal = await self._refusal(scope)
         await (refusal or self.app)(scope, receive, send_with_headers)
 
-    async def _refusal(self, scope: dict[str, Any]) -> Response | None:
+    async def _refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that does not reach the application."""
         headers = Headers(scope=scope)
         peer = scope.get("client") or ("", 0)

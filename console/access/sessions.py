@@ -127,7 +127,7 @@ class SessionCookie:
     def find_id(self, cookies: Mapping[str, str], *, is_tls: bool) -> str | None:
         """The id that a browser brings; None for what this console did not sign."""
         text = cookies.get(self.name(is_tls=is_tls), "")
-        if not text or len(text) > MAX_COOKIE or not text.isascii():
+        if not text or len(text) > MAX_COOKIE:
             return None
         try:
             return self._signer.unsign(text).decode("ascii")

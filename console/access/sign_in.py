@@ -31,6 +31,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from console.access.account import Account, Kind, proved
+from console.snapshot import ClusterSnapshot
 from remoting.control_characters import holds_control
 from remoting.errors import RemotingError, RequestError
 from remoting.request_code import RequestCode
@@ -69,6 +70,14 @@ class Proof:
     account: Account | None = None
     detail: str = ""
     """For the log: what a broker said."""
+
+
+def likely_provers(snapshot: ClusterSnapshot) -> list[str]:
+    """Addresses of the brokers that may prove accounts: those that answer first, of them masters,
+    which have the users that were made last."""
+    known = [broker for broker in snapshot.brokers if broker.registered]
+    known.sort(key=lambda one: (one.newest_error is not None, not one.is_master, one.place))
+    return [broker.place.address for broker in known]
 
 
 class ClientOf(Protocol):

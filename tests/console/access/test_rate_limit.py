@@ -63,6 +63,14 @@ def test_the_table_is_bounded_and_the_oldest_goes() -> None:
     assert taken(limit, "10.0.0.1", 1) == 1  # forgotten: here nothing but the bound holds
 
 
+def test_who_tries_again_and_again_is_not_the_oldest() -> None:
+    limit = RateLimit(Clock(), of_all=AMPLE)
+    for address in ("10.0.0.1", *(f"x{i}" for i in range(MAX_ADDRESSES - 1)), "10.0.0.1"):
+        taken(limit, address, 1)
+    taken(limit, "one more", 1)
+    assert taken(limit, "10.0.0.1", 9) == BY_ADDRESS.burst - 2
+
+
 def test_what_the_table_forgets_was_full_again() -> None:
     """The common rate lets no more through meanwhile than the table holds."""
     refilled_ms = BY_ADDRESS.burst * BY_ADDRESS.every_ms

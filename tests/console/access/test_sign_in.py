@@ -18,13 +18,15 @@ from console.access.sign_in import (
     Proof,
     Prover,
     Verdict,
+    likely_provers,
 )
+from console.snapshot import BrokerSeen, ClusterSnapshot, Told
 from remoting.errors import RemotingConnectError, RemotingTimeoutError
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from remoting.signature import RequestSigner, is_signed_with
 from tests.console.access.test_sessions import Clock
-from tools.admin_client import AdminClient
+from tools.admin_client import AdminClient, BrokerAddress
 from tools.errors import BrokerAnswerError
 
 SECRET = "right-secret"
@@ -126,7 +128,7 @@ ODD_FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("error", ODD_FAILURES, ids=str)
+@pytest.mark.parametrize("error", ODD_FAILURES, ids=lambda error: str(error)[:40])
 def test_a_failure_of_the_second_question_proves_nobody(error: Exception) -> None:
     """Whoever can make a broker busy, or cut its connections, must not get in by it."""
     answers = iter([None, error])
@@ -134,7 +136,7 @@ def test_a_failure_of_the_second_question_proves_nobody(error: Exception) -> Non
     assert (proof.verdict, proof.account) == (Verdict.UNDECIDED, None)
 
 
-@pytest.mark.parametrize("error", ODD_FAILURES, ids=str)
+@pytest.mark.parametrize("error", ODD_FAILURES, ids=lambda error: str(error)[:40])
 def test_a_failure_of_the_first_is_no_refusal(error: Exception) -> None:
     peers = Peers(a=always(error))
     proof = peers.prove()
@@ -229,6 +231,24 @@ def test_odd_names_reach_no_broker(name: str, secret: str) -> None:
     peers = Peers(a=always(None))
     assert peers.prove(name, secret).verdict is Verdict.REFUSED
     assert peers.requests == []
+
+
+def test_living_masters_are_asked_first() -> None:
+    def seen(
+        name: str, broker_id: int, error: str | None, *, registered: bool = True
+    ) -> BrokerSeen:
+        runtime: Told[Any] = Told({}, 5, error, 9 if error else 0)
+        place = BrokerAddress("c", name, broker_id, f"{name}:{broker_id}")
+        return BrokerSeen(place, runtime, registered=registered)
+
+    brokers = (
+        seen("a", 0, "no answer"),
+        seen("a", 1, None),
+        seen("b", 1, "no answer"),
+        seen("b", 2, None, registered=False),
+        seen("c", 0, None),
+    )
+    assert likely_provers(ClusterSnapshot(brokers=brokers)) == ["c:0", "a:1", "a:0", "b:1"]
 
 
 @pytest.mark.parametrize(
