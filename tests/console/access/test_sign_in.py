@@ -61,12 +61,14 @@ class Peers:
     def __init__(self, **brokers: Broker) -> None:
         self.brokers = brokers
         self.requests: list[tuple[str, RemotingCommand, int]] = []
+        self.signers: list[RequestSigner | None] = []
         self.connections = self.closed = 0
         self.clock = Clock()
         self.takes_ms = 0
 
     def new(self, signer: RequestSigner | None) -> AdminClient:
         self.connections += 1
+        self.signers.append(signer)
         return cast(AdminClient, _Client(self, signer))
 
     def prove(self, name: str = "alice", secret: str = SECRET) -> Proof:
@@ -154,6 +156,22 @@ def test_each_question_has_a_connection_of_its_own_and_a_new_secret() -> None:
     signatures = [request.ext_fields["Signature"] for _, request, _ in peers.requests]
     assert len(set(signatures)) == 4
     assert {request.ext_fields["AccessKey"] for _, request, _ in peers.requests} == {"alice"}
+
+
+def test_the_false_secret_is_never_the_same() -> None:
+    """Nor can it be anybody's."""
+    peers = Peers(a=USERS)
+    peers.prove()
+    peers.prove()
+    signatures = []
+    for signer in peers.signers:
+        request = RemotingCommand.request(RequestCode.GET_BROKER_CONFIG, {}, b"")
+        assert signer is not None
+        signer.sign(request)
+        signatures.append(request.ext_fields["Signature"])
+    right, false, right_again, false_again = signatures
+    assert right == right_again
+    assert len({right, false, false_again}) == 3
 
 
 def test_a_false_broker_gets_a_signature_that_fits_nothing_else() -> None:
