@@ -12,10 +12,12 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -74,8 +76,10 @@ class Console:
 
     def __init__(self, options: ConsoleOptions, stack: ExitStack) -> None:
         """Raises AuditError, AdminError."""
-        maker = ClientMaker(options.name_servers, monotonic_ms, options.signer, options.tls)
-        self._clients = AdminClients(maker, monotonic_ms)
+        maker = ClientMaker(
+            options.name_servers, wall_ms, monotonic_ms, options.signer, options.tls
+        )
+        self._clients = AdminClients(maker)
         stack.callback(self._clients.close)
         audit = AuditLog(options.audit_file, wall_ms)
         stack.callback(audit.close)
@@ -121,6 +125,10 @@ class Console:
         """A reader who is not signed in: assistants."""
         return self.watch.reader(None, may_change=False, jobs=self.jobs)
 
+    def close_pages(self) -> None:
+        """End the streams of live pages: the server would wait for them. Any thread."""
+        self._app.close()
+
     def _application(self) -> ASGIApp:
         site = Site(
             views=VIEWS,
@@ -129,7 +137,7 @@ class Console:
             watch=self.watch.poller.watch,
             frame=self.access.frame,
         )
-        app = ConsoleApp(site)
+        app = self._app = ConsoleApp(site)
         self.access.pages = app
         actions = Actions(
             ACTIONS,
@@ -180,8 +188,22 @@ def serve(options: ConsoleOptions, stack: ExitStack, listening: socket.socket) -
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
     )
     console.start(stack)
-    print(f"The console is at {console.url()}", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
+    sys.stdout.write(f"The console is at {console.url()}\n")
+    sys.stdout.flush()
+    _Server(config, console.close_pages).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, that ends the live pages when it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, close_pages: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._close_pages = close_pages
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal."""
+        self._close_pages()
+        super().handle_exit(sig, frame)
 
 
 def _patterns(text: str) -> AddressPatterns:
