@@ -27,6 +27,7 @@ from remoting.response_code import ResponseCode
 from tools.admin_client import MASTER_ID, PERM_WRITE, AdminClient, unknown
 from tools.errors import AdminError
 from tools.message_decoder import UNIQ_KEY, encode_properties
+from tools.message_puller import logic_queues
 from tools.message_text import KEYS, TAGS, queue_text
 
 TEMPLATE_TOPIC: Final = "TBW102"
@@ -190,6 +191,9 @@ def _writable_queues(
 ) -> Iterator[MessageQueue]:
     """Queues with write permission at masters, in the order of broker names and queue ids."""
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
+    if route.topic_queue_mapping_by_broker:
+        yield from (q for q in logic_queues(route, topic) if q.broker_name in masters)
+        return
     for data in sorted(route.queue_datas, key=lambda data: data.broker_name):
         if data.perm & PERM_WRITE and data.broker_name in masters:
             count = data.write_queue_nums if limit is None else min(limit, data.write_queue_nums)
