@@ -44,7 +44,7 @@ class BrokerMembers:
         self,
         broker_name: str,
         code: RequestCode,
-        header: CommandCustomHeader,
+        header: CommandCustomHeader | None,
         *,
         accept: Collection[int] = (ResponseCode.SUCCESS,),
         extra: dict[str, str] | None = None,
