@@ -21,6 +21,8 @@ from typing import Final
 
 from tools.message_decoder import MessageExt
 
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""Where clients write traces by default, with the message's unique key as a key."""
 PUB: Final = "Pub"
 SUB: Final = "Sub"
 SUB_BEFORE: Final = "SubBefore"

@@ -37,7 +37,7 @@ from tools.message_text import KEYS, TAGS, detail_lines, message_json, save_body
 from tools.message_track import track_message
 from tools.options import FLAG, NATURAL, POSITIVE, Topic
 from tools.report import Column, Report, columns, safe_text, table
-from tools.trace_data import PUB, SUB, TraceView, decode_traces
+from tools.trace_data import PUB, SUB, TRACE_TOPIC, TraceView, decode_traces
 
 KEY_COLUMNS: Final = columns("#Message ID msgId | #QID queueId > | #Offset queueOffset >")
 MAX_BY_UNIQUE_KEY: Final = 32
@@ -234,9 +234,6 @@ def query_msg_by_offset(
     _check_charset(charset)
     queue = MessageQueue(broker_name=broker_name, queue_id=queue_id, topic=topic)
     return _detail(admin, find_by_queue_offset(admin, queue, offset), charset=charset)
-
-
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 
 def _columns(group: str, time: str) -> tuple[Column, ...]:
