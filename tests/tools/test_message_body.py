@@ -69,7 +69,12 @@ class TestJson:
         found = decode_body(body)
         assert (found.kind, found.text, found.is_cut) == ("json", body.decode(), False)
 
-    def test_deep_ones_stay_small(self) -> None:
+    def test_controls_in_it_are_escaped(self) -> None:
+        assert decode_body('{"a":"\x7f\x9b[2J"}'.encode()).text == '{\n  "a": "\\x7f\\x9b[2J"\n}'
+
+    def test_deep_ones_are_not_indented(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They would take 36 MB, for nothing."""
+        monkeypatch.delattr("msgspec.json.format")
         body = b"[" * 900 + b"1" + b",1" * 20_000 + b"]" * 900
         found = decode_body(body)
         assert (found.kind, found.text) == ("json", body.decode())
@@ -93,6 +98,9 @@ class TestHex:
     )
     def test_what_is_no_text(self, body: bytes) -> None:
         assert decode_body(body).kind == "hex"
+
+    def test_a_nul_in_a_long_text(self) -> None:
+        assert decode_body(b"a long text " * 100 + b"\0").kind == "hex"
 
     def test_has_a_limit(self) -> None:
         found = decode_body(b"\xff" * 1_000_000)
