@@ -70,7 +70,8 @@ class TestJson:
         assert (found.kind, found.text, found.is_cut) == ("json", body.decode(), False)
 
     def test_controls_in_it_are_escaped(self) -> None:
-        assert decode_body('{"a":"\x7f\x9b[2J"}'.encode()).text == '{\n  "a": "\\x7f\\x9b[2J"\n}'
+        shown = decode_body('{"a":"\x7f\x9b[2J and more of it"}'.encode()).text
+        assert shown == '{\n  "a": "\\x7f\\x9b[2J and more of it"\n}'
 
     def test_deep_ones_are_not_indented(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """They would take 36 MB, for nothing."""
