@@ -24,7 +24,7 @@ from remoting.headers.query import (
 )
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
-from tools.admin_client import TIMEOUT_MS, AdminClient
+from tools.admin_client import TIMEOUT_MS, AdminClient, BrokerAddress
 from tools.broker_members import BrokerMembers
 from tools.errors import AdminError, BrokerAnswerError
 from tools.message_decoder import (
@@ -148,14 +148,13 @@ def find_by_offset_id(
     admin: AdminClient, msg_id: str, *, max_body: int = MAX_INFLATED_BODY
 ) -> MessageExt:
     """The message of an offset id, from a broker that the name server knows: an id from anybody
-    makes nobody else an address to connect to. Where the broker that it names is gone, the others
-    are asked: a replica has the same bytes, and so the same id. AdminError when nobody has it."""
+    makes nobody else an address to connect to. A replica has the same bytes, and so the same id.
+    AdminError when nobody has it."""
     address, phy_offset = decode_message_id(msg_id)
-    known = [broker.address for broker in admin.brokers()]
     problems = []
-    for each in sorted(known, key=lambda one: one != address):
+    for broker in _who_may_have(admin.brokers(), address):
         try:
-            message = _view(admin, each, msg_id, phy_offset, max_body)
+            message = _view(admin, broker.address, msg_id, phy_offset, max_body)
         except BrokerAnswerError:
             continue
         except PEER_ERRORS as error:
@@ -165,6 +164,15 @@ def find_by_offset_id(
             return message
     reason = f"; {'; '.join(problems)}" if problems else ""
     raise AdminError(f"no broker of this cluster has a message {msg_id}{reason}")
+
+
+def _who_may_have(brokers: list[BrokerAddress], address: str) -> list[BrokerAddress]:
+    """The broker at an address, then its group's others; every broker, masters first, when none of
+    them has that address any more."""
+    named = [broker for broker in brokers if broker.address == address]
+    groups = {(broker.cluster, broker.broker_name) for broker in named or brokers}
+    members = [each for each in brokers if (each.cluster, each.broker_name) in groups]
+    return sorted(members, key=lambda each: (each not in named, each.broker_id))
 
 
 def find_by_queue_offset(

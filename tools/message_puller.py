@@ -15,7 +15,9 @@ from typing import Final
 
 from remoting.body.message_queue import MessageQueue
 from remoting.body.route import TopicRouteData
+from remoting.body.stats import TopicStatsTable
 from remoting.command_custom_header import Int64, decode_header
+from remoting.errors import RequestError
 from remoting.headers.pull_message import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.headers.query import (
     GetMaxOffsetRequestHeader,
@@ -25,6 +27,7 @@ from remoting.headers.query import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from remoting.headers.topic import GetTopicStatsInfoRequestHeader
 from remoting.request_code import RequestCode
 from remoting.response_code import ResponseCode
 from tools.admin_client import PERM_READ, AdminClient
@@ -91,6 +94,7 @@ class MessagePuller:
         self._max_body = max_body
         self._route = admin.route(topic)
         self._members = BrokerMembers(admin, self._route)
+        self._stats: dict[str, TopicStatsTable] = {}
 
     def queues(self) -> list[MessageQueue]:
         """Every readable queue, by broker name and id. AdminError when there is none."""
@@ -134,12 +138,35 @@ class MessagePuller:
         return begin, end
 
     def span(self, queue: MessageQueue, times: TimeSpan) -> tuple[int, int]:
-        """As `bounds`, and one more message behind: brokers of 4.9 answer a time that is later than
-        the last message with its offset. So `times` has to be asked about each message, too."""
-        begin, end = self.bounds(queue, times.begin_ms, times.end_ms)
-        if times.end_ms is not None:
-            end = min(end + 1, self.max_offset(queue))
+        """As `bounds`, with few requests, and one more message behind: brokers of 4.9 answer a time
+        that is later than the last message with its offset. So `times` has to be asked about each
+        message, too. The queue's end is that of the first call for its broker."""
+        begin, end = self._limits(queue)
+        if begin < end and times.begin_ms is not None:
+            begin = max(begin, self.search_offset(queue, times.begin_ms))
+        if begin < end and times.end_ms is not None:
+            end = min(end, self.search_offset(queue, times.end_ms) + 1)
         return begin, end
+
+    def _limits(self, queue: MessageQueue) -> tuple[int, int]:
+        """The first offset and the one behind the last, all queues of a broker in one request."""
+        if queue.broker_name not in self._stats:
+            self._stats[queue.broker_name] = self._ask_stats(queue.broker_name)
+        found = self._stats[queue.broker_name].offset_table.get(queue)
+        if found is None:
+            return self.min_offset(queue), self.max_offset(queue)
+        return found.min_offset, found.max_offset
+
+    def _ask_stats(self, broker_name: str) -> TopicStatsTable:
+        """Nothing where it is refused, and of static topics, whose physical queues it is about."""
+        if self._route.topic_queue_mapping_by_broker:
+            return TopicStatsTable()
+        header = GetTopicStatsInfoRequestHeader(topic=self._topic)
+        try:
+            answer = self._members.ask(broker_name, RequestCode.GET_TOPIC_STATS_INFO, header)
+            return TopicStatsTable.from_json_bytes(answer.body)
+        except (AdminError, RequestError):
+            return TopicStatsTable()
 
     def pull(
         self, queue: MessageQueue, offset: int, count: int, expression: str = "*"

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remoting.body.client_connection import GroupList
+from remoting.body.message_queue import MessageQueue
 from remoting.body.route import BrokerData, QueueData, TopicRouteData
+from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.body.topic_config import TopicList
 from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
@@ -52,6 +54,7 @@ class StoredQueues:
         cluster.answers |= {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
+            RequestCode.GET_TOPIC_STATS_INFO: self._stats,
             RequestCode.GET_MIN_OFFSET: self._min,
             RequestCode.GET_MAX_OFFSET: self._max,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
@@ -138,6 +141,20 @@ class StoredQueues:
     def _refusal(self, request: RemotingCommand) -> RemotingCommand | None:
         refused = self.refused.get(self._place(request))
         return None if refused is None else request.response(*refused)
+
+    def _stats(self, request: RemotingCommand) -> RemotingCommand:
+        """Of the queues that may be read."""
+        topic = request.ext_fields["topic"]
+        table = {
+            MessageQueue(broker_name="broker-g", queue_id=number, topic=topic): TopicOffset(
+                min_offset=self.first.get((topic, number), 0),
+                max_offset=len(queue),
+                last_update_timestamp=self._times[topic, number][-1] if queue else 0,
+            )
+            for number, queue in enumerate(self.queues[topic])
+            if (topic, number) not in self.refused
+        }
+        return request.response(0, body=TopicStatsTable(offset_table=table).to_json_bytes())
 
     def _offset_of(self, request: RemotingCommand, offset: int) -> RemotingCommand:
         return self._refusal(request) or request.response(0, None, {"offset": str(offset)})

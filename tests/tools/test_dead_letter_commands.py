@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from remoting.body.message_queue import MessageQueue
-from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.request_code import RequestCode
 from tests.tools.fake_cluster import FakeCluster
 from tests.tools.mqadmin_bench import Bench, Outcome
@@ -109,10 +107,6 @@ class TestList:
         assert second.endswith("1 queues could not be read: there may be more")
 
     def test_all_groups(self, operator: Operator, cluster: FakeCluster) -> None:
-        queue = MessageQueue(broker_name="broker-g", queue_id=0, topic=DLQ)
-        offset = TopicOffset(min_offset=0, max_offset=2, last_update_timestamp=1795177740000)
-        table = TopicStatsTable(offset_table={queue: offset})
-        cluster.always(RequestCode.GET_TOPIC_STATS_INFO, body=table.to_json_bytes())
         assert operator.mqadmin.run_json("listDlq") == [
             {"group": "g", "count": 2, "lastTimestamp": 1795177740000}
         ]

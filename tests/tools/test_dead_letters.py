@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remoting.body.message_queue import MessageQueue
 from remoting.body.route import BrokerData, ClusterInfo
-from remoting.body.stats import TopicOffset, TopicStatsTable
 from remoting.request_code import RequestCode
 from tests.tools.fake_cluster import FakeCluster
 from tests.tools.stored_queues import Stored, StoredQueues
@@ -257,15 +255,9 @@ def test_the_newest(admin: AdminClient, stored: StoredQueues) -> None:
     ]
 
 
-def test_groups(admin: AdminClient, stored: StoredQueues, cluster: FakeCluster) -> None:
-    stored.topic(DLQ)
+def test_groups(admin: AdminClient, stored: StoredQueues) -> None:
     assert groups_with_dead_letters(["orders", "%DLQ%b", "%RETRY%x", "%DLQ%a"]) == ["a", "b"]
-    queues = [MessageQueue(broker_name=name, queue_id=0, topic=DLQ) for name in ("a", "b")]
-    offsets = [
-        TopicOffset(min_offset=2, max_offset=7, last_update_timestamp=99),
-        TopicOffset(min_offset=0, max_offset=0, last_update_timestamp=0),
-    ]
-    table = TopicStatsTable(offset_table=dict(zip(queues, offsets, strict=True)))
-    cluster.always(RequestCode.GET_TOPIC_STATS_INFO, body=table.to_json_bytes())
+    stored.topic(DLQ, [[Stored()] * 7, [], [Stored(stored_ms=99)]])
+    stored.first[DLQ, 0] = 2
     found = count_dead_letters(admin, "g")
-    assert (found.count, found.last_ms) == (5, 99)
+    assert (found.count, found.last_ms) == (6, 70_000)

@@ -14,12 +14,13 @@ from remoting.errors import RemotingConnectError
 from remoting.request_code import RequestCode
 from tests.tools.fake_cluster import FakeCluster
 from tests.tools.stored_queues import Stored, StoredQueues
-from tools.admin_client import AdminClient, NameServers
+from tools.admin_client import AdminClient, BrokerAddress, NameServers
 from tools.broker_members import BrokerMembers
 from tools.errors import AdminError
 from tools.message_decoder import encode_message_id
 from tools.message_finder import (
     KeyQuery,
+    _who_may_have,
     find_by_key,
     find_by_offset_id,
     find_by_queue_offset,
@@ -68,6 +69,22 @@ class TestNewest:
             int(r.ext_fields["queueOffset"]) for r in cluster.asked(RequestCode.PULL_MESSAGE)
         ]
         assert min(offsets) == 92
+
+    def test_costs_few_requests(
+        self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
+    ) -> None:
+        """The route, the offsets of all queues, and a pull of each that has a message."""
+        stored.topic("T", [times([10]), times([20]), *[[]] * 14])
+        find_newest(admin, "T", 50)
+        assert len(cluster.requests) == 2 + 2
+
+    def test_a_broker_that_refuses_to_say_where_its_queues_end(
+        self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
+    ) -> None:
+        stored.topic("T", [times([10]), times([20])])
+        for answer in ((16, b""), (0, b"no json")):
+            cluster.always(RequestCode.GET_TOPIC_STATS_INFO, answer[0], body=answer[1])
+            assert len(find_newest(admin, "T", 50).messages) == 2
 
     def test_no_offset_is_moved(
         self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
@@ -240,6 +257,15 @@ class TestByPlace:
         stored.topic("T", [times([10])])
         self.known(cluster, DEAD, cluster.address)
         assert find_by_offset_id(admin, stored.letter_id("T", 0, 0)).store_timestamp == 10
+
+    def test_who_is_asked(self) -> None:
+        """Not every broker of a large cluster, when the id's own one is there."""
+        one, two = (
+            [BrokerAddress("c", name, number, f"{name}{number}:1") for number in (0, 1)]
+            for name in ("a", "b")
+        )
+        assert _who_may_have(one + two, "b1:1") == [two[1], two[0]]
+        assert _who_may_have(one + two, "x:1") == [one[0], two[0], one[1], two[1]]
 
     def test_another_message_at_the_same_offset(
         self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
