@@ -100,7 +100,9 @@ def _of_broker(broker: BrokerSeen, now_ms: int) -> Iterator[Finding]:
     error = broker.newest_error
     if error is not None:
         yield finding("critical" if broker.is_master else "warning", f"does not answer: {error}")
-    elif broker.newest_ms and now_ms - broker.newest_ms > STALE_MS:
+    elif not broker.newest_ms:
+        yield finding("note", "has not been asked yet.")
+    elif now_ms - broker.newest_ms > STALE_MS:
         old = duration_text((now_ms - broker.newest_ms) / 1000)
         yield finding("warning", f"has said nothing for {old}.")
     if broker.ha.value is not None and error is None:

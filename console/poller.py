@@ -206,8 +206,9 @@ class Poller:
             broker = self._brokers.get(address)
             if broker is None:
                 return
-            told = _told(getattr(broker, what), answer, self._wall_ms())
-            self._brokers[address] = replace(broker, **{what: told})
+            get, put = _PARTS[what]
+            told = _told(get(broker), answer, self._wall_ms())
+            self._brokers[address] = put(broker, told)
 
         return take
 
@@ -221,6 +222,19 @@ class Poller:
             _by_address=dict(self._brokers),
         )
         self._changed(self.snapshot)
+
+
+_PARTS: Final[
+    dict[
+        str,
+        tuple[Callable[[BrokerSeen], Told[Any]], Callable[[BrokerSeen, Told[Any]], BrokerSeen]],
+    ]
+] = {
+    "ha": (lambda broker: broker.ha, lambda broker, told: replace(broker, ha=told)),
+    "runtime": (lambda broker: broker.runtime, lambda broker, told: replace(broker, runtime=told)),
+    "metrics": (lambda broker: broker.metrics, lambda broker, told: replace(broker, metrics=told)),
+}
+"""How a part of what is seen of a broker is read and replaced."""
 
 
 def _told(before: Told[Any], answer: Answer[Any], now_ms: int) -> Told[Any]:

@@ -17,11 +17,11 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from console.tables import MAX_TIME_MS
 from tools.commands.ha_status import duration_text, size_text
 from tools.report import safe_line
 
 LIVE: Final = "live_"
-_MAX_TIME_MS: Final = 253_402_300_799_000
 
 
 @functools.cache
@@ -63,7 +63,7 @@ def render_regions(template: str, context: Mapping[str, Any]) -> dict[str, str]:
 
 def when(ms: float | None) -> Markup:
     """A time element in UTC; a script shows it in the reader's zone."""
-    if not ms or not 0 < ms <= _MAX_TIME_MS:
+    if not ms or not 0 < ms < MAX_TIME_MS:
         return Markup("–")
     moment = datetime.fromtimestamp(ms / 1000, UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(

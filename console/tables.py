@@ -12,15 +12,18 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from tools.message_text import second_text
 from tools.report import Cell, Column, safe_line
 
 PAGE_ROWS: Final = 100
 MAX_SHOWN: Final = 300
 """Characters of a cell that a page shows; exports have all of them."""
+MAX_TIME_MS: Final = 253_402_300_799_000
+"""The end of the year 9999: a peer's number beyond it is no time."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would run."""
 
@@ -33,6 +36,15 @@ class TableCell:
     value: Any = None
     url: str | None = None
     badge: str | None = None
+    when_ms: int | None = None
+    """A moment, shown in the reader's zone."""
+
+
+def moment(ms: int | None) -> TableCell | None:
+    """A cell that is a moment; None for one that is not known."""
+    if not ms or not 0 < ms < MAX_TIME_MS:
+        return None
+    return TableCell(second_text(ms), ms, when_ms=ms)
 
 
 def link(text: object, url: str) -> TableCell:
@@ -207,4 +219,4 @@ def _cut(cell: TableCell) -> TableCell:
     text = safe_line(cell.text)
     if len(text) > MAX_SHOWN:
         text = text[: MAX_SHOWN - 1] + "…"
-    return TableCell(text, cell.value, cell.url, cell.badge)
+    return replace(cell, text=text)

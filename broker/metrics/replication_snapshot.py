@@ -194,7 +194,7 @@ class ReplicationSnapshot:
             "exposure": None if is_slave else self._exposure(snapshot, since_ms),
             "processes": [_process(child) for child in self._children()],
             "lag_le": list(LAG_LE_MS),
-            "replicas": self._replicas(snapshot, since_ms),
+            "replicas": [] if self._follows() else self._replicas(snapshot, since_ms),
             "metadata": self._metadata() if is_slave else [],
             **self._of_group(),
         }
@@ -204,6 +204,11 @@ class ReplicationSnapshot:
         if self._member is None:
             return self._configured_role
         return BrokerRole.SYNC_MASTER if self._member.leads else BrokerRole.SLAVE
+
+    def _follows(self) -> bool:
+        """In controller mode a follower serves nobody; the rows of its time as leader may still be
+        there for a moment, as process `ha` removes them."""
+        return self._member is not None and not self._member.leads
 
     def _own_id(self) -> Json:
         """In controller mode the id that the controller gave, whatever the role."""

@@ -117,10 +117,8 @@ def allowed_memory() -> int:
     return int(gigabytes) << 30
 
 
-@pytest.mark.parametrize(
-    "groups",
-    [pytest.param(3, marks=pytest.mark.slow), pytest.param(MANY, marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("groups", [3, MANY])
 @pytest.mark.timeout(2400)
 @pytest.mark.usefixtures("java")
 def test_many_brokers_on_two_cores_with_one_gigabyte_of_heap(

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.interop import harness
-from tests.interop.driver import Consumer, Driver, Entry, Producer
-from tests.interop.processes import wait_until
+from tests.interop.driver import Consumer, Driver, DriverError, Entry, Producer
+from tests.interop.processes import PeerError, wait_until
 
 _NUMBERS = itertools.count(1)
 
@@ -109,12 +109,21 @@ def registered(driver: Driver, namesrv: str) -> dict[str, dict[str, str]]:
 
 
 def wait_registered(driver: Driver, namesrv: str, broker: harness.Broker) -> None:
-    """Until the name server knows the master."""
+    """Until the name server knows the master. A JVM's first TLS handshake may time out on a busy
+    machine; the last error is in the text."""
+    errors: list[DriverError] = []
 
     def is_known() -> bool:
-        return registered(driver, namesrv).get(broker.name, {}).get("0") == broker.address
+        try:
+            return registered(driver, namesrv).get(broker.name, {}).get("0") == broker.address
+        except DriverError as error:
+            errors[:] = [error]
+            return False
 
-    wait_until(is_known, f"{broker.name} registered", 40, poll_s=0.1)
+    try:
+        wait_until(is_known, f"{broker.name} registered", 40, poll_s=0.1)
+    except PeerError as error:
+        raise PeerError(f"{error}; last: {errors}") from error
 
 
 AnotherBroker = Callable[[str, Mapping[str, str]], harness.Broker]

@@ -512,6 +512,22 @@ def test_a_member_has_the_id_and_the_role_of_now(tmp_path: Path) -> None:
     broker.close()
 
 
+def test_a_follower_shows_nobody_of_the_time_when_it_led(tmp_path: Path) -> None:
+    """Process `ha` removes the rows a moment after the order was taken."""
+    conf = {"enableControllerMode": "true", "storePathRootDir": str(tmp_path)}
+    broker = Broker(**conf)
+    counters, seen = broker.page.counters, []
+    broker.ha_looks()
+    broker.replica("broker-a:2", HA_REPLICA_CONNECTED=1)
+    for role in (MemberRole.LEAD, MemberRole.FOLLOW):
+        counters[MEMBER_ID] = 3
+        counters[MEMBER_ORDER] = order_after(counters[MEMBER_ORDER], role)
+        counters[ORDER_TAKEN] = counters[MEMBER_ORDER]
+        seen.append([row["id"] for row in broker.take()["replicas"]])
+    assert seen == [["broker-a:2"], []]
+    broker.close()
+
+
 def test_each_role_is_told_in_one_line_that_was_written(tmp_path: Path) -> None:
     """In the next one where a line could not be written; those of earlier lives in the first."""
     conf = {"enableControllerMode": "true", "storePathRootDir": str(tmp_path)}

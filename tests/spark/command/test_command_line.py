@@ -210,7 +210,7 @@ def java() -> None:
         pytest.skip(f"Spark has no Java: {error}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(2 * MOST_S)
 @pytest.mark.usefixtures("java")
 def test_nights_that_were_missed(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(MOST_S)
 @pytest.mark.usefixtures("java")
 def test_under_spark_submit(tmp_path: Path) -> None:

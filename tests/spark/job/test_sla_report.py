@@ -171,6 +171,7 @@ def test_late_samples_revise_and_copies_of_lines_do_not(
     assert again == revised
 
 
+@pytest.mark.long
 def test_d_then_the_day_before_then_d_again(
     spark: SparkSession, made: Made, tmp_path: Path
 ) -> None:
@@ -240,6 +241,7 @@ def test_missing_data_is_unknown_and_nobody_is_forgotten(
     assert (tmp_path / "out/parquet/replica_days" / f"dt={YESTERDAY}").exists()
 
 
+@pytest.mark.long
 def test_nobody_goes_from_a_result_because_its_dumps_went(
     spark: SparkSession, tmp_path: Path
 ) -> None:

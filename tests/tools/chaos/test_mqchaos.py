@@ -106,7 +106,7 @@ def test_clocks_descriptors_and_a_lossy_link(tmp_path: Path, proved: Callable[[s
     proved(f"mqchaos, clocks, descriptors, lossy link: {delayed}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_slave_is_promoted_and_nothing_acknowledged_is_lost(
     tmp_path: Path, proved: Callable[[str], None]

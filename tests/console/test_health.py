@@ -1,0 +1,172 @@
+"""Health: each thing that is not well has a sentence, and nothing else has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from console.health import STALE_MS, findings, verdict
+from console.snapshot import BrokerSeen, ClusterSnapshot, HaTold, Metrics, Told
+from remoting.body.ha_runtime_info import (
+    HAClientRuntimeInfo,
+    HAConnectionRuntimeInfo,
+    HAGroupInfo,
+    HARuntimeInfo,
+)
+from tools.admin_client import BrokerAddress
+
+NOW = 1_800_000_000_000
+IN_SYNC = HAConnectionRuntimeInfo(addr="s:1", id="g:1", state="in_sync", in_sync=True)
+
+
+def told(info: HARuntimeInfo) -> Told[HaTold]:
+    return Told(HaTold(info, {}), NOW)
+
+
+def broker(broker_id: int = 0, **parts: Any) -> BrokerSeen:
+    place = BrokerAddress("c", "g", broker_id, f"b{broker_id}:1")
+    runtime = Told({"commitLogDiskRatio": "0.5"}, NOW)
+    ha = told(HARuntimeInfo(master=broker_id == 0, ha_connection_info=[IN_SYNC]))
+    return replace(BrokerSeen(place, runtime=runtime, ha=ha), **parts)
+
+
+def snapshot(*brokers: BrokerSeen, **parts: Any) -> ClusterSnapshot:
+    return replace(ClusterSnapshot(brokers=brokers, names={"ns:1": Told({}, NOW)}), **parts)
+
+
+def said(found: ClusterSnapshot) -> list[tuple[str, str]]:
+    return [(f.severity, f.sentence) for f in findings(found, NOW)]
+
+
+def master_with(replica: HAConnectionRuntimeInfo) -> ClusterSnapshot:
+    return snapshot(broker(ha=told(HARuntimeInfo(master=True, ha_connection_info=[replica]))))
+
+
+def test_all_well() -> None:
+    found = snapshot(broker(), broker(1))
+    assert said(found) == []
+    assert verdict([], found) == "All well: 1 master and 1 replica answer."
+
+
+def test_nothing_known_is_not_well() -> None:
+    assert verdict([], ClusterSnapshot()) == "Nothing is known of the cluster yet."
+    assert verdict([], snapshot()) == "The name servers know no broker."
+    new = snapshot(BrokerSeen(broker().place))
+    assert said(new) == [("note", "g:0 has not been asked yet.")]
+    assert verdict(findings(new, NOW), new) == "1 thing is not known."
+
+
+@pytest.mark.parametrize(
+    ("replica", "severity", "sentence"),
+    [
+        (
+            replace(IN_SYNC, state="disconnected", diff=2048, lag_seconds=3.0),
+            "critical",
+            "g:0 has lost its replica g:1, which lacks 2.0 KiB, 3.0 s.",
+        ),
+        (
+            replace(IN_SYNC, state="catching_up", diff=5),
+            "warning",
+            "g:0 has a replica that is catching up: g:1 lacks 5 B.",
+        ),
+        (
+            replace(IN_SYNC, lag_seconds=6.0),
+            "warning",
+            "g:0 has a replica behind: g:1 lacks 0 B, 6.0 s.",
+        ),
+        (
+            HAConnectionRuntimeInfo(addr="10.0.0.1:5", in_sync=False, diff=-1),
+            "warning",
+            "g:0 has a replica that is catching up: 10.0.0.1:5 lacks 0 B.",
+        ),
+    ],
+)
+def test_replicas(replica: HAConnectionRuntimeInfo, severity: str, sentence: str) -> None:
+    assert said(master_with(replica)) == [(severity, sentence)]
+
+
+def test_a_group_without_a_master() -> None:
+    found = said(snapshot(broker(1, ha=Told())))
+    assert found == [("critical", "g of c has no master: nothing can be sent to it.")]
+
+
+def test_a_broker_that_is_gone_silent_or_stale() -> None:
+    gone = said(snapshot(broker(), broker(1, registered=False)))
+    assert gone == [("warning", "g:1 is no longer listed by the name servers.")]
+    error = broker().ha.failed("timed out", NOW + 1)
+    assert said(snapshot(broker(ha=error))) == [("critical", "g:0 does not answer: timed out")]
+    assert said(snapshot(broker(), broker(1, ha=error)))[0][0] == "warning"
+    old = Told({}, NOW - STALE_MS - 1)
+    assert said(snapshot(broker(ha=Told(), runtime=old))) == [
+        ("warning", "g:0 has said nothing for 15 s.")
+    ]
+
+
+def test_an_error_that_a_later_answer_ended_is_over() -> None:
+    ha = broker().ha.failed("not supported", NOW - 1)
+    assert said(snapshot(broker(ha=replace(ha, value=None, at_ms=0)))) == []
+
+
+def test_name_servers() -> None:
+    dead: Told[Any] = Told(error="refused")
+    assert said(snapshot(broker(), names={"a": dead, "b": Told({}, NOW)}))[0][0] == "warning"
+    assert said(snapshot(broker(), names={"a": dead}))[0][0] == "critical"
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        (HARuntimeInfo(isolated="waits for broker 1"), "serves nothing: waits for broker 1"),
+        (
+            HARuntimeInfo(master=True, group_info=HAGroupInfo(takes_messages=False)),
+            "takes no messages",
+        ),
+        (
+            HARuntimeInfo(group_info=HAGroupInfo(without_master_millis=5_000)),
+            "has no master for 5 s",
+        ),
+        (
+            HARuntimeInfo(
+                master=True, group_info=HAGroupInfo(takes_messages=True, two_masters_seen=1)
+            ),
+            "two masters in one epoch",
+        ),
+        (
+            HARuntimeInfo(
+                ha_client_runtime_info=HAClientRuntimeInfo(
+                    last_error="connection refused", last_error_over=False
+                )
+            ),
+            "is not linked with its master: connection refused",
+        ),
+    ],
+)
+def test_what_a_broker_says_of_itself(info: HARuntimeInfo, words: str) -> None:
+    found = said(snapshot(broker(), broker(1, ha=told(info))))
+    assert len(found) == 1
+    assert words in found[0][1]
+
+
+def test_disk_and_damage() -> None:
+    metrics = Metrics({"rocketmq_store_fenced_ranges": [({}, 2.0)]})
+    runtime = Told({"commitLogDiskRatio": "0.9"}, NOW)
+    found = said(snapshot(broker(runtime=runtime, metrics=Told(metrics, NOW))))
+    assert [severity for severity, _ in found] == ["critical", "warning"]
+    assert "90%" in found[1][1]
+    assert said(snapshot(broker(runtime=Told({"commitLogDiskRatio": "many"}, NOW)))) == []
+
+
+def test_the_worst_comes_first_and_counts() -> None:
+    lost = broker(
+        ha=told(
+            HARuntimeInfo(
+                master=True, ha_connection_info=[replace(IN_SYNC, state="disconnected")] * 2
+            )
+        ),
+        runtime=Told({"commitLogDiskRatio": "0.9"}, NOW),
+    )
+    found = findings(snapshot(lost), NOW)
+    assert [f.severity for f in found] == ["critical", "critical", "warning"]
+    assert verdict(found, snapshot(lost)) == "2 things are critical."

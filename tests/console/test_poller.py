@@ -1,0 +1,175 @@
+"""The poller and Java's golden answers: what is seen, kept, forgotten, and how often it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from console.cluster_watch import monotonic_ms, wall_ms
+from console.lanes import Answer, Lanes
+from console.poller import FORGET_MS, IDLE_MS, NAMES_MS, Poller
+from console.questions import CLUSTER, HA_STATUS, RUNTIME, TOPICS
+from remoting.body.route import BrokerData, ClusterInfo
+from remoting.request_code import RequestCode
+from tests.support.deadline import wait_until
+from tests.tools.fake_cluster import FakeCluster, running_cluster
+from tools.admin_client import AdminClient, NameServers
+
+
+@contextmanager
+def polling(cluster: FakeCluster) -> Iterator[Poller]:
+    servers = NameServers((cluster.address,))
+    with AdminClient(servers, wall_ms) as client:
+        lanes = Lanes(lambda _account: client, monotonic_ms, workers=4)
+        poller = Poller(lanes, servers.addresses, now_ms=monotonic_ms, wall_ms=wall_ms)
+        lanes.start()
+        poller.start()
+        try:
+            yield poller
+        finally:
+            lanes.stop()
+            poller.stop()
+
+
+def test_java_answers_are_seen() -> None:
+    with running_cluster() as cluster, polling(cluster) as poller:
+        wait_until(lambda: any(broker.runtime.value for broker in poller.snapshot.brokers))
+        wait_until(lambda: poller.snapshot.topics.value)
+        snapshot = poller.snapshot
+    (broker,) = [broker for broker in snapshot.brokers if broker.runtime.value]
+    assert (broker.is_master, broker.registered) == (True, True)
+    assert (broker.version or "").startswith("V4_9")
+    assert snapshot.broker(broker.place.address) is broker
+    assert "GTopic" in (snapshot.topics.value or ())
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_beside_what_was_known() -> None:
+    with running_cluster() as cluster, polling(cluster) as poller:
+        wait_until(lambda: poller.snapshot.topics.value)
+        known = poller.snapshot.topics.value
+        cluster.always(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, body=b"[[[")
+        poller._asked[cluster.address].last.pop("topics")
+        wait_until(lambda: poller.snapshot.topics.error)
+        assert poller.snapshot.topics.value == known
+
+
+class Scripted:
+    """Lanes whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.answers: dict[Any, Answer[Any]] = {}
+
+    def poll(self, address: str, question: Any) -> Any:
+        self.asked.append((address, question.key))
+        answer = self.answers.get((address, question.key), Answer(error="silent"))
+
+        class Done:
+            @staticmethod
+            def add_done_callback(call: Callable[[Any], None]) -> None:
+                call(Done)
+
+            @staticmethod
+            def result() -> Answer[Any]:
+                return answer
+
+        return Done
+
+
+class World:
+    """A poller on a clock of the test."""
+
+    def __init__(self, names: tuple[str, ...] = ("ns:9876",)) -> None:
+        self.ms = 1_000_000
+        self.lanes = Scripted()
+        self.poller = Poller(
+            self.lanes,  # type: ignore[arg-type]
+            names,
+            now_ms=lambda: self.ms,
+            wall_ms=lambda: self.ms,
+        )
+
+    def cluster(self, name_server: str, **groups: dict[int, str]) -> None:
+        info = ClusterInfo(
+            broker_addr_table={
+                name: BrokerData(cluster="c", broker_name=name, broker_addrs=addresses)
+                for name, addresses in groups.items()
+            },
+            cluster_addr_table={"c": list(groups)},
+        )
+        self.lanes.answers[name_server, CLUSTER.key] = Answer(info, self.ms)
+
+    def step(self, by_ms: int = 0) -> None:
+        self.ms += by_ms
+        self.poller.step(0.001)
+        self.poller.step(0.001)
+
+
+def test_brokers_of_all_name_servers_are_one_list() -> None:
+    world = World(("a:1", "b:1"))
+    world.cluster("a:1", g1={0: "m1:1"})
+    world.cluster("b:1", g2={0: "m2:1", 1: "s2:1"})
+    world.step()
+    titles = [broker.title for broker in world.poller.snapshot.brokers]
+    assert titles == ["g1:0", "g2:0", "g2:1"]
+    world.lanes.answers["a:1", CLUSTER.key] = Answer(error="dead")
+    world.step(NAMES_MS)
+    assert [broker.registered for broker in world.poller.snapshot.brokers] == [True] * 3
+    assert world.poller.snapshot.names["a:1"].error == "dead"
+
+
+def test_a_broker_that_left_is_shown_as_gone_for_an_hour_and_not_asked() -> None:
+    world = World()
+    world.cluster("ns:9876", g={0: "m:1", 1: "s:1"})
+    world.step()
+    world.cluster("ns:9876", g={0: "m:1"})
+    world.step(NAMES_MS)
+    assert [(b.title, b.registered) for b in world.poller.snapshot.brokers] == [
+        ("g:0", True),
+        ("g:1", False),
+    ]
+    world.lanes.asked.clear()
+    world.step(IDLE_MS)
+    assert "s:1" not in {address for address, _ in world.lanes.asked}
+    world.step(FORGET_MS)
+    assert [broker.title for broker in world.poller.snapshot.brokers] == ["g:0"]
+    world.cluster("ns:9876", g={0: "m:1", 2: "s:1"})
+    world.step(NAMES_MS)
+    assert [broker.title for broker in world.poller.snapshot.brokers] == ["g:0", "g:2"]
+
+
+def test_a_role_change_is_one_broker_in_another_place() -> None:
+    world = World()
+    world.cluster("ns:9876", g={0: "a:1", 1: "b:1"})
+    world.lanes.answers["a:1", RUNTIME.key] = Answer({"putTps": "7"}, 1)
+    world.step()
+    world.cluster("ns:9876", g={0: "b:1", 1: "a:1"})
+    world.step(NAMES_MS)
+    first, second = world.poller.snapshot.brokers
+    assert (first.place.address, second.place.address) == ("b:1", "a:1")
+    assert second.runtime.value == {"putTps": "7"}
+
+
+@pytest.mark.parametrize(("watchers", "asked"), [(0, 2), (1, 9)])
+def test_how_often_the_status_is_asked(watchers: int, asked: int) -> None:
+    world = World()
+    world.cluster("ns:9876", g={0: "m:1"})
+    world.poller.watch(watchers)
+    for _ in range(50):
+        world.step(200)
+    assert world.lanes.asked.count(("m:1", HA_STATUS.key)) == asked
+    assert world.lanes.asked.count(("ns:9876", TOPICS.key)) == 1
+
+
+def test_what_is_published_has_a_new_number() -> None:
+    world = World()
+    seen: list[int] = []
+    world.poller._changed = lambda snapshot: seen.append(snapshot.number)
+    world.cluster("ns:9876", g={0: "m:1"})
+    world.step()
+    world.step(NAMES_MS)
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 2
