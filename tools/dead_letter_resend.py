@@ -162,7 +162,9 @@ def resend(
 ) -> Iterator[ResendStep]:
     """Send them again, a step for each; the next one goes when the next step is asked for. wait:
     sleeps until the rate allows the next message; True stops. Raises AdminError after too many
-    failures in a row, and when a line of the audit cannot be written."""
+    failures in a row, when a line of the audit cannot be written, and when another run resends this
+    group's letters."""
+    audit.hold(order.group)
     before = {} if order.again else audit.resent(order.group)
     run = _Run(admin, order, audit, _Pace(order.rate, wait, clock))
     for letter in letters:

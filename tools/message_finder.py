@@ -44,6 +44,9 @@ PREVIEW_BYTES: Final = 4 << 10
 PEER_ERRORS: Final = (AdminError, RemotingError, RequestError)
 """What a peer that refuses, lies or does not answer causes."""
 
+_MOST_EMPTY: Final = 50
+"""Windows without a message: a queue with gaps may have some, one that lies about its end endless
+ones."""
 _FIRST_WINDOW: Final = 8
 """Messages that are read first of each queue: mostly a few queues have all the newest ones."""
 
@@ -218,16 +221,28 @@ def _newest_first(
     puller: MessagePuller, queue: MessageQueue, times: TimeSpan, problems: list[str]
 ) -> Iterator[MessageExt]:
     """A queue backwards, a window at a time; ends with a problem where it cannot be read."""
+    name = f"{queue.broker_name} queue {queue.queue_id}"
     try:
         first, end = puller.span(queue, times)
-        window = _FIRST_WINDOW
+        window, empty = _FIRST_WINDOW, 0
         while first < end:
             begin = max(first, end - window)
-            results = [result for _, result in puller.pull_range(queue, begin, end)]
-            for result in reversed(results):
-                for message in reversed(result.messages):
-                    if message.store_timestamp in times:
-                        yield message
+            found = _within(puller, queue, begin, end)
+            yield from (each for each in found if each.store_timestamp in times)
             end, window = begin, PULL_BATCH
+            empty = 0 if found else empty + 1
+            if empty >= _MOST_EMPTY:
+                problems.append(
+                    f"{name}: nothing in {empty} reads; what is below {end} is left out"
+                )
+                return
     except PEER_ERRORS as error:
-        problems.append(f"{queue.broker_name} queue {queue.queue_id}: {error}")
+        problems.append(f"{name}: {error}")
+
+
+def _within(puller: MessagePuller, queue: MessageQueue, begin: int, end: int) -> list[MessageExt]:
+    """The messages of a window, newest first. A pull into a gap, as compaction leaves them, brings
+    what is behind it."""
+    results = [result for _, result in puller.pull_range(queue, begin, end)]
+    found = [message for result in results for message in result.messages]
+    return [message for message in reversed(found) if begin <= message.queue_offset < end]

@@ -143,7 +143,7 @@ class MessagePuller:
         message, too. The queue's end is that of the first call for its broker."""
         begin, end = self._limits(queue)
         if begin < end and times.begin_ms is not None:
-            begin = max(begin, self.search_offset(queue, times.begin_ms))
+            begin = self.search_offset(queue, times.begin_ms)
         if begin < end and times.end_ms is not None:
             end = min(end, self.search_offset(queue, times.end_ms) + 1)
         return begin, end

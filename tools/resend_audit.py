@@ -1,15 +1,18 @@
 """ResendAudit: one line of JSON for each dead letter that was sent again, or was not.
 
-A file that only grows; written by the thread that resends, by several processes at once if need be
-(each line is one append). A line is on disk before the next message is sent. Read back, the file
-says what need not be sent again. It knows no broker.
+A file that only grows; written by the threads that resend, in any number of processes: each line is
+one append, and a group's letters are resent by one run at a time. A line is on disk before the next
+message is sent. Read back, the file says what need not be sent again. It knows no broker.
 
 Tested by tests/tools/test_dead_letter_resend.py.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +77,20 @@ class ResendAudit:
         trace: TracebackType | None,
     ) -> None:
         os.close(self._fd)
+
+    def hold(self, group: str) -> None:
+        """Have the group's letters for this run alone, until the file is closed: two at once would
+        not see each other's lines. Raises AdminError."""
+        # struct flock: a byte of the file stands for the group. Locks of the open file, not of the
+        # process: a console resends in several threads.
+        place = zlib.crc32(group.encode("utf-8", "surrogatepass"))
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+        with self._named():
+            try:
+                fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, lock)
+            except BlockingIOError as error:
+                reason = f"dead letters of group {group} are being resent already"
+                raise AdminError(f"{reason} (audit file {self.path})") from error
 
     def add(self, line: AuditLine) -> None:
         """Append a line, durably. Raises AdminError: then nothing more may be sent."""

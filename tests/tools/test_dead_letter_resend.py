@@ -253,12 +253,16 @@ class TestCopy:
             list(bench.steps(letters=scan(bench.admin, "g", max_body=3)))
         assert bench.sent() == []
 
-    def test_a_large_body(self, bench: Bench) -> None:
-        body = bytes(4 << 20)
+    def test_the_largest_body(self, bench: Bench) -> None:
+        """What fits into a frame, which has 16 MiB; what does not, no client could have pulled."""
+        body = bytes((16 << 20) - 1000)
         bench.letters(Stored({"RETRY_TOPIC": "orders"}, body=body))
         (step,) = bench.steps()
         assert step.is_resent
         assert bench.sent()[0].body == body
+        bench.letters(Stored({"RETRY_TOPIC": "orders"}, body=bytes(16 << 20)))
+        (step,) = bench.steps()
+        assert (step.what, step.result) == ("broker-g queue 0", "NOT_FOUND")
 
 
 class TestTwice:
@@ -290,6 +294,19 @@ class TestTwice:
         text = bench.path.read_text().replace('"group":"g"', '"group":"h"')
         bench.path.write_text(text)
         assert [step.result for step in bench.steps()] == ["SEND_OK"]
+
+    def test_at_the_same_time(self, bench: Bench) -> None:
+        """The second run would not see what the first one does meanwhile."""
+        bench.letters(one(), one())
+        first = bench.steps()
+        next(first)
+        with pytest.raises(AdminError, match="dead letters of group g are being resent already"):
+            list(bench.steps())
+        bench.stored.topic("%DLQ%h", [[]])
+        assert list(bench.steps(ResendOrder(group="h", who="a", origin="b"))) == []
+        list(first)
+        assert len(bench.sent()) == 2
+        assert [step.result for step in bench.steps()] == ["ALREADY_RESENT"] * 2
 
     def test_a_new_store_has_the_same_ids(self, bench: Bench) -> None:
         bench.letters(one())

@@ -11,9 +11,11 @@ from remoting.body.message_queue import MessageQueue
 from remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from remoting.body.topic_queue_mapping import TopicQueueMappingInfo
 from remoting.errors import RemotingConnectError
+from remoting.remoting_command import RemotingCommand
 from remoting.request_code import RequestCode
 from tests.tools.fake_cluster import FakeCluster
 from tests.tools.stored_queues import Stored, StoredQueues
+from tests.tools.test_message_decoder import record
 from tools.admin_client import AdminClient, BrokerAddress, NameServers
 from tools.broker_members import BrokerMembers
 from tools.errors import AdminError
@@ -78,6 +80,13 @@ class TestNewest:
         find_newest(admin, "T", 50)
         assert len(cluster.requests) == 2 + 2
 
+    def test_times_are_asked_about_where_there_is_something(
+        self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
+    ) -> None:
+        stored.topic("T", [times([10]), times([20]), *[[]] * 14])
+        assert len(find_newest(admin, "T", 50, times=TimeSpan(5, 25)).messages) == 2
+        assert len(cluster.asked(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)) == 2 * 2
+
     def test_a_broker_that_refuses_to_say_where_its_queues_end(
         self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
     ) -> None:
@@ -128,6 +137,36 @@ class TestNewest:
         (problem,) = found.problems
         assert problem.startswith("broker-g queue 1: ")
         assert "NO_PERMISSION (16): no permission" in problem
+
+    def test_a_queue_that_lies_about_its_end(
+        self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
+    ) -> None:
+        stored.topic("T", [times([10])])
+        cluster.always(RequestCode.GET_TOPIC_STATS_INFO, 1)
+        cluster.always(RequestCode.GET_MAX_OFFSET, fields={"offset": str(1 << 62)})
+        (problem,) = find_newest(admin, "T", 5).problems
+        assert problem.startswith(
+            "broker-g queue 0: nothing in 50 reads; what is below 46116860184"
+        )
+
+    def test_gaps(self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster) -> None:
+        """As of a compaction topic: a pull into a gap brings the next message."""
+        places = (0, 100, 101, 500)
+        cluster.always(RequestCode.GET_TOPIC_STATS_INFO, 1)
+        stored.topic("T", [[]])
+
+        def pull(request: RemotingCommand) -> RemotingCommand:
+            offset = int(request.ext_fields["queueOffset"])
+            found = min((place for place in places if place >= offset), default=501)
+            fields = {"suggestWhichBrokerId": "0", "minOffset": "0", "maxOffset": "501"}
+            body = record(queue_offset=found, stored_ms=found)
+            return request.response(0, None, fields | {"nextBeginOffset": str(found + 1)}, body)
+
+        cluster.answers[RequestCode.PULL_MESSAGE] = pull
+        cluster.always(RequestCode.GET_MAX_OFFSET, fields={"offset": "501"})
+        found = find_newest(admin, "T", 9)
+        assert [message.queue_offset for message in found.messages] == [500, 101, 100, 0]
+        assert found.problems == []
 
     def test_bodies_are_cut(self, admin: AdminClient, stored: StoredQueues) -> None:
         stored.topic("T", [[Stored(body=b"x" * 100_000)]])
@@ -212,13 +251,14 @@ class TestStaticTopics:
         stored.topic("T", [times([10])])
         pull = cluster.answers[RequestCode.PULL_MESSAGE]
 
-        def with_delta(request):  # type: ignore[no-untyped-def]
+        def with_delta(request: RemotingCommand) -> RemotingCommand:
             answer = pull(request)
             answer.ext_fields["offsetDelta"] = "500"
             return answer
 
         cluster.answers[RequestCode.PULL_MESSAGE] = with_delta
-        (message,) = find_newest(admin, "T", 5).messages
+        queue = MessageQueue(broker_name="broker-g", queue_id=0, topic="T")
+        (message,) = MessagePuller(admin, "T").pull(queue, 0, 1).messages
         assert message.queue_offset == 500
 
 
