@@ -244,6 +244,7 @@ class TestStaticTopics:
         assert [(q.broker_name, q.queue_id) for q in queues] == [("a", 0), ("b", 1)]
         found = find_newest(admin, "T", 5).messages
         assert [(m.broker_name, m.store_timestamp) for m in found] == [("b", 20), ("a", 10)]
+        assert cluster.asked(RequestCode.GET_TOPIC_STATS_INFO) == [], "those are physical queues"
 
     def test_offsets_are_those_of_the_logic_queue(
         self, admin: AdminClient, stored: StoredQueues, cluster: FakeCluster
