@@ -1,9 +1,7 @@
 """child_entry: how a child that the supervisor forks begins.
 
 Runs on the supervisor's main thread before it forks; the supervisor of a broker and that of a
-container use it.
-
-Tested by tests/broker/supervisor/test_forked_process.py.
+container use it. Its use as it is: tests/broker/supervisor/test_forked_process.py.
 """
 
 from __future__ import annotations
