@@ -55,11 +55,8 @@ class Site:
     snapshot: Callable[[], ClusterSnapshot]
     watch: Callable[[int], None] = lambda _by: None
     """Called with 1 and -1 when a live page is opened and closed."""
-    extra_routes: Sequence[BaseRoute] = ()
-    """Sign-in, actions."""
     frame: Callable[[Request], Mapping[str, Any]] = lambda _request: {}
     """What the frame of every page shows of its reader."""
-    middleware: Sequence[Any] = ()
 
 
 @dataclass(slots=True)
@@ -93,15 +90,14 @@ class ConsoleApp:
         """End the live pages' streams: the server waits for them when it stops. Any thread."""
         self._closing = True
 
-    def application(self) -> Starlette:
-        """The ASGI application."""
+    def application(self, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
+        """The ASGI application. `extra_routes`: sign-in, actions."""
         static = StaticFiles(directory=Path(__file__).parent / "static", check_dir=False)
-        routes: list[BaseRoute] = [Mount("/static", static), *self._site.extra_routes]
+        routes: list[BaseRoute] = [Mount("/static", static), *extra_routes]
         for view in self._site.views:
             routes += self._routes(view)
         return Starlette(
             routes=routes,
-            middleware=list(self._site.middleware),
             exception_handlers={404: self._not_found, Exception: self._bug},
         )
 
@@ -202,6 +198,12 @@ class ConsoleApp:
             "snapshot_ms": snapshot.taken_ms,
             **self._site.frame(request),
         }
+
+    def page(
+        self, request: Request, template: str, context: Mapping[str, Any], status: int
+    ) -> Response:
+        """A page that is no view: sign-in, an action's form."""
+        return _html_response(render(template, {**self._frame(request), **context}), status)
 
     def sentence(self, request: Request, text: str, status: int) -> Response:
         """A page that says one sentence; JSON for who asks for it."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from console.figures import figures
 from console.history import History
+from console.jobs import Jobs
 from console.lanes import Lanes, Question
 from console.page import AccountLike, Reader
 from console.poller import Poller
@@ -74,12 +75,13 @@ class ClusterWatch:
         """The newest one."""
         return self.poller.snapshot
 
-    def reader(self, account: AccountLike | None, *, may_change: bool) -> Reader:
+    def reader(self, account: AccountLike | None, *, may_change: bool, jobs: Jobs) -> Reader:
         """What a view may use for a reader."""
         return Reader(
             snapshot=self.poller.snapshot,
             history=self.history,
             lanes=self.lanes,
+            jobs=jobs,
             client_of=self._client_of,
             name_servers=self._options.name_servers,
             now_ms=wall_ms(),

@@ -16,8 +16,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
+from console.errors import ConsoleError
 from console.lanes import ANSWER_ERRORS
-from console.page import ConsoleError
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
+from console.checked_client import CheckedClient
+from console.errors import ConsoleError as ConsoleError
 from console.history import History
+from console.jobs import Jobs
 from console.lanes import Answer, Lanes, Question
 from console.snapshot import ClusterSnapshot
 from console.tables import Table
@@ -20,14 +23,6 @@ from tools.admin_client import AdminClient
 T = TypeVar("T")
 
 MAX_QUERY_TEXT: Final = 1_000
-
-
-class ConsoleError(Exception):
-    """The reader gets this sentence, with the status."""
-
-    def __init__(self, sentence: str, status: int = 400) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 class Query:
@@ -90,12 +85,15 @@ class Reader:
     snapshot: ClusterSnapshot
     history: History
     lanes: Lanes
+    jobs: Jobs
     client_of: Callable[[Hashable], AdminClient]
     name_servers: tuple[str, ...]
     now_ms: int
     """Wall clock."""
     account: AccountLike | None = None
     may_change: bool = False
+    check_address: Callable[[str], None] | None = None
+    """In an action: raises ConsoleError for a broker that does not check accounts."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Where mqreport's pages are, and the like."""
 
@@ -118,8 +116,12 @@ class Reader:
         return answer
 
     def client(self) -> AdminClient:
-        """The client of the reader's own account, for what a reader does once (an action)."""
-        return self.client_of(self.account_key)
+        """The client of the reader's own account, for what a reader does once (an action). It
+        refuses to ask a broker that does not check accounts, with a ConsoleError."""
+        client = self.client_of(self.account_key)
+        if self.check_address is None:
+            return client
+        return CheckedClient(client, self.check_address)
 
     def must_sign_in(self, for_what: str) -> None:
         """Message bodies and accounts are for those who signed in."""

@@ -11,6 +11,7 @@ from mcp import Client
 
 from console.cluster_watch import monotonic_ms
 from console.history import History
+from console.jobs import Jobs
 from console.lanes import Lanes
 from console.mcp_server import MAX_TEXT, answer, make_server, tool_name
 from console.page import ConsoleError, Page, Query, Reader, View
@@ -21,7 +22,9 @@ from tools.report import columns
 
 def reader() -> Reader:
     lanes = Lanes(lambda _account: None, monotonic_ms)  # type: ignore[arg-type,return-value]
-    return Reader(ClusterSnapshot(), History(), lanes, lambda _account: None, (), 0)  # type: ignore[arg-type,return-value]
+    return Reader(
+        ClusterSnapshot(), History(), lanes, Jobs(lambda: 0), lambda _account: None, (), 0
+    )  # type: ignore[arg-type,return-value]
 
 
 def rows(_reader: Reader, query: Query) -> Page:
