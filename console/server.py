@@ -29,9 +29,11 @@ from console.access.access import Access, AccessOptions
 from console.access.audit_log import AuditLog
 from console.access.client_address import Ways
 from console.access.clients import AdminClients, ClientMaker
+from console.access.gate import origin_of
 from console.actions import Actions, ActionSite
 from console.app import ConsoleApp, Site
 from console.cluster_watch import ClusterWatch, WatchOptions, monotonic_ms, wall_ms
+from console.downloads import download_routes
 from console.jobs import Jobs
 from console.page import Reader
 from console.site import ACTIONS, POLLED_METRICS, VIEWS
@@ -118,7 +120,10 @@ class Console:
         session = self.access.session_of(request)
         account = None if session is None else session.account
         return self.watch.reader(
-            account, may_change=self.access.may_change(session), jobs=self.jobs
+            account,
+            may_change=self.access.may_change(session),
+            jobs=self.jobs,
+            address=origin_of(request).address,
         )
 
     def guest(self) -> Reader:
@@ -150,7 +155,12 @@ class Console:
                 name_servers=self._options.name_servers.addresses,
             ),
         )
-        made: Starlette = app.application([*self.access.routes(), *actions.routes()])
+        routes = [
+            *self.access.routes(),
+            *actions.routes(),
+            *download_routes(self.reader_of, app.sentence),
+        ]
+        made: Starlette = app.application(routes)
         return self.access.wrap(made)
 
     def _proving_brokers(self) -> list[str]:
