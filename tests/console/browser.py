@@ -8,7 +8,6 @@ Proved by tests/console/test_browser.py, on a page with faults.
 
 from __future__ import annotations
 
-import importlib.resources
 import itertools
 import shutil
 from collections.abc import Iterator
@@ -19,10 +18,11 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.support.axe import TAGS, axe_script
+
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = ("--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking")
 WIDTHS: Final = (390, 1440)
-AXE_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 PICTURES: Final = Path(__file__).parents[2] / "docs" / "images"
 MOST_STOPS: Final = 500
 
@@ -141,16 +141,10 @@ def console_browser() -> Iterator[ConsoleBrowser]:
         started.close()
 
 
-def axe_script() -> str:
-    """axe-core, as axe-playwright-python brings it; also for tests/spark."""
-    place = importlib.resources.files("axe_playwright_python") / "axe.min.js"
-    return place.read_text(encoding="utf-8")
-
-
 def axe_findings(page: Page) -> list[str]:
     """What the rules of axe-core say against a page."""
-    page.evaluate(f"{axe_script()};1")
-    found: list[str] = page.evaluate(_AXE, list(AXE_TAGS))
+    page.evaluate(axe_script())
+    found: list[str] = page.evaluate(_AXE, list(TAGS))
     return found
 
 
