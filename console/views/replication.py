@@ -148,6 +148,6 @@ def _member(broker: BrokerSeen) -> list[object]:
 
 VIEWS: Final = [
     View("/replication", "Replication now", "Replication", "replication.html.j2", replication),
-    View("/replication/{cluster}/{name}", "Broker group", "", "group.html.j2", group),
-    View("/replication/{cluster}/{name}/lag", "Lag", "", "sentence.html.j2", lag_series),
+    View("/replication/group", "Broker group", "", "group.html.j2", group),
+    View("/replication/group/lag", "Lag", "", "sentence.html.j2", lag_series),
 ]
