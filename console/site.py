@@ -11,8 +11,14 @@ from typing import Any, Final
 
 from console.lanes import Question
 from console.page import Action, View
-from console.views import jobs, overview, replication
+from console.views import dead_letters, jobs, messages, overview, replication
 
-VIEWS: Final[tuple[View, ...]] = (*overview.VIEWS, *replication.VIEWS, *jobs.VIEWS)
-ACTIONS: Final[tuple[Action, ...]] = ()
+VIEWS: Final[tuple[View, ...]] = (
+    *overview.VIEWS,
+    *replication.VIEWS,
+    *messages.VIEWS,
+    *dead_letters.VIEWS,
+    *jobs.VIEWS,
+)
+ACTIONS: Final[tuple[Action, ...]] = (*messages.ACTIONS, *dead_letters.ACTIONS)
 POLLED_METRICS: Final[Question[Any] | None] = None

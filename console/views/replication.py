@@ -13,11 +13,10 @@ from console.health import group_url
 from console.page import ConsoleError, Page, Query, Reader, View
 from console.plots import Line, plot_data
 from console.snapshot import BrokerSeen
-from console.tables import Table, TableCell, badge, link
+from console.tables import Table, TableCell, badge, link, moment
 from console.views.overview import broker_state
 from remoting.body.ha_runtime_info import HAConnectionRuntimeInfo
 from tools.commands.ha_status import duration_text, replica_state, size_text
-from tools.message_text import second_text
 from tools.report import columns
 
 REPLICAS: Final = columns(
@@ -120,14 +119,10 @@ def _replica_row(
             f"{size_text(replica.transferred_byte_in_second)}/s",
             replica.transferred_byte_in_second,
         ),
-        _moment(since),
+        moment(since),
         replica.last_error,
         _age(replica.last_error_timestamp, now_ms),
     ]
-
-
-def _moment(ms: int | None) -> TableCell | None:
-    return TableCell(second_text(ms), ms) if ms else None
 
 
 def _age(ms: int | None, now_ms: int) -> TableCell | None:
@@ -149,5 +144,5 @@ def _member(broker: BrokerSeen) -> list[object]:
 VIEWS: Final = [
     View("/replication", "Replication now", "Replication", "replication.html.j2", replication),
     View("/replication/{cluster}/{name}", "Broker group", "", "group.html.j2", group),
-    View("/replication/{cluster}/{name}/lag", "Lag", "", "sentence.html.j2", lag_series),
+    View("/replication/{cluster}/{name}/lag", "Lag", "", "", lag_series),
 ]

@@ -22,7 +22,9 @@ from tools.report import columns
 
 def reader() -> Reader:
     lanes = Lanes(lambda _account: None, monotonic_ms)  # type: ignore[arg-type,return-value]
-    return Reader(ClusterSnapshot(), History(), lanes, Jobs(lambda: 0), lambda _account: None, (), 0)  # type: ignore[arg-type,return-value]
+    return Reader(
+        ClusterSnapshot(), History(), lanes, Jobs(lambda: 0), lambda _account: None, (), 0
+    )  # type: ignore[arg-type,return-value]
 
 
 def rows(_reader: Reader, query: Query) -> Page:
